@@ -90,15 +90,22 @@ class Application:
 
     def endpoint(self, path: bytes) -> Inference | None:
         """The endpoint that answers a POST to `path` without ASGI, for the gateway's own protocol; None: ASGI
-        answers."""
+        answers, also for a path with a slash at its end."""
         return self._direct.get(path)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"].endswith("/"):
+            scope = {**scope, "path": _without_slash(scope["path"])}
         hot = scope["type"] == "http" and scope["path"] in self._hot and scope["method"] != "OPTIONS"
         if hot and self._inference is not None:
             await self._inference(scope, receive, send)
         else:
             await self._others(scope, receive, send)
+
+
+def _without_slash(path: str) -> str:
+    """The same route without the slash that some clients append. The dashboard's links are relative to its path."""
+    return path if path == "/" or path.startswith("/dashboard") else path[:-1]
 
 
 def _routes(wiring: Wiring) -> list[Route]:

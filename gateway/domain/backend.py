@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date
 from functools import lru_cache
 from typing import Any, Literal, get_args
@@ -27,7 +28,9 @@ Billing = Literal["on_demand", "spot", "reserved"]
 """The hours that are paid: all hours in which the gateway runs; only hours in which the machine answered; all hours."""
 
 STRENGTHS: tuple[Strength, ...] = get_args(Strength)
-_AZURES = ("bearer_token", "deployment", "api_version")
+_PARTICULAR = {name: kind for kind, facts in KINDS.items() for name in facts.settings}
+"""Key → the only kind that has it."""
+_AWS_REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)+-\d{1,2}")
 RANK: dict[str, int] = {"small": 0, "large": 1, "hosted": 2}
 """Tier → rank, weakest first."""
 
@@ -95,6 +98,9 @@ class Backend(Section):
         pattern=r"^[A-Za-z0-9-]+$",
         description="Azure: such as 2024-10-21, for the addresses /openai/deployments/…; null: /openai/v1/….",
     )
+    aws_profile: str | None = Field(
+        None, min_length=1, description="Bedrock: the profile of AWS's shared files whose keys it uses."
+    )
     strength: Strength | None = Field(
         None,
         description="small or large: the selector that a local backend belongs to. A hosted one belongs to hosted, "
@@ -142,9 +148,12 @@ class Backend(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _tier_of_strength(cls, given: Any) -> Any:
-        """Derives the tier of the raw values; later validators refuse unusable ones."""
-        if not isinstance(given, dict) or "tier" in given or (strength := given.get("strength")) not in STRENGTHS:
+    def _defaults(cls, given: Any) -> Any:
+        """Completes raw values by the kind's address and key, and the tier; later validators refuse unusable ones."""
+        if not isinstance(given, dict):
+            return given
+        given = _of_preset(given)
+        if "tier" in given or (strength := given.get("strength")) not in STRENGTHS:
             return given
         where = (str(given.get(name) or "") for name in ("kind", "base_url", "location"))
         return {**given, "tier": tier_of(strength, *where)}
@@ -159,10 +168,15 @@ class Backend(Section):
     def _reachable(self) -> Backend:
         if self.facts.needs_base_url and not self.base_url.startswith(("http://", "https://")):
             raise ValueError(f"base_url must begin with http:// or https:// for kind {self.kind}")
+        given = [name for name, kind in _PARTICULAR.items() if kind != self.kind and name in self.model_fields_set]
+        if given:
+            raise ValueError(
+                f"{' and '.join(given)}: only for kind {' or '.join({_PARTICULAR[name] for name in given})}"
+            )
         if self.kind == "azure":
             self._check_azure()
-        elif given := [name for name in _AZURES if name in self.model_fields_set]:
-            raise ValueError(f"{' and '.join(given)}: only for kind azure")
+        if self.kind == "bedrock" and not _AWS_REGION.fullmatch(self.region):
+            raise ValueError("kind bedrock needs region, such as eu-central-1: the region that signatures name")
         return self
 
     def _check_azure(self) -> None:
@@ -182,8 +196,9 @@ class Backend(Section):
 
     @property
     def facts(self) -> KindFacts:
-        """Facts of its kind."""
-        return KINDS[self.kind]
+        """Facts of its kind, and of its model where that makes a difference."""
+        facts = KINDS[self.kind]
+        return facts.of_claude if facts.of_claude is not None and "claude" in self.model.lower() else facts
 
     @property
     def simulated(self) -> bool:
@@ -223,6 +238,15 @@ class Backend(Section):
         if self.facts.own_machine:
             return True
         return self.tier != "hosted" and private(self.base_url)
+
+
+def _of_preset(given: dict[str, Any]) -> dict[str, Any]:
+    """`given` with the address and the key of its kind, if that has them and `given` names no address."""
+    facts = KINDS.get(str(given.get("kind")))
+    if facts is None or not facts.base_url or given.get("base_url"):
+        return given
+    key = {} if given.get("api_key") or not facts.key else {"api_key": f"env:{facts.key}"}
+    return {**given, "base_url": facts.base_url.format(region=given.get("region") or ""), **key}
 
 
 def tier_of(strength: Strength, kind: str, base_url: str, location: str | None) -> TierName:

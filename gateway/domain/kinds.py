@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from gateway.domain.request import DialectName
 
-Kind = Literal["openai", "anthropic", "azure", "local", "litellm", "simulated"]
+Own = Literal["openai", "anthropic", "azure", "local", "litellm", "simulated", "bedrock"]
+"""Kinds with a module in `backends/providers/`."""
+Preset = Literal["openrouter", "mistral", "groq", "deepseek", "xai", "together", "cohere", "gemini_openai", "ollama"]
+"""Kinds that are a row of `KINDS` and nothing else."""
+Kind = Literal[Own, Preset]
 
+_CHAT: tuple[DialectName, ...] = ("openai_chat", "openai_embeddings", "openai_other")
+_BOOKKEEPING = frozenset({"store", "metadata", "prompt_cache_key", "safety_identifier", "service_tier"})
+"""Fields of chat requests without influence on the answer, which servers with strict schemas refuse."""
 _OPENAIS: tuple[DialectName, ...] = (
     "openai_chat",
     "openai_responses",
@@ -45,12 +52,44 @@ class KindFacts:
     """The settings to check after a 404 for an unknown path or model."""
     prefix_names_provider: bool = False
     """Whether the prefix of a model's name tells which provider is called."""
+    preset_of: str = ""
+    """The kind whose module calls it; empty: its own."""
+    base_url: str = ""
+    """Its address where the backend names none."""
+    key: str = ""
+    """The environment variable with its key where the backend names neither a key nor an address."""
+    prices: str = ""
+    """The provider in the price list, wherever its address leads; empty: its address and model decide."""
+    provider: str = ""
+    """Its name in OpenTelemetry's conventions, where its address does not decide."""
+    leaves_out: frozenset[str] = frozenset()
+    """The fields of a chat request that its API refuses and the answer does not need."""
+    settings: tuple[str, ...] = ()
+    """The keys of a backend that it alone has."""
+    of_claude: KindFacts | None = None
+    """Its facts where the model is one of Anthropic's, if they differ."""
 
 
+def _preset(base_url: str, *, dialects: tuple[DialectName, ...] = _CHAT, **facts: Any) -> KindFacts:
+    """A vendor with OpenAI's API at a known address."""
+    return KindFacts(dialects, needs_base_url=True, preset_of="openai", base_url=base_url, **facts)
+
+
+_BEDROCK = KindFacts(
+    ("bedrock_converse",),
+    needs_base_url=True,
+    base_url="https://bedrock-runtime.{region}.amazonaws.com",
+    why_hosted="AWS runs it, whatever location says",
+    provider="aws.bedrock",
+    caches_marked_only=True,
+    addressed_by="`region` and `model`",
+    settings=("aws_profile",),
+)
 KINDS: Mapping[str, KindFacts] = {
     "openai": KindFacts(_OPENAIS, needs_base_url=True),
     "azure": KindFacts(
         _OPENAIS,
+        settings=("bearer_token", "deployment", "api_version"),
         needs_base_url=True,
         why_hosted="Azure runs it, whatever location says",
         limits_per_answer=("max_completion_tokens",),
@@ -63,4 +102,80 @@ KINDS: Mapping[str, KindFacts] = {
     ),
     "litellm": KindFacts(("openai_chat",), resumable=False, prefix_names_provider=True),
     "simulated": KindFacts(("openai_chat",), own_machine=True),
+    "bedrock": replace(
+        _BEDROCK, of_claude=replace(_BEDROCK, dialects=("anthropic_messages",), requires_max_tokens=True)
+    ),
+    "openrouter": _preset(
+        "https://openrouter.ai/api/v1",
+        key="OPENROUTER_API_KEY",
+        provider="openrouter",
+        limits_per_answer=("max_tokens",),
+        dialects=("openai_chat", "openai_completions", "openai_embeddings"),
+    ),
+    "mistral": _preset(
+        "https://api.mistral.ai/v1",
+        key="MISTRAL_API_KEY",
+        prices="mistral",
+        provider="mistral_ai",
+        limits_per_answer=("max_tokens",),
+        strict=True,
+        leaves_out=_BOOKKEEPING | {"stream_options", "user"},  # its streams end with their usage in any case
+    ),
+    "groq": _preset(
+        "https://api.groq.com/openai/v1",
+        key="GROQ_API_KEY",
+        prices="groq",
+        provider="groq",
+        limits_per_answer=("max_completion_tokens",),
+        strict=True,
+        dialects=("openai_chat", "openai_responses", "openai_other"),
+        leaves_out=_BOOKKEEPING - {"service_tier"},
+    ),
+    "deepseek": _preset(
+        "https://api.deepseek.com/v1",
+        key="DEEPSEEK_API_KEY",
+        prices="deepseek",
+        provider="deepseek",
+        limits_per_answer=("max_tokens",),
+        dialects=("openai_chat",),
+    ),
+    "xai": _preset(
+        "https://api.x.ai/v1",
+        key="XAI_API_KEY",
+        prices="xai",
+        provider="x_ai",
+        limits_per_answer=("max_completion_tokens",),
+        dialects=("openai_chat", "openai_responses"),
+    ),
+    "together": _preset(
+        "https://api.together.xyz/v1",
+        key="TOGETHER_API_KEY",
+        prices="together",
+        provider="together_ai",
+        limits_per_answer=("max_tokens",),
+        dialects=("openai_chat", "openai_completions", "openai_embeddings", "openai_other"),
+    ),
+    "cohere": _preset(
+        "https://api.cohere.ai/compatibility/v1",
+        key="COHERE_API_KEY",
+        prices="cohere",
+        provider="cohere",
+        limits_per_answer=("max_tokens",),
+        dialects=("openai_chat", "openai_embeddings"),
+    ),
+    "gemini_openai": _preset(
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+        key="GEMINI_API_KEY",
+        prices="google",
+        provider="gcp.gemini",
+        limits_per_answer=("max_completion_tokens",),
+        strict=True,
+        dialects=("openai_chat", "openai_embeddings"),
+        leaves_out=_BOOKKEEPING | {"user"},
+    ),
+    "ollama": _preset(
+        "http://127.0.0.1:11434/v1",
+        limits_per_answer=("max_tokens",),
+        dialects=("openai_chat", "openai_completions", "openai_embeddings"),
+    ),
 }

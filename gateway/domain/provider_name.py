@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from gateway.domain.kinds import KINDS
 from gateway.domain.routing.whereabouts import host_of
 
 UNKNOWN = "_OTHER"
@@ -78,7 +79,7 @@ def provider_name(kind: str, base_url: str, model: str) -> str:
         if found := _of_address(base_url):
             return found
         if kind != "litellm":
-            return UNKNOWN
+            return KINDS[kind].provider or UNKNOWN
     return _of_litellm(model, addressed=bool(base_url))
 
 

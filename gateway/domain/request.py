@@ -9,9 +9,12 @@ from typing import Any, Literal
 from gateway.domain.attachment import Attachment
 
 CacheControl = Literal["", "bypass", "refresh", "only"]
-DialectName = Literal[
+ClientDialectName = Literal[
     "openai_chat", "openai_completions", "openai_responses", "openai_embeddings", "openai_other", "anthropic_messages"
 ]
+"""Dialects that clients speak, and backends too."""
+DialectName = Literal[ClientDialectName, "bedrock_converse"]
+"""Beside them those that only backends speak."""
 Role = Literal["system", "user", "assistant", "tool"]
 
 _INPUT_FIELDS: Mapping[str, str] = {

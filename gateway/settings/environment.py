@@ -29,6 +29,11 @@ def variable(name: str, default: str = "") -> str:
     return os.environ.get(name, default)
 
 
+def variables(prefix: str) -> dict[str, str]:
+    """All variables whose name begins so."""
+    return {name: value for name, value in os.environ.items() if name.startswith(prefix)}
+
+
 def define(name: str, value: str) -> None:
     """Set a variable for this process and those it starts."""
     os.environ[name] = value

@@ -36,17 +36,20 @@ a wish."""
 
 @lru_cache(maxsize=256)
 def chosen(accept: bytes, mode: Compression) -> Coding | None:
-    """The coding of an answer; None: no coding. `auto` encodes only if the client asked for it explicitly: the gateway
-    is usually near its clients, where encoding costs time on both sides and saves nothing."""
+    """The coding of an answer; None: no coding. `*` stands for gzip alone: clients that send it may not decode newer
+    codings.
+
+    `auto` encodes only if the client asked for it explicitly: the gateway is usually near its clients, where encoding
+    costs time on both sides and saves nothing.
+    """
     if mode == "off":
         return None
     weights = _weights(accept.decode("latin-1").lower())
     if mode == "auto" and tuple(weights) in _STOCK and set(weights.values()) == {1.0}:
         return None
-    other = weights.get("*", 0.0)
-    wanted = {coding: weights.get(coding, other) for coding in _PREFERRED}
-    best = max(_PREFERRED, key=wanted.__getitem__)
-    return best if wanted[best] > 0 and wanted[best] >= weights.get("identity", 0.0) else None
+    wanted = {"gzip": weights.get("*", 0.0)} | {coding: weights[coding] for coding in _PREFERRED if coding in weights}
+    best = max(_PREFERRED, key=lambda coding: wanted.get(coding, 0.0))
+    return best if wanted.get(best, 0.0) > 0 and wanted[best] >= weights.get("identity", 0.0) else None
 
 
 def _weights(accept: str) -> dict[str, float]:

@@ -46,6 +46,15 @@ def providers_own(url: str) -> bool:
     return _PROVIDERS.fullmatch(host_of(url)) is not None
 
 
+def loopback(url: str) -> bool:
+    """Is the host this machine's own?"""
+    host = host_of(url)
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 @lru_cache(maxsize=4096)
 def private(url: str) -> bool:
     """Whether it is a unix socket, the loopback interface or a literal address of a private network."""

@@ -211,7 +211,7 @@ class Catalogue:
         """(provider, model) that the backend may mean: first by its address, then by its model's name."""
         host = urlsplit(backend.base_url).hostname or ""
         for provider, facts in self.listing.providers.items():
-            if facts.serves(host):
+            if provider == backend.facts.prices or (not backend.facts.prices and facts.serves(host)):
                 yield from ((provider, name) for name in _without(facts.prefixes, backend.model))
                 return
         for provider, facts in self.listing.providers.items():
