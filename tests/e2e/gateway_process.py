@@ -192,11 +192,11 @@ class GatewayProcess:
         return self._keys[team, *more]
 
     async def _until_known(self, key: str) -> None:
-        if self.workers > 1:
-            await asyncio.sleep(1.0)  # what the gateway promises; which worker answers is chance
-            return
+        """Each worker looks for new keys in its own time, and which of them answers is chance."""
+        known, enough = 0, 1 if self.workers == 1 else 5 * self.workers
         async with asyncio.timeout(PATIENCE_S):
-            while not await asyncio.to_thread(self._knows, key):
+            while known < enough:
+                known = known + 1 if await asyncio.to_thread(self._knows, key) else 0
                 await asyncio.sleep(0.02)
 
     def _knows(self, key: str) -> bool:
