@@ -261,6 +261,7 @@ async def test_what_a_killed_worker_had_delivered_counts_and_what_it_held_is_fre
     await chat.until(lambda: sum(exchange.tokens_sent for exchange in list(chat.exchanges)) >= 300, 30)
     os.kill(gateway.facts["workers"][0], signal.SIGKILL)
     await asyncio.gather(*streams)
+    chat.default = Reply(tokens=100, drip_s=0.002)  # those that follow wait for each other's holds
     async with asyncio.timeout(80):
         while (await asyncio.gather(*(one() for _ in range(6)))).count(429) < 6:
             pass
