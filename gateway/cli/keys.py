@@ -57,7 +57,7 @@ def create(
         store.check_team(team)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--team") from error
-    with open_database(context.of_running()) as database:
+    with open_database(context.of_running(writes=True)) as database:
         try:
             secret, key = store.create(
                 database,
@@ -96,7 +96,7 @@ def rotate(context: Context, key_id: str, grace: str) -> None:
     Budgets and limits per key, reports and whatever belongs to a key belong to its lineage: they go on as they were.
     Revoking either key ends both.
     """
-    with open_database(context.of_running()) as database:
+    with open_database(context.of_running(writes=True)) as database:
         made = store.rotate(database, key_id, grace_s=0.0 if grace in ("0", "0s") else _duration(grace, "--grace"))
     if made is None:
         raise click.ClickException(f"There is no living key {key_id}; `thriftgate keys list` shows them.")
@@ -121,7 +121,7 @@ def revoke(context: Context, key_id: str | None, team: str | None, yes: bool) ->
     """
     if (key_id is None) == (team is None):
         raise click.UsageError("Name one key, or a team with --team.")
-    with open_database(context.of_running()) as database:
+    with open_database(context.of_running(writes=True)) as database:
         if team is not None and not yes:
             ids = store.living(database, team)
             raise click.ClickException(f"This would end {len(ids)} keys of team {team}: add --yes. {' '.join(ids)}")

@@ -30,12 +30,12 @@ class Context:
         """`keys`: with those of the backends, for who is to call them. Raises ConfigError."""
         return load_settings(self.config, self.data_dir, self.policies, keys=keys)
 
-    def of_running(self, *, keys: bool = False) -> Settings:
+    def of_running(self, *, keys: bool = False, writes: bool = False) -> Settings:
         """As `settings`, for a command about the gateway that runs.
 
         Where no data directory is named and the only gateway of this user runs on another than the default one, that
-        gateway's directory and configuration are used. Where the directory is not that of any running gateway, a
-        warning names those that run. Raises ConfigError.
+        gateway's directory and configuration are used. If the command `writes` into a directory on which no gateway
+        runs, a warning names those that run elsewhere. Raises ConfigError.
         """
         directory = self.data_dir or default_data_dir()
         gateways = [] if running_on(directory.absolute()) else running()
@@ -43,7 +43,7 @@ class Context:
             return self.settings(keys=keys)
         if len(gateways) == 1 and self.data_dir is None and not names_data_dir():
             return self._adopted(gateways[0], keys)
-        for gateway in gateways:
+        for gateway in gateways if writes else ():
             echo(
                 f"Warning: no gateway runs on {directory}, but one on {gateway.url} uses {gateway.data}. For that one, "
                 f"add --data-dir {gateway.data}",
