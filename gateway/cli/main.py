@@ -16,6 +16,8 @@ from gateway.settings.files import ConfigError
 COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("gateway.cli.operation.serve", "Start the gateway."),
     "status": ("gateway.cli.operation.status", "Show the running gateways and whether they answer."),
+    "init": ("gateway.cli.operation.init", "Write a first gateway.yaml and policy for what this machine has."),
+    "team": ("gateway.cli.operation.init", "Write policies of teams."),
     "connect": ("gateway.cli.operation.connect", "Make a key and print or write a client's settings."),
     "check": ("gateway.cli.operation.check", "Validate gateway.yaml and the policies, as start-up does."),
     "keys": ("gateway.cli.keys", "Create, list, rotate and revoke API keys."),
