@@ -1,13 +1,15 @@
-"""The table "Where is …?" of the architecture page: one or two files for each question, and they have what it names."""
+"""Where things are: one or two files for each question, with what the table names; every file that names a dialect."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Iterator
+from typing import get_args
 
 import pytest
 
+from gateway.domain.request import DialectName
 from tests.docs.markdown import ROOT, table
 
 ROWS = table("where", ROOT / "docs" / "explanation" / "architecture.md")
@@ -45,3 +47,14 @@ def test_a_question_is_answered_by_two_files_at_most(question: str, answer: str)
         assert told is not None, f"{file}: no function is named"
         missing = set(re.findall(r"`([\w.]+)`", told[1])) - set(names(path.read_text(encoding="utf-8")))
         assert not missing, f"{file} has no {', '.join(sorted(missing))}"
+
+
+def test_the_page_on_dialects_lists_every_table_with_a_row_for_each_dialect() -> None:
+    page = (ROOT / "docs" / "contributing" / "add-a-dialect.md").read_text(encoding="utf-8")
+    names = {f'"{name}"' for name in get_args(DialectName)}
+    missing = []
+    for path in sorted((ROOT / "gateway").rglob("*.py")):
+        named = sum(name in path.read_text(encoding="utf-8") for name in names)
+        if named > 2 and f"`{path.relative_to(ROOT)}`" not in page:
+            missing.append(str(path.relative_to(ROOT)))
+    assert not missing

@@ -99,7 +99,9 @@ def team() -> None:
 def add(
     context: Context, name: str, budget: str | None, slack: str | None, webhook: str | None, email: str | None
 ) -> None:
-    """Write policies/NAME.yaml for a new team; a running gateway follows it within a second.
+    """Write policies/NAME.yaml for a new team.
+
+    A running gateway uses it within a second.
 
     \b
     thriftgate team add search --budget 200 --slack env:SEARCH_SLACK_URL
