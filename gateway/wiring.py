@@ -68,7 +68,7 @@ from gateway.runtime.tasks import Tasks
 from gateway.settings.gateway import EmbedderSettings, Settings
 from gateway.state.leases.leases import Leases
 from gateway.state.leases.orphans import Orphans
-from gateway.state.leases.peers import name_of_mine
+from gateway.state.leases.worker_names import own_name
 from gateway.state.redis.connection import State
 from gateway.state.redis.log import IndexLog
 from gateway.state.sql.database import Database
@@ -214,7 +214,7 @@ class Wiring:
     async def _open_admission(self) -> None:
         """Open the journal, from which budget leases recover, and the packages that admit requests."""
         settings, config, workers = self.worker.settings, self.worker.settings.config, self.worker.workers
-        name = name_of_mine()
+        name = own_name()
         number = str(self.worker.number)
         self.journal = Journal(settings.paths.journal, prices=self.prices, worker=number, leases_as=name)
         self._exits.push_async_callback(self.journal.aclose)

@@ -15,7 +15,7 @@ import orjson
 import pytest
 
 from gateway.state.leases.orphaned_holds import host_of
-from gateway.state.leases.peers import name_of_mine
+from gateway.state.leases.worker_names import own_name
 from gateway.state.redis.embedded import EmbeddedServer
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.provider import Provider, Reply
@@ -163,7 +163,7 @@ async def test_an_operator_releases_what_a_host_held_whose_disk_is_gone(hosts: H
     assert hosts.sent <= LIMIT
     (finding,) = await eventually(lambda: asyncio.to_thread(hosts.findings), within_s=60)
     alerts = await eventually(lambda: asyncio.to_thread(hosts.alerts), within_s=60)
-    name = host_of(name_of_mine())
+    name = host_of(own_name())
     print(finding)
     assert finding.startswith(f"host {name}: 1 dead worker(s)")
     assert "of 3 USD (team crowd, month from" in finding

@@ -11,7 +11,7 @@ from gateway.errors import StateUnavailable
 from gateway.runtime.tasks import Tasks
 from gateway.state.redis.connection import State
 from gateway.state.redis.embedded import EmbeddedServer
-from gateway.state.redis.log import PAGE, IndexLog, Instead
+from gateway.state.redis.log import PAGE, IndexLog, Replacement
 from tests.state.conftest import Until
 
 
@@ -183,12 +183,12 @@ async def test_entries_are_rewritten_in_place_of_others_and_every_follower_hears
     follower = Follower(IndexLog(own, "rewritten"))
     await until(lambda: follower.known == values)
 
-    def change(fields: Mapping[bytes, bytes]) -> Instead | None:
+    def change(fields: Mapping[bytes, bytes]) -> Replacement | None:
         if fields[b"v"] == b"3":
-            return Instead({"v": b"three"}, 7)
+            return Replacement({"v": b"three"}, 7)
         if fields[b"v"] == b"5":
             raise ValueError("unreadable")
-        return Instead(None) if fields[b"v"] == b"70" else None
+        return Replacement(None) if fields[b"v"] == b"70" else None
 
     assert await log.rewrite(change) == 2
     assert await log.rewrite(change) == 0
@@ -200,4 +200,4 @@ async def test_entries_are_rewritten_in_place_of_others_and_every_follower_hears
 
 
 async def test_an_empty_log_has_nothing_to_rewrite(own: State) -> None:
-    assert await IndexLog(own, "empty").rewrite(lambda fields: Instead(None)) == 0
+    assert await IndexLog(own, "empty").rewrite(lambda fields: Replacement(None)) == 0

@@ -16,7 +16,7 @@ from gateway.state.leases.counter import Lease
 from gateway.state.leases.leases import Leases
 from gateway.state.leases.orphaned_holds import OrphanedHold
 from gateway.state.leases.orphans import PATIENCE_S, RECORD_S, Orphans
-from gateway.state.leases.peers import name_of_mine
+from gateway.state.leases.worker_names import own_name
 from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
 from gateway.state.sql.tables import audit, drained_workers
@@ -48,7 +48,7 @@ class Clock:
 async def worker(
     state: State, database: Database, clock: Clock | None = None, name: str | None = None
 ) -> AsyncIterator[tuple[Leases, Orphans]]:
-    name = name or name_of_mine()
+    name = name or own_name()
     orphans = Orphans(database, name, monotonic=clock or Clock())
     leases = Leases(state, period_s=0.05, ttl_s=TTL_S, worker=name, dead=orphans)
     await leases.open()

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from gateway.cache.entry import Batch, Flush, decode, encode
 from gateway.errors import StateUnavailable
 from gateway.state.redis.connection import State
-from gateway.state.redis.log import IndexLog, Instead
+from gateway.state.redis.log import IndexLog, Replacement
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class DiskErasure:
         return dict(self._counts)
 
 
-def _without(flushes: list[Flush], fields: Mapping[bytes, bytes]) -> Instead | None:
+def _without(flushes: list[Flush], fields: Mapping[bytes, bytes]) -> Replacement | None:
     """A replacement for an entry of the index log, without the answers that `flushes` cover. None: keep the entry."""
     if fields.get(b"op") != b"put":
         return None
@@ -63,4 +63,4 @@ def _without(flushes: list[Flush], fields: Mapping[bytes, bytes]) -> Instead | N
     kept = [entry for entry in batch.entries if not any(flush.covers(entry) for flush in flushes)]
     if len(kept) == len(batch.entries):
         return None
-    return Instead(encode(Batch(batch.name, batch.place, batch.epoch, kept)) if kept else None, len(kept))
+    return Replacement(encode(Batch(batch.name, batch.place, batch.epoch, kept)) if kept else None, len(kept))
