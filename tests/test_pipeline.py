@@ -25,9 +25,10 @@ from gateway.errors import (
 )
 from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
-from tests.fakes.house import INPUT, OUTPUT, House, ask, opened_house, record_of, tenant, until
+from tests.fakes.house import INPUT, OUTPUT, House, ask, opened_house, record_of, tenant
 from tests.fakes.money import StrictBooks
 from tests.fakes.provider import Fail, Raw, Reply
+from tests.support.waiting import until
 
 DRIP = Reply(tokens=400, drip_s=0.01)
 ONE_AT_A_TIME: dict[str, Any] = {"limits": {"concurrent": 1}}
@@ -159,7 +160,7 @@ async def test_a_client_that_hangs_up_midway_pays_for_what_came(house: House) ->
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
         await reading
-    await house.provider.until(lambda: house.provider.last.hung_up)
+    await until(lambda: house.provider.last.hung_up)
     row = await only_row(house)
     assert (row["outcome"], row["estimated"]) == ("interrupted", True)
     assert 4 <= row["output_tokens"] <= house.provider.last.tokens_sent + 1 < 100  # the first chunk names the role
@@ -186,7 +187,7 @@ async def test_a_stream_that_is_never_read_is_hung_up_on_and_settled(house: Hous
     house.provider.script(DRIP)
     async with await house.serve(ask(stream=True), tenant(**ONE_AT_A_TIME)):
         pass
-    await house.provider.until(lambda: house.provider.last.hung_up)
+    await until(lambda: house.provider.last.hung_up)
     row = await only_row(house)
     assert (row["outcome"], row["estimated"]) == ("interrupted", True)
     assert row["output_tokens"] <= house.provider.last.tokens_sent + 1
@@ -379,8 +380,8 @@ async def test_a_request_over_the_limit_leaves_nothing_behind(house: House) -> N
             await house.serve(ask("second"), tenant(**ONE_AT_A_TIME))
         assert house.record.status == 429
     assert house.quiet()
-    await asyncio.sleep(0.1)  # a refusal is remembered for a moment, so that not everybody asks the server again
-    await house.read(ask("third"), tenant(**ONE_AT_A_TIME))
+    # a refusal is remembered for a moment, so that not everybody asks the server again
+    await until(lambda: house.read(ask("third"), tenant(**ONE_AT_A_TIME)), not_yet=(LimitExceeded,))
 
 
 async def test_asked_for_the_cache_only_a_miss_calls_nobody(house: House) -> None:
@@ -531,17 +532,17 @@ async def test_however_requests_end_ledger_and_budget_agree_and_nothing_is_left(
     assert len({row["id"] for row in rows}) == len(rows) == house.fleet.stats()["attempts"]
     spent = sum(row["cost_pico"] for row in rows)
 
-    async def settled() -> int:
+    async def settled() -> bool:
         (key,) = await state.call("KEYS", state.key("lease", "budget", "*", tag="search"))
-        return int(await state.call("HGET", key, "s"))
+        return spent <= int(await state.call("HGET", key, "s")) * 1000 <= spent + 1000 * len(rows)
 
-    async with asyncio.timeout(30):  # told to the counter a moment later, each request rounded up to a nano-dollar
-        while not spent <= await settled() * 1000 <= spent + 1000 * len(rows):
-            await asyncio.sleep(0.02)
+    await until(settled)  # the counter gets it a moment later, each request rounded up to a nano-dollar
     (gauge,) = await state.call("KEYS", state.key("lease", "team", "concurrent", tag="search"))
-    async with asyncio.timeout(30):
-        while any(int(part.split("=")[2]) for part in (await workers(state, gauge)).split(";") if part):
-            await asyncio.sleep(0.02)
+
+    async def none_in_use() -> bool:
+        return not any(int(part.split("=")[2]) for part in (await workers(state, gauge)).split(";") if part)
+
+    await until(none_in_use)
 
 
 async def workers(state: State, key: bytes) -> str:

@@ -18,8 +18,9 @@ from gateway.errors import DeadlineExceeded, GatewayError, KeyReused
 from gateway.state.redis.connection import State
 from tests.api.conftest import Building
 from tests.fakes.client import Client
-from tests.fakes.house import tenant, until
+from tests.fakes.house import tenant
 from tests.fakes.provider import Fail, Reply
+from tests.support.waiting import until
 
 KEY = {"idempotency-key": "retry-1"}
 
@@ -98,7 +99,7 @@ async def test_without_a_key_a_client_that_leaves_stops_the_backend(building: Bu
     await until(lambda: house.provider.exchanges)
     await client.hang_up()
     await asyncio.wait_for(serving, 30)
-    await house.provider.until(lambda: house.provider.last.hung_up)
+    await until(lambda: house.provider.last.hung_up)
 
 
 async def test_another_request_with_the_same_key_is_refused(building: Building) -> None:

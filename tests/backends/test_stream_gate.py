@@ -15,6 +15,7 @@ from gateway.errors import BudgetExhausted, StreamBroken
 from tests.backends.conftest import CallerOf, backend_at
 from tests.fakes.caller import Caller, chat, read
 from tests.fakes.provider import Fail, Provider, Reply
+from tests.support.waiting import until
 
 REFUSAL = "I'm sorry, but I can't help with that, because " + "I was told not to. " * 50
 
@@ -46,7 +47,7 @@ async def test_a_refusing_stream_is_stopped_at_once_and_nothing_of_it_is_seen(
     small.script(Reply(text=REFUSAL, drip_s=0.005))
     assert said(await read(await call(pair))) == "strong, says the larger one"
     assert pair.outcomes == [("small", "escalated"), ("large", "ok")]
-    await small.until(lambda: small.last.hung_up)
+    await until(lambda: small.last.hung_up)
     weak = pair.record.attempts[0]
     assert weak.error == "refusal"
     assert weak.usage is not None
@@ -102,7 +103,7 @@ async def test_a_slow_stream_is_kept_back_for_so_long_and_no_longer(small: Provi
     answer = await call(pair)
     assert pair.record.attempts[0].chunks < 15
     await answer.aclose()
-    await small.until(lambda: small.last.hung_up)
+    await until(lambda: small.last.hung_up)
 
 
 @pytest.mark.parametrize("off", [{"hold_tokens": 0}, {"hold_for": "0s"}])

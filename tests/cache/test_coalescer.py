@@ -17,8 +17,9 @@ from gateway.errors import AllBackendsFailed, DeadlineExceeded, StreamBroken
 from gateway.runtime.tasks import Tasks
 from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
-from tests.fakes.house import INPUT, OUTPUT, House, ask, opened_house, record_of, tenant, until
+from tests.fakes.house import INPUT, OUTPUT, House, ask, opened_house, record_of, tenant
 from tests.fakes.provider import Fail, Reply
+from tests.support.waiting import until
 
 SLOW = Reply(tokens=20, drip_s=0.01)
 EXACT: dict[str, Any] = {"cache": {"semantic": {"enabled": False}}}

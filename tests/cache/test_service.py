@@ -8,8 +8,8 @@ from gateway.cache.entry import Entry
 from gateway.cache.keys import Question
 from gateway.cache.packing import pack
 from gateway.cache.semantic.service import Semantic, SemanticResult
-from tests.cache.conftest import until
 from tests.fakes.embedder import FakeEmbedder
+from tests.support.waiting import until
 
 QUESTION = Question(b"p", "How do I cook rice?")
 
@@ -93,9 +93,11 @@ async def test_an_embedder_that_raises_makes_misses_and_rests() -> None:
     assert await level.find(QUESTION, "who", 0.01) == SemanticResult()
     assert await level.vector(QUESTION, "who") is None
     assert len(embedder.texts) == embedder.fails, "while it rests it is not asked"
-    async with asyncio.timeout(10):
-        while (await level.find(QUESTION, "who", 0.01)).vector is None:
-            await asyncio.sleep(0.05)
+
+    async def embedded_again() -> bool:
+        return (await level.find(QUESTION, "who", 0.01)).vector is not None
+
+    await until(embedded_again)
     assert not level.failed
     await level.aclose()
 

@@ -16,8 +16,9 @@ from gateway.cache.packing import pack
 from gateway.cache.store.snapshot import SnapshotWriter, read, write
 from gateway.state.redis.connection import State
 from gateway.state.redis.log import Position
-from tests.cache.conftest import request, tenant, until
+from tests.cache.conftest import request, tenant
 from tests.fakes.embedder import FakeEmbedder
+from tests.support.waiting import until
 
 POSITION = Position("e1", "5-0", [("4-0", 3), ("5-0", 1)])
 FAR = 4e9
@@ -68,9 +69,12 @@ async def test_a_worker_that_starts_again_reads_only_what_came_since(
     for number in range(5):
         await first.serve(request(f"How do I cook {number} eggs?"), who)
     await until(lambda: first.cache.stats()["snapshots"] >= 1)
-    while await asyncio.to_thread(kept, keep.path) < 5:
+
+    async def all_kept() -> bool:
         await first.cache.flush("search", prefix="nothing")  # news, so that it is written anew
-        await asyncio.sleep(0.05)
+        return await asyncio.to_thread(kept, keep.path) >= 5
+
+    await until(all_kept)
     await first.cache.aclose()
     second = await make_worker(FakeEmbedder(), keep=SnapshotWriter(keep.path, writes=False))
     await second.cache.caught_up(5)

@@ -22,7 +22,8 @@ from gateway.domain.request import Controls
 from gateway.state.redis.connection import State
 from gateway.state.redis.embedded import EmbeddedServer
 from gateway.state.redis.log import IndexLog
-from tests.cache.conftest import Given, Worker, completion, record, request, tenant, until
+from tests.cache.conftest import Given, Worker, completion, record, request, tenant
+from tests.support.waiting import until
 
 
 class Box:

@@ -18,6 +18,7 @@ from gateway.supervisor.runtime_dir import lift_file_limit
 from tests.e2e.gateway_process import REPOSITORY, GatewayProcess
 from tests.fakes.provider import Provider, Raw
 from tests.support.gateway import usage_total
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
 
@@ -129,7 +130,7 @@ async def test_a_client_that_stops_reading_costs_little_memory_and_is_billed_for
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**16)  # so that the kernel, too, holds little
                 sock.connect(("127.0.0.1", gateway.port))
                 sock.sendall(asking(key))
-                await provider.until(lambda: len(provider.exchanges) == 2 and provider.unsent > 30 * MIB, 20)
+                await until(lambda: len(provider.exchanges) == 2 and provider.unsent > 30 * MIB, 20)
                 most = 0
                 while not provider.last.hung_up:
                     most = max(most, resident(worker) - before)

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar, cast, overload
+from typing import TypeVar, overload
 
 T = TypeVar("T")
 
@@ -14,9 +14,9 @@ Errors = tuple[type[Exception], ...]
 
 
 @overload
-async def until(condition: Callable[[], Awaitable[T]], within_s: float = 30.0, *, not_yet: Errors = ()) -> T: ...
+async def until(condition: Callable[[], Awaitable[T | None]], within_s: float = 30.0, *, not_yet: Errors = ()) -> T: ...
 @overload
-async def until(condition: Callable[[], T], within_s: float = 30.0, *, not_yet: Errors = ()) -> T: ...
+async def until(condition: Callable[[], T | None], within_s: float = 30.0, *, not_yet: Errors = ()) -> T: ...
 async def until(condition: Callable[[], object], within_s: float = 30.0, *, not_yet: Errors = ()) -> object:
     """Poll until `condition()`, awaited if it is awaitable, is true; returns that value.
 
@@ -27,33 +27,33 @@ async def until(condition: Callable[[], object], within_s: float = 30.0, *, not_
         try:
             value = condition()
             if inspect.isawaitable(value):
-                value = await cast(Awaitable[object], value)
+                value = await value
             if value:
                 return value
+            last = repr(value)
         except not_yet as error:
-            value = error
-        _check(deadline, within_s, condition, value)
+            last = repr(error)  # the exception itself would keep its frames' sockets open
+        _check(deadline, within_s, condition, last)
         await asyncio.sleep(0.005)
 
 
-def wait_until(condition: Callable[[], T], within_s: float = 30.0, *, not_yet: Errors = ()) -> T:
+def wait_until(condition: Callable[[], T | None], within_s: float = 30.0, *, not_yet: Errors = ()) -> T:
     """`until` for tests without an event loop."""
     deadline = time.monotonic() + within_s
-    last: object
     while True:
         try:
             if value := condition():
                 return value
-            last = value
+            last = repr(value)
         except not_yet as error:
-            last = error
+            last = repr(error)
         _check(deadline, within_s, condition, last)
         time.sleep(0.01)
 
 
-def _check(deadline: float, within_s: float, condition: Callable[[], object], last: object) -> None:
+def _check(deadline: float, within_s: float, condition: Callable[[], object], last: str) -> None:
     if time.monotonic() >= deadline:
-        raise AssertionError(f"not true within {within_s:g} s: {_source(condition)}\nlast value: {last!r}")
+        raise AssertionError(f"not true within {within_s:g} s: {_source(condition)}\nlast value: {last}")
 
 
 def _source(condition: Callable[[], object]) -> str:
