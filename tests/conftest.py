@@ -20,6 +20,10 @@ from gateway.state.redis.embedded import EmbeddedServer
 from gateway.state.sql.database import Database
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--openapi-examples", type=int, default=2, help="generated requests per operation of the API")
+
+
 def pytest_configure() -> None:
     # A client for HTTP reads the system's 150 certificates, 20 ms each time; no test has a use for one of them.
     os.environ.pop("SSL_CERT_FILE", None)
