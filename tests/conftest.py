@@ -30,6 +30,31 @@ def pytest_configure() -> None:
     os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
 
 
+LONG = (
+    "money/test_dead_host.py",
+    "e2e/test_outgrown.py",
+    "loadtests/test_budget.py",
+    "e2e/test_budgets.py",
+    "api/test_openapi.py",
+    "money/test_hard_budgets.py",
+    "loadtests/test_budget_hard.py",
+    "e2e/test_pairs.py",
+    "recorded/test_recorded.py",
+    "loadtests/test_matrix.py",
+    "money/test_lineage.py",
+    "e2e/test_degraded.py",
+    "supervisor/test_supervisor.py",
+    "ledger/test_crash.py",
+)
+"""Files that take the longest, most of them by waiting."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files first, so that at the end nobody waits for one of them."""
+    ranks = {Path(__file__).parent / name: rank for rank, name in enumerate(LONG)}
+    items.sort(key=lambda item: ranks.get(item.path, len(LONG)))
+
+
 @pytest.fixture(autouse=True)
 def no_blocking_calls() -> Iterator[BlockBuster]:
     """A blocking call made by `gateway` inside the loop fails the test."""
