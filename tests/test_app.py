@@ -18,6 +18,7 @@ from gateway.settings.gateway import GatewayConfig, Paths, Settings
 from gateway.state.sql.database import Database
 from gateway.wiring import Worker
 from tests.fakes.client import JSON, Client, Lifespan
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(120)  # processes start, on a machine that is busy
 
@@ -44,9 +45,11 @@ def worker(state_url: str, folder: Path, **config: object) -> Worker:
 
 
 async def ready(app: Application) -> None:
-    async with asyncio.timeout(30):
-        while (await Client(app, "/health/ready", method="GET").run()).status != 200:
-            await asyncio.sleep(0.02)
+    await until(lambda: answers(app))
+
+
+async def answers(app: Application) -> bool:
+    return (await Client(app, "/health/ready", method="GET").run()).status == 200
 
 
 async def key(folder: Path, *scopes: str) -> str:

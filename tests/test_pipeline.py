@@ -27,9 +27,10 @@ from gateway.errors import (
 from gateway.state.redis.commands import Command
 from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
-from tests.fakes.house import INPUT, OUTPUT, House, ask, opened_house, record_of, tenant, until
+from tests.fakes.house import INPUT, OUTPUT, House, ask, opened_house, record_of, tenant
 from tests.fakes.money import StrictBooks
 from tests.fakes.provider import Fail, Raw, Reply
+from tests.support.waiting import until
 
 DRIP = Reply(tokens=400, drip_s=0.01)
 ONE_AT_A_TIME: dict[str, Any] = {"limits": {"concurrent": 1}}
@@ -381,8 +382,8 @@ async def test_a_request_over_the_limit_leaves_nothing_behind(house: House) -> N
             await house.serve(ask("second"), tenant(**ONE_AT_A_TIME))
         assert house.record.status == 429
     assert house.quiet()
-    await asyncio.sleep(0.1)  # a refusal is remembered for a moment, so that not everybody asks the server again
-    await house.read(ask("third"), tenant(**ONE_AT_A_TIME))
+    # A refusal is remembered for a moment, so that not everybody asks the server again.
+    await until(lambda: house.read(ask("third"), tenant(**ONE_AT_A_TIME)), not_yet=(LimitExceeded,))
 
 
 async def test_asked_for_the_cache_only_a_miss_calls_nobody(house: House) -> None:

@@ -12,8 +12,8 @@ from gateway.responses import store
 from gateway.responses.store import KEPT_S, Responses
 from gateway.state.sql.database import Database
 from gateway.state.sql.tables import response_items, responses
-from tests.fakes.house import until
 from tests.responses.samples import answer, stored, tenant
+from tests.support.waiting import until
 
 
 class Clock:
