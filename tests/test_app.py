@@ -45,10 +45,11 @@ def worker(state_url: str, folder: Path, **config: object) -> Worker:
 
 
 async def ready(app: Application) -> None:
-    async def is_ready() -> bool:
-        return (await Client(app, "/health/ready", method="GET").run()).status == 200
+    await until(lambda: answers(app))
 
-    await until(is_ready)
+
+async def answers(app: Application) -> bool:
+    return (await Client(app, "/health/ready", method="GET").run()).status == 200
 
 
 async def key(folder: Path, *scopes: str) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -96,6 +96,7 @@ class Router:
         plan: Plan | None = None,
         continuity: Affinity | None = None,
         evidence: Evidence | None = None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         """`load` is called once, in a thread, before the first choice among several candidates. `pressures`: team →
         0..1, how far its budgets are ahead of an even spend (see `domain/money/pacing.py`). `plan`: fitted strategies.
@@ -107,8 +108,8 @@ class Router:
         self._backends = tuple(backends)
         self._continuity = continuity or Affinity(self._backends, fleet)
         self._judge = Lazy(lambda: _judge(load()))
-        self._judge_again_at = float("-inf")
-        """Loop time before which loading is not tried again after a failure."""
+        self._now, self._judge_again_at = now, float("-inf")
+        """Time before which loading is not tried again after a failure."""
         self._lengths = OutputLengths()
         self._names: dict[tuple[str, int], tuple[Policy | Access, ResolvedModel]] = {}
         self._counts = {"routed": 0, "to_reference": 0, "abstained": 0, "escalatable": 0, "observed": 0, "refused": 0}
@@ -130,8 +131,8 @@ class Router:
         return route
 
     async def _prepare(self, record: Record) -> None:
-        """Load the grader. If that fails, the reference answers, and loading is tried again after `_AGAIN_S`."""
-        now = asyncio.get_running_loop().time()
+        """Load the grader. If that fails, the baseline answers, and loading is tried again after `_AGAIN_S`."""
+        now = self._now()
         if now >= self._judge_again_at:
             try:
                 await self._judge.load()

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 from gateway.state.leases.worker_names import DeadHolders, dead, own_name
+from tests.support.waiting import until
 
 
 def name_of_another(lives: subprocess.Popen[bytes]) -> str:
@@ -19,9 +20,7 @@ async def test_who_has_ended_is_dead_whether_or_not_anybody_waited_for_it() -> N
     try:
         assert await asyncio.to_thread(dead, [name, own_name()]) == []
         process.kill()
-        async with asyncio.timeout(30):
-            while await asyncio.to_thread(dead, [name]) != [name]:
-                await asyncio.sleep(0.01)
+        await until(lambda: asyncio.to_thread(dead, [name]))
     finally:
         await asyncio.to_thread(process.communicate)
     assert await asyncio.to_thread(dead, [name]) == [name]
@@ -44,6 +43,9 @@ async def test_the_dead_are_told_of_for_as_long_as_anybody_may_ask() -> None:
     peers.add((gone, own_name()))
     await peers.check()
     assert peers.dead == gone
-    await asyncio.sleep(0.06)
-    await peers.check()
-    assert peers.dead == ""
+
+    async def forgotten() -> bool:
+        await peers.check()
+        return not peers.dead
+
+    await until(forgotten)
