@@ -28,7 +28,7 @@ class Listen(Section):
 
 
 class Ceilings(Section):
-    """What no team's policy may exceed."""
+    """Limits that no team's policy may exceed."""
 
     limit_usd: Usd | None = Field(None, description="Most USD per budget window.")
     requests_per_minute: int | None = Field(None, gt=0, description="Most requests per minute of a team.")
@@ -122,7 +122,7 @@ class EmbedderSettings(Section):
 
 
 class ReplicaSettings(Section):
-    """Several backends with the same model."""
+    """Several backends that serve the same model."""
 
     overload: float = Field(
         1.25, gt=1, le=10, description="Most that one may have of the mean load before conversations go to the next."
@@ -161,7 +161,7 @@ class LocalModelSettings(Section):
 
 
 class GatewayConfig(Section):
-    """The operator's file. Without `backends` the gateway looks for what the machine has."""
+    """The content of gateway.yaml. Without `backends`, the gateway uses what it finds on the machine."""
 
     listen: Listen = Listen()
     ceilings: Ceilings = Ceilings()
@@ -190,7 +190,7 @@ class GatewayConfig(Section):
     @field_validator("compression", mode="before")
     @classmethod
     def _switch(cls, compression: object) -> object:
-        """YAML reads a bare on or off as a boolean."""
+        """YAML reads a bare on or off as a boolean, so convert it back."""
         return ("on" if compression else "off") if isinstance(compression, bool) else compression
 
     @field_validator("backends")
@@ -203,13 +203,13 @@ class GatewayConfig(Section):
         return backends
 
     def closed_to(self, team: str) -> frozenset[str]:
-        """Names of backends that only other teams may use."""
+        """Names of the backends that only other teams may use."""
         return frozenset(each.name for each in self.backends or () if each.teams is not None and team not in each.teams)
 
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """Everything the gateway writes lies under one directory."""
+    """Paths of everything that the gateway writes, all below one directory."""
 
     data: Path
 
@@ -223,7 +223,7 @@ class Paths:
 
     @property
     def prices(self) -> Path:
-        """What `thriftgate prices update` wrote: entries that stand above the packaged list's."""
+        """Prices written by `thriftgate prices update`. They take precedence over the packaged list."""
         return self.data / "prices.json"
 
     @property
@@ -232,12 +232,12 @@ class Paths:
 
     @property
     def policies(self) -> Path:
-        """Copies of the policy files in force, for workers that start while one is wrong."""
+        """Copies of the active policy files, for workers that start while a file has an error."""
         return self.data / "policies-in-force"
 
     @property
     def accepted(self) -> Path:
-        """A copy of the gateway.yaml in force."""
+        """A copy of the active gateway.yaml."""
         return self.data / "accepted.yaml"
 
     @property
@@ -254,47 +254,47 @@ class Paths:
 
     @property
     def figures(self) -> Path:
-        """What each process of the gateway publishes for /metrics."""
+        """Figures that each process of the gateway publishes for /metrics."""
         return self.data / "figures"
 
     @property
     def joins(self) -> Path:
-        """Where workers find each other's answers under way."""
+        """Where workers find answers in progress at other workers, to share them."""
         return self.data / "joins"
 
     @property
     def index(self) -> Path:
-        """What workers know of cached answers, for the next start."""
+        """The index of cached answers, for the next start."""
         return self.data / "cache.index"
 
     @property
     def pseudonyms(self) -> Path:
-        """The secret that end users' pseudonyms are made with."""
+        """The secret from which end users' pseudonyms are made."""
         return self.data / "pseudonyms.key"
 
     @property
     def anchor(self) -> Path:
-        """Heads of the ledger's chains, outside the database."""
+        """Head hashes of the ledger's chains, kept outside the database."""
         return self.data / "ledger.anchor"
 
     @property
     def runtime(self) -> Path:
-        """Facts about the running gateway (JSON): pid, port, found backends."""
+        """Facts about the running gateway (JSON): pid, port, backends found."""
         return self.data / "runtime.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What `serve` and every other sub-command start from."""
+    """The settings that `serve` and all other commands start from."""
 
     config: GatewayConfig
     paths: Paths
     policies: tuple[Path, ...]
-    """Folders of policy files; none: the built-in default policy alone."""
+    """Folders of policy files. If empty, only the built-in default policy applies."""
     reserved: frozenset[str] = frozenset()
-    """Environment variables that the operator's file refers to."""
+    """Environment variables that gateway.yaml refers to."""
     old_names: tuple[OldName, ...] = ()
-    """Renamed keys that the operator's file calls by their old names."""
+    """Keys that gateway.yaml writes by their old names."""
 
     @property
     def known_receivers(self) -> KnownReceivers:
@@ -308,9 +308,10 @@ class Settings:
 def load_settings(
     config: Path | None = None, data_dir: Path | None = None, policies: Sequence[Path] = (), *, keys: bool = True
 ) -> Settings:
-    """Defaults where nothing is named: gateway.yaml and policies/ of the working directory, if there.
+    """Load gateway.yaml and resolve its secrets. Raises ConfigError.
 
-    Secrets are resolved here. `keys`: also those of backends; who calls none need not have them. Raises ConfigError.
+    If no file or folder is named: gateway.yaml and policies/ in the working directory, if they exist. `keys`: also
+    resolve the backends' keys, which commands that call no backend do not need.
     """
     if config is None and Path("gateway.yaml").is_file():
         config = Path("gateway.yaml")
@@ -327,7 +328,7 @@ def load_settings(
 
 
 def _variables(config: GatewayConfig) -> frozenset[str]:
-    """Names in `env:NAME` wherever a secret may stand."""
+    """The names in all `env:NAME` references to secrets."""
     references = [config.state.redis_url, config.ledger.database_url]
     references += [each.api_key.get_secret_value() for each in config.backends or () if each.api_key]
     references += [each.bearer_token for each in config.backends or ()]
@@ -337,7 +338,9 @@ def _variables(config: GatewayConfig) -> frozenset[str]:
 def _resolve(config: GatewayConfig, where: str, keys: bool) -> GatewayConfig:
     def known(backend: Backend) -> Backend:
         if backend.bearer_token is not None and keys:
-            secret(backend.bearer_token, f"{where}: backends.{backend.name}.bearer_token")  # refused while unreadable
+            secret(
+                backend.bearer_token, f"{where}: backends.{backend.name}.bearer_token"
+            )  # raises if it cannot be read
         if backend.api_key is None:
             return backend
         key = secret(backend.api_key.get_secret_value(), f"{where}: backends.{backend.name}.api_key") if keys else None

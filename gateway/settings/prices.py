@@ -13,7 +13,7 @@ from gateway.domain.units import Usd
 
 
 class Term(Section):
-    """Which spend is meant, and when; days begin at midnight UTC."""
+    """The spend that an entry applies to, and the period. Days begin at midnight UTC."""
 
     backend: str | None = Field(None, description="Of this backend.")
     provider: str | None = Field(None, description="Of every backend of this provider, as the price list calls it.")
@@ -38,7 +38,7 @@ class Term(Section):
         )
 
     def period(self) -> tuple[float | None, float | None]:
-        """`[since, until)` in Unix seconds; None where it has no end."""
+        """`[since, until)` in Unix seconds; None for an open end."""
         return _midnight(self.valid_from), _midnight(self.valid_until)
 
     def overlaps(self, other: Term) -> bool:
@@ -48,20 +48,20 @@ class Term(Section):
 
 
 class Discount(Term):
-    """Less than the list's price."""
+    """A discount on list prices."""
 
     percent: Decimal = Field(gt=0, le=100, description="Off every token's price.")
 
 
 class Credit(Term):
-    """Paid ahead, or committed to: reports say how much of it is used."""
+    """A prepaid or committed amount. Reports show how much of it is used."""
 
     name: str = Field(min_length=1, max_length=64, description="How reports call it.")
     usd: Usd = Field(description="US dollars.")
 
 
 class Currency(Section):
-    """Beside the dollars of a table; the ledger, budgets and exports stay in USD."""
+    """A second currency shown in reports next to USD. Ledger, budgets and exports stay in USD."""
 
     code: str = Field(pattern="^[A-Z]{3}$", description="ISO 4217, such as EUR.")
     per_usd: Decimal = Field(gt=0, le=10**7, description="So much of it is one US dollar: a fixed rate.")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Samples = Iterable[tuple[Labels, float]]
 Family = tuple[str, str, str, Labels]
-"""Prometheus name (of a counter without `_total`), kind, help, label names."""
+"""Prometheus name (without `_total` for counters), kind, help, label names."""
 
 NAMED: dict[tuple[str, str], tuple[str, str, str]] = {
     ("state", "healthy"): ("thriftgate_state_up", "gauge", "1 if every worker reaches the state server."),
@@ -30,7 +30,7 @@ NAMED: dict[tuple[str, str], tuple[str, str, str]] = {
     ("budgets", "exhausted"): ("thriftgate_budget_refusals", "counter", "Requests that found their budget spent."),
     ("limits", "refused"): ("thriftgate_limit_refusals", "counter", "Requests that found their limit reached."),
 }
-"""Figures of parts that have a metric name of their own: (part, figure) → name, kind, help."""
+"""Figures of parts with their own metric name: (part, figure) → name, kind, help."""
 
 OF_BACKENDS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("thriftgate_backend_available", "gauge", "Share of the workers that would call it now.", ("available",)),
@@ -41,7 +41,7 @@ OF_BACKENDS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
         ("refused", "refused_batch", "refused_share", "timed_out"),
     ),
 )
-"""Name, kind and help of the figures of part `fleet` that are summed."""
+"""Name, kind, help of metrics, and the figures of the part `fleet` that each adds up."""
 
 OF_SUPERVISOR: dict[str, Family] = {
     "workers_wanted": ("thriftgate_workers_wanted", "gauge", "Workers that there should be.", ()),
@@ -70,7 +70,7 @@ OF_SUPERVISOR: dict[str, Family] = {
         ("host",),
     ),
 }
-"""What the supervisor publishes as [key, labels, value]."""
+"""Key in the supervisor's published figures ([key, labels, value]) → metric."""
 
 PROCESSES: tuple[Family, ...] = (
     ("thriftgate_process_cpu_seconds", "counter", "CPU time, user and system.", ("process",)),
@@ -79,7 +79,7 @@ PROCESSES: tuple[Family, ...] = (
 
 
 def text(host: Host) -> bytes:
-    """All of it."""
+    """The whole text."""
     from prometheus_client import CollectorRegistry, generate_latest
 
     registry = CollectorRegistry()
@@ -88,7 +88,7 @@ def text(host: Host) -> bytes:
 
 
 class Collector:
-    """Prometheus' view: nothing is computed before a scrape."""
+    """Builds Prometheus' metrics when they are scraped."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -125,7 +125,9 @@ class Collector:
         from prometheus_client.core import HistogramMetricFamily
 
         totals = self._host.totals
-        backends = [values for values, _ in _of_backends(rooms, ("available",))]  # growth shows from 0 alone
+        backends = [
+            values for values, _ in _of_backends(rooms, ("available",))
+        ]  # `increase` needs a series that starts at 0
         for name, attribute, what, labels, factor in COUNTERS:
             sums = dict.fromkeys(backends if labels == ("backend",) else (), 0) | getattr(totals, attribute)
             samples = [(values, total * factor) for values, total in sums.items()]
@@ -137,7 +139,8 @@ class Collector:
             yield family
 
     def _workers(self) -> Iterable[Metric]:
-        """What only tells something of each by itself. While one is being replaced, two have its number."""
+        """Figures that are useful only per worker. While a worker is being replaced, two processes have the same
+        number."""
         busy: dict[Labels, float] = defaultdict(float)
         lag: dict[Labels, float] = defaultdict(float)
         for life in self._host.living:
@@ -180,7 +183,7 @@ def _of_backends(rooms: Figures, parts: tuple[str, ...]) -> Samples:
 
 
 def _processes(pids: Mapping[str, int]) -> dict[str, tuple[float, float]]:
-    """Process → CPU seconds, bytes in memory. Of those that are gone, and where there is no /proc, nothing."""
+    """Process → (CPU seconds, bytes of memory). Ended processes are left out, and all are on systems without /proc."""
     found = {}
     for name, pid in pids.items():
         try:
