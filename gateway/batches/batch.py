@@ -132,7 +132,7 @@ def made(connection: Connection, once: BatchFields) -> Batch | None:
         return None
     if row.fingerprint != once.fingerprint:
         raise KeyReused(
-            "This Idempotency-Key came with another batch; send a new key with it.", param="Idempotency-Key"
+            "This Idempotency-Key was already used for a different batch; send a new key.", param="Idempotency-Key"
         )
     return Batch(**row._mapping)
 

@@ -153,7 +153,9 @@ class Files:
             upload.close()
             held = connection.scalar(select(func.sum(files.c.bytes)).where(files.c.team == file.team)) or 0
             if held + file.bytes > TEAM_BYTES:
-                raise BodyTooLarge(f"Your team holds {held} of {TEAM_BYTES} bytes in files; delete some.", param="file")
+                raise BodyTooLarge(
+                    f"Your team has stored {held} of {TEAM_BYTES} bytes in files; delete some.", param="file"
+                )
             record(connection, file)
             upload.path.rename(self.path(file.id))
 
@@ -177,7 +179,7 @@ class Files:
             find(connection, viewer, file_id, lock=True)
             reader = connection.scalar(select(batches.c.id).where(_reads(file_id)).limit(1))
             if reader is not None:
-                raise BadRequest(f"The batch {reader} still reads this file; cancel it first.", param="file_id")
+                raise BadRequest(f"The batch {reader} still needs this file; cancel it first.", param="file_id")
             connection.execute(delete(files).where(files.c.id == file_id))
 
         await self._database.run(work)

@@ -110,7 +110,7 @@ class Requests:
             self._request += piece
             if len(self._request) > self._longest:
                 place = f"requests.{self._count}"
-                raise BodyTooLarge(f"{place}: longer than the {self._longest} bytes of a request.", param=place)
+                raise BodyTooLarge(f"{place}: longer than {self._longest} bytes, the limit of a request.", param=place)
 
     def _end(self) -> None:
         assert self._request is not None

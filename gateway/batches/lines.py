@@ -72,7 +72,7 @@ def check(path: Path, form: Form, max_bytes: int, max_items: int) -> Checked:
 
 def _check_size(raw: bytes, max_bytes: int, max_items: int) -> None:
     if len(raw) > max_bytes:
-        raise BadRequest(f"This is longer than the {max_bytes} bytes that a request may have.")
+        raise BadRequest(f"This is longer than {max_bytes} bytes, the limit of a request.")
     check_extent(raw, max_items)
 
 
@@ -80,6 +80,6 @@ def _check(number: int, raw: bytes, form: Form, seen: dict[str, int], models: se
     line = form.read(number, raw)
     first = seen.setdefault(line.custom_id, number)
     if first != number:
-        raise BadRequest(f"custom_id {line.custom_id!r} is that of {form.place(first)} already.", param="custom_id")
+        raise BadRequest(f"custom_id {line.custom_id!r} is already used by {form.place(first)}.", param="custom_id")
     if isinstance(model := line.fields.get("model"), str):
         models.add(model)

@@ -105,7 +105,7 @@ class MessageJobs:
         if batch.finished_at is None:
             raise NotFound(f"{batch_id} has not ended yet, so it has no results.", param="message_batch_id")
         if archived(batch, time.time()):
-            raise NotFound(f"The results of {batch_id} were kept for 29 days and are gone.", param="message_batch_id")
+            raise NotFound(f"The results of {batch_id} were deleted after 29 days.", param="message_batch_id")
         paths = [self._files.path(name) for name in (batch.output_file_id, batch.error_file_id) if name]
         if not await asyncio.to_thread(lambda: all(path.exists() for path in paths)):
             raise NotFound(f"The results of {batch_id} are not on this host.", param="message_batch_id")

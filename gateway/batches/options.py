@@ -27,14 +27,14 @@ def read(asked: Mapping[str, Any]) -> BatchOptions:
     """Parse the request. Unknown fields are ignored. Raises BadRequest."""
     file_id, endpoint, metadata = asked.get("input_file_id"), asked.get("endpoint"), asked.get("metadata")
     if not isinstance(file_id, str):
-        raise BadRequest("input_file_id is required: the id of a file of purpose batch.", param="input_file_id")
+        raise BadRequest("input_file_id is required: the id of a file with purpose batch.", param="input_file_id")
     if not isinstance(endpoint, str) or endpoint not in ENDPOINTS:
         raise BadRequest(f"endpoint must be one of {', '.join(ENDPOINTS)}.", param="endpoint")
     if asked.get("completion_window") != "24h":
         raise BadRequest("completion_window must be 24h.", param="completion_window")
     if metadata is not None and not _is_metadata(metadata):
         raise BadRequest(
-            f"metadata must be at most {_PAIRS} strings of {_VALUE} characters under names of {_NAME}.",
+            f"metadata must be at most {_PAIRS} strings of {_VALUE} characters with names of {_NAME}.",
             param="metadata",
         )
     expires: Any = asked.get("output_expires_after")

@@ -182,7 +182,7 @@ class Run:
                 await self._refuse(results, line, request_id, error)
             except Exception:
                 log.exception("request %s failed inside the gateway", request_id)
-                failure = GatewayError(f"The gateway failed at this request; its id is {request_id}.")
+                failure = GatewayError(f"The gateway failed to process this request; its id is {request_id}.")
                 await self._refuse(results, line, request_id, failure)
             else:
                 await self._write(results, line, result, failed=False)

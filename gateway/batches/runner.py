@@ -147,7 +147,7 @@ class Runner:
                 await asyncio.to_thread(run.tidy)
                 self._ended += 1
         except Exception as error:  # whatever the error is: stored results stay, and a later tick continues the batch
-            log.exception("batch %s rests: %s", run.batch.id, error)
+            log.exception("batch %s is paused: %s", run.batch.id, error)
             await asyncio.sleep(10 * self._wait_s)
         finally:
             run.close()
@@ -155,4 +155,4 @@ class Runner:
 
 
 def _troubled(error: Exception) -> None:
-    log.warning("batches wait, the database or the disk does not answer: %s", error)
+    log.warning("batches wait, because the database or the disk fails: %s", error)

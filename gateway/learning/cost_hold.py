@@ -43,14 +43,14 @@ class BackgroundHold:
         """Hold the most that the call may cost. Raises BudgetExhausted, SQLAlchemyError."""
         price = self._prices.price(backend)
         if price is None:
-            raise BudgetExhausted(f"{backend.name} has no known price, so nobody can say what comparing would cost.")
+            raise BudgetExhausted(f"{backend.name} has no known price, so the cost of comparing is unknown.")
         await self._budget.extend(backend, input_tokens, attached)
         paid, most = self._budget.output_limit, self.output_limit or 0
         self.output_limit = most if paid is None else min(paid, most)
         pico = worst(price, input_tokens, self.output_limit)
         period = await self._spend_cap.hold(self._tenant, pico)
         if period is None:
-            raise BudgetExhausted("What comparing may cost in this window is spent, or too little is left of it.")
+            raise BudgetExhausted("The cap on comparisons in this period is spent, or too little of it is left.")
         self._held.append((period, pico))
 
     async def grow(self, output_tokens: int, seen: int) -> None:

@@ -85,4 +85,4 @@ def changed(connection: Connection, seen: tuple[int, int], now: float) -> tuple[
 
 
 def _troubled(error: Exception) -> None:
-    log.warning("judged answers cannot be read, what is known stays: %s", error)
+    log.warning("judged answers cannot be read, the previous figures stay in use: %s", error)

@@ -49,7 +49,7 @@ def parse(body: Mapping[str, Any]) -> Rating:
     if cache not in ("", "wrong", "right"):
         raise BadRequest(f"cache must be wrong or right, not {cache!r}.", param="cache")
     if score is None and not cache:
-        raise BadRequest("Say something: rating, score or cache.")
+        raise BadRequest("Give rating, score or cache.")
     return Rating(None if score is None else float(score), cache, str(body.get("comment", ""))[:1000])
 
 
@@ -98,7 +98,7 @@ class Feedback:
         if not await self._database.run(keep):
             self._refused += 1
             raise LimitExceeded(
-                f"This key has said something of {PER_MINUTE} requests within a minute; wait, or say less.",
+                f"This key has rated {PER_MINUTE} requests within a minute; wait, or rate fewer.",
                 retry_after_s=60.0,
             )
         self._heard += 1

@@ -109,7 +109,7 @@ class StoredContext:
         try:
             body = orjson.loads(answer)
             if not all(type(item) is dict for item in body["output"]) or type(body["id"]) is not str:
-                raise TypeError("its id is no text, or its output no list of items")
+                raise TypeError("its id is not a string, or its output is not a list of items")
             session = request.controls.session or body["id"]
             given = as_items(request.body.get("input"))
             stored = StoredResponse(body["id"], session, {**body, **request.told}, given)
@@ -138,4 +138,4 @@ def _change(request: CompletionRequest, changes: dict[str, Any], max_items: int)
 
 def _away(error: Exception) -> Overloaded:
     log.error("stored responses cannot be read: %s", error)
-    return Overloaded("The gateway's database does not answer, and with it no stored response; try again shortly.")
+    return Overloaded("The gateway's database does not answer, so stored responses cannot be read; try again shortly.")

@@ -109,7 +109,7 @@ class Responses:
             try:
                 self._counts["expired"] += await self._database.run(lambda link: _expire(link, self._clock()))
             except SQLAlchemyError as error:
-                log.warning("stored responses were not tidied up: %s", error)
+                log.warning("expired responses could not be deleted: %s", error)
             await asyncio.sleep(TIDY_S)
 
 

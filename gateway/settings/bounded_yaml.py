@@ -57,7 +57,7 @@ class Loader(yaml.SafeLoader):
         nodes, depth = self._open.pop()
         if isinstance(event, yaml.AliasEvent):
             if id(node) not in self._anchored:
-                raise _mistake("an alias stands inside its own anchor", event)
+                raise _mistake("an alias inside its own anchor", event)
             nodes, depth = self._anchored[id(node)]
         elif event.anchor is not None:
             self._anchored[id(node)] = nodes, depth
@@ -73,12 +73,15 @@ class Loader(yaml.SafeLoader):
         if node.tag in _NUMBERS and len(node.value) > MOST_DIGITS:
             raise _mistake(f"a number of more than {MOST_DIGITS} characters; shorten it", node)
         if _UNWRITABLE.search(node.value):
-            raise _mistake("an escape of no character (NUL, or half of a surrogate pair); write the character", node)
+            raise _mistake(
+                "an escape that is no valid character (NUL, or half of a surrogate pair); write the character itself",
+                node,
+            )
         return node
 
     def _refuse(self, event: Any) -> None:
         raise _mistake(
-            f"more than {self._bounds.nodes} values, aliases counted as often as they stand, or nested deeper than "
+            f"more than {self._bounds.nodes} values (each use of an alias counts), or nested deeper than "
             f"{self._bounds.depth} levels; shorten the file",
             event,
         )
@@ -103,11 +106,11 @@ def _construct_unique(loader: Any, node: Any) -> dict[Any, Any]:
     for key_node, _ in node.value:
         if not isinstance(key_node, yaml.ScalarNode):
             raise yaml.constructor.ConstructorError(
-                None, None, "a list or mapping stands where a key must", key_node.start_mark
+                None, None, "a list or mapping in the place of a key", key_node.start_mark
             )
         if key_node.value in seen:
             raise yaml.constructor.ConstructorError(
-                None, None, f"the key {key_node.value!r} is there twice", key_node.start_mark
+                None, None, f"the key {key_node.value!r} occurs twice", key_node.start_mark
             )
         seen.add(key_node.value)
     mapping: dict[Any, Any] = yaml.SafeLoader.construct_mapping(loader, node, deep=True)

@@ -47,7 +47,7 @@ def secret(reference: str, where: str) -> str:
             return Path(rest).read_text(encoding="utf-8").strip()
         except OSError as error:
             raise ConfigError([f"{where}: the secret file {rest} cannot be read ({error.strerror})"]) from error
-    raise ConfigError([f"{where}: must be env:NAME or file:PATH, so that no secret lies in a file that is shared"])
+    raise ConfigError([f"{where}: must be env:NAME or file:PATH, so that shared files contain no secrets"])
 
 
 def provider_keys() -> dict[str, str]:

@@ -105,7 +105,7 @@ def _validated(
         told += zip(places, map(_remedy, problems), strict=False)
         raise ConfigError(_lines(name, told, total + len(problems))) from error
     except Exception as error:  # a value that no validator expected; the file is wrong, not the gateway
-        raise ConfigError([f"{name}:1: holds a value that cannot be used: {shown(str(error))}"]) from error
+        raise ConfigError([f"{name}:1: contains a value that cannot be used: {shown(str(error))}"]) from error
     if told:
         raise ConfigError(_lines(name, told, total))
     return found

@@ -18,9 +18,15 @@ _PROVIDERS_OWN = frozenset(PROVIDER_KEYS.values())
 class ReceiverSettings(Section):
     """One entry of `receivers:`. Its address is read for every alert, so that a change needs no restart."""
 
-    webhook: Reference | None = Field(None, description="env:NAME or file:PATH of a URL; signed with NAME_SECRET.")
-    slack: Reference | None = Field(None, description="Instead: of the URL of an incoming webhook like Slack's.")
-    email: Reference | None = Field(None, description="Instead: of mail addresses, separated by commas.")
+    webhook: Reference | None = Field(
+        None, description="env:NAME or file:PATH of a URL; posts are signed with NAME_SECRET."
+    )
+    slack: Reference | None = Field(
+        None, description="Instead of webhook: reference to the URL of an incoming webhook like Slack's."
+    )
+    email: Reference | None = Field(
+        None, description="Instead of webhook: reference to mail addresses, separated by commas."
+    )
 
     @model_validator(mode="after")
     def _one_address(self) -> ReceiverSettings:
@@ -67,11 +73,11 @@ class Addresses:
         kind, reference = ("webhook", target) if kind == "env" else (kind, rest)
         if known.receivers is not None:
             raise ReceiverRefused(
-                f"{reference} may not be named: a policy names one of the operator's receivers instead"
+                f"{reference} is not allowed in a policy; use one of the operator's receivers instead"
             )
         name = reference.removeprefix("env:")
         if not reference.startswith("env:") or is_own(name, known.reserved) or is_own(f"{name}_SECRET", known.reserved):
-            raise ReceiverRefused(f"{reference} is the gateway's own; name another variable")
+            raise ReceiverRefused(f"{reference} is a variable of the gateway itself; use another one")
         return kind, reference
 
 

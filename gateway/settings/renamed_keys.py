@@ -195,7 +195,7 @@ def _move(translation: Translation, row: MovedKey, section: dict[Any, Any]) -> N
 def _rename_value(translation: Translation, row: RenamedValue, path: KeyPath, section: dict[Any, Any]) -> None:
     if section.get(row.key) == row.old:
         place = (*translation.as_written(path), row.key)
-        translation.old_names.append((place, f"{row.old} is called {row.new} now; {_until(row)}"))
+        translation.old_names.append((place, f"{row.old} is now called {row.new}; {_until(row)}"))
     elif section.get(row.key) == row.new:
         section[row.key] = row.old
 
@@ -205,7 +205,7 @@ def _replace_switch(translation: Translation, row: SwitchToValue, path: KeyPath,
     if row.old in section and (chosen or str(section[row.old]).lower() in _OFF):
         _tell(translation, row, (*place, row.old), f"{row.key}: {row.value}", taken=chosen)
     elif row.old in section:
-        advice = f"leave it out, since it is so unless {row.key} is {row.value}; {_until(row)}"
+        advice = f"remove it: it is the default unless {row.key} is {row.value}; {_until(row)}"
         translation.old_names.append(((*place, row.old), advice))
     if chosen:
         del section[row.key]
@@ -222,7 +222,7 @@ def _split_tier(translation: Translation, row: SplitTier, path: KeyPath, section
         return
     place = (*translation.as_written(path), row.old)
     if row.new in section:
-        translation.conflicts.append((place, f"the old name of {row.new} and location; keep those"))
+        translation.conflicts.append((place, f"is the old name of {row.new} and location; keep only the new ones"))
         del section[row.old]
     else:
         translation.old_names.append((place, f"{_instead_of_tier(section)}; {_until(row)}"))
@@ -233,22 +233,24 @@ def _instead_of_tier(backend: Mapping[Any, Any]) -> str:
     tier = backend["tier"]
     kind, base_url, location = (str(backend.get(name) or "") for name in ("kind", "base_url", "location"))
     if tier not in STRENGTHS:
-        return "leave it out" if location else "write location: hosted instead"
+        return "remove it" if location else "write location: hosted instead"
     if tier_of(tier, kind, base_url, location) == tier:
         return f"write strength: {tier} instead"
     if tier_of(tier, kind, base_url, "local") == tier and not location:
         return (
-            f"write strength: {tier} instead, and location: local if the machine is your own: without it, policies "
-            "select the backend by hosted"
+            f"write strength: {tier} instead, and location: local if the machine is your own; without it, the "
+            "backend counts as hosted in policies"
         )
-    return f"write strength: {tier} instead: then policies select the backend by hosted, as prompts to it leave"
+    return f"write strength: {tier} instead; policies then select the backend by hosted, since prompts to it leave"
 
 
 def _tell(translation: Translation, row: Renaming, place: KeyPath, new: str, *, taken: bool) -> None:
     if taken:
-        translation.conflicts.append((place, f"the old name of {new}, which is there too; keep that"))
+        translation.conflicts.append(
+            (place, f"is the old name of {new}, which the file has too; keep only the new one")
+        )
     else:
-        translation.old_names.append((place, f"is called {new} now; {_until(row)}"))
+        translation.old_names.append((place, f"is now called {new}; {_until(row)}"))
 
 
 def _until(row: Renaming) -> str:

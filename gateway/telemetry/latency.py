@@ -45,10 +45,12 @@ class Latencies:
         self.calls: Series = defaultdict(partial(Histogram, DURATIONS))
         self.first_chunks: Series = defaultdict(partial(Histogram, DURATIONS))
         self.instruments = (
-            Instrument(names.REQUEST_DURATION, "Requests, until their answer's end.", OF_REQUESTS, self.requests),
-            Instrument(names.FIRST_TOKEN, "Streams, until their first token.", OF_REQUESTS, self.first_tokens),
-            Instrument(names.OPERATION_DURATION, "Calls of backends.", OF_CALLS, self.calls),
-            Instrument(names.FIRST_CHUNK, "Backends' streams, until they begin.", OF_CALLS, self.first_chunks),
+            Instrument(
+                names.REQUEST_DURATION, "Duration of requests, to the end of the answer.", OF_REQUESTS, self.requests
+            ),
+            Instrument(names.FIRST_TOKEN, "Time to the first token of streams.", OF_REQUESTS, self.first_tokens),
+            Instrument(names.OPERATION_DURATION, "Duration of backend calls.", OF_CALLS, self.calls),
+            Instrument(names.FIRST_CHUNK, "Time to the first chunk of backends' streams.", OF_CALLS, self.first_chunks),
         )
         self._models: set[str] = set()
 

@@ -73,7 +73,11 @@ class Telemetry:
             try:
                 self._voice = await asyncio.to_thread(Voice, self._board, self._worker)
             except OSError as error:
-                log.error("/metrics shows this worker alone when it is asked, %s: %s", self._board, error)
+                log.error(
+                    "/metrics of this worker shows only its own figures, because %s is not usable: %s",
+                    self._board,
+                    error,
+                )
             else:
                 self._tasks.spawn(self._publish_forever(self._voice), "figures")
 

@@ -163,7 +163,7 @@ class Exporter:
         for thread in ending:
             thread.join(max(0.0, until - time.monotonic()))
         if any(thread.is_alive() for thread in ending):
-            log.warning("the OTLP endpoint does not take the last spans and metrics; they are lost")
+            log.warning("the OTLP endpoint does not accept the last spans and metrics; they are lost")
             for sender in self._senders:
                 sender.shutdown()
 

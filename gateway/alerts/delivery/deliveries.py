@@ -159,7 +159,7 @@ def escalate(connection: Connection, policy_of: Callable[[str], AlertsPolicy | N
 def _escalated(row: Any, policy: AlertsPolicy, now: float) -> list[tuple[Any, ...]]:
     payload = orjson.loads(row.payload)
     minutes = (now - row.created_at) / 60
-    payload |= {"escalated": True, "text": f"Nobody acknowledged for {minutes:.0f} minutes: {payload['text']}"}
+    payload |= {"escalated": True, "text": f"Not acknowledged for {minutes:.0f} minutes: {payload['text']}"}
     body, severity = orjson.dumps(payload).decode(), _severity(row.severity)
     return [
         (addressed(row.id, f"escalated {target}"), row.team, now, body, target, None, row.kind, row.severity, None)

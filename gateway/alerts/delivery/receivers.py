@@ -74,7 +74,7 @@ class Receivers:
             return Answer(False, str(error))
         receiver = self._kinds.get(kind)
         if receiver is None:
-            return Answer(False, f"{target} is no kind of receiver that this version knows")
+            return Answer(False, f"{target} is not a kind of receiver in this version")
         accepted, said = await receiver.deliver(reference, id, payload)
         return Answer(accepted, said if reference.startswith("env:") else said.replace(reference, target))
 

@@ -47,7 +47,7 @@ class Smtp:
         try:
             mail = delivery(orjson.loads(payload), id, server["from"] or f"thriftgate@{server['host']}", recipients)
         except ValueError:
-            return False, f"{reference} or THRIFTGATE_SMTP_FROM is no mail address"
+            return False, f"{reference} or THRIFTGATE_SMTP_FROM is not a mail address"
         return await self._send(mail, server, int(port), encryption)
 
     async def _send(

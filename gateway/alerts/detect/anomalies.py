@@ -78,7 +78,7 @@ def _unpriced(team: str, last: Iterable[Hour], now: float) -> Alert | None:
         return None
     text = (
         f"{sum(counts.values())} attempts of team {team} have no price, or units without one, on {', '.join(counts)}: "
-        "what those cost is in no sum and no budget. `thriftgate ledger unpriced` lists them."
+        "their cost is in no sum and no budget. `thriftgate ledger unpriced` lists them."
     )
     return _anomaly(team, "unpriced", "warning", now, text, {"attempts": counts})
 
@@ -92,8 +92,8 @@ def _zero_cost(team: str, hours: Iterable[Hour], last: Iterable[Hour], now: floa
     if not counts:
         return None
     text = (
-        f"{sum(counts.values())} answers for team {team} cost 0 on {', '.join(counts)}, which did cost money before: "
-        "no tokens were reported or counted, or the price was changed to 0."
+        f"{sum(counts.values())} answers for team {team} cost 0 on {', '.join(counts)}, which had a cost before: "
+        "either no tokens were reported, or the price was changed to 0."
     )
     return _anomaly(team, "zero_cost", "warning", now, text, {"attempts": counts})
 

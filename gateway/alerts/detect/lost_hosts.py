@@ -33,8 +33,8 @@ def told(team: str, host: str, held: Sequence[OrphanedHold], now: float) -> Aler
     amounts = [f"{one.amount} ({one.budget})" for one in held]
     named = "; ".join(amounts[:_NAMED]) + (f"; and {len(amounts) - _NAMED} more" if len(amounts) > _NAMED else "")
     text = (
-        f"Host {host} has not been heard of since {iso(since)}, and what its workers spent last is not in the ledger. "
-        f"Held until it is: {named}. Start the gateway on its data directory again; if that is lost, "
+        f"Host {host} has sent no report since {iso(since)}, and its workers' last spend is not in the ledger. "
+        f"Until it is, budgets hold {named}. Start the gateway on its data directory again; if that is lost, "
         f"`thriftgate ledger release {host}` frees the money."
     )
     facts = {

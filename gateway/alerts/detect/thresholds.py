@@ -24,8 +24,8 @@ _MOST_NAMED = 5
 _EFFECTS = {
     "refuse": "Requests that cost money are refused",
     "downgrade": "Only answers that cost nothing are served",
-    "finish": "Running answers end, then only those that cost nothing are served",
-    "truncate": "Running answers are cut off, then only those that cost nothing are served",
+    "finish": "Answers in progress are finished, then only those that cost nothing are served",
+    "truncate": "Answers in progress are cut off, then only those that cost nothing are served",
 }
 
 
@@ -178,7 +178,7 @@ def _reached(account: BudgetWindow, window: tuple[float, float], share: str, spe
     until = _runs_until(window, account.budget)
     if spent < account.limit:
         return f"{account.whose} has spent {account.amount(spent)}, {share} or more of its {account.name}{until}."
-    effect = _EFFECTS[account.budget.on_exhausted] if account.budget.hard else "Nothing is refused for that"
+    effect = _EFFECTS[account.budget.on_exhausted] if account.budget.hard else "The limit is not enforced"
     used_up = f"{account.whose} has used up its {account.name}: {account.amount(spent)} are spent."
     return f"{used_up} {effect}{_until(window, account.budget)}."
 

@@ -78,7 +78,7 @@ class PlanTrials:
         if live != self._live:
             self._router.plan = self._configured if live == CONFIGURED else await self._read(live)
             self._live = live
-            log.warning("routing follows plan %s", live[:16])
+            log.warning("routing now uses plan %s", live[:16])
         beside = {states[state] for state in ("shadow", "previous") if state in states}
         self._beside = {id: self._beside.get(id) or await self._read(id) for id in beside}
         if live != CONFIGURED and "previous" not in states and self._configured is not None:
@@ -152,4 +152,4 @@ def _served(job: Sample, score: float) -> Outcome | None:
 
 
 def _troubled(error: Exception) -> None:
-    log.warning("plans on trial cannot be read, the one that is followed stays: %s", error)
+    log.warning("plans on trial cannot be read, the current plan stays in use: %s", error)

@@ -51,7 +51,7 @@ def stage(connection: Connection, data: bytes, now: float) -> str:
     state = connection.scalar(select(c.state).where(c.id == id))
     if state in ("live", "shadow"):
         return id
-    _move(connection, "shadow", "retired", now, "another one was put on trial")
+    _move(connection, "shadow", "retired", now, "another plan was put on trial")
     if state is None:
         connection.execute(insert(artefacts).values(id=id, body=data, state="shadow", at=now, why="put on trial"))
     else:
@@ -63,7 +63,7 @@ def roll_back(connection: Connection, now: float, why: str) -> bool:
     """Return to the plan that was live before. Returns False if no plan but the configured one is live."""
     if not _move(connection, "live", "retired", now, why):
         return False
-    _move(connection, "previous", "live", now, f"back again: {why}")
+    _move(connection, "previous", "live", now, f"rolled back to: {why}")
     return True
 
 

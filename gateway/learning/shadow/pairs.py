@@ -93,12 +93,12 @@ class PairSettlement:
         if price is not None:
             return worst(price, input_tokens, output_tokens)
         if backend.hosted and not backend.simulated:
-            raise BudgetExhausted(f"{backend.name} has no known price: nobody can say when the limit would be reached.")
+            raise BudgetExhausted(f"{backend.name} has no known price, so the limit cannot be enforced.")
         return 0
 
     def take(self, pico: int) -> None:
         if pico > self._left:
-            raise BudgetExhausted("What comparing may cost (--max-usd) does not cover another call.")
+            raise BudgetExhausted("The rest of --max-usd does not cover another call.")
         self._left -= pico
 
     def settle(self, held: int, cost: int) -> None:
@@ -169,7 +169,7 @@ class Pairs:
         answer: Answer | None = None
         try:
             answer = await self._fleet.call(
-                Route((backend,), "asked to compare"),
+                Route((backend,), "called for a comparison"),
                 request,
                 record,
                 plan_for=lambda of: self._contexts.plan_for(request, self._tenant, of),

@@ -91,7 +91,7 @@ class Shadows:
         try:
             found = self._wanted(request, record, answer)
         except Exception:  # an unreadable answer is not compared
-            log.exception("a served answer could not be taken for comparing")
+            log.exception("a served answer could not be sampled for comparison")
             return
         if found is None:
             return
@@ -173,7 +173,7 @@ class _Calls:
             end_user=of.end_user, difficulty=of.difficulty, kind=KIND, before=self._before,
         )  # fmt: skip
         try:
-            route = Route((backend,), "asked to compare")
+            route = Route((backend,), "called for a comparison")
             answer = await buy(self._pipeline, self._spend_cap, self._prices, route, request, record, most)
         finally:
             self._before += len(record.attempts)
