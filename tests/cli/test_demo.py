@@ -134,7 +134,7 @@ def test_the_tours_sum_is_the_ledgers_with_background_checks_in_it(demo: Demo) -
     spent, checks, calls = (
         re.search(r"spent\s+│ \$([\d.]+)", demo.log),
         *(
-            re.search(rf"of it background checks\s+│ {what}", demo.log)
+            re.search(rf"of which background checks\s+│ {what}", demo.log)
             for what in (r"\$([\d.]+)", r"\$[\d.]+, (\d+) calls")
         ),
     )
