@@ -10,35 +10,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.dialects.clients import DIALECTS
 from gateway.dialects.registry import wire
-from gateway.domain.request import CompletionRequest, Controls, DialectName
+from gateway.domain.request import DialectName
 from gateway.errors import BackendError, BadRequest
 from tests.dialects.samples import STOP, chunk, event, steady, text
 from tests.dialects.test_hostile import VALUES
+from tests.support.requests import request_in
 
-ASKED: dict[DialectName, dict[str, Any]] = {
-    "openai_chat": {"messages": [{"role": "user", "content": "hi"}]},
-    "openai_completions": {"prompt": "hi"},
-    "openai_responses": {"input": "hi"},
-    "anthropic_messages": {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 9},
-}
+CLIENTS: tuple[DialectName, ...] = ("openai_chat", "openai_completions", "openai_responses", "anthropic_messages")
 WAYS: list[tuple[DialectName, DialectName]] = [
-    *[(client, "openai_chat") for client in ASKED if client != "openai_chat"],
-    *[(client, "openai_responses") for client in ASKED if client != "openai_responses"],
-    *[(client, "anthropic_messages") for client in ASKED if client != "anthropic_messages"],
-    *[(client, "bedrock_converse") for client in ASKED],
+    *[(client, "openai_chat") for client in CLIENTS if client != "openai_chat"],
+    *[(client, "openai_responses") for client in CLIENTS if client != "openai_responses"],
+    *[(client, "anthropic_messages") for client in CLIENTS if client != "anthropic_messages"],
+    *[(client, "bedrock_converse") for client in CLIENTS],
 ]
 FIELDS = ["messages", "input", "instructions", "stream_options", "tools", "tool_choice", "functions", "function_call"]
 FIELDS += ["stop", "response_format", "reasoning_effort", "reasoning", "n", "temperature", "max_tokens", "logprobs"]
 FIELDS += ["text", "include", "top_logprobs", "max_output_tokens", "web_search_options", "modalities", "verbosity"]
 FIELDS += ["system", "stop_sequences", "thinking", "output_config", "metadata", "user", "best_of", "suffix", "echo"]
 FIELDS += ["prompt_cache_key", "service_tier", "parallel_tool_calls", "max_completion_tokens", "logit_bias", "invented"]
-
-
-def asked(client: DialectName, **fields: Any) -> CompletionRequest:
-    body = orjson.dumps({"model": "auto", **ASKED[client], **fields})
-    return DIALECTS[client].parse(body, "req_1", Controls(), {})
 
 
 @pytest.mark.parametrize("way", WAYS, ids=" over ".join)
@@ -48,7 +38,7 @@ def test_a_request_is_either_refused_as_bad_or_can_be_sent(
     way: tuple[DialectName, DialectName], fields: dict[str, Any]
 ) -> None:
     with suppress(BadRequest):
-        body = wire(*way).body(asked(way[0], **fields), "other", None, max_output_tokens=5)
+        body = wire(*way).body(request_in(way[0], **fields), "other", None, max_output_tokens=5)
         assert isinstance(orjson.loads(body), dict)
 
 
@@ -57,7 +47,7 @@ def test_a_request_is_either_refused_as_bad_or_can_be_sent(
 @given(body=st.binary(max_size=20) | VALUES.map(orjson.dumps))
 def test_a_plain_answer_is_read_or_garbage(way: tuple[DialectName, DialectName], body: bytes) -> None:
     with suppress(BackendError):
-        wire(*way).plain(asked(way[0]), body)
+        wire(*way).plain(request_in(way[0]), body)
 
 
 ODD = st.one_of(
@@ -75,7 +65,7 @@ ODD = st.one_of(
 @steady
 @given(odd=st.lists(ODD, max_size=6))
 def test_a_stream_is_read_or_a_backend_error(way: tuple[DialectName, DialectName], odd: list[bytes]) -> None:
-    reader = wire(*way).reader(asked(way[0], stream=True))
+    reader = wire(*way).reader(request_in(way[0], stream=True))
     with suppress(BackendError):
         for piece in odd:
             reader.feed(piece)

@@ -87,6 +87,23 @@ def chat_request(content: Content = "hello", **options: Any) -> CompletionReques
     return request_in("openai_chat", content, **options)
 
 
+def responses_request(content: Content = "hello", **options: Any) -> CompletionRequest:
+    return request_in("openai_responses", content, **options)
+
+
+def messages_request(content: Content = "hello", **options: Any) -> CompletionRequest:
+    return request_in("anthropic_messages", content, **options)
+
+
+def completions_request(content: str = "hello", **options: Any) -> CompletionRequest:
+    return request_in("openai_completions", content, **options)
+
+
+def small_body(content: Content = "hello there", **fields: Any) -> bytes:
+    """A chat body that names the backend `small`, so that no router grades it."""
+    return chat_body(content, **{"model": "small", **fields})
+
+
 def small_request(content: Content = "hello there", **options: Any) -> CompletionRequest:
     """A chat request that names the backend `small`, so that no router grades it, and that the cache may answer."""
     return chat_request(content, **{"model": "small", "temperature": 0, **options})
