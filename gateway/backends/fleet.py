@@ -16,9 +16,11 @@ from gateway.backends.providers.anthropic import Anthropic
 from gateway.backends.providers.azure import Azure
 from gateway.backends.providers.base import Kind
 from gateway.backends.providers.bedrock.provider import Bedrock
+from gateway.backends.providers.gemini import Gemini
 from gateway.backends.providers.litellm import ViaLitellm
 from gateway.backends.providers.openai import Local, OpenAI
 from gateway.backends.providers.simulated import Simulated
+from gateway.backends.providers.vertex.provider import Vertex
 from gateway.backends.resilience.breaker import BreakerSettings, Health
 from gateway.backends.resilience.drain import BackendDrains
 from gateway.backends.resilience.hedging import Hedges
@@ -38,6 +40,8 @@ KINDS: Mapping[str, Callable[[Backend], Kind]] = {
     "litellm": ViaLitellm,
     "simulated": Simulated,
     "bedrock": Bedrock,
+    "gemini": Gemini,
+    "vertex": Vertex,
 }
 
 

@@ -14,6 +14,7 @@ from gateway.dialects.openai_embeddings.native import EmbeddingsToEmbeddings
 from gateway.dialects.openai_responses.native import ResponsesToResponses
 from gateway.dialects.passthrough.native import Passthrough
 from gateway.dialects.translate.chat_to_converse.translator import ChatToConverse
+from gateway.dialects.translate.chat_to_gemini.translator import ChatToGemini
 from gateway.dialects.translate.chat_to_messages.translator import ChatToMessages
 from gateway.dialects.translate.chat_to_responses.translator import ChatToResponses
 from gateway.dialects.translate.messages_to_chat.translator import MessagesToChat
@@ -34,7 +35,10 @@ _SAME: tuple[Translator, ...] = (
 """Translators with the same dialect on both sides: bytes pass through."""
 _TRANSLATIONS: tuple[Translation, ...] = (CompletionsAsChat(), ResponsesToChat(), MessagesToChat())
 
-_ORDER: tuple[DialectName, ...] = ("openai_chat", "anthropic_messages", "openai_responses", "bedrock_converse")
+_ORDER: tuple[DialectName, ...] = (
+    *("openai_chat", "anthropic_messages", "openai_responses"),
+    *("bedrock_converse", "gemini_generate"),
+)
 """Order of preference among backend dialects that differ from the client's: the most expressive and most widely
 supported first."""
 
@@ -45,7 +49,7 @@ def _table(
 ) -> dict[tuple[DialectName, DialectName], Translator]:
     wires: dict[tuple[DialectName, DialectName], Translator] = {}
     chat = ChatToChat(limits, strict=strict, leaves_out=leaves_out)
-    from_chat: tuple[Translator, ...] = (chat, ChatToMessages(), ChatToResponses(), ChatToConverse())
+    from_chat: tuple[Translator, ...] = (chat, ChatToMessages(), ChatToResponses(), ChatToConverse(), ChatToGemini())
     for wire in (*from_chat, *_SAME):
         wires[wire.client, wire.backend] = wire
     for translation in _TRANSLATIONS:

@@ -30,6 +30,7 @@ Billing = Literal["on_demand", "spot", "reserved"]
 STRENGTHS: tuple[Strength, ...] = get_args(Strength)
 _PARTICULAR = {name: kind for kind, facts in KINDS.items() for name in facts.settings}
 """Key → the only kind that has it."""
+_GOOGLE_LOCATION = re.compile(r"[a-z]+(-[a-z]+\d{1,2})?")
 _AWS_REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)+-\d{1,2}")
 RANK: dict[str, int] = {"small": 0, "large": 1, "hosted": 2}
 """Tier → rank, weakest first."""
@@ -100,6 +101,13 @@ class Backend(Section):
     )
     aws_profile: str | None = Field(
         None, min_length=1, description="Bedrock: the profile of AWS's shared files whose keys it uses."
+    )
+    project: str | None = Field(None, pattern=r"^[a-z0-9:.-]+$", description="Vertex AI: the id of the project.")
+    google_credentials: str | None = Field(
+        None,
+        pattern="^file:.+",
+        description="Vertex AI: file:PATH of a service account's key or another credential file of Google's; null: "
+        "GOOGLE_APPLICATION_CREDENTIALS, else the metadata server.",
     )
     strength: Strength | None = Field(
         None,
@@ -177,6 +185,8 @@ class Backend(Section):
             self._check_azure()
         if self.kind == "bedrock" and not _AWS_REGION.fullmatch(self.region):
             raise ValueError("kind bedrock needs region, such as eu-central-1: the region that signatures name")
+        if self.kind == "vertex" and not (self.project and _GOOGLE_LOCATION.fullmatch(self.region)):
+            raise ValueError("kind vertex needs project, and region, such as europe-west4 or global")
         return self
 
     def _check_azure(self) -> None:
@@ -246,7 +256,8 @@ def _of_preset(given: dict[str, Any]) -> dict[str, Any]:
     if facts is None or not facts.base_url or given.get("base_url"):
         return given
     key = {} if given.get("api_key") or not facts.key else {"api_key": f"env:{facts.key}"}
-    return {**given, "base_url": facts.base_url.format(region=given.get("region") or ""), **key}
+    address = facts.base_url.format(region=given.get("region") or "").replace("//global-", "//")
+    return {**given, "base_url": address, **key}
 
 
 def tier_of(strength: Strength, kind: str, base_url: str, location: str | None) -> TierName:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any, Literal
 
 from gateway.domain.request import DialectName
 
-Own = Literal["openai", "anthropic", "azure", "local", "litellm", "simulated", "bedrock"]
+Own = Literal["openai", "anthropic", "azure", "local", "litellm", "simulated", "bedrock", "gemini", "vertex"]
 """Kinds with a module in `backends/providers/`."""
 Preset = Literal["openrouter", "mistral", "groq", "deepseek", "xai", "together", "cohere", "gemini_openai", "ollama"]
 """Kinds that are a row of `KINDS` and nothing else."""
@@ -64,6 +65,10 @@ class KindFacts:
     """Its name in OpenTelemetry's conventions, where its address does not decide."""
     leaves_out: frozenset[str] = frozenset()
     """The fields of a chat request that its API refuses and the answer does not need."""
+    beside_name: str = ""
+    """Pattern of what stands beside a model's public name in the names that it uses."""
+    regional_factor: Decimal | None = None
+    """What prices are multiplied by where `region` and model do not say `global`."""
     settings: tuple[str, ...] = ()
     """The keys of a backend that it alone has."""
     of_claude: KindFacts | None = None
@@ -84,6 +89,19 @@ _BEDROCK = KindFacts(
     caches_marked_only=True,
     addressed_by="`region` and `model`",
     settings=("aws_profile",),
+    beside_name=r"^(?:arn:[^/]*/)?(?:[a-z-]+\.)?anthropic\.|-v\d+(?::\w+)*$",
+)
+_REGIONAL = Decimal("1.1")
+"""Claude's price in regions of clouds, from Sonnet 4.5 and Haiku 4.5 on. Earlier models are booked too dear by it.
+https://platform.claude.com/docs/en/about-claude/pricing, read 2026-11."""
+_VERTEX = KindFacts(
+    ("gemini_generate",),
+    needs_base_url=True,
+    base_url="https://{region}-aiplatform.googleapis.com",
+    why_hosted="Google runs it, whatever location says",
+    provider="gcp.vertex_ai",
+    addressed_by="`project`, `region` and `model`",
+    settings=("project", "google_credentials"),
 )
 KINDS: Mapping[str, KindFacts] = {
     "openai": KindFacts(_OPENAIS, needs_base_url=True),
@@ -103,7 +121,28 @@ KINDS: Mapping[str, KindFacts] = {
     "litellm": KindFacts(("openai_chat",), resumable=False, prefix_names_provider=True),
     "simulated": KindFacts(("openai_chat",), own_machine=True),
     "bedrock": replace(
-        _BEDROCK, of_claude=replace(_BEDROCK, dialects=("anthropic_messages",), requires_max_tokens=True)
+        _BEDROCK,
+        of_claude=replace(
+            _BEDROCK, dialects=("anthropic_messages",), requires_max_tokens=True, regional_factor=_REGIONAL
+        ),
+    ),
+    "gemini": KindFacts(
+        ("gemini_generate",),
+        needs_base_url=True,
+        base_url="https://generativelanguage.googleapis.com/v1beta",
+        key="GEMINI_API_KEY",
+        prices="google",
+        provider="gcp.gemini",
+    ),
+    "vertex": replace(
+        _VERTEX,
+        of_claude=replace(
+            _VERTEX,
+            dialects=("anthropic_messages",),
+            requires_max_tokens=True,
+            caches_marked_only=True,
+            regional_factor=_REGIONAL,
+        ),
     ),
     "openrouter": _preset(
         "https://openrouter.ai/api/v1",

@@ -13,7 +13,7 @@ ClientDialectName = Literal[
     "openai_chat", "openai_completions", "openai_responses", "openai_embeddings", "openai_other", "anthropic_messages"
 ]
 """Dialects that clients speak, and backends too."""
-DialectName = Literal[ClientDialectName, "bedrock_converse"]
+DialectName = Literal[ClientDialectName, "bedrock_converse", "gemini_generate"]
 """Beside them those that only backends speak."""
 Role = Literal["system", "user", "assistant", "tool"]
 

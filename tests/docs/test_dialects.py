@@ -24,6 +24,7 @@ SHORT: dict[str, DialectName] = {
     "responses": "openai_responses",
     "completions": "openai_completions",
     "converse": "bedrock_converse",
+    "gemini": "gemini_generate",
 }
 ASKED: dict[str, dict[str, Any]] = {
     "openai_chat": {"messages": [{"role": "user", "content": "Hello"}]},
@@ -40,7 +41,7 @@ def test_who_reaches_whom_is_as_told() -> None:
     for client, path, *cells, own in rows:
         name = client.strip("`")
         assert path.strip("`") in PATHS
-        backends = ["openai_chat", "anthropic_messages", "openai_responses", "bedrock_converse"]
+        backends = ["openai_chat", "anthropic_messages", "openai_responses", "bedrock_converse", "gemini_generate"]
         assert cells == [way(name, backend) for backend in backends]
         assert own == ("" if name in backends else way(name, name))
 

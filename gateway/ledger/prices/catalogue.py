@@ -183,6 +183,9 @@ class Catalogue:
 
     def factor(self, listed: ListedPrice, backend: Backend) -> Decimal:
         """The factor on all prices for the region in which `backend` is called."""
+        premium = backend.facts.regional_factor
+        if premium and "global" not in (backend.region, backend.model.partition(".")[0]):
+            return premium
         host = urlsplit(backend.base_url).hostname or ""
         known = self.listing.providers[listed.provider].hosts if listed.provider in self.listing.providers else ()
         region = backend.region if host not in known and not any(host.endswith(f".{one}") for one in known) else ""
@@ -209,17 +212,18 @@ class Catalogue:
 
     def _readings(self, backend: Backend) -> Iterator[tuple[str, str]]:
         """Possible (provider, model) of the backend: by its address, else by its model's name."""
+        model = re.sub(backend.facts.beside_name, "", backend.model) if backend.facts.beside_name else backend.model
         host = urlsplit(backend.base_url).hostname or ""
         for provider, facts in self.listing.providers.items():
             if provider == backend.facts.prices or (not backend.facts.prices and facts.serves(host)):
-                yield from ((provider, name) for name in _without(facts.prefixes, backend.model))
+                yield from ((provider, name) for name in _without(facts.prefixes, model))
                 return
         for provider, facts in self.listing.providers.items():
-            prefixed = [name for name in _without(facts.prefixes, backend.model) if name != backend.model]
+            prefixed = [name for name in _without(facts.prefixes, model) if name != model]
             if prefixed and (facts.exclusive or backend.facts.prefix_names_provider):
                 yield from ((provider, name) for name in prefixed)
             elif facts.exclusive:
-                yield provider, backend.model
+                yield provider, model
 
 
 def _without(prefixes: Iterable[str], name: str) -> Iterator[str]:

@@ -9,16 +9,14 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from urllib.parse import quote
 
-import orjson
-
 from gateway.backends.http.wire import Origin
 from gateway.backends.providers.base import Call, Upstream
 from gateway.backends.providers.bedrock.answers import Events, anthropics_event, converse_event, refused
 from gateway.backends.providers.bedrock.credentials import CredentialChain
 from gateway.backends.providers.bedrock.event_stream import CONTENT_TYPE
 from gateway.backends.providers.bedrock.signature import signed
+from gateway.backends.providers.cloud_claude import asked_betas, claude_body
 from gateway.backends.providers.over_http import OverHttp
-from gateway.dialects import json_splice
 from gateway.dialects.base import Translator
 from gateway.domain.backend import Backend
 from gateway.domain.request import CompletionRequest
@@ -26,7 +24,7 @@ from gateway.errors import BackendError
 
 log = logging.getLogger(__name__)
 
-_VERSION = b'{"anthropic_version":"bedrock-2023-05-31",'
+_VERSION = "bedrock-2023-05-31"
 _SERVICE = "bedrock"
 _OPERATIONS = {
     ("anthropic_messages", False): "invoke",
@@ -35,15 +33,6 @@ _OPERATIONS = {
     ("bedrock_converse", True): "converse-stream",
 }
 """Dialect and whether the answer is a stream → last part of the path."""
-BETAS = frozenset(
-    {
-        *("computer-use-2024-10-22", "computer-use-2025-01-24", "computer-use-2025-11-24"),
-        *("token-efficient-tools-2025-02-19", "output-128k-2025-02-19", "dev-full-thinking-2025-05-14"),
-        *("interleaved-thinking-2025-05-14", "context-1m-2025-08-07", "context-management-2025-06-27"),
-        *("effort-2025-11-24", "tool-search-tool-2025-10-19", "tool-examples-2025-10-29"),
-    }
-)
-"""Values of `anthropic-beta` that Bedrock documents. It refuses a request with any other."""
 _STALE = ("ExpiredToken", "UnrecognizedClient", "InvalidClientTokenId", "InvalidSignature", "MissingAuthentication")
 """Beginnings of the exceptions about credentials that may have been replaced."""
 _TIMED = ("InvalidSignature", "RequestTimeTooSkewed", "RequestExpired", "SignatureDoesNotMatch")
@@ -87,7 +76,9 @@ class Bedrock(OverHttp):
 
     async def _sent(self, call: Call) -> Upstream:
         request, wire = call.request, call.wire
-        path, body = self.url(request, wire), _body(call)
+        path, body = self.url(request, wire), call.body
+        if wire.backend == "anthropic_messages":
+            body = claude_body(body, _VERSION, streams_by_path=True, betas=asked_betas(request, wire))
         headers = [
             (b"content-type", b"application/json"),
             (b"accept", CONTENT_TYPE if request.stream else b"application/json"),
@@ -130,17 +121,6 @@ class Bedrock(OverHttp):
             self._ahead_s = ahead
             return True
         return name.startswith(_STALE) and await self._credentials.replaced(self._used)
-
-
-def _body(call: Call) -> bytes:
-    """The body without what stands in the path. Anthropic's version and betas are fields, not headers."""
-    if call.wire.backend != "anthropic_messages":
-        return call.body
-    rest = json_splice.without(call.body, ("model", "stream"))[1:]
-    asked = call.request.headers.get(b"anthropic-beta", b"") if call.wire.client == call.wire.backend else b""
-    betas = [each for part in asked.decode("latin-1").split(",") if (each := part.strip()) in BETAS]
-    given = b'"anthropic_beta":%b,' % orjson.dumps(betas) if betas and b'"anthropic_beta"' not in rest else b""
-    return _VERSION + given + rest
 
 
 def _ahead_s(upstream: Upstream) -> float | None:
