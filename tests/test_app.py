@@ -45,10 +45,11 @@ def worker(state_url: str, folder: Path, **config: object) -> Worker:
 
 
 async def ready(app: Application) -> None:
-    async def is_ready() -> bool:
-        return (await Client(app, "/health/ready", method="GET").run()).status == 200
+    await until(lambda: answers(app))
 
-    await until(is_ready)
+
+async def answers(app: Application) -> bool:
+    return (await Client(app, "/health/ready", method="GET").run()).status == 200
 
 
 async def key(folder: Path, *scopes: str) -> str:
@@ -71,6 +72,23 @@ async def test_without_a_supervisor_it_begins_on_an_empty_directory(state_url: s
 
         client = await until(known)
         assert (client.status, client.error["code"]) == (503, "no_backend_configured")
+
+
+async def test_a_slash_at_the_end_of_a_path_changes_nothing(state_url: str, tmp_path: Path) -> None:
+    app = Application(worker(state_url, tmp_path))
+    async with Lifespan(app):
+        await ready(app)
+        for method, path, status in (
+            ("POST", "/v1/chat/completions", 401),
+            ("POST", "/v1/messages", 401),
+            ("GET", "/v1/models", 401),
+            ("GET", "/health/live", 200),
+            ("OPTIONS", "/v1/chat/completions", 204),
+            ("GET", "/v1/nothing", 404),
+            ("GET", "/v1/models//", 401),
+        ):
+            assert (await Client(app, f"{path}/", method=method).run()).status == status, path
+        assert (await Client(app, "/", method="GET").run()).status == 200
 
 
 async def test_inside_another_applications_thread_it_works_too(state_url: str, tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+import uuid
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from gateway.errors import (
     LimitExceeded,
     StreamBroken,
 )
+from gateway.state.redis.commands import Command
 from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
 from tests.fakes.gateway import INPUT, OUTPUT, InProcessGateway, open_gateway, record_of, tenant
@@ -387,7 +389,7 @@ async def test_a_request_over_the_limit_leaves_nothing_behind(gateway: InProcess
             await gateway.serve(small_request("second"), tenant(**ONE_AT_A_TIME))
         assert gateway.record.status == 429
     assert gateway.quiet()
-    # a refusal is remembered for a moment, so that not everybody asks the server again
+    # A refusal is remembered for a moment, so that not everybody asks the server again.
     await until(lambda: gateway.read(small_request("third"), tenant(**ONE_AT_A_TIME)), not_yet=(LimitExceeded,))
 
 
@@ -564,9 +566,40 @@ async def workers(state: State, key: bytes) -> str:
 # -- what a request waits for --------------------------------------------------------------------------------------
 
 
-async def test_a_common_miss_waits_for_its_backend_alone(
-    gateway: InProcessGateway, state: State, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class NotedState(State):
+    """Notes which task sends commands."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.callers: list[str] = []
+
+    def note(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self.callers.append(task.get_name())
+
+    async def call(self, *command: str | bytes | int | float) -> Any:
+        self.note()
+        return await super().call(*command)
+
+    async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
+        self.note()
+        return await super().pipeline(commands)
+
+    async def run(self, *arguments: Any) -> Any:
+        self.note()
+        return await super().run(*arguments)
+
+
+@pytest.fixture
+async def state(state_url: str) -> AsyncIterator[NotedState]:
+    state = NotedState(state_url, timeout_s=2.0, namespace=f"t{uuid.uuid4().hex[:12]}")
+    await state.open()
+    yield state
+    await state.aclose()
+
+
+async def test_a_common_miss_waits_for_its_backend_alone(gateway: InProcessGateway, state: NotedState) -> None:
     """Limits, budget and cache are on, and no request asks the state server for anything itself."""
     who = tenant(
         limits={"requests_per_minute": 10_000, "tokens_per_minute": 10_000_000, "concurrent": 50},
@@ -575,21 +608,12 @@ async def test_a_common_miss_waits_for_its_backend_alone(
     for number in range(60):  # leases follow demand
         await gateway.read(small_request(f"before {number}"), who)
         await asyncio.sleep(0.01)
-    asked: list[str] = []
-    exchange = state._exchange
-
-    async def noted(*what: Any) -> Any:
-        task = asyncio.current_task()
-        assert task is not None
-        asked.append(task.get_name())
-        return await exchange(*what)
-
-    monkeypatch.setattr(state, "_exchange", noted)
+    state.callers.clear()
     me = asyncio.current_task()
     assert me is not None
     for number in range(40):
         await gateway.read(small_request(f"question {number}", stream=number % 2 == 0), who)
         await asyncio.sleep(0.01)
-    await until(lambda: asked)  # what others ask for all requests together is noted, so ours would have been
-    assert me.get_name() not in asked
+    await until(lambda: state.callers)  # what is asked for all requests together is noted, so ours would have been
+    assert me.get_name() not in state.callers
     assert gateway.record.cache == "miss"

@@ -36,7 +36,7 @@ def most_output(backend: Backend, request: CompletionRequest | None, input_token
     if most is None:
         if request is not None and FACTS[request.dialect].opaque:
             most = MEDIA_MOST_TOKENS
-        elif backend.kind == "anthropic" and (request is None or request.dialect != "anthropic_messages"):
+        elif backend.facts.requires_max_tokens and (request is None or request.dialect != "anthropic_messages"):
             most = models.MOST_USUAL_OUTPUT  # the gateway has to send a number, and sends no larger one
         else:
             most = ASSUMED_MOST_TOKENS

@@ -102,7 +102,7 @@ class Attempts:
         A backend whose circuit breaker is open is skipped. If every backend was skipped and `last_resort` is true, they
         are called all the same, with at most one such call at a time for each backend.
 
-        Raises BackendRefused at once, because another backend would refuse the same request. Raises BadRequest,
+        Raises BackendRefused at once, except for a 403, because another backend would refuse it too. Raises BadRequest,
         ContextTooLong or BudgetExhausted if no backend could be called, Overloaded if all were busy, DeadlineExceeded,
         LedgerUnavailable, and AllBackendsFailed.
         """
@@ -145,8 +145,8 @@ class Attempts:
                     errors.misfits += (obstacle,)
                 return None
             except BackendRefused as refused:
-                if refused.code != "context_length_exceeded":
-                    raise
+                if refused.code != "context_length_exceeded" and refused.status != 403:
+                    raise  # another backend has another window, and other rules for content, models and regions
                 errors.misfits += (refused,)
                 return None
             except BackendError as failure:

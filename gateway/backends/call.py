@@ -10,7 +10,7 @@ import orjson
 
 from gateway.backends.plausible import MOST_PER_TOKEN, checked_usage, usage_without_answer
 from gateway.backends.providers.base import Call, Kind, Upstream
-from gateway.backends.providers.hosted import limit_fields, refuses_foreign_fields
+from gateway.backends.providers.hosted import limit_fields, refuses_foreign_fields, vendor
 from gateway.backends.relay import MISREAD, Relayed, Whole, misread
 from gateway.backends.resilience.breaker import SHORT_PAUSE_S, Health, Slot
 from gateway.backends.resilience.drain import BackendDrains
@@ -89,6 +89,7 @@ class BackendCall:
         self.paces = Pace(plain=True), Pace(hides=self._thinks)
         """The generation speed for plain answers, and for streams."""
         self._limits, self._strict = limit_fields(backend), refuses_foreign_fields(backend)
+        self._leaves_out = vendor(backend).leaves_out
         chosen = "first_byte_timeout" in backend.model_fields_set
         self._begin_s = (backend.first_byte_timeout if chosen else backend.timeout, backend.first_byte_timeout)
         """Seconds until the first byte, for a plain answer and for a stream. A plain answer begins only when it is
@@ -203,7 +204,14 @@ class BackendCall:
 
     def _translators(self, client: DialectName) -> tuple[Translator, ...]:
         backend = self.backend
-        return translators(client, backend.spoken, thinks=self._thinks, limits=self._limits, strict=self._strict)
+        return translators(
+            client,
+            backend.spoken,
+            thinks=self._thinks,
+            limits=self._limits,
+            strict=self._strict,
+            leaves_out=self._leaves_out,
+        )
 
     async def ask(self, call: Call, attempt: Attempt, slot: Slot) -> Relayed | Whole:
         """Send the call and return the answer, which owns `slot` from then on. On an error, updates `slot` and raises
@@ -324,6 +332,8 @@ class BackendCall:
                 if unspoken.retryable:
                     self._forget_endpoint(call.wire.backend)
                 return unspoken
+        if status == 403 and upstream_error.about_request(upstream_error.error_in(body := await _error_body(upstream))):
+            return call.wire.refusal(status, body, name)
         if status in _OPERATOR_ERRORS or status < 400:
             problem = _OPERATOR_ERRORS.get(status, "answers with a redirect; check its `base_url`")
             problem = problem.format(addressed_by=self.backend.facts.addressed_by)

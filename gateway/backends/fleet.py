@@ -15,9 +15,12 @@ from gateway.backends.load.in_flight import InFlight
 from gateway.backends.providers.anthropic import Anthropic
 from gateway.backends.providers.azure import Azure
 from gateway.backends.providers.base import Kind
+from gateway.backends.providers.bedrock.provider import Bedrock
+from gateway.backends.providers.gemini import Gemini
 from gateway.backends.providers.litellm import ViaLitellm
 from gateway.backends.providers.openai import Local, OpenAI
 from gateway.backends.providers.simulated import Simulated
+from gateway.backends.providers.vertex.provider import Vertex
 from gateway.backends.resilience.breaker import BreakerSettings, Health
 from gateway.backends.resilience.drain import BackendDrains
 from gateway.backends.resilience.hedging import Hedges
@@ -36,6 +39,9 @@ KINDS: Mapping[str, Callable[[Backend], Kind]] = {
     "anthropic": Anthropic,
     "litellm": ViaLitellm,
     "simulated": Simulated,
+    "bedrock": Bedrock,
+    "gemini": Gemini,
+    "vertex": Vertex,
 }
 
 
@@ -58,7 +64,7 @@ class Fleet:
         self._exchanges = {
             backend.name: BackendCall(
                 backend,
-                kinds[backend.kind](backend),
+                kinds[backend.facts.preset_of or backend.kind](backend),
                 Health(
                     backend.name,
                     backend.concurrent,

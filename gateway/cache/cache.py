@@ -13,7 +13,7 @@ from typing import Any
 
 from gateway.cache.cacheable import doubtful, keepable
 from gateway.cache.coalescing.coalescer import Coalescer
-from gateway.cache.coalescing.shared_call import Purchase
+from gateway.cache.coalescing.source import Purchase
 from gateway.cache.entry import Batch, Entry, Flush, Gone, Judged, Wrong, decode, name_of
 from gateway.cache.keys import Keys, Question, scope
 from gateway.cache.packing import pack
@@ -161,7 +161,7 @@ class Cache:
                     return hit
             if shared:
                 claim, everywhere = control != "only", tenant.policy.cache.join == "everywhere"
-                waited = claim and everywhere and await self._coalescer.elsewhere(ticket.digest, deadline)
+                waited = claim and everywhere and await self._coalescer.wait_for_other_gateway(ticket.digest, deadline)
                 again = waited and self._exactly(ticket, record)
                 if again and (hit := await self._recall(ticket.digest, "exact", request, record)):
                     return hit
@@ -245,7 +245,7 @@ class Cache:
             return None
         self._counts[result] += 1
         self._exact.touch(digest)
-        self._invalidation.given(record.request_id, record.tenant.team, digest)
+        self._invalidation.remember(record.request_id, record.tenant.team, digest)
         record.cache, record.saved_pico = result, stored.cost_pico
         record.note("cache", result=result, backend=stored.backend, model=stored.model, score=record.cache_score)
         return Hit(Replayed(request, stored.completion), stored)
@@ -261,7 +261,7 @@ class Cache:
 
     def _joined(self, join: Join, record: Record) -> Join:
         record.cache = "join"
-        self._invalidation.given(record.request_id, record.tenant.team, join.call.digest)
+        self._invalidation.remember(record.request_id, record.tenant.team, join.call.digest)
         record.note("cache", result="join", backend=join.call.paid.backend, model=join.call.paid.model)
         return join
 
@@ -325,7 +325,7 @@ class Cache:
             meant = entry._replace(question=question, vector=pack(ticket.vector))
             self._exact.replace(meant)
             self._semantic.add(meant)
-            self._write_behind.mean(meant)
+            self._write_behind.add_vector(meant)
 
     def _learn(self, entry: Entry, policy: CachePolicy) -> bool:
         """Know it from now on, unless it was flushed meanwhile or is too large; what had to go for it is deleted."""

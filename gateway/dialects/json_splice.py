@@ -6,7 +6,7 @@ orjson has parsed the bytes before, so the scanner does not validate them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 
 import orjson
@@ -161,3 +161,9 @@ def _searched(raw: bytes, body: Mapping[str, object], changes: Mapping[str, byte
         first = raw.index(b"{") + 1
         spans.append(((first, first), b"".join(added)))
     return replace(raw, spans) if spans else raw
+
+
+def without(raw: bytes, keys: Collection[str]) -> bytes:
+    """`raw` without its top-level `keys`; the other values keep their bytes."""
+    kept = [b"%b:%b" % (orjson.dumps(name), raw[start:end]) for name, (start, end) in members(raw) if name not in keys]
+    return b"{%b}" % b",".join(kept)

@@ -13,6 +13,8 @@ from gateway.dialects.openai_completions.native import CompletionsToCompletions
 from gateway.dialects.openai_embeddings.native import EmbeddingsToEmbeddings
 from gateway.dialects.openai_responses.native import ResponsesToResponses
 from gateway.dialects.passthrough.native import Passthrough
+from gateway.dialects.translate.chat_to_converse.translator import ChatToConverse
+from gateway.dialects.translate.chat_to_gemini.translator import ChatToGemini
 from gateway.dialects.translate.chat_to_messages.translator import ChatToMessages
 from gateway.dialects.translate.chat_to_responses.translator import ChatToResponses
 from gateway.dialects.translate.messages_to_chat.translator import MessagesToChat
@@ -33,15 +35,21 @@ _SAME: tuple[Translator, ...] = (
 """Translators with the same dialect on both sides: bytes pass through."""
 _TRANSLATIONS: tuple[Translation, ...] = (CompletionsAsChat(), ResponsesToChat(), MessagesToChat())
 
-_ORDER: tuple[DialectName, ...] = ("openai_chat", "anthropic_messages", "openai_responses")
+_ORDER: tuple[DialectName, ...] = (
+    *("openai_chat", "anthropic_messages", "openai_responses"),
+    *("bedrock_converse", "gemini_generate"),
+)
 """Order of preference among backend dialects that differ from the client's: the most expressive and most widely
 supported first."""
 
 
 @lru_cache(maxsize=16)
-def _table(thinks: bool, limits: tuple[str, ...], strict: bool) -> dict[tuple[DialectName, DialectName], Translator]:
+def _table(
+    thinks: bool, limits: tuple[str, ...], strict: bool, leaves_out: frozenset[str]
+) -> dict[tuple[DialectName, DialectName], Translator]:
     wires: dict[tuple[DialectName, DialectName], Translator] = {}
-    from_chat: tuple[Translator, ...] = (ChatToChat(limits, strict=strict), ChatToMessages(), ChatToResponses())
+    chat = ChatToChat(limits, strict=strict, leaves_out=leaves_out)
+    from_chat: tuple[Translator, ...] = (chat, ChatToMessages(), ChatToResponses(), ChatToConverse(), ChatToGemini())
     for wire in (*from_chat, *_SAME):
         wires[wire.client, wire.backend] = wire
     for translation in _TRANSLATIONS:
@@ -52,7 +60,7 @@ def _table(thinks: bool, limits: tuple[str, ...], strict: bool) -> dict[tuple[Di
 
 def wire(client: DialectName, backend: DialectName) -> Translator:
     """The translator from `client` to `backend`. Raises KeyError if there is none for this pair."""
-    return _table(True, LIMITS, False)[client, backend]
+    return _table(True, LIMITS, False, frozenset())[client, backend]
 
 
 @lru_cache(maxsize=1024)
@@ -63,14 +71,15 @@ def translators(
     thinks: bool = True,
     limits: tuple[str, ...] = LIMITS,
     strict: bool = False,
+    leaves_out: frozenset[str] = frozenset(),
 ) -> tuple[Translator, ...]:
     """The translators from `client` to a backend with the dialects `spoken` (hashable), the best one first; empty if
     there is none.
 
     `thinks`: the backend accepts a reasoning effort; otherwise the field is dropped. `limits`: the fields of
     `LIMITS` that it knows; all of them are sent when the gateway lowers a request's limit. `strict`: it rejects
-    fields of messages and tools that only Anthropic's API has.
+    fields of messages and tools that only Anthropic's API has. `leaves_out`: fields of chat requests that it refuses.
     """
-    wires = _table(thinks, limits, strict)
+    wires = _table(thinks, limits, strict, leaves_out)
     order = (client, *(dialect for dialect in _ORDER if dialect != client))
     return tuple(wires[client, dialect] for dialect in order if dialect in spoken and (client, dialect) in wires)

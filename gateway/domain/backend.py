@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date
 from functools import lru_cache
 from typing import Any, Literal, get_args
@@ -20,16 +21,19 @@ from gateway.domain.units import DurationS, TokenUsd, Usd
 Location = Literal["local", "hosted"]
 Strength = Literal["small", "large"]
 TierName = Literal["small", "large", "hosted"]
-"""What policies and `x-thriftgate-tier` select backends by: local ones by their strength, and the hosted ones."""
+"""How policies and `x-thriftgate-tier` select backends: local ones by strength, and all hosted ones."""
 Capability = Literal["tools", "vision", "json_schema", "reasoning", "logprobs"]
 
 Billing = Literal["on_demand", "spot", "reserved"]
-"""Every hour in which the gateway runs; only those in which the machine answered; every hour, come what may."""
+"""The hours that are paid: all hours in which the gateway runs; only hours in which the machine answered; all hours."""
 
 STRENGTHS: tuple[Strength, ...] = get_args(Strength)
-_AZURES = ("bearer_token", "deployment", "api_version")
+_PARTICULAR = {name: kind for kind, facts in KINDS.items() for name in facts.settings}
+"""Key → the only kind that has it."""
+_GOOGLE_LOCATION = re.compile(r"[a-z]+(-[a-z]+\d{1,2})?")
+_AWS_REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)+-\d{1,2}")
 RANK: dict[str, int] = {"small": 0, "large": 1, "hosted": 2}
-"""Tiers from weak to strong."""
+"""Tier → rank, weakest first."""
 
 
 class TierEntry(Section):
@@ -95,6 +99,16 @@ class Backend(Section):
         pattern=r"^[A-Za-z0-9-]+$",
         description="Azure: such as 2024-10-21, for the addresses /openai/deployments/…; null: /openai/v1/….",
     )
+    aws_profile: str | None = Field(
+        None, min_length=1, description="Bedrock: the profile of AWS's shared files whose keys it uses."
+    )
+    project: str | None = Field(None, pattern=r"^[a-z0-9:.-]+$", description="Vertex AI: the id of the project.")
+    google_credentials: str | None = Field(
+        None,
+        pattern="^file:.+",
+        description="Vertex AI: file:PATH of a service account's key or another credential file of Google's; null: "
+        "GOOGLE_APPLICATION_CREDENTIALS, else the metadata server.",
+    )
     strength: Strength | None = Field(
         None,
         description="small or large: the selector that a local backend belongs to. A hosted one belongs to hosted, "
@@ -142,9 +156,12 @@ class Backend(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _tier_of_strength(cls, given: Any) -> Any:
-        """Of the values as they are given; those that are of no use are refused afterwards."""
-        if not isinstance(given, dict) or "tier" in given or (strength := given.get("strength")) not in STRENGTHS:
+    def _defaults(cls, given: Any) -> Any:
+        """Completes raw values by the kind's address and key, and the tier; later validators refuse unusable ones."""
+        if not isinstance(given, dict):
+            return given
+        given = _of_preset(given)
+        if "tier" in given or (strength := given.get("strength")) not in STRENGTHS:
             return given
         where = (str(given.get(name) or "") for name in ("kind", "base_url", "location"))
         return {**given, "tier": tier_of(strength, *where)}
@@ -152,17 +169,24 @@ class Backend(Section):
     @field_validator("api_version", mode="before")
     @classmethod
     def _as_text(cls, given: Any) -> Any:
-        """YAML reads 2024-10-21 as a date."""
+        """YAML reads 2024-10-21 as a date, so turn it back into text."""
         return given.isoformat() if isinstance(given, date) else given
 
     @model_validator(mode="after")
     def _reachable(self) -> Backend:
         if self.facts.needs_base_url and not self.base_url.startswith(("http://", "https://")):
             raise ValueError(f"base_url must begin with http:// or https:// for kind {self.kind}")
+        given = [name for name, kind in _PARTICULAR.items() if kind != self.kind and name in self.model_fields_set]
+        if given:
+            raise ValueError(
+                f"{' and '.join(given)}: only for kind {' or '.join({_PARTICULAR[name] for name in given})}"
+            )
         if self.kind == "azure":
             self._check_azure()
-        elif given := [name for name in _AZURES if name in self.model_fields_set]:
-            raise ValueError(f"{' and '.join(given)}: only for kind azure")
+        if self.kind == "bedrock" and not _AWS_REGION.fullmatch(self.region):
+            raise ValueError("kind bedrock needs region, such as eu-central-1: the region that signatures name")
+        if self.kind == "vertex" and not (self.project and _GOOGLE_LOCATION.fullmatch(self.region)):
+            raise ValueError("kind vertex needs project, and region, such as europe-west4 or global")
         return self
 
     def _check_azure(self) -> None:
@@ -177,33 +201,34 @@ class Backend(Section):
 
     @property
     def spoken(self) -> tuple[DialectName, ...]:
-        """Dialects worth trying."""
+        """The dialects to try, best first."""
         return self.dialects or self.facts.dialects
 
     @property
     def facts(self) -> KindFacts:
-        """Of its kind."""
-        return KINDS[self.kind]
+        """Facts of its kind, and of its model where that makes a difference."""
+        facts = KINDS[self.kind]
+        return facts.of_claude if facts.of_claude is not None and "claude" in self.model.lower() else facts
 
     @property
     def simulated(self) -> bool:
-        """Is there no model behind it?"""
+        """Whether no model is behind it."""
         return self.kind == "simulated"
 
     @property
     def sent_model(self) -> str:
-        """What requests to it call the model."""
+        """The model name in requests to it."""
         return self.deployment or self.model
 
     @property
     def hosted(self) -> bool:
-        """Do prompts leave the operator's machines?"""
+        """Whether prompts to it leave the operator's machines."""
         return bool(self.why_hosted)
 
     @property
     def why_hosted(self) -> str:
-        """Why prompts to this backend leave the operator's machines; empty if they do not. The tier counts only where
-        the file says `hosted`, as for a proxy to a provider at a private address."""
+        """Why prompts to it leave the operator's machines; empty if they do not. The tier decides only if the file says
+        `hosted`, as for a proxy at a private address."""
         written = self.tier == "hosted" and self.strength is None and "tier" in self.model_fields_set
         explicit = "hosted" if written else ""
         return _why_hosted(self.kind, self.base_url, self.location, explicit)
@@ -215,7 +240,7 @@ class Backend(Section):
 
     @property
     def own(self) -> bool:
-        """Does it run on the operator's own machines, without a bill from a provider? Host names are not resolved."""
+        """Whether it runs on the operator's own machines, without a provider's bill. Host names are not resolved."""
         if providers_own(self.base_url) or self.facts.why_hosted:
             return False
         if self.location is not None:
@@ -225,9 +250,19 @@ class Backend(Section):
         return self.tier != "hosted" and private(self.base_url)
 
 
+def _of_preset(given: dict[str, Any]) -> dict[str, Any]:
+    """`given` with the address and the key of its kind, if that has them and `given` names no address."""
+    facts = KINDS.get(str(given.get("kind")))
+    if facts is None or not facts.base_url or given.get("base_url"):
+        return given
+    key = {} if given.get("api_key") or not facts.key else {"api_key": f"env:{facts.key}"}
+    address = facts.base_url.format(region=given.get("region") or "").replace("//global-", "//")
+    return {**given, "base_url": address, **key}
+
+
 def tier_of(strength: Strength, kind: str, base_url: str, location: str | None) -> TierName:
-    """What selects a backend of this strength. `small` and `large` never select one to which prompts leave the
-    operator's machines."""
+    """The tier of a backend of this strength. A backend to which prompts leave the operator's machines is never `small`
+    or `large`."""
     return "hosted" if location == "hosted" or _why_hosted(kind, base_url, location or None, "") else strength
 
 

@@ -1,15 +1,23 @@
-"""Facts of each kind of backend, as far as other packages treat its backends differently."""
+"""The facts of each kind of backend that other packages need."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any, Literal
 
 from gateway.domain.request import DialectName
 
-Kind = Literal["openai", "anthropic", "azure", "local", "litellm", "simulated"]
+Own = Literal["openai", "anthropic", "azure", "local", "litellm", "simulated", "bedrock", "gemini", "vertex"]
+"""Kinds with a module in `backends/providers/`."""
+Preset = Literal["openrouter", "mistral", "groq", "deepseek", "xai", "together", "cohere", "gemini_openai", "ollama"]
+"""Kinds that are a row of `KINDS` and nothing else."""
+Kind = Literal[Own, Preset]
 
+_CHAT: tuple[DialectName, ...] = ("openai_chat", "openai_embeddings", "openai_other")
+_BOOKKEEPING = frozenset({"store", "metadata", "prompt_cache_key", "safety_identifier", "service_tier"})
+"""Fields of chat requests without influence on the answer, which servers with strict schemas refuse."""
 _OPENAIS: tuple[DialectName, ...] = (
     "openai_chat",
     "openai_responses",
@@ -21,35 +29,85 @@ _OPENAIS: tuple[DialectName, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class KindFacts:
-    """One kind of backend. `backends/providers/` has a module for each."""
+    """The facts of one kind. `backends/providers/` has a module for each kind."""
 
     dialects: tuple[DialectName, ...]
-    """What its servers may speak, its own dialect first; servers of OpenAI's differ in what they know beyond it."""
+    """The dialects that its servers may speak, its own first. Servers with OpenAI's dialect differ in the others they
+    know."""
     needs_base_url: bool = False
     why_hosted: str = ""
-    """Why prompts to it leave the operator's machines wherever its address leads; empty: its address decides."""
+    """Why prompts to it leave the operator's machines at any address; empty: the address decides."""
     own_machine: bool = False
-    """Does it run on this machine unless `location` is set?"""
+    """Whether it runs on this machine unless `location` is set."""
     requires_max_tokens: bool = False
-    """Does its API refuse a request that limits no output?"""
+    """Whether its API refuses a request that does not limit the output."""
     caches_marked_only: bool = False
-    """Does its prompt cache keep only what the client marks, and report how much that was?"""
+    """Whether its prompt cache stores only what the client marks, and reports how much that was."""
     limits_per_answer: tuple[str, ...] = ()
-    """The fields of a chat request that limit the output tokens; empty: derived from its address and model."""
+    """The fields of a chat request that limit the output tokens; empty: derived from address and model."""
     strict: bool = False
-    """Does its API refuse fields of chat messages that only Anthropic's API has? False: derived from its address."""
+    """Whether its API refuses chat message fields that only Anthropic's API has; False: derived from the address."""
     resumable: bool = True
-    """May a read of its stream be given up and go on later?"""
+    """Whether an interrupted read of its stream can be resumed."""
     addressed_by: str = "`base_url` and `model`"
     """The settings to check after a 404 for an unknown path or model."""
     prefix_names_provider: bool = False
-    """Does the prefix of a model's name say which provider is called?"""
+    """Whether the prefix of a model's name tells which provider is called."""
+    preset_of: str = ""
+    """The kind whose module calls it; empty: its own."""
+    base_url: str = ""
+    """Its address where the backend names none."""
+    key: str = ""
+    """The environment variable with its key where the backend names neither a key nor an address."""
+    prices: str = ""
+    """The provider in the price list, wherever its address leads; empty: its address and model decide."""
+    provider: str = ""
+    """Its name in OpenTelemetry's conventions, where its address does not decide."""
+    leaves_out: frozenset[str] = frozenset()
+    """The fields of a chat request that its API refuses and the answer does not need."""
+    beside_name: str = ""
+    """Pattern of what stands beside a model's public name in the names that it uses."""
+    regional_factor: Decimal | None = None
+    """What prices are multiplied by where `region` and model do not say `global`."""
+    settings: tuple[str, ...] = ()
+    """The keys of a backend that it alone has."""
+    of_claude: KindFacts | None = None
+    """Its facts where the model is one of Anthropic's, if they differ."""
 
 
+def _preset(base_url: str, *, dialects: tuple[DialectName, ...] = _CHAT, **facts: Any) -> KindFacts:
+    """A vendor with OpenAI's API at a known address."""
+    return KindFacts(dialects, needs_base_url=True, preset_of="openai", base_url=base_url, **facts)
+
+
+_BEDROCK = KindFacts(
+    ("bedrock_converse",),
+    needs_base_url=True,
+    base_url="https://bedrock-runtime.{region}.amazonaws.com",
+    why_hosted="AWS runs it, whatever location says",
+    provider="aws.bedrock",
+    caches_marked_only=True,
+    addressed_by="`region` and `model`",
+    settings=("aws_profile",),
+    beside_name=r"^(?:arn:[^/]*/)?(?:[a-z-]+\.)?anthropic\.|-v\d+(?::\w+)*$",
+)
+_REGIONAL = Decimal("1.1")
+"""Claude's price in regions of clouds, from Sonnet 4.5 and Haiku 4.5 on. Earlier models are booked too dear by it.
+https://platform.claude.com/docs/en/about-claude/pricing, read 2026-11."""
+_VERTEX = KindFacts(
+    ("gemini_generate",),
+    needs_base_url=True,
+    base_url="https://{region}-aiplatform.googleapis.com",
+    why_hosted="Google runs it, whatever location says",
+    provider="gcp.vertex_ai",
+    addressed_by="`project`, `region` and `model`",
+    settings=("project", "google_credentials"),
+)
 KINDS: Mapping[str, KindFacts] = {
     "openai": KindFacts(_OPENAIS, needs_base_url=True),
     "azure": KindFacts(
         _OPENAIS,
+        settings=("bearer_token", "deployment", "api_version"),
         needs_base_url=True,
         why_hosted="Azure runs it, whatever location says",
         limits_per_answer=("max_completion_tokens",),
@@ -62,4 +120,101 @@ KINDS: Mapping[str, KindFacts] = {
     ),
     "litellm": KindFacts(("openai_chat",), resumable=False, prefix_names_provider=True),
     "simulated": KindFacts(("openai_chat",), own_machine=True),
+    "bedrock": replace(
+        _BEDROCK,
+        of_claude=replace(
+            _BEDROCK, dialects=("anthropic_messages",), requires_max_tokens=True, regional_factor=_REGIONAL
+        ),
+    ),
+    "gemini": KindFacts(
+        ("gemini_generate",),
+        needs_base_url=True,
+        base_url="https://generativelanguage.googleapis.com/v1beta",
+        key="GEMINI_API_KEY",
+        prices="google",
+        provider="gcp.gemini",
+    ),
+    "vertex": replace(
+        _VERTEX,
+        of_claude=replace(
+            _VERTEX,
+            dialects=("anthropic_messages",),
+            requires_max_tokens=True,
+            caches_marked_only=True,
+            regional_factor=_REGIONAL,
+        ),
+    ),
+    "openrouter": _preset(
+        "https://openrouter.ai/api/v1",
+        key="OPENROUTER_API_KEY",
+        provider="openrouter",
+        limits_per_answer=("max_tokens",),
+        dialects=("openai_chat", "openai_completions", "openai_embeddings"),
+    ),
+    "mistral": _preset(
+        "https://api.mistral.ai/v1",
+        key="MISTRAL_API_KEY",
+        prices="mistral",
+        provider="mistral_ai",
+        limits_per_answer=("max_tokens",),
+        strict=True,
+        leaves_out=_BOOKKEEPING | {"stream_options", "user"},  # its streams end with their usage in any case
+    ),
+    "groq": _preset(
+        "https://api.groq.com/openai/v1",
+        key="GROQ_API_KEY",
+        prices="groq",
+        provider="groq",
+        limits_per_answer=("max_completion_tokens",),
+        strict=True,
+        dialects=("openai_chat", "openai_responses", "openai_other"),
+        leaves_out=_BOOKKEEPING - {"service_tier"},
+    ),
+    "deepseek": _preset(
+        "https://api.deepseek.com/v1",
+        key="DEEPSEEK_API_KEY",
+        prices="deepseek",
+        provider="deepseek",
+        limits_per_answer=("max_tokens",),
+        dialects=("openai_chat",),
+    ),
+    "xai": _preset(
+        "https://api.x.ai/v1",
+        key="XAI_API_KEY",
+        prices="xai",
+        provider="x_ai",
+        limits_per_answer=("max_completion_tokens",),
+        dialects=("openai_chat", "openai_responses"),
+    ),
+    "together": _preset(
+        "https://api.together.xyz/v1",
+        key="TOGETHER_API_KEY",
+        prices="together",
+        provider="together_ai",
+        limits_per_answer=("max_tokens",),
+        dialects=("openai_chat", "openai_completions", "openai_embeddings", "openai_other"),
+    ),
+    "cohere": _preset(
+        "https://api.cohere.ai/compatibility/v1",
+        key="COHERE_API_KEY",
+        prices="cohere",
+        provider="cohere",
+        limits_per_answer=("max_tokens",),
+        dialects=("openai_chat", "openai_embeddings"),
+    ),
+    "gemini_openai": _preset(
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+        key="GEMINI_API_KEY",
+        prices="google",
+        provider="gcp.gemini",
+        limits_per_answer=("max_completion_tokens",),
+        strict=True,
+        dialects=("openai_chat", "openai_embeddings"),
+        leaves_out=_BOOKKEEPING | {"user"},
+    ),
+    "ollama": _preset(
+        "http://127.0.0.1:11434/v1",
+        limits_per_answer=("max_tokens",),
+        dialects=("openai_chat", "openai_completions", "openai_embeddings"),
+    ),
 }

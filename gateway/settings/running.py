@@ -1,4 +1,4 @@
-"""This user's running gateways, so that a command finds the data directory of the one that it is meant for."""
+"""The registry of this user's running gateways. Commands use it to find the data directory of the right one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gateway.settings.environment import state_home
 
 @dataclass(frozen=True, slots=True)
 class RunningGateway:
-    """One gateway of this user on this machine."""
+    """One running gateway of this user on this machine."""
 
     pid: int
     url: str
@@ -28,14 +28,14 @@ def _folder() -> Path:
 
 
 def register(pid: int, data: Path) -> None:
-    """Note that process `pid` serves from the data directory `data`. Raises OSError."""
+    """Register that process `pid` serves from the data directory `data`. Raises OSError."""
     folder = _folder()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     (folder / str(pid)).write_text(str(data), encoding="utf-8")
 
 
 def unregister(pid: int) -> None:
-    """Raises OSError."""
+    """Remove the entry of process `pid`. Raises OSError."""
     (_folder() / str(pid)).unlink(missing_ok=True)
 
 
@@ -54,7 +54,7 @@ def running() -> list[RunningGateway]:
 
 
 def running_on(data: Path) -> RunningGateway | None:
-    """The gateway that serves from the data directory `data`, by its runtime.json; None when there is none."""
+    """The gateway that serves from the data directory `data`, by its runtime.json; None if there is none."""
     try:
         facts = orjson.loads((data / "runtime.json").read_bytes())
         gateway = RunningGateway(facts["pid"], facts["url"], data, facts["started_at"], tuple(facts["workers"]))
@@ -69,5 +69,5 @@ def _alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass  # another user's
+        pass  # the process belongs to another user
     return True

@@ -123,9 +123,9 @@ async def test_a_certificate_that_is_not_trusted_gets_no_mail(certificate: Certi
         ({"host": ""}, "THRIFTGATE_SMTP_HOST is not set"),
         ({"tls": "maybe"}, "THRIFTGATE_SMTP_TLS must be starttls, tls or none"),
         ({"port": "smtp"}, "THRIFTGATE_SMTP_PORT a number"),
-        ({"recipients": "ops"}, "env:OPS or THRIFTGATE_SMTP_FROM is no mail address"),
-        ({"recipients": "a@b.c\r\nBcc: x@y.z"}, "env:OPS or THRIFTGATE_SMTP_FROM is no mail address"),
-        ({"from": "me"}, "env:OPS or THRIFTGATE_SMTP_FROM is no mail address"),
+        ({"recipients": "ops"}, "env:OPS or THRIFTGATE_SMTP_FROM is not a mail address"),
+        ({"recipients": "a@b.c\r\nBcc: x@y.z"}, "env:OPS or THRIFTGATE_SMTP_FROM is not a mail address"),
+        ({"from": "me"}, "env:OPS or THRIFTGATE_SMTP_FROM is not a mail address"),
     ],
 )
 async def test_what_the_environment_lacks_is_named(facts: dict[str, str], words: str, certificate: Certificate) -> None:

@@ -71,7 +71,7 @@ async def test_gemini_goes_through_litellm_where_it_is_installed(
     monkeypatch.setattr(discover_module, "find_spec", lambda _: object() if installed else None)
     found = await discover(GatewayConfig(), None, simulate=False, ports=NOTHING)
     assert names(found) == ["gemini/gemini-2.5-flash", "gemini/gemini-2.5-pro"]
-    assert found[0].kind == ("litellm" if installed else "openai")
+    assert found[0].kind == ("litellm" if installed else "gemini_openai")
     assert found[0].model == ("gemini/gemini-2.5-flash" if installed else "gemini-2.5-flash")
     assert bool(found[0].base_url) is not installed
 

@@ -150,6 +150,28 @@ async def test_trouble_with_the_gateways_own_account_is_not_the_clients_and_anot
     assert len(small.exchanges) == 1
 
 
+NOT_ABOUT_THE_KEY = [
+    Fail(403, "Your request was flagged by our content policy", code="content_policy_violation"),
+    Fail(403, "Country, region, or territory not supported", code="unsupported_country_region_territory"),
+    Fail(403, "The model scripted-small is not available in this region"),
+]
+
+
+@pytest.mark.parametrize("step", NOT_ABOUT_THE_KEY)
+async def test_a_403_about_the_request_is_the_clients_once_no_other_backend_answers(
+    small: Provider, large: Provider, caller_of: CallerOf, pair: Caller, step: Fail
+) -> None:
+    small.script(step)
+    await read(await pair.call(chat_request()))
+    assert pair.outcomes == [("small", "failed"), ("large", "ok")]
+    small.script(step)
+    alone = caller_of()
+    with pytest.raises(BackendRefused) as caught:
+        await alone.call(chat_request())
+    assert (caught.value.status, caught.value.message) == (403, step.message)
+    assert alone.fleet.state(alone.fleet.backends[0]).available
+
+
 async def test_no_error_carries_the_backends_key(small: Provider, caller_of: CallerOf) -> None:
     caller = caller_of()
     for step in (

@@ -93,8 +93,8 @@ async def test_every_request_has_a_result_and_no_file_is_seen(host: Host) -> Non
         ([{"custom_id": "a"}], "requests.0.params: params must be an object"),
         ([request("a"), request("b!")], "requests.1.custom_id: custom_id must be a string that matches"),
         ([request("a"), request("x" * 65)], "requests.1.custom_id"),
-        ([request("a"), request("a")], "requests.1.custom_id: custom_id 'a' is that of requests.0 already"),
-        ([request("a", "x" * 20_000)], "requests.0: This is longer than the 10000 bytes"),
+        ([request("a"), request("a")], "requests.1.custom_id: custom_id 'a' is already used by requests.0"),
+        ([request("a", "x" * 20_000)], "requests.0: This is longer than 10000 bytes"),
     ],
 )
 async def test_what_is_no_request_is_told_with_its_place(host: Host, requests: list[Any], told: str) -> None:

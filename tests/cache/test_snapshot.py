@@ -63,7 +63,7 @@ async def test_a_worker_that_starts_again_reads_only_what_came_since(
     make_worker: Callable[..., Any], state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cache, "TIDY_S", 0.02)
-    keep = SnapshotWriter(tmp_path / "index", writes=True, news=1)
+    keep = SnapshotWriter(tmp_path / "index", writes=True, min_entries=1)
     who = tenant()
     first = await make_worker(FakeEmbedder(), keep=keep)
     for number in range(5):

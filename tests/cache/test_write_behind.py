@@ -165,7 +165,7 @@ async def test_the_author_does_not_read_its_own_batches_again(make_worker: Calla
     one, two = await make_worker(), await make_worker()
     await one.serve(request(), tenant())
     await until(lambda: two.cache.stats()["entries"] == 1)
-    assert one.cache._write_behind._own == {}
+    assert one.cache._write_behind._own_names == {}
     assert one.cache._log.stats()["handled"] == two.cache._log.stats()["handled"] == 1
     assert one.cache.stats()["entries"] == 1
 

@@ -22,6 +22,8 @@ WAYS: list[tuple[DialectName, DialectName]] = [
     *[(client, "openai_chat") for client in CLIENTS if client != "openai_chat"],
     *[(client, "openai_responses") for client in CLIENTS if client != "openai_responses"],
     *[(client, "anthropic_messages") for client in CLIENTS if client != "anthropic_messages"],
+    *[(client, "bedrock_converse") for client in CLIENTS],
+    *[(client, "gemini_generate") for client in CLIENTS],
 ]
 FIELDS = ["messages", "input", "instructions", "stream_options", "tools", "tool_choice", "functions", "function_call"]
 FIELDS += ["stop", "response_format", "reasoning_effort", "reasoning", "n", "temperature", "max_tokens", "logprobs"]
@@ -54,6 +56,10 @@ ODD = st.one_of(
     VALUES.map(event),
     VALUES.map(lambda value: chunk({"content": value, "tool_calls": value})),
     VALUES.map(lambda value: event({"choices": value})),
+    VALUES.map(lambda value: event({"contentBlockDelta": {"contentBlockIndex": 0, "delta": value}})),
+    VALUES.map(lambda value: event({"metadata": {"usage": value}})),
+    VALUES.map(lambda value: event({"candidates": [{"content": {"parts": [value, {"text": value}]}}]})),
+    VALUES.map(lambda value: event({"candidates": value, "usageMetadata": value, "promptFeedback": value})),
     st.sampled_from([text("a"), STOP]),
 )
 

@@ -18,7 +18,10 @@ from gateway.errors import GatewayError
 
 ODD: tuple[Any, ...] = (None, "x", 1, [], {}, [1], [None], [[]], [{"type": 1}], {"a": 1}, True)
 USER = {"role": "user", "content": "hello"}
-BACKENDS: tuple[DialectName, ...] = ("openai_chat", "openai_responses", "anthropic_messages")
+BACKENDS: tuple[DialectName, ...] = (
+    *("openai_chat", "openai_responses", "anthropic_messages"),
+    *("bedrock_converse", "gemini_generate"),
+)
 ITEMS = (
     "reasoning", "web_search_call", "function_call", "function_call_output", "custom_tool_call", "tool_search_call",
     "custom_tool_call_output", "tool_search_output", "additional_tools", "computer_call_output", "mcp_call",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import orjson
 import pytest
 
 from gateway.dialects.answers.upstream_error import find_error
@@ -63,6 +64,25 @@ def test_trouble_with_the_gateways_own_account_is_not_told_as_the_clients(status
     refused = ChatToChat().refusal(status, body, "small")
     assert (refused.status, refused.code) == (502, "backend_credentials")
     assert "sk-secret" not in refused.message
+
+
+@pytest.mark.parametrize(
+    ("message", "status"),
+    [
+        ("Your input was flagged as harmful.", 403),
+        ("This model is not available in your country.", 403),
+        ("Your API key does not have permission to use the specified resource", 502),
+        ("User: arn:aws:iam::1:user/g is not authorized to perform: bedrock:InvokeModel", 502),
+        ("The security token included in the request is invalid", 502),
+        ("The request signature we calculated does not match", 502),
+        ("Project proj_1 does not have access to model m", 502),
+        ("Your account was suspended", 502),
+    ],
+)
+def test_a_403_stays_one_unless_it_is_about_the_gateways_own_account(message: str, status: int) -> None:
+    refused = ChatToChat().refusal(403, orjson.dumps({"error": {"message": message}}), "small")
+    assert refused.status == status
+    assert (refused.message == message) == (status == 403)
 
 
 def test_anthropics_full_window_is_openais_full_window() -> None:

@@ -13,7 +13,7 @@ import yaml
 from gateway.dialects.clients import PATHS
 from gateway.dialects.registry import wire
 from gateway.dialects.via_chat import ViaChat
-from gateway.domain.request import Controls, DialectName
+from gateway.domain.request import ClientDialectName, Controls, DialectName
 from gateway.errors import BadRequest
 from tests.docs.markdown import ROOT, table
 
@@ -23,6 +23,8 @@ SHORT: dict[str, DialectName] = {
     "messages": "anthropic_messages",
     "responses": "openai_responses",
     "completions": "openai_completions",
+    "converse": "bedrock_converse",
+    "gemini": "gemini_generate",
 }
 ASKED: dict[str, dict[str, Any]] = {
     "openai_chat": {"messages": [{"role": "user", "content": "Hello"}]},
@@ -35,11 +37,11 @@ MODEL = "claude-sonnet-4-6"
 
 def test_who_reaches_whom_is_as_told() -> None:
     rows = table("ways", PAGE)
-    assert sorted(row[0].strip("`") for row in rows) == sorted(get_args(DialectName))
+    assert sorted(row[0].strip("`") for row in rows) == sorted(get_args(ClientDialectName))
     for client, path, *cells, own in rows:
         name = client.strip("`")
         assert path.strip("`") in PATHS
-        backends = ["openai_chat", "anthropic_messages", "openai_responses"]
+        backends = ["openai_chat", "anthropic_messages", "openai_responses", "bedrock_converse", "gemini_generate"]
         assert cells == [way(name, backend) for backend in backends]
         assert own == ("" if name in backends else way(name, name))
 

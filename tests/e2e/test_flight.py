@@ -88,9 +88,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     await asyncio.to_thread(gateway.start)
     tasks = Tasks()
     try:
-        async with asyncio.timeout(15):
-            while len(gateway.facts["workers"]) < 2:
-                await asyncio.sleep(0.02)
+        await until(lambda: len(gateway.facts["workers"]) == 2)
         async with Provider(port=port) as provider, AsyncExitStack() as exits:
             yield Scene(gateway, provider, await gateway.key("busy"), tasks, exits)
             await tasks.aclose()

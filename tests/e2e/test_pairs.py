@@ -107,7 +107,7 @@ async def test_a_stream_says_the_same_piece_by_piece(talker: Talker, backend: st
 
 
 async def test_pieces_come_when_they_are_said(talker: Talker, backend: str, provider: Provider) -> None:
-    provider.script(Reply(tokens=5, drip_s=0.3))
+    provider.script(Reply(tokens=5, drip_s=0.15))
     seen = [provider.last.chunks_sent async for _ in talker.stream(backend, "Slowly")]
     assert seen[0] < 4
     assert seen == sorted(set(seen))

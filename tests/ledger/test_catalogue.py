@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from gateway.domain.backend import Backend, PriceEntry
-from gateway.ledger.prices.catalogue import Catalogue
+from gateway.ledger.prices.catalogue import PACKAGED, Catalogue
 from gateway.ledger.prices.price_book import PriceBook
 from gateway.settings.files import ConfigError
 
@@ -110,3 +110,27 @@ def test_a_file_that_is_no_json_is_refused_and_none_is_fine(tmp_path: Path) -> N
 def test_a_backends_own_price_is_held_to_the_same(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="must"):
         PriceEntry.model_validate(wrong)
+
+
+CLOUDS = [
+    ("bedrock", "eu.anthropic.claude-sonnet-4-5-20250929-v1:0", "eu-central-1", "anthropic/claude-sonnet-4-5", "1.1"),
+    ("bedrock", "global.anthropic.claude-sonnet-4-5-20250929-v1:0", "eu-central-1", "anthropic/claude-sonnet-4-5", "1"),
+    ("bedrock", "anthropic.claude-haiku-4-5-20251001-v1:0", "us-east-1", "anthropic/claude-haiku-4-5", "1.1"),
+    ("bedrock", "amazon.nova-pro-v1:0", "us-east-1", None, ""),
+    ("vertex", "claude-sonnet-4-5@20250929", "europe-west1", "anthropic/claude-sonnet-4-5", "1.1"),
+    ("vertex", "claude-sonnet-4-5@20250929", "global", "anthropic/claude-sonnet-4-5", "1"),
+    ("vertex", "gemini-2.5-flash", "europe-west1", "google/gemini-2.5-flash", "1"),
+    ("gemini", "gemini-2.5-flash", "", "google/gemini-2.5-flash", "1"),
+]
+
+
+@pytest.mark.parametrize(("kind", "model", "region", "name", "factor"), CLOUDS)
+def test_clouds_names_of_a_model_have_its_makers_price(
+    kind: str, model: str, region: str, name: str | None, factor: str
+) -> None:
+    project = {"project": "p"} if kind == "vertex" else {}
+    backend = Backend.model_validate({"name": "b", "kind": kind, "model": model, "region": region, **project})
+    catalogue = Catalogue.load(PACKAGED)
+    found = catalogue.find(backend)
+    assert (found and found.name) == name
+    assert found is None or catalogue.factor(found, backend) == Decimal(factor)

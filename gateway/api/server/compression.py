@@ -1,4 +1,4 @@
-"""Chooses an answer's content coding, and encodes it."""
+"""Chooses an answer's content coding and encodes it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from gateway.runtime.codings import Coding, Encoder, encode, encoder
 Compression = Literal["auto", "on", "off"]
 
 LEAST_BYTES = 1024
-"""Below it a body grows rather than shrinks, and fits a packet anyway."""
+"""A smaller body grows rather than shrinks, and fits into one packet anyway."""
 VARY = (b"vary", b"accept-encoding")
 _PREFERRED: tuple[Coding, ...] = ("zstd", "gzip", "br", "deflate")
-"""Cheapest first, where the client likes several as much. A stream's event costs 2, 3 and 7 µs."""
+"""The order if the client accepts several equally, cheapest first. Encoding an event takes 2 µs with zstd, 3 with gzip
+and 7 with brotli."""
 _STOCK = frozenset(
     tuple(line.split(", "))
     for line in (
@@ -35,25 +36,24 @@ a wish."""
 
 @lru_cache(maxsize=256)
 def chosen(accept: bytes, mode: Compression) -> Coding | None:
-    """The coding of an answer; None: none. `auto` encodes only for clients that asked for it themselves: the gateway is
-    mostly near its clients, where encoding costs time on both sides and saves nothing.
+    """The coding of an answer; None: no coding. `*` stands for gzip alone: clients that send it may not decode newer
+    codings.
 
-    `auto` does what somebody asked for, not what a library offers by itself: the gateway is mostly next door, where
-    encoding costs time on both sides and saves nothing.
+    `auto` encodes only if the client asked for it explicitly: the gateway is usually near its clients, where encoding
+    costs time on both sides and saves nothing.
     """
     if mode == "off":
         return None
     weights = _weights(accept.decode("latin-1").lower())
     if mode == "auto" and tuple(weights) in _STOCK and set(weights.values()) == {1.0}:
         return None
-    other = weights.get("*", 0.0)
-    wanted = {coding: weights.get(coding, other) for coding in _PREFERRED}
-    best = max(_PREFERRED, key=wanted.__getitem__)
-    return best if wanted[best] > 0 and wanted[best] >= weights.get("identity", 0.0) else None
+    wanted = {"gzip": weights.get("*", 0.0)} | {coding: weights[coding] for coding in _PREFERRED if coding in weights}
+    best = max(_PREFERRED, key=lambda coding: wanted.get(coding, 0.0))
+    return best if wanted.get(best, 0.0) > 0 and wanted[best] >= weights.get("identity", 0.0) else None
 
 
 def _weights(accept: str) -> dict[str, float]:
-    """Name → q; what cannot be read counts for nothing."""
+    """Name → q. Unreadable parts are ignored."""
     found = {}
     for item in accept.split(","):
         name, *parameters = [part.strip() for part in item.split(";")]
@@ -68,7 +68,7 @@ def _weights(accept: str) -> dict[str, float]:
 
 
 def worth_it(headers: Headers, size: int | None) -> bool:
-    """Does an answer with this head get smaller? `size`: None while unknown."""
+    """Whether encoding makes an answer with this head smaller. `size`: None if unknown."""
     if size is not None and size < LEAST_BYTES:
         return False
     kind = b""
@@ -87,7 +87,7 @@ async def encoded(body: bytes, coding: Coding) -> bytes:
 
 
 class Encoded(Wrapped):
-    """A caller that gets its answer encoded. Every piece of a stream can be read as soon as it is there."""
+    """A caller whose answer is encoded. The client can decode each piece of a stream as soon as it arrives."""
 
     def __init__(self, caller: Caller, coding: Coding) -> None:
         super().__init__(caller)

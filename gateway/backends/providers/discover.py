@@ -77,8 +77,8 @@ def _hosted(provider: str, key: str) -> Iterable[Backend]:
     entry = PROVIDERS.get(provider)
     if entry is None:
         return
-    if entry.kind == "litellm" and find_spec("litellm") is None:
-        entry = replace(entry, kind="openai", base_url=entry.without_litellm, prefix="")
+    if entry.without_litellm and find_spec("litellm") is None:
+        entry = replace(entry, kind=entry.without_litellm, prefix="")
     for model in entry.models:
         yield Backend(
             name=model if entry.plain_names else f"{provider}/{model}",

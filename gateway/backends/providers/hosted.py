@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from gateway.domain.backend import Backend
-from gateway.domain.kinds import Kind
+from gateway.domain.kinds import KINDS, Kind, KindFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +22,8 @@ class Provider:
     """Whether backends are named by the bare model name, as applications use it."""
     prefix: str = ""
     """Prefix of a model's name for litellm."""
-    without_litellm: str = ""
-    """Base URL of an OpenAI-compatible endpoint, used if litellm is not installed."""
+    without_litellm: Kind | None = None
+    """The kind that is used if litellm is not installed."""
 
 
 PROVIDERS: Mapping[str, Provider] = {
@@ -31,24 +31,22 @@ PROVIDERS: Mapping[str, Provider] = {
     "anthropic": Provider(
         "anthropic", "https://api.anthropic.com/v1", ("claude-haiku-4-5", "claude-sonnet-4-6"), plain_names=True
     ),
-    "mistral": Provider("openai", "https://api.mistral.ai/v1", ("mistral-small-latest", "mistral-large-latest")),
-    "groq": Provider("openai", "https://api.groq.com/openai/v1", ("openai/gpt-oss-20b", "openai/gpt-oss-120b")),
+    "mistral": Provider("mistral", KINDS["mistral"].base_url, ("mistral-small-latest", "mistral-large-latest")),
+    "groq": Provider("groq", KINDS["groq"].base_url, ("openai/gpt-oss-20b", "openai/gpt-oss-120b")),
     "openrouter": Provider(
-        "openai", "https://openrouter.ai/api/v1", ("openai/gpt-4o-mini", "anthropic/claude-sonnet-4.6")
+        "openrouter", KINDS["openrouter"].base_url, ("openai/gpt-4o-mini", "anthropic/claude-sonnet-4.6")
     ),
-    "deepseek": Provider("openai", "https://api.deepseek.com/v1", ("deepseek-v4-flash", "deepseek-v4-pro")),
-    "xai": Provider("openai", "https://api.x.ai/v1", ("grok-4.3",)),
-    "together_ai": Provider("openai", "https://api.together.xyz/v1", ("openai/gpt-oss-120b",)),
+    "deepseek": Provider("deepseek", KINDS["deepseek"].base_url, ("deepseek-v4-flash", "deepseek-v4-pro")),
+    "xai": Provider("xai", KINDS["xai"].base_url, ("grok-4.3",)),
+    "together_ai": Provider("together", KINDS["together"].base_url, ("openai/gpt-oss-120b",)),
     "gemini": Provider(
         "litellm",
         "",
         ("gemini-2.5-flash", "gemini-2.5-pro"),
         prefix="gemini/",
-        without_litellm="https://generativelanguage.googleapis.com/v1beta/openai",
+        without_litellm="gemini_openai",
     ),
-    "cohere": Provider(
-        "openai", "https://api.cohere.ai/compatibility/v1", ("command-r7b-12-2024", "command-a-03-2025")
-    ),
+    "cohere": Provider("cohere", KINDS["cohere"].base_url, ("command-r7b-12-2024", "command-a-03-2025")),
 }
 """Providers with OpenAI's or Anthropic's dialect are called directly, the others through litellm.
 
@@ -59,8 +57,8 @@ _LATER_LIMIT = ("api.openai.com", ".api.openai.com", ".openai.azure.com", ".serv
 """Hosts whose reasoning models reject `max_tokens`. A leading dot stands for any subdomain."""
 _OPENAIS = re.compile(r"(?:^|/)(?:gpt-(?!oss)|chatgpt-|codex|o\d)")
 """OpenAI's models, perhaps behind a proxy. They reject requests with both limit fields."""
-_EARLIER_LIMIT = ("api.mistral.ai", "api.deepseek.com", "api.together.xyz", "api.cohere.ai", "openrouter.ai")
-"""Hosts that accept `max_tokens`; some of them reject unknown fields."""
+_OF_HOST = {urlsplit(facts.base_url).hostname: facts for facts in KINDS.values() if facts.key}
+"""Host of a vendor → its facts, for `kind: openai` with that address."""
 
 
 def limit_fields(backend: Backend) -> tuple[str, ...]:
@@ -68,17 +66,23 @@ def limit_fields(backend: Backend) -> tuple[str, ...]:
 
     An unknown server gets both: it ignores the one that it does not know.
     """
-    if known := backend.facts.limits_per_answer:
+    if known := vendor(backend).limits_per_answer:
         return known
     host = urlsplit(backend.base_url).hostname or ""
-    if _is_one_of(host, _LATER_LIMIT) or _OPENAIS.search(backend.model.lower()):
-        return ("max_completion_tokens",)
-    return ("max_tokens",) if _is_one_of(host, _EARLIER_LIMIT) else ("max_completion_tokens", "max_tokens")
+    later = _is_one_of(host, _LATER_LIMIT) or _OPENAIS.search(backend.model.lower())
+    return ("max_completion_tokens",) if later else ("max_completion_tokens", "max_tokens")
+
+
+def vendor(backend: Backend) -> KindFacts:
+    """The facts about the API of `backend`: of its kind, or of the vendor at its address."""
+    return (
+        _OF_HOST.get(urlsplit(backend.base_url).hostname, backend.facts) if backend.kind == "openai" else backend.facts
+    )
 
 
 def refuses_foreign_fields(backend: Backend) -> bool:
     """Whether this is OpenAI's own API, which rejects `cache_control` in messages. Resellers and proxies accept it."""
-    return backend.facts.strict or _is_one_of(urlsplit(backend.base_url).hostname or "", _LATER_LIMIT)
+    return vendor(backend).strict or _is_one_of(urlsplit(backend.base_url).hostname or "", _LATER_LIMIT)
 
 
 def _is_one_of(host: str, known: tuple[str, ...]) -> bool:

@@ -1,4 +1,4 @@
-"""`thriftgate backup` and `restore`: what a data directory cannot make again, copied and proven."""
+"""`thriftgate backup` and `restore`: copy and verify the data that cannot be generated again."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ MANIFEST = "backup.json"
 @click.command()
 @common
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--with-files", is_flag=True, help="Also uploaded files and results of batches.")
+@click.option("--with-files", is_flag=True, help="Also copy uploaded files and batch results.")
 def backup(context: Context, folder: Path, with_files: bool) -> None:
     """Copy ledger, keys, journal, pseudonym key and prices into FOLDER, and verify the copy.
 
-    The gateway may run meanwhile. FOLDER must be empty or absent; the copy is readable by its owner only. A PostgreSQL
+    The gateway may run meanwhile. FOLDER must be empty or absent; only its owner can read the copy. A PostgreSQL
     database is not copied: use its own tools. `gateway.yaml`, policies and provider keys are not in the data directory
     and not in the copy.
 
@@ -46,7 +46,7 @@ def backup(context: Context, folder: Path, with_files: bool) -> None:
     paths, target = settings.paths, Paths(folder.absolute())
     embedded = settings.config.ledger.database_url is None
     if embedded and not paths.sqlite.is_file():
-        raise click.ClickException(f"{paths.data}: holds no ledger; name the gateway's with --data-dir.")
+        raise click.ClickException(f"{paths.data}: contains no ledger; give the gateway's directory with --data-dir.")
     _require_empty(target.data)
     target.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.chmod(target.data, 0o700)
@@ -54,7 +54,7 @@ def backup(context: Context, folder: Path, with_files: bool) -> None:
     if embedded:
         _copy_sqlite(paths.sqlite, target.sqlite)
         copied.append(target.sqlite)
-    verdict = _verify(target) if target.sqlite.is_file() else None  # before the digests: it migrates old tables
+    verdict = _verify(target) if target.sqlite.is_file() else None  # before the digests, because it migrates old tables
     digests = {str(path.relative_to(target.data)): _digest(path) for path in copied}
     made = {"version": __version__, "made_at": time.time(), "files": digests}
     _write_private(target.data / MANIFEST, orjson.dumps(made, option=orjson.OPT_INDENT_2))
@@ -65,10 +65,10 @@ def backup(context: Context, folder: Path, with_files: bool) -> None:
 @common
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 def restore(context: Context, folder: Path) -> None:
-    """Put the copy in FOLDER into an empty --data-dir, and verify it.
+    """Copy the backup in FOLDER into an empty --data-dir, and verify it.
 
-    Every file is compared with the digest that `backup` wrote. Rows of the journal that the ledger has already are
-    counted once when the gateway starts.
+    Every file is compared with the digest that `backup` wrote. When the gateway starts, rows that are both in the
+    journal and in the ledger are counted once.
 
     \b
     thriftgate restore /backups/monday --data-dir new-data
@@ -81,7 +81,7 @@ def restore(context: Context, folder: Path) -> None:
         made: dict[str, Any] = orjson.loads((folder / MANIFEST).read_bytes())
         files: dict[str, str] = made["files"]
     except (OSError, ValueError, KeyError) as error:
-        raise click.ClickException(f"{folder}: not a copy that `thriftgate backup` made ({error}).") from error
+        raise click.ClickException(f"{folder}: is not a copy made by `thriftgate backup` ({error}).") from error
     for name, digest in files.items():
         _check(folder, name, digest)
     paths.data.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ def _copy_files(paths: Paths, target: Paths, with_files: bool) -> Iterator[Path]
             try:
                 _copy(path, copy)
             except FileNotFoundError:
-                continue  # a segment of the journal that has just become rows, which are copied next
+                continue  # the gateway has just written this journal segment into the database, which is copied next
             yield copy
 
 
@@ -111,7 +111,7 @@ def _copy(source: Path, copy: Path) -> None:
 
 
 def _copy_sqlite(source: Path, copy: Path) -> None:
-    """A consistent copy of a database that may be in use."""
+    """Make a consistent copy of a database that may be in use."""
     copy.touch(mode=0o600)
     with (
         closing(sqlite3.connect(f"file:{source}?mode=ro", uri=True)) as database,
@@ -121,7 +121,7 @@ def _copy_sqlite(source: Path, copy: Path) -> None:
 
 
 def _verify(paths: Paths) -> Verdict:
-    """The verdict on the ledger of `paths`, as `thriftgate ledger verify` has it."""
+    """The result of verifying the ledger of `paths`, as in `thriftgate ledger verify`."""
     settings = Settings(GatewayConfig(), paths, ())
     try:
         anchors = anchor.read(paths.anchor)
@@ -132,14 +132,14 @@ def _verify(paths: Paths) -> Verdict:
 
 
 def _check(folder: Path, name: str, digest: str) -> None:
-    """Raises ClickException when the file is missing, changed, or outside `folder`."""
+    """Raises ClickException if the file is missing, changed, or outside `folder`."""
     path = folder / name
     if not path.resolve().is_relative_to(folder.resolve()):
         raise click.ClickException(f"{folder / MANIFEST}: names a file outside the folder: {name}.")
     if not path.is_file():
         raise click.ClickException(f"{path}: is missing from the copy; nothing was restored.")
     if _digest(path) != digest:
-        raise click.ClickException(f"{path}: is not as `backup` wrote it; nothing was restored.")
+        raise click.ClickException(f"{path}: was changed since `backup` wrote it; nothing was restored.")
 
 
 def _digest(path: Path) -> str:
@@ -163,7 +163,7 @@ def _report(context: Context, text: str, value: dict[str, Any], verdict: Verdict
         return
     wrong = [finding.what for finding in verdict.findings]
     entries = sum(chain.entries for chain in verdict.chains)
-    text += f" The ledger's {entries} entries are as they were written." if not wrong else f" WRONG: {'; '.join(wrong)}"
+    text += f" The ledger's {entries} entries are unchanged." if not wrong else f" WRONG: {'; '.join(wrong)}"
     context.print({**value, "ok": not wrong, "entries": entries, "findings": wrong}, text)
     if wrong:
         raise SystemExit(1)

@@ -1,4 +1,4 @@
-"""The settings with which each client reaches the gateway: lines to paste, or a file to write."""
+"""Settings that connect each client to the gateway: lines to paste, or a file to write."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ ANTHROPIC, OPENAI = "/v1/messages", "/v1/chat/completions"
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Where the gateway is and with what a client calls it."""
+    """The gateway's address, the key and the model that a client uses."""
 
     url: str
-    """Without /v1."""
+    """The address without /v1."""
     key: str
     model: str
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One client: what it needs, for people and for its settings file."""
+    """How to configure one client."""
 
     title: str
     path: str
-    """Of the endpoint that it calls."""
+    """Path of the endpoint that the client calls."""
     lines: Callable[[Connection], str]
-    """What to paste."""
+    """Returns the lines to paste."""
     file: str = ""
-    """Its settings file below the home directory, where `merged` can write it."""
+    """Path of the client's settings file below the home directory; empty if it cannot be written."""
     merged: Callable[[str, Connection], str] | None = None
-    """(the file's text, connection) → its new text. Raises ValueError when the file cannot be merged."""
+    """(the file's text, connection) → its new text. Raises ValueError if the file cannot be merged."""
 
 
 def _exports(**variables: str) -> str:
@@ -171,9 +171,9 @@ CLIENTS: dict[str, Client] = {
 
 
 def write(client: Client, home: Path, at: Connection) -> Path:
-    """Merge the settings into the client's file below `home`, keeping a copy of the old one. → the file.
+    """Merge the settings into the client's file below `home` and keep a copy of the old file. Returns the file's path.
 
-    `client` has a `merged`. Raises ValueError when its file cannot be merged, and OSError.
+    `client.merged` must be set. Raises ValueError if its file cannot be merged, and OSError.
     """
     assert client.merged is not None
     path = home / client.file
@@ -188,7 +188,7 @@ def write(client: Client, home: Path, at: Connection) -> Path:
         copy.touch(mode=0o600)
         copy.write_text(before, encoding="utf-8")
     fresh = path.with_name(f"{path.name}.new")
-    fresh.touch(mode=0o600)  # it holds the key
+    fresh.touch(mode=0o600)  # the file contains the key, so only its owner may read it
     fresh.write_text(text, encoding="utf-8")
     fresh.replace(path)
     return path

@@ -1,4 +1,4 @@
-"""`thriftgate connect`: a key and a client's settings, tried with one request."""
+"""`thriftgate connect`: makes a key, prints or writes a client's settings, and tests them with one request."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from gateway.settings.running import running_on
 
 PATIENCE_S = 60.0
 KEY_S = 3.0
-"""A running gateway knows a new key within a second; on a busy machine a little later."""
+"""Seconds to wait for a new key to work: usually one, a little more on a busy machine."""
 
 
 @click.command()
 @common
 @click.argument("client", type=click.Choice(tuple(CLIENTS)))
-@click.option("--team", help="The team that pays: a key is made for it. Not with --key.")
+@click.option("--team", help="The team that pays; a key is made for it. Not with --key.")
 @click.option("--key", help="Use this key instead of making one.")
-@click.option("--expires", help="How long the new key lives, e.g. 90d; default: until revoked.")
+@click.option("--expires", help="Lifetime of the new key, e.g. 90d; default: until revoked.")
 @click.option("--url", help="The gateway's address for the client; default: that of the running gateway.")
 @click.option("--model", default="auto", show_default=True, help="The model name that the client sends.")
-@click.option("--write", "writes", is_flag=True, help="Write the client's own settings file, not only print.")
-@click.option("--no-check", "unchecked", is_flag=True, help="Do not try the connection with a request.")
+@click.option("--write", "writes", is_flag=True, help="Write the client's settings file instead of printing.")
+@click.option("--no-check", "unchecked", is_flag=True, help="Do not test the connection with a request.")
 def connect(
     context: Context,
     client: str,
@@ -46,17 +46,17 @@ def connect(
     writes: bool,
     unchecked: bool,
 ) -> None:
-    """Print the settings with which CLIENT uses the gateway, and try them with one small request.
+    """Print the settings with which CLIENT uses the gateway, and test them with one small request.
 
-    The request asks for one word and is charged to the team like any other. A settings file that --write changes is
-    kept beside itself as FILE.before-thriftgate.
+    The request asks for one word and is charged to the team like any other. If --write changes a settings file, the old
+    file is kept as FILE.before-thriftgate.
 
     \b
     thriftgate connect claude-code --team search
     thriftgate connect opencode --team search --write
     """
     if (team is None) == (key is None):
-        raise click.UsageError("Give --team, for which a key is made, or an existing key with --key.")
+        raise click.UsageError("Give either --team, to make a key for it, or an existing key with --key.")
     if writes and CLIENTS[client].merged is None:
         raise click.UsageError(f"{CLIENTS[client].title} has no settings file that can be written; leave out --write.")
     settings = context.of_running()
@@ -107,7 +107,7 @@ def _write(client: Client, at: Connection) -> Path:
 
 
 def _check(client: Client, at: Connection) -> dict[str, Any]:
-    """What one request with these settings came to: status, and backend and cost or the gateway's error."""
+    """The result of one request with these settings: status, and either backend and cost or the gateway's error."""
     until = time.monotonic() + KEY_S
     while True:
         found = _ask(client, at)
@@ -156,7 +156,7 @@ def _show(client: Client, at: Connection, written: Path | None, checked: dict[st
         echo(client.lines(at))
     else:
         echo(f"{written} now has the gateway's address and the key.")
-    echo(f"\nThe key is shown this once. Settings of {client.title}; more: docs/how-to/coding-agents.md", err=True)
+    echo(f"\nThe key is shown only now. Settings of {client.title}; more: docs/how-to/coding-agents.md", err=True)
     if checked is None:
         return
     if checked["status"] == 200:

@@ -1,4 +1,4 @@
-"""`thriftgate status`: which gateways of this user run, and whether they answer."""
+"""`thriftgate status`: this user's running gateways and their health."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATIENCE_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What one gateway answers now."""
+    """The current state of one gateway."""
 
     url: str
     pid: int
@@ -29,7 +29,7 @@ class Status:
     up_s: float
     data_dir: str
     state: str
-    """ready, not ready, degraded, or why there is no answer."""
+    """`ready`, `not ready`, `degraded`, or the reason why there was no answer."""
     troubles: dict[str, str]
     """Part → its state, for each part that is not ok."""
 
@@ -39,8 +39,8 @@ class Status:
 def status(context: Context) -> None:
     """Show the running gateways of this user: address, state, processes, data directory.
 
-    With --data-dir only the gateway of that directory. Exit status: 0 when every gateway shown is ready, 1 when one
-    is not or none runs.
+    With --data-dir only the gateway of that directory. Exit status: 0 when every gateway shown is ready, 1 when one is
+    not or none is running.
 
     \b
     thriftgate status
@@ -57,7 +57,7 @@ def status(context: Context) -> None:
 
 
 def examine(gateway: RunningGateway) -> Status:
-    """Ask one gateway for its health; takes up to twice PATIENCE_S."""
+    """Ask one gateway for its health. Takes up to twice PATIENCE_S."""
     up_s = max(0.0, time.time() - gateway.started_at)
     state, troubles = _state(gateway.url)
     return Status(gateway.url, gateway.pid, len(gateway.workers), up_s, str(gateway.data), state, troubles)
@@ -88,7 +88,7 @@ def _get(url: str, path: str) -> tuple[int, Any]:
 
 def _show(rows: list[Status]) -> None:
     if not rows:
-        echo("No gateway of this user runs here; `thriftgate serve` starts one.")
+        echo("No gateway of this user is running; `thriftgate serve` starts one.")
         return
     table = tables.Table("gateway", "state", "up", "workers", "pid", "data directory")
     for row in rows:

@@ -12,6 +12,8 @@ from gateway.dialects.answers.usage import any_usage
 from gateway.dialects.anthropic_messages.usage import messages_usage
 from gateway.dialects.openai_chat import usage as chat_usage
 from gateway.dialects.openai_responses import usage as responses_usage
+from gateway.dialects.translate.chat_to_converse import reply as converse_reply
+from gateway.dialects.translate.chat_to_gemini import reply as gemini_reply
 from gateway.domain.money.usage import Usage
 from gateway.domain.request import DialectName
 
@@ -40,6 +42,10 @@ def reported_in(body: bytes, dialect: DialectName) -> Usage | None:
     match dialect:
         case "anthropic_messages":
             return messages_usage(parsed.get("usage"))
+        case "bedrock_converse":
+            return messages_usage(converse_reply.usage(parsed.get("usage")))
+        case "gemini_generate":
+            return gemini_reply.usage(parsed.get("usageMetadata"))
         case "openai_responses":
             return responses_usage.reported(parsed)
         case "openai_chat" | "openai_completions":

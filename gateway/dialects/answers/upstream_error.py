@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,13 @@ MAX_MESSAGE = 2000
 _PASSING = {"overloaded_error": 503, "rate_limit_error": 429}
 """Error types that are temporary, with their status codes."""
 _CREDENTIALS = (401, 402, 403, 407)
+_ACCOUNT = re.compile(
+    r"api[-_ ]?key|credential|signature|\btoken\b|bearer|auth(?:enti|ori[sz])|permission|access ?denied|\biam\b|arn:|"
+    r"account|billing|credit|balance|quota|payment|organi[sz]ation|project|subscription|workspace|suspended|disabled|"
+    r"\bip\b",
+    re.IGNORECASE,
+)
+"""Words of a 403 about the account or the key that called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +83,18 @@ def broken(error: UpstreamError | None, otherwise: bytes | str = "no reason give
     return failure
 
 
+def about_request(error: UpstreamError | None) -> bool:
+    """Whether a 403 is about what was asked (content, model, region), and not about the gateway's own account.
+
+    An unreadable body counts as the account's: a provider says why it does not answer a request.
+    """
+    return error is not None and not _ACCOUNT.search(f"{error.kind} {error.code} {error.message}")
+
+
 def refusal(status: int, error: UpstreamError | None, backend: str) -> BackendRefused:
     """The error for a 4xx. Errors about the gateway's own account become a 502 without details: the client cannot
     fix them."""
-    if status in _CREDENTIALS:
+    if status in _CREDENTIALS and not (status == 403 and about_request(error)):
         return BackendRefused(
             f"Backend {backend} does not accept the gateway's credentials ({status}); "
             "its operator must check the backend's api_key, account and permissions.",

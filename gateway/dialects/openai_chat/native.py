@@ -29,11 +29,17 @@ class ChatToChat:
     backend: DialectName = "openai_chat"
 
     def __init__(
-        self, limits: tuple[str, ...] = ("max_completion_tokens", "max_tokens"), *, strict: bool = False
+        self,
+        limits: tuple[str, ...] = ("max_completion_tokens", "max_tokens"),
+        *,
+        strict: bool = False,
+        leaves_out: frozenset[str] = frozenset(),
     ) -> None:
         """`limits`: fields that carry the gateway's output limit, in addition to those that the client used.
-        `strict`: the backend rejects fields of messages and tools that only Anthropic's API has."""
+        `strict`: the backend rejects fields of messages and tools that only Anthropic's API has; it also rejects the
+        output limit that is not in `limits`. `leaves_out`: fields that it rejects."""
         self._limits, self._strict = limits, strict
+        self._leaves_out = leaves_out | ({*_LIMITS} - {*limits} if strict and limits == ("max_tokens",) else set())
 
     def body(
         self,
@@ -53,14 +59,15 @@ class ChatToChat:
             changes |= {name: orjson.dumps(value) for name, value in plain.items() if value is not None}
         elif plan is not None and plan.touched:
             changes["messages"] = _messages(request, plan)
-        return json_splice.splice(request.raw, request.body, changes) if changes else request.raw
+        body = json_splice.splice(request.raw, request.body, changes) if changes else request.raw
+        return body if self._leaves_out.isdisjoint(request.body) else json_splice.without(body, self._leaves_out)
 
     def _changes(self, request: CompletionRequest, model: str, max_output_tokens: int | None) -> dict[str, bytes]:
         """Top-level keys to change → their new value as JSON."""
         changes: dict[str, bytes] = {}
         if model != request.model:
             changes["model"] = quoted(model)
-        if request.stream and not request.wants_usage:
+        if request.stream and not request.wants_usage and "stream_options" not in self._leaves_out:
             options = request.body.get("stream_options") or {}
             changes["stream_options"] = orjson.dumps({**options, "include_usage": True})
         if max_output_tokens is not None:
@@ -69,6 +76,8 @@ class ChatToChat:
             known = bool(given) and self._limits == ("max_completion_tokens",)
             fields = given if known else given + self._limits
             changes |= dict.fromkeys(fields, b"%d" % max_output_tokens)
+        elif _LIMITS[0] in self._leaves_out and type(most := request.body.get(_LIMITS[0])) is int:
+            changes["max_tokens"] = b"%d" % most
         return changes
 
     def headers(self, request: CompletionRequest) -> list[tuple[bytes, bytes]]:

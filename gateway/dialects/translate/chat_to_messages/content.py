@@ -50,6 +50,11 @@ def conversation(messages: list[Numbered]) -> tuple[str | list[Block], list[Bloc
     return _plain_if_possible(system), [{**turn, "content": _plain_if_possible(turn["content"])} for turn in turns]
 
 
+def plain_id(call_id: str) -> str:
+    """The id of a call in the characters that Anthropic allows."""
+    return _ID.sub("_", call_id)
+
+
 def _append(turns: list[Block], role: str, blocks: list[Block]) -> None:
     """Add blocks to the last turn if it has the same role, because results of parallel calls must be in one turn."""
     if not blocks:
@@ -160,7 +165,7 @@ def _use(call: Block, call_id: Any, function: Any, where: str) -> Block:
         raise BadRequest(f"{where} calls a custom tool; this model only knows functions.", param=where)
     if type(function) is not dict or type(function.get("name")) is not str or type(call_id) is not str:
         raise BadRequest(f"{where} must be a function call with an id and a name.", param=where)
-    use = {"type": "tool_use", "id": _ID.sub("_", call_id), "name": function["name"]}
+    use = {"type": "tool_use", "id": plain_id(call_id), "name": function["name"]}
     use["input"] = _input(function.get("arguments"), f"{where}.function.arguments")
     return {**use, "cache_control": call["cache_control"]} if call.get("cache_control") else use
 
@@ -185,7 +190,7 @@ def _result(message: Block, where: str) -> Block:
     content = message.get("content")
     result = {
         "type": "tool_result",
-        "tool_use_id": _ID.sub("_", call_id),
+        "tool_use_id": plain_id(call_id),
         "content": content if type(content) is str else _plain_if_possible(_blocks(content, where)),
     }
     return {**result, "cache_control": message["cache_control"]} if message.get("cache_control") else result

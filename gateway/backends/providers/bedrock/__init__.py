@@ -1,0 +1,1 @@
+"""Amazon Bedrock: signatures, credentials, event streams and addresses."""

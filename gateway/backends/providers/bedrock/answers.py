@@ -1,0 +1,122 @@
+"""Bedrock's answers in the form that dialects read: server-sent events, and errors in Anthropic's shape."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Callable, Sequence
+
+import orjson
+
+from gateway.backends.http.canned import Canned
+from gateway.backends.providers.base import Upstream
+from gateway.backends.providers.bedrock.event_stream import Decoder, Message
+from gateway.domain.answer import Sink
+from gateway.errors import BackendGarbage, StreamBroken
+
+_KINDS = {
+    "throttling": "rate_limit_error",
+    "modelnotready": "rate_limit_error",
+    "servicequotaexceeded": "rate_limit_error",
+    "serviceunavailable": "overloaded_error",
+    "validation": "invalid_request_error",
+    "accessdenied": "permission_error",
+    "resourcenotfound": "not_found_error",
+}
+"""Name of Bedrock's exception without its ending → Anthropic's error type. All others are `api_error`."""
+_STATUSES = {"rate_limit_error": 429, "overloaded_error": 503}
+_SERVER_FAULTS = frozenset({408, 424})
+"""Statuses of a model's own failure, which is not the request's."""
+_TOO_LONG = ("too long", "too many input tokens", "context limit")
+
+
+class Events:
+    """Implements `Upstream` over one whose body is an event stream. Its own body consists of server-sent events."""
+
+    def __init__(self, inner: Upstream, write: Callable[[Message], bytes]) -> None:
+        self.status, self.whole, self._inner, self._write = inner.status, inner.whole, inner, write
+        self._decoder = Decoder()
+
+    @property
+    def headers(self) -> Sequence[tuple[bytes, bytes]]:
+        return self._inner.headers
+
+    def header(self, name: bytes) -> bytes | None:
+        return self._inner.header(name)
+
+    async def pipe_to(self, take: Sink) -> bool:
+        def convert(piece: bytes) -> bool:
+            events = b"".join([self._write(message) for message in self._decoder.feed(piece)])
+            return take(events) if events else True
+
+        more = await self._inner.pipe_to(convert)
+        self.whole = self._inner.whole
+        if not more and self._decoder.inside:
+            raise StreamBroken("The backend closed its stream in the middle of an event.")
+        return more
+
+    async def read(self, limit: int) -> bytes:
+        return await self._inner.read(limit)
+
+    def arrived(self) -> bytes:
+        return self._inner.arrived()
+
+    def half_close(self) -> bool:
+        return self._inner.half_close()
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def anthropics_event(message: Message) -> bytes:
+    """An event of InvokeModelWithResponseStream: Anthropic's own, in base64. Raises BackendGarbage."""
+    if failure := _failure(message):
+        return failure
+    try:
+        inner = b64decode(orjson.loads(message.payload)["bytes"], validate=True)
+        name: str = orjson.loads(inner)["type"]
+        return b"event: %b\ndata: %b\n\n" % (name.encode(), inner)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise BackendGarbage("The backend sent an event that is not one of Anthropic's.") from error
+
+
+def converse_event(message: Message) -> bytes:
+    """An event of ConverseStream, as boto3 shows it: an object whose only key is the event's type."""
+    if failure := _failure(message):
+        return failure
+    name = orjson.dumps(message.header(":event-type"))
+    return b"data: {%b:%b}\n\n" % (name, message.payload or b"{}")
+
+
+def _failure(message: Message) -> bytes:
+    """The error event for an exception; empty for anything else."""
+    if message.header(":message-type") not in ("exception", "error"):
+        return b""
+    name = message.header(":exception-type") or message.header(":error-code")
+    error = {"type": _kind(name), "message": _text(message.payload) or message.header(":error-message") or name}
+    return b"event: error\ndata: " + orjson.dumps({"type": "error", "error": error}) + b"\n\n"
+
+
+def refused(status: int, name: str, body: bytes, headers: Sequence[tuple[bytes, bytes]]) -> Canned:
+    """The refusal in Anthropic's shape. `name`: of the exception, from `x-amzn-errortype`."""
+    kind, message = _kind(name), _text(body)
+    if kind == "invalid_request_error" and any(words in message.lower() for words in _TOO_LONG):
+        message = f"prompt is too long: {message}"
+    if status in _SERVER_FAULTS:
+        status = 500
+    elif 400 <= status < 500:
+        status = _STATUSES.get(kind, status)
+    error = {"type": "error", "error": {"type": kind, "message": message or name}}
+    return Canned(status, orjson.dumps(error) if message or name else body, dict(headers))
+
+
+def _kind(name: str) -> str:
+    return _KINDS.get(name.partition(":")[0].lower().removesuffix("exception"), "api_error")
+
+
+def _text(body: bytes) -> str:
+    try:
+        read = orjson.loads(body)
+        text = read.get("message") or read.get("Message")
+    except (ValueError, AttributeError):
+        return ""
+    return text if type(text) is str else ""

@@ -1,0 +1,185 @@
+"""Finds AWS credentials where AWS's SDKs do: environment, shared files, container endpoint, instance endpoint.
+
+Not supported: `credential_process`, single sign-on, `role_arn` in a profile, web identity tokens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import configparser
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+
+from gateway.backends.http.client import connect
+from gateway.backends.providers.bedrock.signature import Credentials
+from gateway.domain.routing.whereabouts import loopback
+from gateway.errors import BackendError, BackendFailed
+from gateway.settings.environment import variables
+
+log = logging.getLogger(__name__)
+
+INSTANCE = "http://169.254.169.254"
+"""The endpoint of an EC2 instance, at a fixed address of its own link."""
+_CONTAINER = "http://169.254.170.2"
+_CONTAINERS = frozenset({"169.254.170.2", "169.254.170.23", "fd00:ec2::23"})
+"""Hosts of container endpoints (ECS, EKS) that may be called without TLS, beside this machine's own."""
+_INSTANCE_PATH = "/latest/meta-data/iam/security-credentials/"
+_TOKEN_PATH = "/latest/api/token"  # noqa: S105 - a path
+_WAIT_S = 2.0
+"""Longest wait for an endpoint."""
+_MOST_BYTES = 64 * 2**10
+EARLY_S = 300.0
+"""Seconds before their end at which credentials are replaced."""
+_LOOK_AGAIN_S = 30.0
+"""Seconds between two looks for better ones: at files that may have changed, or after a failure."""
+
+Source = Callable[[], Awaitable[Credentials | None]]
+
+
+class CredentialChain:
+    """The credentials in force. Temporary ones are replaced before they end."""
+
+    def __init__(self, backend: str, profile: str | None, *, instance: str = INSTANCE) -> None:
+        """`instance`: URL of the instance endpoint."""
+        self._backend, self._profile, self._instance = backend, profile, instance
+        self._lock = asyncio.Lock()
+        self._look_at = 0.0
+        self.found: Credentials | None = None
+
+    async def current(self) -> Credentials:
+        """Raises BackendFailed if there are none."""
+        if self.found is None or time.time() >= self._look_at:
+            async with self._lock:
+                if self.found is None or time.time() >= self._look_at:
+                    await self._look()
+        if self.found is None:
+            failure = BackendFailed(f"{self._backend} has no AWS credentials; see docs/how-to/bedrock.md")
+            failure.retryable = False
+            raise failure
+        return self.found
+
+    async def replaced(self, refused: Credentials) -> bool:
+        """Look again, because AWS does not accept `refused`. Returns whether there are other credentials now."""
+        async with self._lock:
+            if self.found is refused:
+                await self._look()
+        return self.found is not None and self.found != refused
+
+    async def _look(self) -> None:
+        """On failure the last ones are used, as long as AWS accepts them."""
+        found: Credentials | None = None
+        try:
+            for source in self._sources():
+                if found := await source():
+                    break
+        except (BackendError, OSError, ValueError, LookupError, TypeError) as error:
+            log.warning("%s: AWS credentials cannot be read: %s", self._backend, error)
+        self.found, now = found or self.found, time.time()
+        early = found.expires_at - EARLY_S if found and found.expires_at else now + _LOOK_AGAIN_S
+        self._look_at = max(early, now + (_LOOK_AGAIN_S if found is None else 1.0))
+
+    def _sources(self) -> list[Source]:
+        if self._profile:
+            return [self._file]
+        return [self._environment, self._file, self._container, self._of_instance]
+
+    async def _environment(self) -> Credentials | None:
+        given = variables("AWS_")
+        if not (key := given.get("AWS_ACCESS_KEY_ID")) or not (secret := given.get("AWS_SECRET_ACCESS_KEY")):
+            return None
+        return Credentials(key, secret, given.get("AWS_SESSION_TOKEN", ""))
+
+    async def _file(self) -> Credentials | None:
+        return await asyncio.to_thread(_of_files, self._profile)
+
+    async def _container(self) -> Credentials | None:
+        given = variables("AWS_")
+        if relative := given.get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"):
+            url = _CONTAINER + relative
+        elif url := given.get("AWS_CONTAINER_CREDENTIALS_FULL_URI", ""):
+            _check_container(url)
+        else:
+            return None
+        token = given.get("AWS_CONTAINER_AUTHORIZATION_TOKEN", "")
+        if file := given.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"):
+            token = (await asyncio.to_thread(Path(file).read_text, encoding="utf-8")).strip()
+        at = urlsplit(url)
+        headers = [(b"authorization", token.encode())] if token else []
+        path = f"{at.path}?{at.query}" if at.query else at.path
+        return _temporary(await _ask(f"{at.scheme}://{at.netloc}", "GET", path, headers))
+
+    async def _of_instance(self) -> Credentials | None:
+        if variables("AWS_").get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
+            return None
+        life = (b"x-aws-ec2-metadata-token-ttl-seconds", b"21600")
+        try:
+            token = await _ask(self._instance, "PUT", _TOKEN_PATH, [life])
+        except BackendError:
+            return None  # this is no instance
+        headers = [(b"x-aws-ec2-metadata-token", token)]
+        role = (await _ask(self._instance, "GET", _INSTANCE_PATH, headers)).split()[0].decode("ascii")
+        return _temporary(await _ask(self._instance, "GET", _INSTANCE_PATH + role, headers))
+
+
+def _check_container(url: str) -> None:
+    """Raises ValueError for an address to which AWS's SDKs send no token either."""
+    at = urlsplit(url)
+    if at.scheme != "https" and at.hostname not in _CONTAINERS and not loopback(url):
+        raise ValueError(f"AWS_CONTAINER_CREDENTIALS_FULL_URI names {at.hostname}; without https only this machine may")
+
+
+async def _ask(base: str, method: str, path: str, headers: list[tuple[bytes, bytes]]) -> bytes:
+    """The body of a 200. Raises BackendError."""
+    client = connect(base, concurrent=1, name="the endpoint of AWS credentials")
+    try:
+        until = asyncio.get_running_loop().time() + _WAIT_S
+        reply = await client.request(method, path, headers, b"", deadline=until, first_byte_timeout=_WAIT_S)
+        body = await reply.read(_MOST_BYTES)
+        if reply.status != 200:
+            raise BackendFailed(f"the endpoint of AWS credentials answered {path} with {reply.status}")
+        return body
+    finally:
+        await client.aclose()
+
+
+def _temporary(body: bytes) -> Credentials:
+    """Credentials as the endpoints write them. Raises LookupError, TypeError, ValueError."""
+    read = orjson.loads(body)
+    expires = datetime.fromisoformat(read["Expiration"]).timestamp() if read.get("Expiration") else None
+    return Credentials(str(read["AccessKeyId"]), str(read["SecretAccessKey"]), str(read.get("Token") or ""), expires)
+
+
+def _of_files(profile: str | None) -> Credentials | None:
+    """The keys of a profile in `~/.aws/credentials` or `~/.aws/config`; None if it has none."""
+    given = variables("AWS_")
+    name = profile or given.get("AWS_PROFILE") or given.get("AWS_DEFAULT_PROFILE") or "default"
+    home = Path(variables("HOME").get("HOME", "/")) / ".aws"
+    credentials = Path(given.get("AWS_SHARED_CREDENTIALS_FILE", home / "credentials"))
+    config = Path(given.get("AWS_CONFIG_FILE", home / "config"))
+    for file, section in ((credentials, name), (config, name if name == "default" else f"profile {name}")):
+        if found := _keys(_sections(file).get(section, {})):
+            return found
+    return None
+
+
+def _sections(file: Path) -> Mapping[str, Mapping[str, str]]:
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read_string(file.read_text(encoding="utf-8"), source=str(file))
+    except FileNotFoundError:
+        return {}
+    except configparser.Error as error:  # its text repeats the line, which may be a secret
+        raise ValueError(f"{file} is not in the format of AWS's files ({type(error).__name__})") from None
+    return {section: dict(parser[section]) for section in parser.sections()}
+
+
+def _keys(section: Mapping[str, Any]) -> Credentials | None:
+    key, secret = section.get("aws_access_key_id"), section.get("aws_secret_access_key")
+    return Credentials(key, secret, section.get("aws_session_token", "")) if key and secret else None

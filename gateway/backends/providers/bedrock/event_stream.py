@@ -1,0 +1,87 @@
+"""Decodes `application/vnd.amazon.eventstream`, AWS's binary framing of a stream of messages.
+
+https://smithy.io/2.0/aws/amazon-eventstream.html
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from zlib import crc32
+
+from gateway.errors import BackendGarbage
+
+CONTENT_TYPE = b"application/vnd.amazon.eventstream"
+_PRELUDE = struct.Struct(">III")
+"""Length of the message, length of its headers, checksum of both."""
+_CHECKSUM = 4
+_MOST_BYTES = 24 * 2**20
+_FIXED = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
+"""Type of a header's value → its length in bytes, where that is fixed."""
+_SIZED = frozenset({6, 7})
+"""Types whose value begins with its length: bytes and text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message."""
+
+    headers: dict[str, bytes]
+    """Name → value; of other types than bytes and text as encoded."""
+    payload: bytes
+
+    def header(self, name: str) -> str:
+        """The text of a header; empty if it is missing."""
+        return self.headers.get(name, b"").decode("utf-8", "replace")
+
+
+class Decoder:
+    """Takes bytes as they arrive and returns whole messages."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    @property
+    def inside(self) -> bool:
+        """Whether a message has begun that is not complete."""
+        return bool(self._rest)
+
+    def feed(self, data: bytes) -> list[Message]:
+        """Raises BackendGarbage if a length or a checksum is wrong."""
+        data = self._rest + data if self._rest else data
+        found, at = [], 0
+        while len(data) - at >= _PRELUDE.size:
+            size, head, checksum = _PRELUDE.unpack_from(data, at)
+            if crc32(data[at : at + 8]) != checksum or not _PRELUDE.size + head + _CHECKSUM <= size <= _MOST_BYTES:
+                raise BackendGarbage("The backend sent something that is no event stream.")
+            if len(data) - at < size:
+                break
+            found.append(_message(data[at : at + size], head))
+            at += size
+        self._rest = data[at:]
+        return found
+
+
+def _message(raw: bytes, head: int) -> Message:
+    if crc32(raw[:-_CHECKSUM]) != int.from_bytes(raw[-_CHECKSUM:], "big"):
+        raise BackendGarbage("The backend sent an event whose checksum is wrong.")
+    begin = _PRELUDE.size + head
+    try:
+        return Message(_headers(raw[_PRELUDE.size : begin]), raw[begin:-_CHECKSUM])
+    except (IndexError, KeyError, UnicodeDecodeError) as error:
+        raise BackendGarbage("The backend sent an event whose headers cannot be read.") from error
+
+
+def _headers(raw: bytes) -> dict[str, bytes]:
+    found, at = {}, 0
+    while at < len(raw):
+        end = at + 1 + raw[at]
+        name, kind, at = raw[at + 1 : end].decode(), raw[end], end + 1
+        if kind in _SIZED:
+            size, at = int.from_bytes(raw[at : at + 2], "big"), at + 2
+        else:
+            size = _FIXED[kind]
+        if at + size > len(raw):
+            raise IndexError(name)
+        found[name], at = raw[at : at + size], at + size
+    return found

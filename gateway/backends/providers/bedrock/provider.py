@@ -1,0 +1,142 @@
+"""Kind `bedrock`: Claude through InvokeModel, other models through Converse."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from urllib.parse import quote
+
+from gateway.backends.http.wire import Origin
+from gateway.backends.providers.base import Call, Upstream
+from gateway.backends.providers.bedrock.answers import Events, anthropics_event, converse_event, refused
+from gateway.backends.providers.bedrock.credentials import CredentialChain
+from gateway.backends.providers.bedrock.event_stream import CONTENT_TYPE
+from gateway.backends.providers.bedrock.signature import signed
+from gateway.backends.providers.cloud_claude import asked_betas, claude_body
+from gateway.backends.providers.over_http import OverHttp
+from gateway.dialects.base import Translator
+from gateway.domain.backend import Backend
+from gateway.domain.request import CompletionRequest
+from gateway.errors import BackendError
+
+log = logging.getLogger(__name__)
+
+_VERSION = "bedrock-2023-05-31"
+_SERVICE = "bedrock"
+_OPERATIONS = {
+    ("anthropic_messages", False): "invoke",
+    ("anthropic_messages", True): "invoke-with-response-stream",
+    ("bedrock_converse", False): "converse",
+    ("bedrock_converse", True): "converse-stream",
+}
+"""Dialect and whether the answer is a stream → last part of the path."""
+_STALE = ("ExpiredToken", "UnrecognizedClient", "InvalidClientTokenId", "InvalidSignature", "MissingAuthentication")
+"""Beginnings of the exceptions about credentials that may have been replaced."""
+_TIMED = ("InvalidSignature", "RequestTimeTooSkewed", "RequestExpired", "SignatureDoesNotMatch")
+"""Beginnings of the exceptions that a wrong clock may cause."""
+_SKEW_S = 60.0
+"""Difference between the two clocks, in seconds, above which AWS's is used. AWS refuses five minutes."""
+_MOST_ERROR_BYTES, _ERROR_BODY_S = 64 * 2**10, 2.0
+
+
+class Bedrock(OverHttp):
+    """Signs each call, unless `api_key` is a Bedrock API key."""
+
+    signs_bodies = True
+
+    def __init__(self, backend: Backend, credentials: CredentialChain | None = None) -> None:
+        super().__init__(backend)
+        self.dialect = backend.spoken[0]
+        self._origin, self._region = Origin.parse(backend.base_url), backend.region
+        self._model = quote(backend.sent_model, safe="")
+        self._by_key = bool(self.secret)
+        self._credentials = credentials or CredentialChain(backend.name, backend.aws_profile)
+        self._ahead_s = 0.0
+        """How far AWS's clock is ahead of this machine's, where they differ much."""
+
+    def url(self, request: CompletionRequest, wire: Translator) -> str:
+        return f"/model/{self._model}/{_OPERATIONS[wire.backend, request.stream]}"
+
+    async def send(self, call: Call) -> Upstream:
+        """Send the call, and once more if AWS refuses its signature and another one can be made."""
+        upstream = await self._sent(call)
+        name = (upstream.header(b"x-amzn-errortype") or b"").decode("latin-1").partition(":")[0]
+        if not self._by_key and upstream.status in (400, 401, 403) and await self._mended(upstream, name):
+            await upstream.aclose()
+            upstream = await self._sent(call)
+            name = (upstream.header(b"x-amzn-errortype") or b"").decode("latin-1").partition(":")[0]
+        if upstream.status >= 400:
+            return await _refused(upstream, name)
+        if (upstream.header(b"content-type") or b"").startswith(CONTENT_TYPE):
+            return Events(upstream, anthropics_event if call.wire.backend == "anthropic_messages" else converse_event)
+        return upstream
+
+    async def _sent(self, call: Call) -> Upstream:
+        request, wire = call.request, call.wire
+        path, body = self.url(request, wire), call.body
+        if wire.backend == "anthropic_messages":
+            body = claude_body(body, _VERSION, streams_by_path=True, betas=asked_betas(request, wire))
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"accept", CONTENT_TYPE if request.stream else b"application/json"),
+        ]
+        if self._by_key:
+            headers.append((b"authorization", b"Bearer " + self.secret.encode()))
+        else:
+            headers = await self._signed(path, headers, body)
+            call.secret = self.secret
+        return await self._client.post(
+            self._client.opening(path, headers) + b"x-request-id: %b\r\n" % call.attempt_id.encode("ascii"),
+            body,
+            deadline=call.deadline,
+            first_byte_timeout=call.first_byte_timeout,
+            stall_timeout=call.stall_timeout,
+        )
+
+    async def _signed(self, path: str, headers: list[tuple[bytes, bytes]], body: bytes) -> list[tuple[bytes, bytes]]:
+        self._used = credentials = await self._credentials.current()
+        self.secret = credentials.token or credentials.secret
+        return signed(
+            "POST",
+            self._origin.target(path),
+            [(b"host", self._origin.authority), *headers],
+            body,
+            credentials,
+            region=self._region,
+            service=_SERVICE,
+            now=time.time() + self._ahead_s,
+        )
+
+    async def _mended(self, upstream: Upstream, name: str) -> bool:
+        """Whether another signature may be accepted: the clock was wrong, or there are other credentials now."""
+        if (
+            name.startswith(_TIMED)
+            and (ahead := _ahead_s(upstream)) is not None
+            and abs(ahead - self._ahead_s) > _SKEW_S
+        ):
+            log.warning("this machine's clock differs from AWS's by %d s; signatures use AWS's", ahead)
+            self._ahead_s = ahead
+            return True
+        return name.startswith(_STALE) and await self._credentials.replaced(self._used)
+
+
+def _ahead_s(upstream: Upstream) -> float | None:
+    try:
+        theirs = parsedate_to_datetime((upstream.header(b"date") or b"").decode("latin-1"))
+    except (ValueError, OverflowError):
+        return None
+    return theirs.replace(tzinfo=theirs.tzinfo or UTC).timestamp() - time.time()
+
+
+async def _refused(upstream: Upstream, name: str) -> Upstream:
+    try:
+        async with asyncio.timeout(_ERROR_BODY_S):
+            body = await upstream.read(_MOST_ERROR_BYTES)
+    except (TimeoutError, BackendError):
+        body = b""
+    finally:
+        await upstream.aclose()
+    return refused(upstream.status, name, body, upstream.headers)

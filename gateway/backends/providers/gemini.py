@@ -1,0 +1,53 @@
+"""Kind `gemini`: the Gemini API of Google AI Studio."""
+
+from __future__ import annotations
+
+import asyncio
+from urllib.parse import quote
+
+from gateway.backends.http.canned import Canned
+from gateway.backends.providers.base import Call, Upstream
+from gateway.backends.providers.over_http import OverHttp
+from gateway.dialects.base import Translator
+from gateway.domain.backend import Backend
+from gateway.domain.request import CompletionRequest, DialectName
+from gateway.errors import BackendError
+
+_MOST_ERROR_BYTES, _ERROR_BODY_S = 64 * 2**10, 2.0
+_KEY_TROUBLE = (b"API_KEY_INVALID", b"API_KEY_EXPIRED", b"API key not valid", b"API key expired")
+"""Parts of a 400 about the gateway's key, for which other vendors answer 401."""
+
+
+def operation(request: CompletionRequest) -> str:
+    """The last part of a path: the method, and for a stream its form."""
+    return "streamGenerateContent?alt=sse" if request.stream else "generateContent"
+
+
+class Gemini(OverHttp):
+    """Addresses calls by model, and authenticates with `x-goog-api-key`."""
+
+    dialect: DialectName = "gemini_generate"
+
+    def __init__(self, backend: Backend) -> None:
+        super().__init__(backend)
+        self._model = quote(backend.sent_model.removeprefix("models/"), safe="")
+
+    def url(self, request: CompletionRequest, wire: Translator) -> str:
+        return f"/models/{self._model}:{operation(request)}"
+
+    def sign(self, headers: list[tuple[bytes, bytes]], body: bytes) -> list[tuple[bytes, bytes]]:
+        return [*headers, (b"x-goog-api-key", self.secret.encode())] if self.secret else headers
+
+    async def send(self, call: Call) -> Upstream:
+        upstream = await super().send(call)
+        if upstream.status != 400:
+            return upstream
+        try:
+            async with asyncio.timeout(_ERROR_BODY_S):
+                body = await upstream.read(_MOST_ERROR_BYTES)
+        except (TimeoutError, BackendError):
+            body = b""
+        finally:
+            await upstream.aclose()
+        status = 401 if any(words in body for words in _KEY_TROUBLE) else 400
+        return Canned(status, body, dict(upstream.headers))

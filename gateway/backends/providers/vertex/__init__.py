@@ -1,0 +1,1 @@
+"""Vertex AI: Google's tokens and addresses."""

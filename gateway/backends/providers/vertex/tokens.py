@@ -1,0 +1,190 @@
+"""Access tokens of Google: for service accounts, users, federated identities, and Google's own machines."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import orjson
+
+from gateway.backends.http.client import connect
+from gateway.backends.providers.vertex.rsa import PrivateKey
+from gateway.errors import BackendError, BackendFailed
+from gateway.settings.environment import variable
+
+log = logging.getLogger(__name__)
+
+METADATA = "http://169.254.169.254"
+"""The metadata server of a machine at Google, at a fixed address of its own link."""
+_METADATA_PATH = "/computeMetadata/v1/instance/service-accounts/default/token"
+_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+_TOKEN_URL = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
+_ASSERTION = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
+_ACCESS = "urn:ietf:params:oauth:token-type:access_token"
+_LIFE_S = 3600
+_WAIT_S = 10.0
+_MOST_BYTES = 64 * 2**10
+EARLY_S = 300.0
+"""Seconds before its end at which a token is replaced."""
+_RETRY_S = 10.0
+"""Seconds after a failure until the next try, while the last token is used."""
+
+Headers = list[tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    value: str = field(repr=False)
+    expires_at: float
+    """Unix seconds."""
+
+
+class Tokens:
+    """The token in force. It is replaced before it ends."""
+
+    def __init__(self, backend: str, file: str | None, *, metadata: str = METADATA) -> None:
+        """`file`: path of the credentials; None: as the environment says. `metadata`: URL of the metadata server."""
+        self._backend, self._path, self._metadata = backend, file, metadata
+        self._lock = asyncio.Lock()
+        self._look_at = 0.0
+        self.found: Token | None = None
+
+    async def current(self) -> str:
+        """Raises BackendFailed if there is none."""
+        if self.found is None or time.time() >= self._look_at:
+            async with self._lock:
+                if self.found is None or time.time() >= self._look_at:
+                    await self._look()
+        if self.found is None:
+            failure = BackendFailed(f"{self._backend} has no token of Google; see docs/how-to/vertex.md")
+            failure.retryable = False
+            raise failure
+        return self.found.value
+
+    async def replaced(self, refused: str) -> bool:
+        """Fetch another one, because Google does not accept `refused`. Returns whether there is another one now."""
+        async with self._lock:
+            if self.found is not None and self.found.value == refused:
+                await self._look()
+        return self.found is not None and self.found.value != refused
+
+    async def _look(self) -> None:
+        """On failure the last token is used, as long as Google accepts it."""
+        now = time.time()
+        try:
+            self.found = await self._fetched()
+            self._look_at = max(self.found.expires_at - EARLY_S, now + 1.0)
+        except (BackendError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+            log.warning("%s: no token of Google can be fetched: %s", self._backend, error)
+            self._look_at = now + _RETRY_S
+
+    async def _fetched(self) -> Token:
+        path = self._path or variable("GOOGLE_APPLICATION_CREDENTIALS")
+        if not path:
+            return _token(await _ask("GET", self._metadata + _METADATA_PATH, [(b"metadata-flavor", b"Google")]))
+        given: dict[str, Any] = orjson.loads(await asyncio.to_thread(Path(path).read_bytes))
+        match given.get("type"):
+            case "service_account":
+                form = {"grant_type": _ASSERTION, "assertion": assertion(given, time.time())}
+                return _token(await _post(given.get("token_uri", _TOKEN_URL), form))
+            case "authorized_user":
+                names = ("client_id", "client_secret", "refresh_token")
+                form = {"grant_type": "refresh_token", **{name: given[name] for name in names}}
+                return _token(await _post(given.get("token_uri", _TOKEN_URL), form))
+            case "external_account":
+                return await _federated(given)
+        raise ValueError(f"{path} is of type {given.get('type')}, which is not supported")
+
+
+def assertion(account: dict[str, Any], now: float) -> str:
+    """The signed token with which a service account asks for an access token. Raises LookupError, ValueError."""
+    head = {"alg": "RS256", "typ": "JWT", "kid": account.get("private_key_id", "")}
+    issued = int(now)
+    claims = {
+        "iss": account["client_email"],
+        "scope": _SCOPE,
+        "aud": account.get("token_uri", _TOKEN_URL),
+        "iat": issued,
+        "exp": issued + _LIFE_S,
+    }
+    signed = b".".join(_base64(orjson.dumps(part)) for part in (head, claims))
+    signature = PrivateKey.of_pem(account["private_key"]).sign(signed)
+    return (signed + b"." + _base64(signature)).decode("ascii")
+
+
+def _base64(data: bytes) -> bytes:
+    return urlsafe_b64encode(data).rstrip(b"=")
+
+
+async def _federated(given: dict[str, Any]) -> Token:
+    """Exchange another provider's token (workload identity federation), which stands in a file or behind a URL.
+
+    Then, if the file says so, use it to act as a service account.
+    """
+    source = given["credential_source"]
+    if "file" in source:
+        subject = await asyncio.to_thread(Path(source["file"]).read_bytes)
+    elif "url" in source:
+        headers = [(name.encode(), value.encode()) for name, value in (source.get("headers") or {}).items()]
+        subject = await _ask("GET", source["url"], headers)
+    else:
+        raise ValueError("of workload identities, only those in a file or behind a url are supported")
+    form = source.get("format") or {}
+    text = orjson.loads(subject)[form["subject_token_field_name"]] if form.get("type") == "json" else subject.decode()
+    exchanged = {
+        "grant_type": _EXCHANGE,
+        "audience": given["audience"],
+        "scope": _SCOPE,
+        "requested_token_type": _ACCESS,
+        "subject_token_type": given["subject_token_type"],
+        "subject_token": text.strip(),
+    }
+    token = _token(await _post(given["token_url"], exchanged))
+    if not (url := given.get("service_account_impersonation_url")):
+        return token
+    headers = [(b"authorization", b"Bearer " + token.value.encode()), (b"content-type", b"application/json")]
+    body = orjson.dumps({"scope": [_SCOPE], "lifetime": f"{_LIFE_S}s"})
+    acting = orjson.loads(await _ask("POST", url, headers, body))
+    return Token(acting["accessToken"], time.time() + _LIFE_S)
+
+
+async def _post(url: str, form: dict[str, str]) -> bytes:
+    return await _ask("POST", url, [(b"content-type", b"application/x-www-form-urlencoded")], urlencode(form).encode())
+
+
+async def _ask(method: str, url: str, headers: Headers, body: bytes = b"") -> bytes:
+    """The body of a 200. Raises BackendError; its text has nothing that was sent."""
+    at = urlsplit(url)
+    client = connect(f"{at.scheme}://{at.netloc}", concurrent=1, name=f"Google's token endpoint {at.hostname}")
+    try:
+        until = asyncio.get_running_loop().time() + _WAIT_S
+        path = f"{at.path}?{at.query}" if at.query else at.path
+        reply = await client.request(method, path, headers, body, deadline=until, first_byte_timeout=_WAIT_S)
+        answer = await reply.read(_MOST_BYTES)
+        if reply.status != 200:
+            raise BackendFailed(f"{at.hostname} answered {reply.status}: {_why(answer)}")
+        return answer
+    finally:
+        await client.aclose()
+
+
+def _why(answer: bytes) -> str:
+    """OAuth's error code, which names no secret."""
+    try:
+        code = orjson.loads(answer).get("error")
+    except (ValueError, AttributeError):
+        return "no reason given"
+    return str(code)[:100] if type(code) is str else "no reason given"
+
+
+def _token(answer: bytes, clock: Callable[[], float] = time.time) -> Token:
+    read = orjson.loads(answer)
+    return Token(str(read["access_token"]), clock() + int(read.get("expires_in") or _LIFE_S))

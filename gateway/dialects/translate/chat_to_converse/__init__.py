@@ -1,0 +1,1 @@
+"""OpenAI chat client, Bedrock Converse backend."""

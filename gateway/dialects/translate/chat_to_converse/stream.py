@@ -1,0 +1,100 @@
+"""Translates ConverseStream's events to chat chunks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from gateway.dialects.streams import sse
+from gateway.dialects.translate.chat_to_converse.reply import stop_reason, usage
+from gateway.dialects.translate.chat_to_messages.stream import MessagesStream
+from gateway.errors import BackendGarbage
+
+_START = {"type": "content_block_start"}
+
+
+class ConverseStream(MessagesStream):
+    """Implements `StreamReader` from Converse to OpenAI chat, by way of Anthropic's events.
+
+    An event is an object whose only key is its type. `metadata`, which has the usage, ends the stream.
+    """
+
+    def __init__(self, *, wants_usage: bool, created: int, name: str, model: str) -> None:
+        """`name`, `model`: of the answer, because Converse's events have neither."""
+        super().__init__(wants_usage=wants_usage, created=created)
+        self._named = {"id": name, "model": model}
+        self._blocks: dict[int, str] = {}
+        """Index of an open block → its type."""
+
+    def feed(self, data: bytes) -> bytes:
+        return self._feed(data)
+
+    def _read(self, event: bytes) -> bytes:
+        data = sse.payload(event)
+        if not data or self.ended or self._failure:
+            return b""
+        try:
+            parsed = orjson.loads(data)
+            if "type" in parsed:  # an exception, written as Anthropic's error event
+                return super()._read(event)
+            ((kind, value),) = parsed.items()
+            return b"".join([super(ConverseStream, self)._read(_event(each)) for each in self._events(kind, value)])
+        except (ValueError, AttributeError, TypeError, LookupError):
+            return self._fail(BackendGarbage("The backend sent an event that is not one of Converse's."))
+
+    def _events(self, kind: str, value: dict[str, Any]) -> list[dict[str, Any]]:
+        """Anthropic's events for one of Converse's; none for unknown ones."""
+        match kind:
+            case "messageStart":
+                return [{"type": "message_start", "message": self._named}]
+            case "contentBlockStart":
+                call = value["start"].get("toolUse")
+                return self._opened(value["contentBlockIndex"], "tool_use", call) if call else []
+            case "contentBlockDelta":
+                return self._delta(value["contentBlockIndex"], value["delta"])
+            case "contentBlockStop":
+                index = value["contentBlockIndex"]
+                return [{"type": "content_block_stop", "index": index}] if self._blocks.pop(index, "") else []
+            case "messageStop":
+                return [{"type": "message_delta", "delta": {"stop_reason": stop_reason(value.get("stopReason"))}}]
+            case "metadata":
+                counted = usage(value.get("usage"), value.get("serviceTier"))
+                return [{"type": "message_delta", "delta": {}, "usage": counted}, {"type": "message_stop"}]
+        return []
+
+    def _opened(self, index: int, kind: str, given: dict[str, Any]) -> list[dict[str, Any]]:
+        """Open a block, unless it is open. Converse announces calls only."""
+        if index in self._blocks:
+            return []
+        self._blocks[index] = kind
+        block: dict[str, Any] = {"type": kind}
+        if kind == "tool_use":
+            block |= {"id": given["toolUseId"], "name": given["name"], "input": {}}
+        return [{**_START, "index": index, "content_block": block}]
+
+    def _delta(self, index: int, delta: dict[str, Any]) -> list[dict[str, Any]]:
+        if "text" in delta:
+            return [*self._opened(index, "text", delta), _piece(index, "text", "text", delta["text"])]
+        if call := delta.get("toolUse"):
+            return [_piece(index, "input_json", "partial_json", call["input"])]
+        if not (thought := delta.get("reasoningContent")):
+            return []
+        if "redactedContent" in thought:
+            block = {"type": "redacted_thinking", "data": thought["redactedContent"]}
+            self._blocks[index] = "redacted_thinking"
+            return [{**_START, "index": index, "content_block": block}]
+        events = self._opened(index, "thinking", thought)
+        if "text" in thought:
+            events.append(_piece(index, "thinking", "thinking", thought["text"]))
+        if "signature" in thought:
+            events.append(_piece(index, "signature", "signature", thought["signature"]))
+        return events
+
+
+def _piece(index: int, kind: str, field: str, text: str) -> dict[str, Any]:
+    return {"type": "content_block_delta", "index": index, "delta": {"type": f"{kind}_delta", field: text}}
+
+
+def _event(value: dict[str, Any]) -> bytes:
+    return b"data: " + orjson.dumps(value) + b"\n\n"

@@ -1,0 +1,115 @@
+"""Converts Gemini's answers to OpenAI's: parts, finish reasons, usage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from gateway.dialects.answers.usage import openai_usage
+from gateway.domain.money.usage import Usage
+from gateway.errors import BackendGarbage
+
+Block = dict[str, Any]
+
+_FINISH = {"STOP": "stop", "MAX_TOKENS": "length"}
+_FILTERED = frozenset(
+    {
+        *("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR"),
+        *("IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"),
+    }
+)
+"""Finish reasons of an answer that was withheld."""
+
+
+def finish_of(reason: Any, *, called: bool) -> str:
+    """OpenAI's finish reason; empty while there is none. Failures such as MALFORMED_FUNCTION_CALL are `stop`."""
+    if type(reason) is not str or reason == "FINISH_REASON_UNSPECIFIED":
+        return ""
+    if reason in _FILTERED:
+        return "content_filter"
+    found = _FINISH.get(reason, "stop")
+    return "tool_calls" if called and found == "stop" else found
+
+
+def blocked(reply: dict[str, Any]) -> str:
+    """Why the prompt was not answered; empty if it was."""
+    feedback = reply.get("promptFeedback")
+    reason = feedback.get("blockReason") if type(feedback) is dict else None
+    return f"The provider blocked the prompt ({reason})." if type(reason) is str else ""
+
+
+def counts(given: Any) -> dict[str, Any] | None:
+    """An OpenAI usage object for Gemini's, whose thoughts are beside the answer; None if it has no counts."""
+    if type(given) is not dict or ("promptTokenCount" not in given and "totalTokenCount" not in given):
+        return None
+    prompt, tools = given.get("promptTokenCount"), given.get("toolUsePromptTokenCount")
+    said, thoughts = given.get("candidatesTokenCount"), given.get("thoughtsTokenCount")
+    return {
+        "prompt_tokens": _sum(prompt, tools),
+        "completion_tokens": _sum(said, thoughts),
+        "total_tokens": given.get("totalTokenCount"),
+        "prompt_tokens_details": {"cached_tokens": given.get("cachedContentTokenCount")},
+        "completion_tokens_details": {"reasoning_tokens": thoughts},
+    }
+
+
+def usage(given: Any) -> Usage | None:
+    return openai_usage(counts(given))
+
+
+def _sum(one: Any, other: Any) -> Any:
+    """The sum of two counts of which one may be missing; one that is no number is kept, so that it is doubted."""
+    odd = next((each for each in (one, other) if each is not None and type(each) is not int), None)
+    return odd if odd is not None else (one or 0) + (other or 0)
+
+
+def candidate(reply: dict[str, Any]) -> dict[str, Any]:
+    """The answer in `reply`; empty if there is none. Raises TypeError, LookupError, AttributeError."""
+    candidates: list[dict[str, Any]] = reply.get("candidates") or [{}]
+    return candidates[0]
+
+
+def parts(answer: dict[str, Any]) -> list[Block]:
+    found: list[Block] = (answer.get("content") or {}).get("parts") or []
+    return found
+
+
+def call(part: Block, name: str) -> dict[str, Any]:
+    """A function call as chat has it. `name`: its id. The signature stands where Google's OpenAI endpoint has it."""
+    given = part["functionCall"]
+    arguments = orjson.dumps(given.get("args") or {}).decode()
+    function = {"name": given["name"], "arguments": arguments}
+    found = {"id": name, "type": "function", "function": function}
+    signature = part.get("thoughtSignature")
+    return {**found, "extra_content": {"google": {"thought_signature": signature}}} if signature else found
+
+
+def completion(reply: dict[str, Any], shared: dict[str, Any], name: str) -> dict[str, Any]:
+    """The chat completion for a whole answer. `shared`: its fields beside choices; `name`: beginning of calls' ids.
+
+    Raises BackendGarbage if it is no answer.
+    """
+    reason = blocked(reply)
+    if not reason and not reply.get("candidates"):
+        raise BackendGarbage("The backend answered with JSON that is not Gemini's answer.")
+    try:
+        answer = candidate(reply)
+        message = _message(parts(answer), name)
+        finish = "content_filter" if reason else finish_of(answer.get("finishReason"), called="tool_calls" in message)
+    except (LookupError, TypeError, AttributeError) as error:
+        raise BackendGarbage("The backend answered with a part that is not one of Gemini's.") from error
+    choice = {"index": 0, "message": {**message, "refusal": reason or None}, "logprobs": None}
+    return {**shared, "choices": [{**choice, "finish_reason": finish or None}]}
+
+
+def _message(given: list[Block], name: str) -> dict[str, Any]:
+    texts = [part["text"] for part in given if type(part.get("text")) is str and not part.get("thought")]
+    thoughts = [part["text"] for part in given if type(part.get("text")) is str and part.get("thought")]
+    made = [part for part in given if "functionCall" in part]
+    message: dict[str, Any] = {"role": "assistant", "content": "".join(texts) if texts else None}
+    if thoughts:
+        message["reasoning_content"] = "".join(thoughts)
+    if made:
+        message["tool_calls"] = [call(part, f"{name}{number}") for number, part in enumerate(made)]
+    return message

@@ -1,0 +1,88 @@
+"""Translates `streamGenerateContent`'s events to chat chunks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from gateway.dialects.answers.upstream_error import UpstreamError, broken, find_error
+from gateway.dialects.answers.usage import shown
+from gateway.dialects.openai_chat.reader import DONE, ChunkMaker
+from gateway.dialects.streams import sse
+from gateway.dialects.translate.chat_to_gemini.reply import blocked, call, candidate, finish_of, parts, usage
+from gateway.dialects.translate.chat_to_messages.reply import chat_usage
+from gateway.errors import BackendError, BackendGarbage
+
+_KINDS = {"RESOURCE_EXHAUSTED": "rate_limit_error", "UNAVAILABLE": "overloaded_error"}
+
+
+class GeminiStream(ChunkMaker):
+    """Implements `StreamReader` from Gemini to OpenAI chat.
+
+    Gemini sends no terminating event: an answer is whole if it has a finish reason and the backend then closes its
+    stream.
+    """
+
+    def __init__(self, *, wants_usage: bool, created: int, name: str, model: str) -> None:
+        shared = {"id": f"chatcmpl-{name}", "object": "chat.completion.chunk", "created": created, "model": model}
+        super().__init__(shared, wants_usage=wants_usage)
+        self.confidence: float | None = None
+        self._name, self._calls = name, 0
+
+    def feed(self, data: bytes) -> bytes:
+        return self._feed(data)
+
+    def _read(self, event: bytes) -> bytes:
+        data = sse.payload(event)
+        if not data or self.ended or self._failure:
+            return b""
+        try:
+            parsed = orjson.loads(data)
+            if type(parsed) is list or "error" in parsed:
+                return self._fail(broken(_error(parsed), data))
+            self.usage = usage(parsed.get("usageMetadata")) or self.usage
+            return self._written(parsed)
+        except (ValueError, AttributeError, TypeError, LookupError):
+            return self._fail(BackendGarbage("The backend sent an event that is not one of Gemini's."))
+
+    def _fail(self, failure: BackendError) -> bytes:
+        self._failure = failure
+        return b""
+
+    def _written(self, parsed: dict[str, Any]) -> bytes:
+        answer = candidate(parsed)
+        written = b"".join([self._part(part) for part in parts(answer)])
+        reason = blocked(parsed)
+        finish = "content_filter" if reason else finish_of(answer.get("finishReason"), called=self._calls > 0)
+        if not finish or self.finish:
+            return written
+        self.finish = finish
+        if not reason:
+            self._transcript.silent += 1
+        return written + self._chunk({"refusal": reason} if reason else {}, finish)
+
+    def _part(self, part: dict[str, Any]) -> bytes:
+        if "functionCall" in part:
+            number, self._calls = self._calls, self._calls + 1
+            return self._chunk({"tool_calls": [{"index": number, **call(part, f"call_{self._name}{number}")}]})
+        if type(text := part.get("text")) is not str or not text:
+            return b""
+        return self._chunk({"reasoning_content" if part.get("thought") else "content": text})
+
+    def eof(self) -> None:
+        """End of the stream. Raises its failure, or StreamBroken if the answer has no finish reason."""
+        self._read_rest()
+        if not self.finish:
+            super().eof()
+        self.ended = True
+        self._chat_usage = chat_usage(counted) if (counted := shown(self.usage)) else None
+        self.ending += self._usage_chunk() + DONE
+
+
+def _error(parsed: Any) -> UpstreamError | None:
+    error = find_error(parsed)
+    inner = parsed[0] if type(parsed) is list and parsed else parsed
+    given = inner.get("error") if type(inner) is dict else None
+    status = given.get("status") if type(given) is dict else None
+    return UpstreamError(error.message, _KINDS.get(str(status), "")) if error else None

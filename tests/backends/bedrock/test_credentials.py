@@ -1,0 +1,192 @@
+"""Where AWS credentials are found, when they are replaced, and what happens while they cannot be."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Self
+
+import pytest
+from aiohttp import web
+
+from gateway.backends.providers.bedrock.credentials import EARLY_S, CredentialChain
+from gateway.backends.providers.bedrock.signature import Credentials
+from gateway.errors import BackendFailed
+
+
+@dataclass
+class Endpoint:
+    """The container's and the instance's endpoint. `life_s`: for which its keys are valid."""
+
+    life_s: float = 3600.0
+    asked: list[str] = field(default_factory=list)
+    down: bool = False
+    _runner: web.AppRunner | None = None
+
+    async def __aenter__(self) -> Self:
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", self._answer)
+        self._runner = web.AppRunner(app)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        assert self._runner is not None
+        await self._runner.cleanup()
+
+    @property
+    def url(self) -> str:
+        assert self._runner is not None
+        return f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        self.asked.append(f"{request.method} {request.path_qs}")
+        if self.down:
+            return web.Response(status=500)
+        if request.path == "/latest/api/token":
+            assert request.headers["x-aws-ec2-metadata-token-ttl-seconds"] == "21600"
+            return web.Response(text="imds-token")
+        if request.path.startswith("/latest/meta-data"):
+            if request.headers.get("x-aws-ec2-metadata-token") != "imds-token":
+                return web.Response(status=401)
+            if request.path.endswith("/security-credentials/"):
+                return web.Response(text="our-role\n")
+        elif request.headers.get("authorization") != "container-token":
+            return web.Response(status=401)
+        ends = datetime.fromtimestamp(time.time() + self.life_s, UTC).isoformat().replace("+00:00", "Z")
+        keys = {"AccessKeyId": f"ASIA{len(self.asked)}", "SecretAccessKey": "s", "Token": "t", "Expiration": ends}
+        return web.json_response(keys)
+
+
+@pytest.fixture
+async def endpoint() -> AsyncIterator[Endpoint]:
+    async with Endpoint() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def nothing_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import os
+
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+def chain(endpoint: Endpoint | None = None, profile: str | None = None) -> CredentialChain:
+    return CredentialChain("aws", profile, instance=endpoint.url if endpoint else "http://127.0.0.1:1")
+
+
+def written(home: Path, name: str, text: str) -> Path:
+    (home / ".aws").mkdir(exist_ok=True)
+    file = home / ".aws" / name
+    file.write_text(text)
+    return file
+
+
+async def test_the_environment_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    written(tmp_path, "credentials", "[default]\naws_access_key_id = FILE\naws_secret_access_key = f\n")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "ENV")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "e")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "t")
+    assert await chain().current() == Credentials("ENV", "e", "t")
+    assert (await chain(profile="default").current()).key_id == "FILE", "a profile is what the operator chose"
+
+
+@pytest.mark.parametrize("how", ["key", "environment"])
+async def test_a_profile_is_found_in_both_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, how: str) -> None:
+    keys = "aws_access_key_id = {}\naws_secret_access_key = s%1\naws_session_token = t\n"
+    written(tmp_path, "credentials", "[default]\n" + keys.format("D") + "[one]\n" + keys.format("ONE"))
+    written(tmp_path, "config", "[profile two]\nregion = x\n" + keys.format("TWO"))
+    for name, key in (("one", "ONE"), ("two", "TWO")):
+        if how == "environment":
+            monkeypatch.setenv("AWS_PROFILE", name)
+        assert await chain(profile=name if how == "key" else None).current() == Credentials(key, "s%1", "t")
+    with pytest.raises(BackendFailed, match="no AWS credentials"):
+        await chain(profile="three").current()
+
+
+async def test_a_broken_file_is_reported_without_its_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    written(tmp_path, "credentials", "the-secret-without-a-section\n")
+    with pytest.raises(BackendFailed):
+        await chain(profile="default").current()
+    assert "is not in the format of AWS's files" in caplog.text
+    assert "the-secret" not in caplog.text
+
+
+@pytest.mark.parametrize("token", ["text", "file"])
+async def test_the_containers_endpoint_gets_its_token(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, token: str
+) -> None:
+    monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{endpoint.url}/v2/keys?id=1")
+    if token == "text":
+        monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN", "container-token")
+    else:
+        (tmp_path / "token").write_text("container-token\n")
+        monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", str(tmp_path / "token"))
+    found = await chain().current()
+    assert (found.key_id, found.token, endpoint.asked) == ("ASIA1", "t", ["GET /v2/keys?id=1"])
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://10.0.0.1/keys", "http://metadata.example.com/keys", "http://169.254.169.254/x", "http://[fe80::1]/x"],
+)
+async def test_no_token_goes_to_an_address_that_is_no_containers(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, url: str
+) -> None:
+    monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", url)
+    monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN", "container-token")
+    with pytest.raises(BackendFailed):
+        await chain().current()
+    assert "only this machine may" in caplog.text
+
+
+async def test_an_instance_gives_the_keys_of_its_role(endpoint: Endpoint) -> None:
+    found = await chain(endpoint).current()
+    assert (found.key_id, found.secret, found.token) == ("ASIA3", "s", "t")
+    assert endpoint.asked == [
+        "PUT /latest/api/token",
+        "GET /latest/meta-data/iam/security-credentials/",
+        "GET /latest/meta-data/iam/security-credentials/our-role",
+    ]
+
+
+async def test_an_instance_is_not_asked_where_that_is_switched_off(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with pytest.raises(BackendFailed):
+        await chain(endpoint).current()
+    assert endpoint.asked == []
+
+
+async def test_keys_are_asked_for_once_by_many_and_kept(endpoint: Endpoint) -> None:
+    credentials = chain(endpoint)
+    found = await asyncio.gather(*[credentials.current() for _ in range(50)])
+    assert len(set(found)) == 1
+    assert len(endpoint.asked) == 3
+
+
+async def test_keys_are_replaced_before_they_end_and_used_on_while_none_come(endpoint: Endpoint) -> None:
+    credentials = chain(endpoint)
+    endpoint.life_s = EARLY_S - 1
+    first = await credentials.current()
+    endpoint.down = True
+    await asyncio.sleep(1.05)  # at least a second lies between two looks
+    assert await credentials.current() == first
+    endpoint.down, endpoint.life_s = False, 3600.0
+    assert await credentials.replaced(first)
+    assert (await credentials.current()) != first
+
+
+async def test_refused_keys_are_looked_for_once_and_not_again_after_others_came(endpoint: Endpoint) -> None:
+    credentials = chain(endpoint)
+    first = await credentials.current()
+    assert all(await asyncio.gather(*[credentials.replaced(first) for _ in range(20)]))
+    assert len(endpoint.asked) == 6
