@@ -13,7 +13,7 @@ from gateway.domain.request import CompletionRequest
 from gateway.errors import BudgetExhausted
 from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
-from tests.fakes.house import House, backend, opened_house, tenant
+from tests.fakes.gateway import InProcessGateway, backend, open_gateway, tenant
 from tests.fakes.provider import Provider
 from tests.money.reporting import asked
 
@@ -30,8 +30,8 @@ def more(provider: Provider) -> tuple[Backend, ...]:
 
 
 @pytest.fixture
-async def house(state: State, database: Database, tmp_path: Path) -> AsyncIterator[House]:
-    async with opened_house(state, database, tmp_path, more=more, window_tokens=None) as opened:
+async def gateway(state: State, database: Database, tmp_path: Path) -> AsyncIterator[InProcessGateway]:
+    async with open_gateway(state, database, tmp_path, more=more, window_tokens=None) as opened:
         yield opened
 
 
@@ -101,10 +101,10 @@ BESIDE: dict[str, CompletionRequest] = {
 
 
 @pytest.mark.parametrize("what", BESIDE)
-async def test_what_stands_beside_text_is_held_for(house: House, what: str) -> None:
+async def test_what_stands_beside_text_is_held_for(gateway: InProcessGateway, what: str) -> None:
     with pytest.raises(BudgetExhausted):
-        await house.read(BESIDE[what], POOR)
-    assert not house.provider.exchanges
+        await gateway.read(BESIDE[what], POOR)
+    assert not gateway.provider.exchanges
 
 
 HARMLESS: dict[str, CompletionRequest] = {
@@ -116,31 +116,31 @@ HARMLESS: dict[str, CompletionRequest] = {
 
 
 @pytest.mark.parametrize("what", HARMLESS)
-async def test_a_little_beside_text_changes_nothing(house: House, what: str) -> None:
-    await house.read(HARMLESS[what], POOR)
-    assert len(house.provider.exchanges) == 1
+async def test_a_little_beside_text_changes_nothing(gateway: InProcessGateway, what: str) -> None:
+    await gateway.read(HARMLESS[what], POOR)
+    assert len(gateway.provider.exchanges) == 1
 
 
 async def test_what_goes_with_a_turn_that_is_left_out_is_not_held_for(
     state: State, database: Database, tmp_path: Path
 ) -> None:
     old = {"role": "user", "content": LONG, "name": LONG}
-    async with opened_house(state, database, tmp_path, window_tokens=8000) as house:
+    async with open_gateway(state, database, tmp_path, window_tokens=8000) as gateway:
         with pytest.raises(BudgetExhausted):
-            await house.read(asked(CHAT, max_tokens=20, messages=[{**old, "content": "a"}, *2 * [USER]]), POOR)
+            await gateway.read(asked(CHAT, max_tokens=20, messages=[{**old, "content": "a"}, *2 * [USER]]), POOR)
         answer = {"role": "assistant", "content": "a"}
-        await house.read(asked(CHAT, max_tokens=20, messages=[old, answer, USER]), POOR)
-        assert [message["content"] for message in house.provider.last.json["messages"]] == ["hello there"]
+        await gateway.read(asked(CHAT, max_tokens=20, messages=[old, answer, USER]), POOR)
+        assert [message["content"] for message in gateway.provider.last.json["messages"]] == ["hello there"]
 
 
 async def test_an_answer_may_fill_the_window_beside_what_its_provider_may_not_count(
     state: State, database: Database, tmp_path: Path
 ) -> None:
     """7,000 tokens of reasoning that the provider leaves out make no room for a shorter answer only."""
-    async with opened_house(state, database, tmp_path, window_tokens=8000) as house:
+    async with open_gateway(state, database, tmp_path, window_tokens=8000) as gateway:
         fields: dict[str, Any] = {"reasoning_content": "word " * 2800}
         messages = [{"role": "assistant", "content": "a", **fields}, USER]
         poor = tenant(cache={"enabled": False}, budget={"limit_usd": "0.05", "window": "day"})
-        await house.read(asked(CHAT, messages=messages), poor)
-        told = house.provider.last.json
+        await gateway.read(asked(CHAT, messages=messages), poor)
+        told = gateway.provider.last.json
         assert 0 < told.get("max_tokens", 8000) * 10 / 1e6 <= 0.05
