@@ -20,7 +20,7 @@ KEY = b"0123456789abcdef0123456789abcdef"
 
 @pytest_asyncio.fixture
 async def strict() -> AsyncIterator[tuple[str, list[bool]]]:
-    """A receiver that verifies as the standard tells make_receivers to; its URL and what it found."""
+    """A receiver that verifies as the standard tells receivers to; its URL and what it found."""
     verified: list[bool] = []
 
     async def hook(request: web.Request) -> web.Response:
