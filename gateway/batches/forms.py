@@ -42,7 +42,7 @@ class Form(Protocol):
     """Most lines of one batch."""
 
     def place(self, number: int) -> str:
-        """The name of line `number` in errors for the client."""
+        """What error messages call a line of the batch; `number` counts lines from 1."""
         ...
 
     def read(self, number: int, raw: bytes) -> Line:
