@@ -96,7 +96,7 @@ class CompletionRequest:
     """Is the input one text, to be measured, trimmed and fitted into a window? Not several prompts, nor tokens."""
     one_model: bool = False
     """Vectors and tokens of one model mean nothing to another: this one is never chosen among several."""
-    told: dict[str, Any] = field(default_factory=dict)
+    echoed: dict[str, Any] = field(default_factory=dict)
     """Fields that an answer repeats of its request, where the gateway had to change them in `body`."""
     store: bool = False
     """Is its answer to be kept, so that a later request can name it?"""

@@ -74,8 +74,8 @@ class ResponsesToResponses:
 
     def reader(self, request: CompletionRequest) -> ResponsesRelay:
         wanted = wants_logprobs(request.body)
-        if differs(request.told):
-            return EchoRelay(request.told, wants_logprobs=wanted)
+        if differs(request.echoed):
+            return EchoRelay(request.echoed, wants_logprobs=wanted)
         return ResponsesRelay(wants_logprobs=wanted)
 
     def plain(self, request: CompletionRequest, body: bytes) -> Plain:
@@ -84,8 +84,8 @@ class ResponsesToResponses:
         confidence = mean_probability(found)
         if confidence is not None and not wants_logprobs(request.body):
             body = _without_logprobs(body)
-        if differs(request.told):
-            body = with_echoed(body, request.told)
+        if differs(request.echoed):
+            body = with_echoed(body, request.echoed)
         return Plain(body, reported(response), finish_of(response), confidence, found)
 
 

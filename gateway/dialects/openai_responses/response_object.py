@@ -59,7 +59,7 @@ class Ids:
 
 
 def repeated(request: CompletionRequest) -> Item:
-    """The request fields that the response repeats; `request.told` overrides them."""
+    """The request fields that the response repeats; `request.echoed` overrides them."""
     body = request.body
     fields = {name: otherwise if body.get(name) is None else body[name] for name, otherwise in _REPEATED.items()}
     given, thinking = body.get("text") or {}, body.get("reasoning") or {}
@@ -67,7 +67,7 @@ def repeated(request: CompletionRequest) -> Item:
     fields["text"] = {**text, **{name: value for name, value in given.items() if value is not None}}
     fields["reasoning"] = {"effort": None, "summary": None, **thinking}
     fields["tools"] = [_shown(tool) for tool in body.get("tools") or ()]
-    return {**fields, **request.told}
+    return {**fields, **request.echoed}
 
 
 def _shown(tool: Item) -> Item:
