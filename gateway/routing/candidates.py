@@ -65,7 +65,7 @@ def examine(
         if not cause:
             state = fleet.state(backend)
             if not state.available:
-                cause, excluded = "health", state.reason or "resting after failures"
+                cause, excluded = "health", state.reason or "unavailable after failures"
             elif state.wait_s > backend.spill_after:
                 cause, excluded = "busy", f"a request would wait about {state.wait_s:.1f} s for its turn there"
         cost = plain = expected_cost(backend, demand, prices)

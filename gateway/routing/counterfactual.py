@@ -71,7 +71,7 @@ class Case:
             return []
         change = boundary(lambda value: self.chosen(difficulty=value), 0.0, 1.0)
         limit = "" if change is None else f", graded below {change.value:.2f}"
-        return [f"were it of a kind that the grader knows{limit}: {easiest}"]
+        return [f"if the prompt were in the grader's domain{limit}: {easiest}"]
 
     def _prices(self, now: str) -> list[str]:
         """The sentence with the price at which another backend would have been chosen."""
@@ -95,7 +95,7 @@ class Case:
                 recovered = [
                     each._replace(excluded="", cause="") if each is unavailable else each for each in self.candidates
                 ]
-                condition = f"if {unavailable.backend.name} could be asked ({unavailable.excluded})"
+                condition = f"if {unavailable.backend.name} could be called ({unavailable.excluded})"
                 if self.grade is None:
                     found.append(f"{condition}: there would be a choice")
                 elif (chosen := self.chosen(candidates=recovered)) != now:

@@ -62,7 +62,7 @@ class Breaker:
             return "rate-limited"
         self.limited_until = 0.0
         if self.open and now < self._open_until:
-            return "resting after failures"
+            return "unavailable after failures"
         if self.open and self._probing:
             return "being probed"
         return ""

@@ -213,5 +213,5 @@ def describe(strategy: Strategy) -> Strategy:
     order = [next(iter(state.ask)) for state in strategy.states.values() if len(state.ask) == 1]
     rest = [model for model in dict.fromkeys(order) if model not in first]
     rest += sorted(strategy.models - {*first, *rest})
-    tail = f"; then, unless what they say settles it, {', '.join(rest)}" if rest else "; then the others of these"
+    tail = f"; then, unless enough answers agree, {', '.join(rest)}" if rest else "; then the others of these"
     return replace(strategy, kind=kind, description=begin + tail)
