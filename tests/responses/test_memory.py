@@ -40,7 +40,7 @@ async def test_an_earlier_response_is_put_before_the_input(memory: StoredContext
     assert turns == [
         (-1, "system", "Be brief."), (0, "user", "first"), (1, "assistant", "said"), (2, "user", "and now?"),
     ]  # fmt: skip
-    assert (request.store, request.told["previous_response_id"]) == (True, "resp_1")
+    assert (request.store, request.echoed["previous_response_id"]) == (True, "resp_1")
 
 
 async def test_instructions_are_not_carried_over(memory: StoredContext, room: Responses) -> None:
@@ -75,7 +75,7 @@ async def test_storing_needs_the_teams_leave_and_the_clients(
     request = ask(store=store)
     raw = request.raw
     await memory.recall(request, tenant(storing=storing))
-    assert (request.store, request.told["store"]) == (kept, kept)
+    assert (request.store, request.echoed["store"]) == (kept, kept)
     assert request.raw is raw
 
 

@@ -20,7 +20,7 @@ from gateway.ledger.store import evidence
 from gateway.routing.candidates import Candidate
 from gateway.routing.decision import Choice
 from gateway.routing.router import Router
-from gateway.routing.strategy.planned import knows, planned
+from gateway.routing.strategy.planned import in_domain, planned
 from gateway.runtime.tasks import Tasks, repeat
 from gateway.state.sql.database import Database
 
@@ -116,7 +116,7 @@ def outcome(plan: Plan, job: Sample, told: Sequence[StrategyAnswer], score: floa
     able = (reference, *(each for each in candidates if each is not reference and not each.excluded))
     subject = record.session or job.request.controls.session or job.request.id
     choice = Choice(able, reference, "", {})
-    followed = knows(route.grade)
+    followed = in_domain(route.grade)
     tokens = route.input_tokens, route.output_tokens
     found = planned(plan, choice, candidates, job.request, route.quality, subject, tokens=tokens) if followed else None
     if found is None:  # the plan has no decision, so the baseline is asked
