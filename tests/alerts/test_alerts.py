@@ -18,7 +18,8 @@ from gateway.ledger.store.writer import Writer
 from gateway.runtime.tasks import Tasks
 from gateway.state.sql.database import Database
 from tests.alerts.house import Clock, Receiver, alerts, book, policy, receivers, row
-from tests.ledger.samples import journal, spend, until
+from tests.ledger.samples import journal, spend
+from tests.support.waiting import until
 
 
 async def test_a_threshold_fires_once_and_is_logged(any_database: Database, caplog: pytest.LogCaptureFixture) -> None:
