@@ -59,11 +59,11 @@ def beginning(fields: dict[str, Any], prompt: tuple[str, ...]) -> bytes:
     if not prompt:
         return b""
     try:
-        said = orjson.dumps([fields.get(name) for name in prompt])
+        text = orjson.dumps([fields.get(name) for name in prompt])
     except orjson.JSONEncodeError:  # nested too deep to be serialised; its result will contain the error
         return b""
-    whole = len(said) - len(said) % BLOCK
-    blocks = (said[start : start + BLOCK] for start in range(0, whole, BLOCK))
+    whole = len(text) - len(text) % BLOCK
+    blocks = (text[start : start + BLOCK] for start in range(0, whole, BLOCK))
     return b"".join(blake2b(block, digest_size=_DIGEST).digest() for block in blocks)
 
 

@@ -105,9 +105,9 @@ def compared(connection: Connection, tried: str, live: str, since: float) -> tup
     )
     pairs, targets = [], []
     for plans, target in rows:
-        said = orjson.loads(plans)
-        if tried[:_ID] in said and live[:_ID] in said:
-            pairs.append((Outcome(*said[tried[:_ID]]), Outcome(*said[live[:_ID]])))
+        outcomes = orjson.loads(plans)
+        if tried[:_ID] in outcomes and live[:_ID] in outcomes:
+            pairs.append((Outcome(*outcomes[tried[:_ID]]), Outcome(*outcomes[live[:_ID]])))
             targets.append(target)
     return compare(pairs), sum(targets) / len(targets) if targets else 1.0
 

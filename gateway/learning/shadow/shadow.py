@@ -154,8 +154,11 @@ class Shadows:
             return {}
         reader = Reader(job.request)
         served = job.reference if job.asks == job.promise.backend else job.promise.backend
-        told = [reader.answered(served, job.served, job.finish, None), reader.answered(job.asks, other, finish, None)]
-        return written(self._plans.outcomes(job, told, score))
+        answers = [
+            reader.answered(served, job.served, job.finish, None),
+            reader.answered(job.asks, other, finish, None),
+        ]
+        return written(self._plans.outcomes(job, answers, score))
 
 
 class _Calls:
