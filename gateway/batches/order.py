@@ -22,7 +22,7 @@ from gateway.batches.lines import numbered
 BLOCK = 512
 """Bytes of a prompt that are compared as a whole: about the 128 tokens in which providers count."""
 SHARED = 8
-"""Least number of equal blocks, about 1024 tokens: providers do not cache shorter beginnings."""
+"""Least number of equal blocks at the beginning (about 1024 tokens): providers do not cache less."""
 PAGE = 64
 """Most lines that are searched for one that may be sent."""
 _DIGEST = 8

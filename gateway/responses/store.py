@@ -29,8 +29,8 @@ KEPT_S = 30 * 86400.0
 MAX_BYTES = 32 * 2**20
 """Largest response with all its input, in bytes before compression; a larger one is not stored."""
 TEAM_BYTES = 2 * 2**30
-"""Most bytes that a team may store. Beyond that its oldest responses are deleted, since a full disk would stop all
-requests."""
+"""Most bytes that a team may store. If it stores more, its oldest responses are deleted, since a full disk would stop
+all requests."""
 TIDY_S = 600.0
 WRITE_S = 2.0
 """Longest that a client's answer is delayed until it is stored."""

@@ -30,9 +30,9 @@ class ConfigError(ValueError):
 MOST_PROBLEMS = 20
 """Most mistakes reported for one file; the others are reported once these are corrected."""
 _SHOWN = 120
-"""Characters of a value that an error message repeats."""
+"""Most characters of a value that are repeated in an error message."""
 _SENTENCE = 500
-"""Characters of a validator's message, which may contain a value too."""
+"""Most characters of a validator's message, because it may contain a value."""
 
 
 def shown(text: str, most: int = _SHOWN) -> str:

@@ -118,7 +118,7 @@ class OldName(NamedTuple):
     """An old name that a file uses."""
 
     key: str
-    """The key with its sections, as the file writes it; empty in the line that gives the number of further ones."""
+    """The key with its sections, as the file writes it; empty if `line` only counts further old names."""
     line: str
     """File, line, key and replacement."""
 

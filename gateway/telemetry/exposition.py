@@ -213,7 +213,7 @@ def _of_backends(combined: Figures, names: tuple[str, ...]) -> Samples:
 
 
 def _processes(pids: Mapping[str, int]) -> dict[str, tuple[float, float]]:
-    """Process → (CPU seconds, bytes of memory). Ended processes are left out, and all are on systems without /proc."""
+    """Process → (CPU seconds, bytes of memory). Ended processes are left out. Empty on systems without /proc."""
     found = {}
     for name, pid in pids.items():
         try:

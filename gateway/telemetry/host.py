@@ -23,7 +23,7 @@ PUBLISH_S = 1.0
 SUPERVISOR, PAST = "supervisor", "past"
 """Names of further figure files: the supervisor's own; the sum of all workers that have ended."""
 REMEMBERED = 256
-"""Names of ended workers that the sum lists, for a reader that saw their files before these were added and deleted."""
+"""Most names of ended workers stored with the sum. A reader needs them to avoid counting a worker twice."""
 
 
 def _mean(values: Iterable[float]) -> float:

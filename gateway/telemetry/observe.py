@@ -34,8 +34,8 @@ _LONGEST_WHY = 500
 
 
 class Telemetry:
-    """Metrics, spans, log and flight records. Spans of errors, escalations and slow requests are always exported,
-    others are sampled."""
+    """Metrics, spans, log and flight records. Spans of errors, escalations and slow requests are always exported;
+    other spans are sampled."""
 
     def __init__(
         self,

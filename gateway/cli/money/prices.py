@@ -227,8 +227,7 @@ def _tiers(price: Price) -> str:
 
 
 def _named(tier: str) -> bool:
-    """Whether a tier is shown as a service tier. Batch has its own column, and its combinations do not apply to
-    requests."""
+    """Whether the tier is listed as a service tier. Batch prices have their own column."""
     return "batch" not in tier.split("+")
 
 

@@ -106,7 +106,7 @@ def flush(
 @common
 @chosen
 def stats(context: Context, team: str | None, tag: str | None, prefix: str | None, older_than: str | None) -> None:
-    """Show size and measured errors of the running cache, by team.
+    """Show the size of the running cache and its wrong hits, by team.
 
     Answers served and money saved are in `thriftgate usage` and in /metrics.
     """

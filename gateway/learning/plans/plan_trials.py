@@ -1,8 +1,8 @@
-"""States of a plan on trial: it decides without being served, goes live if it is better, and is rolled back if it is
-worse.
+"""States of a plan on trial: at first its decisions are only recorded. It goes live if it is better, and is rolled back
+if it is worse.
 
-States: `shadow` decides without being served; `live` is used instead of the configured plan; `previous` was live before
-and still decides without being served; `refused` was no better; `retired` was replaced.
+States: `shadow`: decisions are only recorded; `live`: used instead of the configured plan; `previous`: was live before,
+its decisions are still recorded; `refused`: was not better; `retired`: was replaced.
 """
 
 from __future__ import annotations

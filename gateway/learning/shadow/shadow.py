@@ -64,7 +64,7 @@ class Shadows:
         self._counts = dict.fromkeys(("offered", "dropped", "compared", "undecided", "unpaid", "failed"), 0)
 
     async def open(self, pipeline: Pipeline, plans: PlanTrials | None = None) -> None:
-        """Start comparing, also what was offered before. `plans`: informed of judged requests."""
+        """Start comparing, including answers that were offered before. `plans`: gets every judged request."""
         self._plans = plans
         for number in range(AT_A_TIME):
             self._tasks.spawn(self._work(pipeline), f"comparing {number}")
