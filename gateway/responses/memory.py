@@ -1,4 +1,4 @@
-"""Inserts stored items that a Responses request refers to before it is routed, and stores its response afterwards."""
+"""For the Responses API: replaces references to stored items before routing, and stores the response at the end."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Shadows:
         self._counts = dict.fromkeys(("offered", "dropped", "compared", "undecided", "unpaid", "failed"), 0)
 
     async def open(self, pipeline: Pipeline, plans: PlanTrials | None = None) -> None:
-        """Start comparing, also what was offered before. `plans`: informed of judged requests."""
+        """Start comparing, including answers that were offered before. `plans`: gets every judged request."""
         self._plans = plans
         for number in range(AT_A_TIME):
             self._tasks.spawn(self._work(pipeline), f"comparing {number}")
@@ -154,8 +154,11 @@ class Shadows:
             return {}
         reader = Reader(job.request)
         served = job.reference if job.asks == job.promise.backend else job.promise.backend
-        told = [reader.answered(served, job.served, job.finish, None), reader.answered(job.asks, other, finish, None)]
-        return written(self._plans.outcomes(job, told, score))
+        answers = [
+            reader.answered(served, job.served, job.finish, None),
+            reader.answered(job.asks, other, finish, None),
+        ]
+        return written(self._plans.outcomes(job, answers, score))
 
 
 class _Calls:
