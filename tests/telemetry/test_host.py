@@ -157,13 +157,13 @@ def test_a_worker_whose_disk_refuses_shows_what_it_showed_and_says_so_once(
     def refuse(self: page.MetricsFile, data: bytes) -> None:
         raise OSError("the disk is full")
 
-    with publishers(tmp_path, figures(3)) as (voice,):
+    with publishers(tmp_path, figures(3)) as (publisher,):
         with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
             patch.setattr(page.MetricsFile, "write", refuse)
-            voice.say(figures(4))
-            voice.say(figures(5))
+            publisher.publish(figures(4))
+            publisher.publish(figures(5))
         assert requests(tmp_path) == 3
-        voice.say(figures(6))
+        publisher.publish(figures(6))
         assert requests(tmp_path) == 6
     assert len(caplog.records) == 1
 
