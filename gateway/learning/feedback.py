@@ -56,9 +56,9 @@ def parse(body: Mapping[str, Any]) -> Rating:
 class Feedback:
     """Stores ratings in SQL and reports their figures per backend."""
 
-    def __init__(self, database: Database, learnt: Evidence | None = None, *, clock: Clock = time) -> None:
-        """`learnt`: the corrections that were applied to the adequacies in flight records."""
-        self._database, self._learnt, self._clock = database, learnt or NoEvidence(), clock
+    def __init__(self, database: Database, learned: Evidence | None = None, *, clock: Clock = time) -> None:
+        """`learned`: the corrections that were applied to the adequacies in flight records."""
+        self._database, self._learned, self._clock = database, learned or NoEvidence(), clock
         self._stored = self._refused = 0
 
     async def rate(self, tenant: Tenant, flight: Mapping[str, Any], rating: Rating) -> None:
@@ -115,7 +115,7 @@ class Feedback:
         quality = route.get("quality")
         if adequacy is None or quality is None:
             return None, None
-        return self._learnt.adjust(team, backend).prior(adequacy), min(adequacy, quality)
+        return self._learned.adjust(team, backend).prior(adequacy), min(adequacy, quality)
 
     async def quality(self, team: str | None = None) -> list[dict[str, Any]]:
         """For each backend the robust mean score of its newest ratings and their number, of one team, or of all if

@@ -104,18 +104,18 @@ def plans_on_trial(settings: Settings) -> list[dict[str, Any]]:
 
 
 def _values(pair: Pair, stands: Standing) -> dict[str, Any]:
-    learnt = stands.learned
+    adjustment = stands.learned
     return {
         "team": pair[0],
         "backend": pair[1],
         "judged": stands.judged,
-        "counting": round(learnt.n, 1),
+        "counting": round(adjustment.n, 1),
         "measured": round(stands.mean, 4),
         "low": round(stands.low, 4),
         "high": round(stands.high, 4),
         "target": round(stands.target, 4),
-        "shift": round(learnt.shift, 3),
-        "margin": round(learnt.margin, 3),
+        "shift": round(adjustment.shift, 3),
+        "margin": round(adjustment.margin, 3),
         "below": stands.below,
     }
 

@@ -51,13 +51,13 @@ class Shadows:
         database: Database,
         prices: PriceList,
         spend_cap: SpendCap,
-        learnt: Evidence,
+        learned: Evidence,
         holdout: Holdout,
         *,
         clock: Clock = time,
     ) -> None:
         self._database, self._prices, self._spend_cap = database, prices, spend_cap
-        self._learnt, self._holdout, self._clock = learnt, holdout, clock
+        self._learned, self._holdout, self._clock = learned, holdout, clock
         self._plans: PlanTrials | None = None
         self._queue: asyncio.Queue[Sample | Finding] = asyncio.Queue(QUEUE)
         self._tasks = Tasks()
@@ -102,13 +102,13 @@ class Shadows:
             self._counts["dropped"] += 1
 
     def _wanted(self, request: CompletionRequest, record: Record, answer: Answer) -> Sample | Finding | None:
-        if record.answers and (found := cascaded(record, answer, self._learnt)) is not None:
+        if record.answers and (found := cascaded(record, answer, self._learned)) is not None:
             return found
         share = record.tenant.policy.trials.share
         drawn = share_of(record.request_id, b"compare") if share else 1.0
         if drawn >= share:
             return None
-        return sample(request, record, answer, self._learnt, drawn / share)
+        return sample(request, record, answer, self._learned, drawn / share)
 
     async def _work(self, pipeline: Pipeline) -> None:
         while True:
