@@ -42,7 +42,7 @@ class Form(Protocol):
     """Most lines of one batch."""
 
     def place(self, number: int) -> str:
-        """The name of line `number` in errors for the client."""
+        """What error messages call a line of the batch; `number` counts lines from 1."""
         ...
 
     def read(self, number: int, raw: bytes) -> Line:
@@ -148,8 +148,8 @@ class MessagesForm:
         return self._result(custom_id, {"type": "succeeded", "message": _one_line(body)})
 
     def refused(self, custom_id: str, request_id: str, error: GatewayError) -> bytes:
-        told = PATHS[self.endpoint].error_body(error, request_id)
-        return self._result(custom_id, {"type": "errored", "error": _one_line(told)})
+        body = PATHS[self.endpoint].error_body(error, request_id)
+        return self._result(custom_id, {"type": "errored", "error": _one_line(body)})
 
     def unanswered(self, custom_id: str, name: str, ending: str) -> bytes:
         return self._result(custom_id, {"type": self._endings[ending]})

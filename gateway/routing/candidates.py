@@ -65,7 +65,7 @@ def examine(
         if not cause:
             state = fleet.state(backend)
             if not state.available:
-                cause, excluded = "health", state.reason or "resting after failures"
+                cause, excluded = "health", state.reason or "unavailable after failures"
             elif state.wait_s > backend.spill_after:
                 cause, excluded = "busy", f"a request would wait about {state.wait_s:.1f} s for its turn there"
         cost = plain = expected_cost(backend, demand, prices)
@@ -113,7 +113,7 @@ def against(backend: Backend, demand: Demand) -> tuple[Cause, str]:
     if missing := demand.needs - backend.capabilities:
         return "capability", f"lacks {', '.join(sorted(missing))}"
     if (window := backend.window_tokens) is not None:
-        answer = room_for_output(backend, demand)
+        answer = reserved_output(backend, demand)
         if demand.input.tokens + answer > window and (least := demand.input.least) and least + answer > window:
             return "window", f"{least + answer} tokens are needed, its window holds {window}"
     return "", ""
@@ -124,7 +124,7 @@ def may_go_to(backend: Backend, data: DataPolicy) -> bool:
     return not (data.hosted == "forbidden" and backend.hosted) and (not data.regions or backend.region in data.regions)
 
 
-def room_for_output(backend: Backend, demand: Demand) -> int:
+def reserved_output(backend: Backend, demand: Demand) -> int:
     """Tokens of the context window to leave free for the answer: the client's limit, else the expected length.
 
     The expected length counts up to `PRIOR_TOKENS` only, so that learned lengths alone never cause a refusal.

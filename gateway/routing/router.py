@@ -29,7 +29,7 @@ from gateway.routing.decision import Choice, by_cost, choose
 from gateway.routing.difficulty.adequacy import Adequacy
 from gateway.routing.lengths import OutputLengths
 from gateway.routing.promise import promise
-from gateway.routing.strategy.planned import Planned, knows, planned
+from gateway.routing.strategy.planned import Planned, in_domain, planned
 from gateway.routing.strategy.strategy import share_of
 from gateway.runtime.lazy import Lazy
 
@@ -324,7 +324,7 @@ class Router:
         learnt: Mapping[str, Learned],
         tokens: tuple[int, int],
     ) -> Planned | None:
-        if self.plan is None or not knows(grade):
+        if self.plan is None or not in_domain(grade):
             return None
         found = planned(self.plan, choice, candidates, request, quality, subject, learnt, tokens)
         self._counts["planned"] += found is not None

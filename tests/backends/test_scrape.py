@@ -196,10 +196,10 @@ async def test_a_spot_machines_notice_drains_it_for_everybody(
     assert drains.reason("gpu") == ""
     server.pages["/spot/instance-action"] = (200, '{"action": "terminate"}')
     await scrape.look(0)
-    assert drains.reason("gpu") == "drained: its machine was told to end"
+    assert drains.reason("gpu") == "drained: its machine will end"
     clock.now += USUAL_S + 1
     await scrape.look(0)
-    assert drains.reason("gpu") == "drained: its machine was told to end"  # it still says so
+    assert drains.reason("gpu") == "drained: its machine will end"  # it still says so
     server.pages["/spot/instance-action"] = (404, "")
     await scrape.look(0)
     assert drains.reason("gpu") == ""
@@ -216,7 +216,7 @@ async def test_a_notice_is_looked_for_without_metrics_too(server: ModelServer, d
     assert watched(silent)
     await scrape.look(0)
     assert [path for path, _ in server.asked] == ["/spot"]
-    assert drains.reason("gpu") == "drained: its machine was told to end"
+    assert drains.reason("gpu") == "drained: its machine will end"
     await scrape.aclose()
 
 

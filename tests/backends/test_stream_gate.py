@@ -154,7 +154,8 @@ async def test_under_load_every_weak_beginning_is_replaced_before_its_first_byte
 ) -> None:
     weak, strong = Reply(text=REFUSAL, drip_s=0.002), Reply(text="Here is what you wanted. " * 10, drip_s=0.002)
     small.script(*(weak if number % 2 else strong for number in range(40)))
-    callers = [Caller(pair.fleet) for _ in range(40)]
+    patient = Policy(team="search", streams={"hold_for": "30s"})
+    callers = [Caller(pair.fleet, policy=patient) for _ in range(40)]
     heard = [streamed_text(await read(answer)) for answer in await asyncio.gather(*(call(each) for each in callers))]
     assert len(heard) == 40
     assert not any("sorry" in each for each in heard)

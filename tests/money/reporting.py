@@ -58,7 +58,7 @@ class Decided(Router):
         """There is nothing to learn for."""
 
 
-def asked(path: str, *, stream: bool = True, **fields: Any) -> CompletionRequest:
+def request_for(path: str, *, stream: bool = True, **fields: Any) -> CompletionRequest:
     said: dict[str, dict[str, Any]] = {
         "/v1/chat/completions": {"messages": [{"role": "user", "content": "hello there"}]},
         "/v1/messages": {"messages": [{"role": "user", "content": "hello there"}], "max_tokens": 900},
@@ -87,7 +87,7 @@ def chunk(delta: dict[str, Any] | None, finish: str | None = None, **fields: Any
     return event({"id": "c", "object": "chat.completion.chunk", "choices": choices, **fields})
 
 
-def plain(body: dict[str, Any]) -> Raw:
+def plain_reply(body: dict[str, Any]) -> Raw:
     raw = orjson.dumps(body)
     return Raw((PLAIN + b"content-length: %d\r\n\r\n" % len(raw) + raw,))
 

@@ -48,11 +48,11 @@ async def test_what_may_cost_more_than_the_budget_is_not_sent(gateway: InProcess
 
 
 async def test_an_answer_without_usage_is_billed_for_what_is_usual(gateway: InProcessGateway) -> None:
-    def asked() -> CompletionRequest:
+    def new_request() -> CompletionRequest:
         return chat(file_part(pdf(10)), max_tokens=9)
 
     gateway.provider.script(Reply(tokens=5, usage="absent"))
-    await gateway.read(asked(), tenant(**RICH))
+    await gateway.read(new_request(), tenant(**RICH))
     (row,) = await gateway.rows()
     assert row["estimated"]
     assert 10 * 2300 <= row["input_tokens"] < 10 * 2300 + 100

@@ -18,7 +18,18 @@ from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
 from tests.fakes.gateway import InProcessGateway, backend, open_gateway
 from tests.fakes.provider import Provider, Raw
-from tests.money.reporting import DONE, NO_CACHE, STREAM, asked, begun_message, chunk, completion, event, hang_up, plain
+from tests.money.reporting import (
+    DONE,
+    NO_CACHE,
+    STREAM,
+    begun_message,
+    chunk,
+    completion,
+    event,
+    hang_up,
+    plain_reply,
+    request_for,
+)
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(240)]
 
@@ -123,7 +134,7 @@ class Case:
         if not self.stream:
             content = [{"type": "text", "text": "word " * self.words}]
             shape = {"id": "m", "type": "message", "role": "assistant", "model": "c", "stop_reason": "end_turn"}
-            return plain({**shape, "content": content, "usage": {**usage, **last}})
+            return plain_reply({**shape, "content": content, "usage": {**usage, **last}})
         said = STREAM + begun_message({**usage, "output_tokens": 1}, self.words)
         if self.end != "whole":
             return Raw((said, 0.01) if self.end == "cut" else (said,), then="fin" if self.end == "cut" else "hang")
@@ -142,7 +153,7 @@ class Case:
         }
         tier = {"service_tier": self.tier or "default"}
         if not self.stream:
-            return plain(completion("word " * self.words, usage, **tier))
+            return plain_reply(completion("word " * self.words, usage, **tier))
         said = STREAM + chunk({"role": "assistant", "content": ""}, **tier)
         said += b"".join(chunk({"content": "word "}, **tier) for _ in range(self.words))
         if self.end != "whole":
@@ -168,7 +179,7 @@ def billed_pico(row: dict[str, Any]) -> int:
 
 async def play(gateway: InProcessGateway, case: Case) -> None:
     gateway.provider.script(case.script())
-    request = asked(case.path, stream=case.stream, model=case.model)
+    request = request_for(case.path, stream=case.stream, model=case.model)
     if case.end == "hang up":
         await hang_up(gateway, request)
         return

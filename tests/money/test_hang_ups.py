@@ -15,7 +15,18 @@ from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
 from tests.fakes.gateway import InProcessGateway, open_gateway
 from tests.fakes.provider import Raw
-from tests.money.reporting import DONE, NO_CACHE, PRICE, STREAM, asked, chunk, completion, cost_of, plain, row_of
+from tests.money.reporting import (
+    DONE,
+    NO_CACHE,
+    PRICE,
+    STREAM,
+    chunk,
+    completion,
+    cost_of,
+    plain_reply,
+    request_for,
+    row_of,
+)
 from tests.support.waiting import until
 
 PATH = "/v1/chat/completions"
@@ -30,16 +41,16 @@ async def gateway(state: State, database: Database, tmp_path: Path) -> AsyncIter
 async def paced(gateway: InProcessGateway, tokens: int, pause_s: float) -> None:
     """Let the backend write `tokens` in about `pause_s`."""
     usage = {"prompt_tokens": 10, "completion_tokens": tokens}
-    (whole,) = plain(completion("word " * tokens, usage)).pieces
+    (whole,) = plain_reply(completion("word " * tokens, usage)).pieces
     gateway.provider.script(Raw((pause_s, whole)))
-    await gateway.read(asked(PATH, stream=False), NO_CACHE)
+    await gateway.read(request_for(PATH, stream=False), NO_CACHE)
 
 
 async def left_after(gateway: InProcessGateway, seconds: float, **fields: Any) -> dict[str, Any]:
     """The row of an answer whose client leaves before any of it came."""
     gateway.provider.script(Raw((), then="hang"))
     before = len(gateway.provider.exchanges)
-    reading = asyncio.ensure_future(gateway.read(asked(PATH, stream=False, **fields), NO_CACHE))
+    reading = asyncio.ensure_future(gateway.read(request_for(PATH, stream=False, **fields), NO_CACHE))
     await until(lambda: len(gateway.provider.exchanges) > before)
     await asyncio.sleep(seconds)
     reading.cancel()
@@ -87,7 +98,7 @@ async def test_a_call_that_its_worker_did_not_survive_is_journalled_with_the_mos
     gateway: InProcessGateway, tmp_path: Path, fields: dict[str, Any], most: int
 ) -> None:
     gateway.provider.script(Raw((), then="hang"))
-    reading = asyncio.ensure_future(gateway.read(asked(PATH, stream=False, **fields), NO_CACHE))
+    reading = asyncio.ensure_future(gateway.read(request_for(PATH, stream=False, **fields), NO_CACHE))
     await until(lambda: len(gateway.provider.exchanges) == 1)
     await until(
         lambda: any(b'"cap":' in path.read_bytes() for path in (tmp_path / "journal").rglob("*") if path.is_file())
@@ -109,9 +120,9 @@ async def test_a_stream_that_ends_after_a_long_silence_is_billed_for_no_more_tha
     async with open_gateway(state, database, tmp_path, **fields) as gateway:
         whole = chunk({"content": "word"}) + chunk({}, "stop") + chunk(None, usage=usage) + DONE
         gateway.provider.script(Raw((begun, 0.02, whole), then="fin"))
-        await gateway.read(asked(PATH), NO_CACHE)
+        await gateway.read(request_for(PATH), NO_CACHE)
         gateway.provider.script(Raw((begun, 0.2, chunk({"content": "word "}) * 4), then="fin"))
         with pytest.raises(GatewayError):
-            await gateway.read(asked(PATH, max_completion_tokens=50), NO_CACHE)
+            await gateway.read(request_for(PATH, max_completion_tokens=50), NO_CACHE)
         row = await row_of(gateway)
     assert (row["outcome"], row["output_tokens"] + row["reasoning_tokens"]) == ("interrupted", 50)

@@ -19,7 +19,7 @@ from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
 from tests.fakes.gateway import InProcessGateway, backend, open_gateway, tenant
 from tests.fakes.provider import Provider
-from tests.money.reporting import asked, completion, plain
+from tests.money.reporting import completion, plain_reply, request_for
 
 DEAR_WRITES = PriceEntry(input=Decimal(1), output=Decimal(10), cache_write_5m=Decimal(100))
 NINE_WORDS: dict[str, Any] = {"prompt_tokens": 9, "completion_tokens": 9, "total_tokens": 18}
@@ -66,9 +66,9 @@ async def test_an_answer_that_may_speak_is_held_for_at_the_price_of_sound(
 ) -> None:
     """1,000 tokens of sound cost 0.064 USD, of text 0.01."""
     spoken = {**NINE_WORDS, "completion_tokens_details": {"audio_tokens": 8}}
-    gateway.provider.script(plain(completion("fine", spoken)))
+    gateway.provider.script(plain_reply(completion("fine", spoken)))
     fields = {"stream": False, "model": "gpt-audio", "max_tokens": 1000, **more}
-    assert await refused(gateway, asked("/v1/chat/completions", **fields), "0.03") == dear
+    assert await refused(gateway, request_for("/v1/chat/completions", **fields), "0.03") == dear
 
 
 @pytest.mark.parametrize(("more", "dear"), [({}, True), ({"modalities": ["text"]}, False)])
@@ -77,8 +77,8 @@ async def test_a_chat_with_a_model_that_draws_is_held_for_at_the_price_of_images
 ) -> None:
     """512 tokens, below which it is not capped, cost 0.016 USD of an image, 0.005 of text."""
     fields = {"stream": False, "model": "gpt-image-1.5", "max_tokens": 1000, **more}
-    gateway.provider.script(plain(completion("fine", NINE_WORDS)))
-    assert await refused(gateway, asked("/v1/chat/completions", **fields), "0.015") == dear
+    gateway.provider.script(plain_reply(completion("fine", NINE_WORDS)))
+    assert await refused(gateway, request_for("/v1/chat/completions", **fields), "0.015") == dear
 
 
 def form(fields: dict[str, str]) -> CompletionRequest:
@@ -105,7 +105,7 @@ async def test_every_image_that_is_asked_for_is_held_for_at_the_price_of_images(
 ) -> None:
     """One has 16,384 tokens at most, which cost 0.52 USD."""
     usage = {"input_tokens": 9, "output_tokens": 6000, "output_tokens_details": {"image_tokens": 6000}}
-    gateway.provider.script(plain({"created": 1, "data": [{"b64_json": ""}], "usage": usage}))
+    gateway.provider.script(plain_reply({"created": 1, "data": [{"b64_json": ""}], "usage": usage}))
     assert await refused(gateway, drawing(n), "0.6") == dear
 
 
@@ -129,18 +129,20 @@ async def test_a_write_of_the_prompt_cache_is_held_for_however_it_is_spelt(
 async def test_a_breakpoint_of_the_prompt_cache_in_openais_words_is_held_for(gateway: InProcessGateway) -> None:
     part = {"type": "text", "text": TEXT, "prompt_cache_breakpoint": {"mode": "explicit"}}
     messages = [{"role": "user", "content": [part]}]
-    request = asked("/v1/chat/completions", stream=False, model="claude", max_tokens=9, messages=messages)
+    request = request_for("/v1/chat/completions", stream=False, model="claude", max_tokens=9, messages=messages)
     assert await refused(gateway, request, "0.02")
 
 
 async def test_who_asks_anthropic_for_no_write_is_not_held_to_its_price(gateway: InProcessGateway) -> None:
-    request = asked("/v1/messages", stream=False, model="claude", messages=[{"role": "user", "content": TEXT + "é"}])
+    request = request_for(
+        "/v1/messages", stream=False, model="claude", messages=[{"role": "user", "content": TEXT + "é"}]
+    )
     assert not await refused(gateway, request, "0.02")
 
 
 async def test_a_write_of_the_prompt_cache_that_nobody_has_to_ask_for_is_held_for(gateway: InProcessGateway) -> None:
     messages = [{"role": "user", "content": TEXT}]
-    request = asked("/v1/chat/completions", stream=False, model="writer", max_tokens=9, messages=messages)
+    request = request_for("/v1/chat/completions", stream=False, model="writer", max_tokens=9, messages=messages)
     assert await refused(gateway, request, "0.02")
 
 
@@ -149,7 +151,7 @@ async def test_each_of_several_prompts_may_have_an_answer_as_long_as_its_own_win
 ) -> None:
     """Of 8,000 tokens; together the prompts have more. Whole answers would come to 0.2 USD."""
     prompts = ["hello there " * 1000] * 5
-    await gateway.read(asked("/v1/completions", stream=False, prompt=prompts, max_tokens=4000), team("0.1"))
+    await gateway.read(request_for("/v1/completions", stream=False, prompt=prompts, max_tokens=4000), team("0.1"))
     assert gateway.provider.last.json["max_tokens"] * len(prompts) * 10 / 1e6 <= 0.1
 
 
@@ -159,7 +161,7 @@ CONTRADICTING = {"max_completion_tokens": 5, "max_tokens": 7000}
 async def test_two_limits_that_contradict_each_other_go_out_as_they_came_where_the_larger_one_is_paid_for(
     gateway: InProcessGateway,
 ) -> None:
-    await gateway.read(asked("/v1/chat/completions", stream=False, **CONTRADICTING), team("500"))
+    await gateway.read(request_for("/v1/chat/completions", stream=False, **CONTRADICTING), team("500"))
     told = gateway.provider.last.json
     assert (told["max_completion_tokens"], told["max_tokens"]) == (5, 7000)
 
@@ -168,7 +170,7 @@ async def test_two_limits_that_contradict_each_other_become_what_is_held_for_whe
     gateway: InProcessGateway,
 ) -> None:
     """Some servers know `max_tokens` alone."""
-    await gateway.read(asked("/v1/chat/completions", stream=False, **CONTRADICTING), team("0.05"))
+    await gateway.read(request_for("/v1/chat/completions", stream=False, **CONTRADICTING), team("0.05"))
     told = gateway.provider.last.json
     assert told["max_completion_tokens"] == told["max_tokens"]
     assert 5 < told["max_tokens"] <= 5000

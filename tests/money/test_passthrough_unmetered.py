@@ -17,7 +17,7 @@ from gateway.errors import BudgetExhausted
 from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
 from tests.fakes.gateway import INPUT, OUTPUT, InProcessGateway, open_gateway, tenant
-from tests.money.reporting import plain
+from tests.money.reporting import plain_reply
 
 TEXT = "word " * 3000
 SPEECH = ("/v1/audio/speech", {"input": TEXT, "voice": "a"})
@@ -30,7 +30,7 @@ async def gateway(state: State, database: Database, tmp_path: Path) -> AsyncIter
         yield opened
 
 
-def asked(path: str, fields: dict[str, Any]) -> CompletionRequest:
+def request_for(path: str, fields: dict[str, Any]) -> CompletionRequest:
     body = orjson.dumps({"model": "small", **fields})
     return PATHS[path].parse(body, new_request_id(), Controls(), {})
 
@@ -47,8 +47,8 @@ BUDGETS = pytest.mark.parametrize("budget", [{}, {"on_exhausted": "finish"}, {"o
 async def test_scores_cost_the_text_that_was_sent(
     gateway: InProcessGateway, path: str, fields: dict[str, Any], budget: dict[str, Any]
 ) -> None:
-    gateway.provider.script(plain({"results": []}))
-    await gateway.read(asked(path, fields), team("5", **budget))
+    gateway.provider.script(plain_reply({"results": []}))
+    await gateway.read(request_for(path, fields), team("5", **budget))
     (row,) = await gateway.rows()
     assert row["estimated"]
     assert row["input_tokens"] >= 3000
@@ -57,8 +57,8 @@ async def test_scores_cost_the_text_that_was_sent(
 
 @BUDGETS
 async def test_speech_costs_at_most_what_was_held_for_it(gateway: InProcessGateway, budget: dict[str, Any]) -> None:
-    gateway.provider.script(plain({"sound": ""}))
-    await gateway.read(asked(*SPEECH), team("5", **budget))
+    gateway.provider.script(plain_reply({"sound": ""}))
+    await gateway.read(request_for(*SPEECH), team("5", **budget))
     (row,) = await gateway.rows()
     assert row["estimated"]
     assert (row["input_tokens"] >= 3000, row["output_tokens"]) == (True, 8000)  # of one window
@@ -67,9 +67,11 @@ async def test_speech_costs_at_most_what_was_held_for_it(gateway: InProcessGatew
 
 @pytest.mark.parametrize(("path", "fields"), [SPEECH, *SCORES])
 async def test_a_hard_budget_ends_it(gateway: InProcessGateway, path: str, fields: dict[str, Any]) -> None:
-    gateway.provider.script(*[plain({"results": []}) for _ in range(200)])
+    gateway.provider.script(*[plain_reply({"results": []}) for _ in range(200)])
     who = team("0.1")
-    said = await asyncio.gather(*(gateway.read(asked(path, fields), who) for _ in range(40)), return_exceptions=True)
+    said = await asyncio.gather(
+        *(gateway.read(request_for(path, fields), who) for _ in range(40)), return_exceptions=True
+    )
     assert any(isinstance(each, BudgetExhausted) for each in said)
     rows = await gateway.rows()
     assert rows

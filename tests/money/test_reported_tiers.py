@@ -19,14 +19,14 @@ from tests.money.reporting import (
     NO_CACHE,
     PRICE,
     STREAM,
-    asked,
     begun_message,
     chunk,
     completion,
     event,
     hang_up,
     more,
-    plain,
+    plain_reply,
+    request_for,
     row_of,
 )
 
@@ -62,8 +62,8 @@ async def test_tier_and_searches_of_an_anthropic_answer_are_noted_in_every_diale
 ) -> None:
     end = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {**SEARCHED, "output_tokens": 4}}
     streamed = begun_message({**SERVED, "output_tokens": 1}) + event(end) + event({"type": "message_stop"})
-    gateway.provider.script(Raw((STREAM + streamed,), then="fin") if stream else plain(whole_message(SEARCHED)))
-    await gateway.read(asked(path, model="claude", stream=stream), NO_CACHE)
+    gateway.provider.script(Raw((STREAM + streamed,), then="fin") if stream else plain_reply(whole_message(SEARCHED)))
+    await gateway.read(request_for(path, model="claude", stream=stream), NO_CACHE)
     usage = gateway.record.attempts[0].usage
     assert usage is not None
     assert (usage.service_tier, usage.fees) == ("fast+priority+us", (("web_search", 5),))
@@ -77,8 +77,8 @@ async def test_the_tier_of_a_chat_completion_is_noted(gateway: InProcessGateway,
     streamed = chunk({"role": "assistant", "content": ""}, service_tier="flex") + chunk({"content": "fine"})
     streamed += chunk({}, "stop") + chunk(None, usage=usage) + DONE
     body = completion("fine", usage, service_tier="flex")
-    gateway.provider.script(Raw((STREAM + streamed,), then="fin") if stream else plain(body))
-    await gateway.read(asked(path, stream=stream), NO_CACHE)
+    gateway.provider.script(Raw((STREAM + streamed,), then="fin") if stream else plain_reply(body))
+    await gateway.read(request_for(path, stream=stream), NO_CACHE)
     found = gateway.record.attempts[0].usage
     assert found is not None
     assert (found.service_tier, found.input_tokens, found.output_tokens) == ("flex", 20, 4)
@@ -87,7 +87,7 @@ async def test_the_tier_of_a_chat_completion_is_noted(gateway: InProcessGateway,
 async def test_the_tier_of_an_answer_that_is_interrupted_is_noted(gateway: InProcessGateway) -> None:
     begun = chunk({"role": "assistant", "content": ""}, service_tier="priority") + chunk({"content": "word "}) * 3
     gateway.provider.script(Raw((STREAM + begun,), then="hang"))
-    attempt = await hang_up(gateway, asked("/v1/chat/completions"))
+    attempt = await hang_up(gateway, request_for("/v1/chat/completions"))
     assert attempt.usage is not None
     assert (attempt.usage.service_tier, attempt.usage.estimated) == ("priority", True)
     assert attempt.usage.input_tokens == attempt.input_tokens
@@ -100,8 +100,8 @@ async def test_a_chat_model_that_searched_is_charged_one_search(gateway: InProce
     body = completion("fine", usage)
     body["choices"][0]["message"]["annotations"] = notes
     streamed = chunk({"content": "fine"}) + chunk({"annotations": notes}) + chunk({}, "stop") + chunk(None, usage=usage)
-    gateway.provider.script(Raw((STREAM + streamed + DONE,), then="fin") if stream else plain(body))
-    await gateway.read(asked("/v1/chat/completions", stream=stream), NO_CACHE)
+    gateway.provider.script(Raw((STREAM + streamed + DONE,), then="fin") if stream else plain_reply(body))
+    await gateway.read(request_for("/v1/chat/completions", stream=stream), NO_CACHE)
     found = gateway.record.attempts[0].usage
     assert found is not None
     assert found.fees == (("web_search", 1),)
@@ -143,9 +143,9 @@ def streamed_response(*, whole: bool) -> bytes:
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_tools_of_the_provider_that_were_completed_are_charged(gateway: InProcessGateway, stream: bool) -> None:
-    step = Raw((STREAM + streamed_response(whole=True),), then="fin") if stream else plain(response("completed"))
+    step = Raw((STREAM + streamed_response(whole=True),), then="fin") if stream else plain_reply(response("completed"))
     gateway.provider.script(step)
-    await gateway.read(asked("/v1/responses", stream=stream, store=False), NO_CACHE)
+    await gateway.read(request_for("/v1/responses", stream=stream, store=False), NO_CACHE)
     usage = gateway.record.attempts[0].usage
     assert usage is not None
     assert (usage.fees, usage.service_tier, usage.output_tokens) == (CHARGED, "flex", 4)
@@ -153,7 +153,7 @@ async def test_tools_of_the_provider_that_were_completed_are_charged(gateway: In
 
 async def test_tools_that_were_completed_before_a_hang_up_are_charged(gateway: InProcessGateway) -> None:
     gateway.provider.script(Raw((STREAM + streamed_response(whole=False),), then="hang"))
-    attempt = await hang_up(gateway, asked("/v1/responses", store=False))
+    attempt = await hang_up(gateway, request_for("/v1/responses", store=False))
     assert attempt.usage is not None
     assert (attempt.usage.fees, attempt.usage.service_tier, attempt.usage.estimated) == (CHARGED, "flex", True)
 
@@ -163,6 +163,6 @@ async def test_a_response_that_failed_is_billed_as_it_counts(gateway: InProcessG
     said = streamed_response(whole=False) + event({"type": "response.failed", "response": failed})
     gateway.provider.script(Raw((STREAM + said,), then="fin"))
     with pytest.raises(GatewayError):
-        await gateway.read(asked("/v1/responses", store=False), NO_CACHE)
+        await gateway.read(request_for("/v1/responses", store=False), NO_CACHE)
     row = await row_of(gateway)
     assert (row["outcome"], row["input_tokens"], row["output_tokens"]) == ("interrupted", 20, 4)

@@ -27,7 +27,6 @@ from tests.money.reporting import (
     STREAM,
     WRITTEN,
     Decided,
-    asked,
     begun_message,
     chunk,
     completion,
@@ -35,7 +34,8 @@ from tests.money.reporting import (
     event,
     hang_up,
     more,
-    plain,
+    plain_reply,
+    request_for,
     row_of,
 )
 from tests.support.waiting import until
@@ -56,7 +56,7 @@ async def test_a_hang_up_after_the_input_was_reported_is_billed_in_the_reported_
     gateway: InProcessGateway, path: str, usage: dict[str, Any], column: str
 ) -> None:
     gateway.provider.script(Raw((STREAM + begun_message(usage),), then="hang"))
-    await hang_up(gateway, asked(path, model="claude"))
+    await hang_up(gateway, request_for(path, model="claude"))
     row = await row_of(gateway)
     assert (row["outcome"], row["estimated"]) == ("interrupted", True)
     assert (row["input_tokens"], row[column]) == (100, 20_000)
@@ -73,7 +73,7 @@ async def test_a_stream_that_its_provider_breaks_off_is_billed_in_the_reported_c
     pieces = (STREAM + begun_message(READ), 0.02, failed if end == "error event" else b"")
     gateway.provider.script(Raw(pieces, then="fin"))
     with pytest.raises(GatewayError):
-        await gateway.read(asked(path, model="claude"), NO_CACHE)
+        await gateway.read(request_for(path, model="claude"), NO_CACHE)
     row = await row_of(gateway)
     assert (row["outcome"], row["input_tokens"], row["cached_tokens"]) == ("interrupted", 100, 20_000)
     assert row["cost_pico"] == cost_of(row)
@@ -86,7 +86,7 @@ async def test_a_stream_that_fails_before_its_first_byte_reached_the_client_is_b
     """The first event reports the input, and what comes with it is garbage."""
     gateway.provider.script(Raw((STREAM + begun_message(READ, words=0) + b"data: nonsense\n\n",), then="fin"))
     with pytest.raises(GatewayError):
-        await gateway.read(asked(path, model="claude"), NO_CACHE)
+        await gateway.read(request_for(path, model="claude"), NO_CACHE)
     row = await row_of(gateway)
     assert (row["input_tokens"], row["cached_tokens"]) == (100, 20_000)
 
@@ -102,7 +102,7 @@ async def test_usage_in_every_chunk_is_booked_as_last_reported(
         return chunk({"content": "word "}, usage={**usage, "prompt_tokens_details": {"cached_tokens": 4000}})
 
     gateway.provider.script(Raw((STREAM + counted(30) + counted(60) + counted(90),), then="hang"))
-    attempt = await hang_up(gateway, asked("/v1/chat/completions", **fields))
+    attempt = await hang_up(gateway, request_for("/v1/chat/completions", **fields))
     row = await row_of(gateway)
     assert (row["input_tokens"], row["cached_tokens"], row["output_tokens"]) == (1000, 4000, 90)
     assert row["cost_pico"] == cost_of(row)
@@ -114,7 +114,7 @@ async def test_usage_written_in_an_unusual_way_is_found_when_the_client_hangs_up
     usage = b'"usage" : {"prompt_tokens": 5000, "completion_tokens": 30, "total_tokens": 5030}'
     said = b'data: {"choices": [{"index": 0, "delta": {"content": "word "}}], ' + usage + b"}\n\n"
     gateway.provider.script(Raw((STREAM + said,), then="hang"))
-    await hang_up(gateway, asked("/v1/chat/completions"))
+    await hang_up(gateway, request_for("/v1/chat/completions"))
     row = await row_of(gateway)
     assert (row["input_tokens"], row["output_tokens"]) == (5000, 30)
 
@@ -128,7 +128,7 @@ async def test_the_gateways_own_cut_at_the_budget_is_billed_and_told_in_the_repo
         budget={"limit_usd": str(limit / 1e12), "window": "day", "on_exhausted": "truncate"},
     )
     gateway.provider.script(Raw((STREAM + begun_message(READ, words=2000),), then="hang"))
-    data = await gateway.read(asked("/v1/messages", model="claude", max_tokens=2000), who)
+    data = await gateway.read(request_for("/v1/messages", model="claude", max_tokens=2000), who)
     row = await row_of(gateway)
     assert (row["input_tokens"], row["cached_tokens"]) == (100, 20_000)
     assert row["cost_pico"] == cost_of(row)
@@ -145,7 +145,7 @@ async def test_a_stream_that_was_kept_back_and_replaced_is_billed_in_the_reporte
         delta = {"type": "text_delta", "text": text}
         refuses += event({"type": "content_block_delta", "index": 0, "delta": delta})
     gateway.provider.script(Raw((STREAM + refuses,), then="hang"), Reply(text="fine"))
-    assert b"fine" in await gateway.read(asked("/v1/chat/completions"), NO_CACHE)
+    assert b"fine" in await gateway.read(request_for("/v1/chat/completions"), NO_CACHE)
     row = (await gateway.rows())[0]
     assert (row["backend"], row["outcome"]) == ("claude", "escalated")
     assert (row["input_tokens"], row["cached_tokens"]) == (100, 20_000)
@@ -173,8 +173,8 @@ async def test_every_vendors_way_to_count_is_booked_in_the_right_classes(
 ) -> None:
     text = "four words of text"
     streamed = STREAM + chunk({"content": text}) + chunk({}, "stop") + chunk(None, usage=usage) + DONE
-    gateway.provider.script(Raw((streamed,), then="fin") if stream else plain(completion(text, usage)))
-    await gateway.read(asked("/v1/chat/completions", stream=stream), NO_CACHE)
+    gateway.provider.script(Raw((streamed,), then="fin") if stream else plain_reply(completion(text, usage)))
+    await gateway.read(request_for("/v1/chat/completions", stream=stream), NO_CACHE)
     row = await row_of(gateway)
     assert {name: row[name] for name in booked} == booked
     assert (row["estimated"], row["cost_pico"]) == (False, cost_of(row))
@@ -188,8 +188,8 @@ async def test_an_output_that_cannot_be_so_short_is_counted_by_what_was_delivere
     text = "The quick brown fox jumps over the lazy dog. " * 67
     usage = {"prompt_tokens": 20, "completion_tokens": told, "total_tokens": 20 + told}
     streamed = STREAM + chunk({"content": text}) + chunk({}, "stop") + chunk(None, usage=usage) + DONE
-    gateway.provider.script(Raw((streamed,), then="fin") if stream else plain(completion(text, usage)))
-    await gateway.read(asked("/v1/chat/completions", stream=stream), NO_CACHE)
+    gateway.provider.script(Raw((streamed,), then="fin") if stream else plain_reply(completion(text, usage)))
+    await gateway.read(request_for("/v1/chat/completions", stream=stream), NO_CACHE)
     attempt = gateway.record.attempts[0]
     row = await row_of(gateway)
     assert row["input_tokens"] == 20
@@ -203,8 +203,8 @@ async def test_an_output_that_cannot_be_so_short_is_counted_by_what_was_delivere
     [("-" * 400, 7), (" " * 3000, 30), ("Donaudampfschifffahrtsgesellschaft " * 2, 5), ("日本語" * 99, 99)],
 )
 async def test_long_tokens_of_an_honest_provider_are_believed(gateway: InProcessGateway, text: str, told: int) -> None:
-    gateway.provider.script(plain(completion(text, {"prompt_tokens": 20, "completion_tokens": told})))
-    await gateway.read(asked("/v1/chat/completions", stream=False), NO_CACHE)
+    gateway.provider.script(plain_reply(completion(text, {"prompt_tokens": 20, "completion_tokens": told})))
+    await gateway.read(request_for("/v1/chat/completions", stream=False), NO_CACHE)
     usage = gateway.record.attempts[0].usage
     assert usage is not None
     assert (usage.output_tokens, usage.estimated, usage.doubt) == (told, False, "")
@@ -213,15 +213,17 @@ async def test_long_tokens_of_an_honest_provider_are_believed(gateway: InProcess
 async def test_a_prompt_that_is_repeated_on_demand_is_no_output(gateway: InProcessGateway) -> None:
     choice = {"index": 0, "text": "word " * 600, "finish_reason": "length"}
     usage = {"prompt_tokens": 600, "completion_tokens": 1, "total_tokens": 601}
-    gateway.provider.script(plain({"id": "c", "object": "text_completion", "choices": [choice], "usage": usage}))
-    await gateway.read(asked("/v1/completions", stream=False, echo=True, max_tokens=1), NO_CACHE)
+    gateway.provider.script(plain_reply({"id": "c", "object": "text_completion", "choices": [choice], "usage": usage}))
+    await gateway.read(request_for("/v1/completions", stream=False, echo=True, max_tokens=1), NO_CACHE)
     assert (await row_of(gateway))["output_tokens"] == 1
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
 async def test_an_input_of_nothing_is_counted_by_what_was_sent(gateway: InProcessGateway, path: str) -> None:
-    gateway.provider.script(plain(completion("fine", {"prompt_tokens": 0, "completion_tokens": 1, "total_tokens": 1})))
-    await gateway.read(asked(path, stream=False), NO_CACHE)
+    gateway.provider.script(
+        plain_reply(completion("fine", {"prompt_tokens": 0, "completion_tokens": 1, "total_tokens": 1}))
+    )
+    await gateway.read(request_for(path, stream=False), NO_CACHE)
     attempt, row = gateway.record.attempts[0], await row_of(gateway)
     assert row["input_tokens"] == attempt.input_tokens > 0
     assert attempt.usage is not None
@@ -230,8 +232,8 @@ async def test_an_input_of_nothing_is_counted_by_what_was_sent(gateway: InProces
 
 async def test_a_discount_that_cannot_be_is_not_believed(gateway: InProcessGateway) -> None:
     usage = {"prompt_tokens": 20, "completion_tokens": 4, "prompt_tokens_details": {"cached_tokens": 400}}
-    gateway.provider.script(plain(completion("four words of text", usage)))
-    await gateway.read(asked("/v1/chat/completions", stream=False), NO_CACHE)
+    gateway.provider.script(plain_reply(completion("four words of text", usage)))
+    await gateway.read(request_for("/v1/chat/completions", stream=False), NO_CACHE)
     attempt, row = gateway.record.attempts[0], await row_of(gateway)
     assert (row["input_tokens"], row["cached_tokens"], row["output_tokens"]) == (20, 0, 4)
     assert attempt.usage is not None
@@ -256,8 +258,8 @@ async def test_a_plain_body_that_is_no_answer_is_billed_as_it_counts_and_the_spa
 ) -> None:
     small, _, spare = gateway.fleet.backends
     gateway.pipeline.router = Decided(Route((small, spare), "test"))
-    gateway.provider.script(plain(body), Reply(text="fine"))
-    assert b"fine" in await gateway.read(asked("/v1/chat/completions", stream=False), NO_CACHE)
+    gateway.provider.script(plain_reply(body), Reply(text="fine"))
+    assert b"fine" in await gateway.read(request_for("/v1/chat/completions", stream=False), NO_CACHE)
     rows = await gateway.rows()
     assert rows[0]["outcome"] == "failed"
     assert (rows[0]["input_tokens"], rows[0]["output_tokens"], rows[0]["estimated"]) == (700, 30, False)
@@ -276,7 +278,7 @@ async def test_a_plain_body_that_is_cut_halfway_is_billed_by_what_arrived(
     gateway.provider.script(Raw((head + body[:at],), then="fin"), Reply(text="fine"))
     small, _, spare = gateway.fleet.backends
     gateway.pipeline.router = Decided(Route((small, spare), "test"))
-    assert b"fine" in await gateway.read(asked("/v1/chat/completions", stream=False), NO_CACHE)
+    assert b"fine" in await gateway.read(request_for("/v1/chat/completions", stream=False), NO_CACHE)
     row = (await gateway.rows())[0]
     assert row["outcome"] == ("interrupted" if framing == "length" else "failed")
     assert row["input_tokens"] == gateway.record.attempts[0].input_tokens > 0
@@ -291,7 +293,7 @@ async def test_a_plain_body_that_is_cut_after_it_reported_its_usage_is_billed_as
     cut = b"content-length: %d\r\n\r\n" % (len(body) + 9) + body[:-4]
     gateway.provider.script(Raw((PLAIN + cut,), then="fin"), Raw((PLAIN + cut,), then="fin"))
     with pytest.raises(GatewayError):
-        await gateway.read(asked("/v1/messages", model="claude", stream=False), NO_CACHE)
+        await gateway.read(request_for("/v1/messages", model="claude", stream=False), NO_CACHE)
     row = (await gateway.rows())[0]
     assert (row["input_tokens"], row["cached_tokens"], row["output_tokens"]) == (100, 20_000, 40)
 
@@ -302,7 +304,7 @@ async def test_a_client_that_leaves_while_a_plain_body_arrives_is_billed_for_wha
     body = orjson.dumps(completion("The quick brown fox jumps over the lazy dog. " * 67, COUNTED))
     gateway.provider.script(Raw((PLAIN + b"content-length: %d\r\n\r\n" % len(body) + body[:2000],), then="hang"))
     reading = asyncio.get_running_loop().create_task(
-        gateway.read(asked("/v1/chat/completions", stream=False), NO_CACHE)
+        gateway.read(request_for("/v1/chat/completions", stream=False), NO_CACHE)
     )
     await until(lambda: gateway.record.attempts and gateway.record.attempts[0].first_byte_at)
     await asyncio.sleep(0.05)
@@ -318,7 +320,7 @@ async def test_a_page_of_html_is_no_answer_and_costs_nothing(gateway: InProcessG
     page = b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 14\r\n\r\n<html>no</html>"[:-1]
     gateway.provider.script(Raw((page,)), Raw((page,)))
     with pytest.raises(GatewayError):
-        await gateway.read(asked("/v1/chat/completions", stream=False), NO_CACHE)
+        await gateway.read(request_for("/v1/chat/completions", stream=False), NO_CACHE)
     assert {(row["outcome"], row["input_tokens"], row["cost_pico"]) for row in await gateway.rows()} == {
         ("failed", 0, 0)
     }

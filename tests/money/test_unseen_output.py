@@ -14,7 +14,18 @@ from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
 from tests.fakes.gateway import InProcessGateway, open_gateway
 from tests.fakes.provider import Raw
-from tests.money.reporting import DONE, NO_CACHE, PRICE, STREAM, asked, chunk, completion, cost_of, plain, row_of
+from tests.money.reporting import (
+    DONE,
+    NO_CACHE,
+    PRICE,
+    STREAM,
+    chunk,
+    completion,
+    cost_of,
+    plain_reply,
+    request_for,
+    row_of,
+)
 from tests.support.waiting import until
 
 PATH = "/v1/chat/completions"
@@ -38,14 +49,14 @@ async def test_a_stream_that_ends_while_it_reasons_is_billed_for_the_silence(
     gateway: InProcessGateway, how: str
 ) -> None:
     gateway.provider.script(thinking(0.1))
-    await gateway.read(asked(PATH), NO_CACHE)
+    await gateway.read(request_for(PATH), NO_CACHE)
     begun = STREAM + chunk({"role": "assistant", "content": ""})
     gateway.provider.script(Raw((begun, 0.3), then="fin") if how == "cut" else Raw((begun, 30.0)))
     if how == "cut":
         with pytest.raises(GatewayError):
-            await gateway.read(asked(PATH), NO_CACHE)
+            await gateway.read(request_for(PATH), NO_CACHE)
     else:
-        reading = asyncio.ensure_future(gateway.read(asked(PATH), NO_CACHE))
+        reading = asyncio.ensure_future(gateway.read(request_for(PATH), NO_CACHE))
         await until(lambda: bool(gateway.record.attempts) and gateway.record.attempts[0].output_bytes)
         await asyncio.sleep(0.3)
         reading.cancel()
@@ -60,11 +71,11 @@ async def test_a_stream_that_ends_after_its_first_text_is_billed_for_the_silence
     gateway: InProcessGateway,
 ) -> None:
     gateway.provider.script(thinking(0.1))
-    await gateway.read(asked(PATH), NO_CACHE)
+    await gateway.read(request_for(PATH), NO_CACHE)
     pieces = (STREAM + chunk({"role": "assistant", "content": ""}), 0.1, chunk({"content": "word"}), 0.02)
     gateway.provider.script(Raw(pieces, then="fin"))
     with pytest.raises(GatewayError):
-        await gateway.read(asked(PATH), NO_CACHE)
+        await gateway.read(request_for(PATH), NO_CACHE)
     row = await row_of(gateway)
     assert row["output_tokens"] >= 1
     assert 100 <= row["reasoning_tokens"] <= 5000
@@ -73,7 +84,7 @@ async def test_a_stream_that_ends_after_its_first_text_is_billed_for_the_silence
 async def test_before_the_pace_is_known_nothing_is_made_up(gateway: InProcessGateway) -> None:
     gateway.provider.script(Raw((STREAM + chunk({"role": "assistant", "content": ""}), 0.1), then="fin"))
     with pytest.raises(GatewayError):
-        await gateway.read(asked(PATH), NO_CACHE)
+        await gateway.read(request_for(PATH), NO_CACHE)
     assert (await row_of(gateway))["reasoning_tokens"] == 0
 
 
@@ -81,7 +92,7 @@ async def left(gateway: InProcessGateway, within_s: float, **fields: Any) -> dic
     """The row of a plain answer whose client left while the backend was still at work on it."""
     gateway.provider.script(Raw((30.0,)))
     before = len(gateway.provider.exchanges)
-    reading = asyncio.ensure_future(gateway.read(asked(PATH, stream=False, **fields), NO_CACHE))
+    reading = asyncio.ensure_future(gateway.read(request_for(PATH, stream=False, **fields), NO_CACHE))
     await until(lambda: len(gateway.provider.exchanges) > before)
     await asyncio.sleep(within_s)
     reading.cancel()
@@ -92,8 +103,8 @@ async def left(gateway: InProcessGateway, within_s: float, **fields: Any) -> dic
 
 async def answered(gateway: InProcessGateway, after_s: float) -> None:
     """A plain answer of some thousand tokens teaches the backend's pace."""
-    gateway.provider.script(Raw((after_s, *plain(completion("word " * 1000, USAGE)).pieces)))
-    await gateway.read(asked(PATH, stream=False), NO_CACHE)
+    gateway.provider.script(Raw((after_s, *plain_reply(completion("word " * 1000, USAGE)).pieces)))
+    await gateway.read(request_for(PATH, stream=False), NO_CACHE)
 
 
 async def test_a_plain_answer_whose_client_leaves_is_billed_for_the_time_it_took(gateway: InProcessGateway) -> None:

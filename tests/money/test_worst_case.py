@@ -17,7 +17,7 @@ from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
 from tests.fakes.gateway import InProcessGateway, backend, open_gateway, tenant
 from tests.fakes.provider import Provider, Reply
-from tests.money.reporting import asked
+from tests.money.reporting import request_for
 
 LONG = "word " * 10_000
 """Some 10,000 tokens, which cost 0.01 USD to read and 0.05 USD to write into a cache."""
@@ -61,11 +61,13 @@ def escaped(request: CompletionRequest) -> CompletionRequest:
 MARK: dict[str, Any] = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
 ITEM: dict[str, Any] = {"type": "input_text", "text": LONG, "prompt_cache_breakpoint": {"mode": "explicit"}}
 WRITES = {
-    "of its own accord": lambda: asked(CHAT, model="keeps", **SHORT, messages=[{"role": "user", "content": LONG}]),
-    "as asked, for an hour": lambda: asked("/v1/messages", model="hour", **{**SHORT, **message(MARK)}),
-    "as asked in other bytes": lambda: escaped(asked("/v1/messages", model="hour", **{**SHORT, **message(MARK)})),
-    "as asked in chat": lambda: asked(CHAT, model="hour", **SHORT, **message(MARK)),
-    "as asked in Responses": lambda: asked(
+    "of its own accord": lambda: request_for(
+        CHAT, model="keeps", **SHORT, messages=[{"role": "user", "content": LONG}]
+    ),
+    "as asked, for an hour": lambda: request_for("/v1/messages", model="hour", **{**SHORT, **message(MARK)}),
+    "as asked in other bytes": lambda: escaped(request_for("/v1/messages", model="hour", **{**SHORT, **message(MARK)})),
+    "as asked in chat": lambda: request_for(CHAT, model="hour", **SHORT, **message(MARK)),
+    "as asked in Responses": lambda: request_for(
         "/v1/responses", model="hour", max_output_tokens=20, input=[{"role": "user", "content": [ITEM]}]
     ),
 }
@@ -81,7 +83,7 @@ async def test_a_prompt_that_the_backend_may_write_into_its_cache_is_held_for_at
 
 
 async def test_a_prompt_that_nobody_asked_anthropic_to_keep_is_held_for_as_input(gateway: InProcessGateway) -> None:
-    await gateway.read(asked("/v1/messages", model="hour", **{**SHORT, **message({})}), tenant(**POOR))
+    await gateway.read(request_for("/v1/messages", model="hour", **{**SHORT, **message({})}), tenant(**POOR))
     assert len(gateway.provider.exchanges) == 1
 
 
@@ -118,7 +120,7 @@ async def test_whichever_limit_a_server_obeys_its_answers_cost_no_more_than_is_l
     gateway: InProcessGateway, path: str, fields: dict[str, Any]
 ) -> None:
     gateway.provider.script(Reply(tokens=5))
-    await gateway.read(asked(path, **fields), tenant(**POOR))
+    await gateway.read(request_for(path, **fields), tenant(**POOR))
     sent = orjson.loads(gateway.provider.exchanges[0].body)
     held = [sent, *(sent[name] for name in HOLDERS if name in sent)]
     limits = [fields[name] for fields in held for name in (*OWN, *FOREIGN) if name in fields]
@@ -135,7 +137,7 @@ async def test_where_all_of_it_is_paid_for_limits_of_any_name_go_out_as_they_cam
 ) -> None:
     own = {"max_output_tokens": 10} if path == "/v1/responses" else {"max_tokens": 10}
     given = {**own, "n_predict": -1, "min_tokens": 9000, "options": {"num_predict": 9000, "n": 2}}
-    request = asked(path, **given, **({"model": "hour"} if path == "/v1/messages" else {}))
+    request = request_for(path, **given, **({"model": "hour"} if path == "/v1/messages" else {}))
     await gateway.read(request, tenant(cache={"enabled": False}, budget={"limit_usd": "500", "window": "day"}))
     sent = gateway.provider.last.json
     assert {name: sent[name] for name in given} == given
@@ -146,7 +148,7 @@ async def test_where_all_of_it_is_paid_for_limits_of_any_name_go_out_as_they_cam
 )
 async def test_a_number_of_answers_that_nobody_can_hold_for_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(BadRequest):
-        asked(CHAT, **given)
+        request_for(CHAT, **given)
 
 
 async def test_a_whole_answer_within_the_larger_limit_is_paid_for_before_it_is_asked_for(
@@ -154,7 +156,7 @@ async def test_a_whole_answer_within_the_larger_limit_is_paid_for_before_it_is_a
 ) -> None:
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
     with pytest.raises(BudgetExhausted):
-        await gateway.read(asked(CHAT, max_tokens=9000, max_completion_tokens=10, tools=[tool]), tenant(**POOR))
+        await gateway.read(request_for(CHAT, max_tokens=9000, max_completion_tokens=10, tools=[tool]), tenant(**POOR))
     assert not gateway.provider.exchanges
 
 
@@ -178,5 +180,5 @@ async def test_what_a_model_is_told_beside_the_conversation_is_held_for(gateway:
     limit = {"max_output_tokens": 20} if path == "/v1/responses" else SHORT
     poor = {**POOR, "budget": {"limit_usd": "0.005", "window": "day"}}
     with pytest.raises(BudgetExhausted):
-        await gateway.read(asked(path, **{**limit, **fields}), tenant(**poor))
+        await gateway.read(request_for(path, **{**limit, **fields}), tenant(**poor))
     assert not gateway.provider.exchanges

@@ -37,7 +37,7 @@ def sessions(clock: Clock) -> Sessions:
     return Sessions(monotonic=clock)
 
 
-def asked(turns: list[Turn], **changes: Any) -> CompletionRequest:
+def session_request(turns: list[Turn], **changes: Any) -> CompletionRequest:
     return request(turns=turns, **changes)
 
 
@@ -52,8 +52,8 @@ def answered(
 
 
 def test_the_next_turn_finds_what_was_sent_warm_there_and_nowhere_else(sessions: Sessions, clock: Clock) -> None:
-    sessions.learn(answered(HOSTED, prefix_of(asked(FIRST), "key_1"), Usage(2000, output_tokens=50)))
-    following = prefix_of(asked(SECOND), "key_1")
+    sessions.learn(answered(HOSTED, prefix_of(session_request(FIRST), "key_1"), Usage(2000, output_tokens=50)))
+    following = prefix_of(session_request(SECOND), "key_1")
     assert sessions.warm_tokens(following, HOSTED, 2500) == 1920  # whole steps of 128
     assert sessions.warm_tokens(following, HOSTED, 1500) == 1500
     assert sessions.warm_tokens(following, SMALL, 2500) == 0
@@ -62,30 +62,33 @@ def test_the_next_turn_finds_what_was_sent_warm_there_and_nowhere_else(sessions:
 
 
 def test_the_same_words_of_another_key_are_another_session(sessions: Sessions) -> None:
-    sessions.learn(answered(HOSTED, prefix_of(asked(FIRST), "key_1"), Usage(2000)))
-    assert sessions.warm_tokens(prefix_of(asked(SECOND), "key_2"), HOSTED, 2500) == 0
+    sessions.learn(answered(HOSTED, prefix_of(session_request(FIRST), "key_1"), Usage(2000)))
+    assert sessions.warm_tokens(prefix_of(session_request(SECOND), "key_2"), HOSTED, 2500) == 0
     named = Controls(session="s1")
-    mine, theirs = (prefix_of(asked(FIRST, controls=named), key) for key in ("key_1", "key_2"))
+    mine, theirs = (prefix_of(session_request(FIRST, controls=named), key) for key in ("key_1", "key_2"))
     assert mine.session != theirs.session
 
 
 def test_a_name_given_by_the_client_tells_sessions_apart() -> None:
-    plain, named = prefix_of(asked(FIRST), "k"), prefix_of(asked(FIRST, controls=Controls(session="a")), "k")
-    keyed = prefix_of(asked(FIRST, body={"prompt_cache_key": "a"}), "k")
-    somebody = prefix_of(asked(FIRST, body={"metadata": {"user_id": "u"}}), "k")
+    plain, named = (
+        prefix_of(session_request(FIRST), "k"),
+        prefix_of(session_request(FIRST, controls=Controls(session="a")), "k"),
+    )
+    keyed = prefix_of(session_request(FIRST, body={"prompt_cache_key": "a"}), "k")
+    somebody = prefix_of(session_request(FIRST, body={"metadata": {"user_id": "u"}}), "k")
     assert len({plain.session, named.session, somebody.session}) == 3
     assert keyed.session == named.session
     other = [FIRST[0], Turn(1, "user", "To Porto, please.")]
-    assert prefix_of(asked(other), "k").session != plain.session
-    assert prefix_of(asked(other, controls=Controls(session="a")), "k").session == named.session
+    assert prefix_of(session_request(other), "k").session != plain.session
+    assert prefix_of(session_request(other, controls=Controls(session="a")), "k").session == named.session
 
 
 def test_a_history_that_was_rewritten_is_cold(sessions: Sessions) -> None:
     named = Controls(session="a")
-    sessions.learn(answered(HOSTED, prefix_of(asked(SECOND, controls=named), "k"), Usage(2000)))
+    sessions.learn(answered(HOSTED, prefix_of(session_request(SECOND, controls=named), "k"), Usage(2000)))
     compacted = [SECOND[0], Turn(1, "user", "Summary: Lisbon in May."), Turn(2, "assistant", "Fine."), SECOND[1]]
-    assert sessions.warm_tokens(prefix_of(asked(compacted, controls=named), "k"), HOSTED, 2500) == 0
-    assert sessions.warm_tokens(prefix_of(asked(SECOND, controls=named), "k"), HOSTED, 2500) == 1920
+    assert sessions.warm_tokens(prefix_of(session_request(compacted, controls=named), "k"), HOSTED, 2500) == 0
+    assert sessions.warm_tokens(prefix_of(session_request(SECOND, controls=named), "k"), HOSTED, 2500) == 1920
 
 
 @pytest.mark.parametrize(
@@ -101,7 +104,7 @@ def test_a_history_that_was_rewritten_is_cold(sessions: Sessions) -> None:
 def test_each_kind_keeps_what_its_provider_says(
     sessions: Sessions, clock: Clock, by: Backend, usage: Usage, warm: int, seconds: float
 ) -> None:
-    prefix = prefix_of(asked(FIRST), "k")
+    prefix = prefix_of(session_request(FIRST), "k")
     sessions.learn(answered(by, prefix, usage))
     assert sessions.warm_tokens(prefix, by, 10**6) == warm
     clock.now += seconds - 1
@@ -111,7 +114,7 @@ def test_each_kind_keeps_what_its_provider_says(
 
 
 def test_what_a_backend_does_not_keep_is_believed_less_and_less(sessions: Sessions) -> None:
-    prefix = prefix_of(asked(FIRST), "k")
+    prefix = prefix_of(session_request(FIRST), "k")
     seen = []
     for _ in range(8):
         sessions.learn(answered(HOSTED, prefix, Usage(2048, cached_tokens=0)))
@@ -125,28 +128,28 @@ def test_what_a_backend_does_not_keep_is_believed_less_and_less(sessions: Sessio
 
 @pytest.mark.parametrize("changes", [{"outcome": "interrupted"}, {"trimmed": 5}])
 def test_only_a_whole_answer_to_an_untouched_prompt_counts(sessions: Sessions, changes: dict[str, Any]) -> None:
-    prefix = prefix_of(asked(FIRST), "k")
+    prefix = prefix_of(session_request(FIRST), "k")
     sessions.learn(answered(HOSTED, prefix, Usage(2000), **changes))
     assert sessions.warm_tokens(prefix, HOSTED, 2000) == 0
 
 
 def test_a_tool_loop_stays_where_it_is_and_ordinary_turns_do_not(sessions: Sessions, clock: Clock) -> None:
     called = [*FIRST, Turn(2, "assistant", "", calls=("c1",)), Turn(3, "tool", "17 °C", results=("c1",))]
-    loop = prefix_of(asked(called), "k")
+    loop = prefix_of(session_request(called), "k")
     assert loop.in_tool_loop
     assert sessions.holder(loop) == ""
-    sessions.learn(answered(SMALL, prefix_of(asked(FIRST), "k"), Usage(40), finish="tool_calls"))
+    sessions.learn(answered(SMALL, prefix_of(session_request(FIRST), "k"), Usage(40), finish="tool_calls"))
     assert sessions.holder(loop) == "small"
-    assert sessions.holder(prefix_of(asked([*called, Turn(4, "user", "And Porto?")]), "k")) == ""
+    assert sessions.holder(prefix_of(session_request([*called, Turn(4, "user", "And Porto?")]), "k")) == ""
     in_a_user_turn = [*called[:-1], Turn(3, "user", "", results=("c1",))]  # as Anthropic's clients say it
-    assert sessions.holder(prefix_of(asked(in_a_user_turn), "k")) == "small"
+    assert sessions.holder(prefix_of(session_request(in_a_user_turn), "k")) == "small"
     clock.now += OWN_S + 1
     assert sessions.holder(loop) == ""
 
 
 def test_a_tool_loop_stays_where_it_is_also_when_its_request_was_trimmed(sessions: Sessions) -> None:
     called = [*FIRST, Turn(2, "assistant", "", calls=("c1",)), Turn(3, "tool", "17 °C", results=("c1",))]
-    before, loop = prefix_of(asked(FIRST), "k"), prefix_of(asked(called), "k")
+    before, loop = prefix_of(session_request(FIRST), "k"), prefix_of(session_request(called), "k")
     sessions.learn(answered(SMALL, before, Usage(4000), finish="stop"))
     sessions.learn(answered(HOSTED, before, Usage(2000), finish="tool_calls", trimmed=500))
     assert sessions.holder(loop) == "hosted"
@@ -155,7 +158,7 @@ def test_a_tool_loop_stays_where_it_is_also_when_its_request_was_trimmed(session
 
 def test_memory_is_bounded_in_sessions_and_backends(clock: Clock) -> None:
     sessions = Sessions(most=3, monotonic=clock)
-    prefixes = [prefix_of(asked(FIRST, controls=Controls(session=str(number))), "k") for number in range(5)]
+    prefixes = [prefix_of(session_request(FIRST, controls=Controls(session=str(number))), "k") for number in range(5)]
     for prefix in prefixes:
         sessions.learn(answered(HOSTED, prefix, Usage(2048)))
     assert [bool(sessions.warm_tokens(prefix, HOSTED, 2048)) for prefix in prefixes] == [False] * 2 + [True] * 3

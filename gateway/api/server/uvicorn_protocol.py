@@ -384,4 +384,4 @@ def _expects_100_continue(headers: Headers) -> bool:
 
 
 def _nothing() -> None:
-    """The connection belongs to the next request."""
+    """Replaces the callbacks of a request that has ended, since its connection now serves the next request."""

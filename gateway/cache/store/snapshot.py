@@ -124,7 +124,8 @@ class Snapshots:
     def __init__(
         self, keep: SnapshotWriter | None, log: IndexLog, known: Callable[[], Iterable[Entry]], state: State
     ) -> None:
-        """`keep`: None: no snapshots. `known()`: all entries of the index. The caller must follow `log`."""
+        """Without `keep` there are no snapshots. `known()` returns all entries of the index. The caller must follow
+        `log`."""
         self._keep, self._log, self._known = keep, log, known
         self._erasure = DiskErasure(state, log) if keep is not None and keep.writes else None
         self._stale = False

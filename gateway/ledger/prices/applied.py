@@ -16,7 +16,7 @@ MOST_SOURCE = 200
 
 
 def text_of(price: Price) -> str:
-    """`input=150000 output=600000`: pico-dollars per token. A class that is missing has its parent's price."""
+    """`input=150000 output=600000`: pico-dollars per token. A token class without a price is left out."""
     classes = ((name, getattr(price, name)) for name in _CLASSES)
     return " ".join(f"{name}={pico}" for name, pico in classes if pico is not None)
 

@@ -57,10 +57,14 @@ class Warm:
 
 @dataclass(slots=True)
 class Session:
+    """A worker's record of one conversation."""
+
     warm: dict[str, Warm]
+    """Backend → its cached prefix."""
     last: str
     """The backend that gave the latest answer."""
     until: float
+    """Monotonic seconds at which the session is forgotten."""
 
 
 class Sessions:
@@ -74,8 +78,11 @@ class Sessions:
         self._counts = {"stayed": 0, "warm": 0}
 
     def warm_tokens(self, prefix: Prefix, backend: Backend, input_tokens: int) -> int:
-        """Of `input_tokens`, those that `backend` is expected to read from its cache: what it was sent before, if the
-        conversation still begins with that, times the share that it has shown to keep."""
+        """Number of the `input_tokens` that `backend` is expected to read from its cache.
+
+        It is the length of the prefix that the backend has read, if the conversation still begins with it, times the
+        mean share that the backend reported as cached so far.
+        """
         return round(self._remembered(prefix, backend, input_tokens) * self._read.get(backend.name, 1.0))
 
     def holder(self, prefix: Prefix) -> str:
