@@ -11,6 +11,7 @@ import click
 
 from gateway.cli import tables
 from gateway.cli.options import Context, common
+from gateway.cli.quality.context_bill import bill
 from gateway.context.count import Counter, encoding_of
 from gateway.context.plan import Contexts
 from gateway.dialects.openai_chat.dialect import parse
@@ -26,6 +27,9 @@ from gateway.errors import GatewayError
 @click.group()
 def context() -> None:
     """Count conversations and see what trimming does to them."""
+
+
+context.add_command(bill)
 
 
 @context.command()
