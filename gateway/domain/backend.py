@@ -114,6 +114,11 @@ class Backend(Section):
         "`data.hosted: forbidden`. Null: local at a private address, hosted at a public one or a name; a known "
         "provider's address is always hosted. A local one without a price counts as free.",
     )
+    prompt_cache: bool | None = Field(
+        None,
+        description="Kind anthropic: may the gateway mark what the prompt cache is to keep? Null: at Anthropic's own "
+        "address.",
+    )
     teams: tuple[str, ...] | None = Field(None, description="Only these teams may use it; null: all.")
     region: str = Field("", description="Where it runs, for the data rule.")
     spot: bool = Field(False, description="May disappear at short notice; see `replicas.on_demand`.")
@@ -184,6 +189,13 @@ class Backend(Section):
     def facts(self) -> KindFacts:
         """Of its kind."""
         return KINDS[self.kind]
+
+    @property
+    def takes_marks(self) -> bool:
+        """May the gateway mark prompts to it for its prompt cache?"""
+        if not self.facts.caches_marked_only:
+            return False
+        return host_of(self.base_url) == "api.anthropic.com" if self.prompt_cache is None else self.prompt_cache
 
     @property
     def simulated(self) -> bool:

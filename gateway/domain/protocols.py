@@ -121,8 +121,11 @@ class Hold(Protocol):
     output_limit: int | None
     """Most output tokens that may be asked of the backend, where what is held pays for no more."""
 
-    async def extend(self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED) -> None:
-        """Hold enough for a call of `backend` too. `input_tokens` includes `attached`. Raises BudgetExhausted."""
+    async def extend(
+        self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False
+    ) -> None:
+        """Hold enough for a call of `backend` too. `input_tokens` includes `attached`; `marked`: the gateway marks
+        what the backend's prompt cache is to keep. Raises BudgetExhausted."""
         ...
 
     async def grow(self, output_tokens: int, seen: int) -> None:

@@ -12,6 +12,7 @@ import click
 from gateway.cli import tables
 from gateway.cli.options import Context, common
 from gateway.cli.quality.context_bill import bill
+from gateway.cli.quality.context_replay import replay
 from gateway.context.count import Counter, encoding_of
 from gateway.context.plan import Contexts
 from gateway.dialects.openai_chat.dialect import parse
@@ -30,6 +31,7 @@ def context() -> None:
 
 
 context.add_command(bill)
+context.add_command(replay)
 
 
 @context.command()

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from gateway.context.bill.rules import LONG_S, SHORT_S
+from gateway.domain.prompt_cache import LONG_S, SHORT_S
 
 IMAGE_TOKENS = 1500
 _MARK = "cache_control"

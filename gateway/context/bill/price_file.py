@@ -10,8 +10,8 @@ from typing import Any
 
 import orjson
 
-from gateway.context.bill.rules import rules_of
 from gateway.domain.money.price import Price
+from gateway.domain.prompt_cache import rules_of
 from gateway.domain.units import parse_token_usd
 
 _NAMES: Mapping[str, tuple[str, ...]] = {

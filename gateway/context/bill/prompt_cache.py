@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gateway.context.bill.blocks import Block
-from gateway.context.bill.rules import LONG_S, LOOK_BACK, MOST_MARKS, STEP_TOKENS, CacheRules
 from gateway.domain.money.usage import Usage
+from gateway.domain.prompt_cache import LONG_S, LOOK_BACK, MOST_MARKS, STEP_TOKENS, CacheRules
 
 
 class PromptCache:

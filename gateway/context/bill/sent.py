@@ -11,11 +11,11 @@ from typing import Any
 
 from gateway.context.bill.blocks import BlockReader
 from gateway.context.bill.prompt_cache import PromptCache
-from gateway.context.bill.rules import rules_of
 from gateway.context.bill.sessions import Session
 from gateway.context.count import family_factor
 from gateway.domain.money.price import Price
 from gateway.domain.money.usage import Usage
+from gateway.domain.prompt_cache import rules_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ import pytest
 
 from gateway.context.bill.blocks import Block
 from gateway.context.bill.prompt_cache import PromptCache
-from gateway.context.bill.rules import CacheRules, rules_of
 from gateway.domain.money.usage import Usage
+from gateway.domain.prompt_cache import CacheRules, rules_of
 
 ANTHROPIC = CacheRules("marks", 1024)
 
