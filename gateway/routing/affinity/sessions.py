@@ -15,6 +15,7 @@ from hashlib import blake2b
 
 from gateway.domain.backend import Backend
 from gateway.domain.money.usage import Usage
+from gateway.domain.prompt_cache import LONG_S, SHORT_S, STEP_TOKENS, rules_of
 from gateway.domain.record import Attempt, Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.routing.route import Prefix
@@ -25,13 +26,6 @@ MOST_BACKENDS = 4
 """Of one session."""
 LEAST_TOKENS = 1024
 """A shorter prompt is not kept by providers that cache by themselves, and hardly worth it elsewhere."""
-STEP_TOKENS = 128
-"""OpenAI's caches grow by so much at a time."""
-HOSTED_S = 300.0
-"""OpenAI: 5 to 10 minutes without use (developers.openai.com/docs/guides/prompt-caching); Anthropic: 5 minutes since
-the last use (docs.anthropic.com, prompt caching). The lower end of both."""
-HOUR_S = 3600.0
-"""Anthropic's, where the client asked for the longer one (`ttl: 1h`)."""
 OWN_S = 600.0
 """Seconds. The operator's own servers evict a prefix when they need the memory, not after a time; this value is an
 assumption, not measured."""
@@ -97,7 +91,7 @@ class Sessions:
             return
         prefix, backend, now = route.prefix, attempt.backend, self._monotonic()
         if attempt.trimmed_tokens:  # the next request begins with something else, and waits for the same tools
-            warm, keep_s = 0, HOSTED_S if backend.hosted else OWN_S
+            warm, keep_s = 0, rules_of(backend.model).ttl_s if backend.hosted else OWN_S
         else:
             self._compare(prefix, attempt, usage)
             warm, keep_s = _kept(backend, usage)
@@ -169,8 +163,8 @@ def _kept(backend: Backend, usage: Usage) -> tuple[int, float]:
     """Tokens of the prompt that the backend now remembers, and for how many seconds."""
     if backend.facts.caches_marked_only:
         written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
-        return usage.cached_tokens + written, HOUR_S if usage.cache_write_1h_tokens else HOSTED_S
-    tokens = usage.all_input
+        return usage.cached_tokens + written, LONG_S if usage.cache_write_1h_tokens else SHORT_S
+    tokens, keep_s = usage.all_input, rules_of(backend.model).ttl_s if backend.hosted else OWN_S
     if tokens < LEAST_TOKENS:
-        return 0, HOSTED_S if backend.hosted else OWN_S
-    return (tokens // STEP_TOKENS * STEP_TOKENS, HOSTED_S) if backend.hosted else (tokens, OWN_S)
+        return 0, keep_s
+    return tokens // STEP_TOKENS * STEP_TOKENS if backend.hosted else tokens, keep_s
