@@ -54,7 +54,7 @@ def epoch(tenant: Tenant) -> str:
     """Changes with the policy. Teams that share answers differ in theirs, so there only what shapes answers counts."""
     if tenant.policy.cache.scope in ("key", "team"):
         return tenant.epoch
-    shaping = tenant.policy.model_dump(mode="json", include=set(_SHAPING))
+    shaping = tenant.policy.model_dump(mode="json", include=set(_SHAPING), exclude={"context": {"prompt_cache"}})
     return blake2b(orjson.dumps(shaping, option=orjson.OPT_SORT_KEYS), digest_size=8).hexdigest()
 
 

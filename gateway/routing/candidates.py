@@ -7,7 +7,9 @@ from typing import Literal, NamedTuple
 
 from gateway.dialects.registry import translators
 from gateway.domain.backend import Backend
+from gateway.domain.money.price import Price
 from gateway.domain.policy import DataPolicy
+from gateway.domain.prompt_cache import rules_of
 from gateway.domain.protocols import BackendState, FleetView, PriceList, SessionView
 from gateway.domain.request import DialectName
 from gateway.domain.routing.route import Considered, ContextEstimate, Prefix
@@ -32,6 +34,10 @@ class Demand(NamedTuple):
     tier: str = ""
     prefix: Prefix | None = None
     """The conversation to which the request belongs."""
+    marked: bool = False
+    """Whether the client marks parts of the prompt for the backend's cache."""
+    may_mark: bool = False
+    """Whether the gateway may add such marks, at backends that accept them."""
 
 
 class Candidate(NamedTuple):
@@ -95,7 +101,19 @@ def expected_cost(
     if state is None and demand.prefix is None:
         return price.plain(tokens, output)
     warm = sessions.warm_tokens(demand.prefix, backend, tokens) if sessions and demand.prefix else 0
-    return occupancy.expected_cost(backend, price, tokens, output, warm_tokens=warm, load=state.load if state else None)
+    load = state.load if state else None
+    writes = demand.prefix is not None and writes_cache(backend, price, demand)
+    return occupancy.expected_cost(backend, price, tokens, output, warm_tokens=warm, writes=writes, load=load)
+
+
+def writes_cache(backend: Backend, price: Price, demand: Demand) -> bool:
+    """Does the backend charge for keeping what it has not read from its prompt cache?"""
+    rules = rules_of(backend.model)
+    if price.cache_write_5m is None or demand.input.tokens < rules.least_tokens:
+        return False
+    if backend.facts.caches_marked_only:
+        return demand.marked or (demand.may_mark and backend.takes_marks)
+    return rules.kind == "newest"
 
 
 def against(backend: Backend, demand: Demand) -> tuple[Cause, str]:

@@ -8,13 +8,15 @@ import pytest
 
 from gateway.domain.backend import Backend
 from gateway.domain.money.usage import Usage
+from gateway.domain.prompt_cache import LONG_S, SHORT_S
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest, Controls, Turn
 from gateway.domain.routing.route import Prefix, Route
-from gateway.routing.affinity.sessions import HOSTED_S, HOUR_S, OWN_S, Sessions, prefix_of
+from gateway.routing.affinity.sessions import OWN_S, Sessions, prefix_of
 from tests.routing.conftest import HOSTED, SMALL, backend, record, request
 
 CLAUDE = backend("claude", "hosted", "3", kind="anthropic")
+GPT = backend("gpt", "hosted", "3", model="gpt-5.6-terra")
 FIRST = [Turn(0, "system", "You book trips."), Turn(1, "user", "To Lisbon, please.")]
 SECOND = [*FIRST, Turn(2, "assistant", "When?"), Turn(3, "user", "In May.")]
 
@@ -57,7 +59,7 @@ def test_the_next_turn_finds_what_was_sent_warm_there_and_nowhere_else(sessions:
     assert sessions.warm_tokens(following, HOSTED, 2500) == 1920  # whole steps of 128
     assert sessions.warm_tokens(following, HOSTED, 1500) == 1500
     assert sessions.warm_tokens(following, SMALL, 2500) == 0
-    clock.now += HOSTED_S + 1
+    clock.now += SHORT_S + 1
     assert sessions.warm_tokens(following, HOSTED, 2500) == 0
 
 
@@ -94,10 +96,11 @@ def test_a_history_that_was_rewritten_is_cold(sessions: Sessions) -> None:
 @pytest.mark.parametrize(
     ("by", "usage", "warm", "seconds"),
     [
-        (HOSTED, Usage(1000), 0, HOSTED_S),  # too short for the provider
-        (CLAUDE, Usage(9000), 0, HOSTED_S),  # nothing was marked
-        (CLAUDE, Usage(10, cached_tokens=500, cache_write_5m_tokens=700), 1200, HOSTED_S),
-        (CLAUDE, Usage(10, cache_write_1h_tokens=700), 700, HOUR_S),
+        (HOSTED, Usage(1000), 0, SHORT_S),  # too short for the provider
+        (CLAUDE, Usage(9000), 0, SHORT_S),  # nothing was marked
+        (CLAUDE, Usage(10, cached_tokens=500, cache_write_5m_tokens=700), 1200, SHORT_S),
+        (CLAUDE, Usage(10, cache_write_1h_tokens=700), 700, LONG_S),
+        (GPT, Usage(1100), 1024, 1800.0),
         (SMALL, Usage(1100), 1100, OWN_S),
     ],
 )

@@ -115,7 +115,9 @@ class PairHold:
         self._settlement, self._held = settlement, 0
         self.output_limit: int | None = most_output
 
-    async def extend(self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED) -> None:
+    async def extend(
+        self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False
+    ) -> None:
         pico = self._settlement.worst(backend, input_tokens, self.output_limit or 0)
         self._settlement.take(pico)
         self._held += pico
