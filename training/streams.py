@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import click
 import numpy as np
 import orjson
 from numpy.typing import NDArray
@@ -42,9 +43,13 @@ SOURCES = {
 MOST_OF_CLUSTER = 5
 TARGETS = (0.012, 0.011, 0.008, 0.005)
 BARS = (0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
+COLD = 0.4
+"""The threshold of a new scope at 1 %."""
 GROWTH = (0.17, 0.5, 1.0, 3.5)
 """Times the questions of `SOURCES`: about 1,000 to 20,000."""
 _RESAMPLES = 300
+_NEAREST = 48
+"""Earlier questions, stored or not, that a replay chooses its candidates from."""
 
 Score = Callable[[str, str, float], float]
 
@@ -70,22 +75,21 @@ class Stream:
         self.questions = questions
         self.halves = np.array([half_of(question.cluster) for question in questions])
         vectors.add(question.text for question in questions)
-        self._vectors = np.array([vectors(question.text) for question in questions])
+        self.near = list(_neighbours(np.array([vectors(question.text) for question in questions])))
         self._places = {cluster: place for place, cluster in enumerate({question.cluster for question in questions})}
 
     def replay(self, score: Score, bar: float) -> NDArray[np.int64]:
         """For each question, the place of the one whose answer it gets; -1: it is stored."""
-        stored: list[int] = []
+        stored = np.zeros(len(self.questions), dtype=np.bool_)
         found = np.full(len(self.questions), -1)
         for place, question in enumerate(self.questions):
-            cosines = self._vectors[stored] @ self._vectors[place]
-            for near in np.argsort(-cosines)[:CANDIDATES]:
-                other, cosine = stored[near], float(cosines[near])
-                if cosine >= LEAST_COSINE and score(self.questions[other].text, question.text, cosine) >= bar:
+            near = [each for each in self.near[place] if stored[each[0]]]
+            for other, cosine in near[:CANDIDATES]:
+                if score(self.questions[other].text, question.text, cosine) >= bar:
                     found[place] = other
                     break
             else:
-                stored.append(place)
+                stored[place] = True
         return found
 
     def wrong(self, found: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -114,6 +118,15 @@ class Stream:
             [each[1:] / each[0] for each in drawn], (0.025, 0.975), axis=0
         ).tolist()
         return Tally(*self.shares(found, half), (hits_low, hits_high), (wrong_low, wrong_high))
+
+
+def _neighbours(vectors: NDArray[np.float32]) -> Iterator[list[tuple[int, float]]]:
+    """Of each question, the nearest earlier ones: place and cosine, the nearest first."""
+    for place, vector in enumerate(vectors):
+        cosines = vectors[:place] @ vector
+        nearest = np.argpartition(-cosines, _NEAREST)[:_NEAREST] if place > _NEAREST else np.arange(place)
+        ranked = nearest[np.argsort(-cosines[nearest])]
+        yield [(int(other), float(cosines[other])) for other in ranked if cosines[other] >= LEAST_COSINE]
 
 
 Replays = dict[float, NDArray[np.int64]]
@@ -189,11 +202,16 @@ def main() -> None:
         replays = [{bar: stream.replay(model, bar) for bar in BARS} for model in models]
         for target in TARGETS:
             for half, bar, tally in nested(stream, replays * (2 // len(replays)), target):
-                print(name, len(asked), target, half, bar, *tally, flush=True)
+                _tell(name, len(asked), f"at most {target} on the other half", half, bar, tally)
     for times in GROWTH:
         stream = Stream(opened(options.open, times), vectors)
-        for half, model in enumerate(halves):
-            print("growth", len(stream.questions), half, *stream.tally(stream.replay(model, LEVELS[0]), half))
+        for bar in (LEVELS[0], COLD):
+            _tell("growth", len(stream.questions), "fixed", 0, bar, stream.tally(stream.replay(halves[0], bar), 0))
+
+
+def _tell(stream: str, questions: int, what: str, half: int, bar: float, tally: Tally) -> None:
+    shares = [f"{share:.4f} [{low:.4f}, {high:.4f}]" for share, (low, high) in zip(tally[:2], tally[2:], strict=True)]
+    click.echo(f"{stream}, {questions} questions, {what}, half {half}: bar {bar}, hits {shares[0]}, wrong {shares[1]}")
 
 
 if __name__ == "__main__":
