@@ -10,6 +10,7 @@ import orjson
 
 from gateway.dialects.canonical import canonical
 from gateway.dialects.facts import FACTS
+from gateway.domain.end_user import named
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
 
@@ -48,6 +49,15 @@ def scope(tenant: Tenant) -> str:
             return f"organisation/{tenant.organisation}"
         case "public":
             return "public"
+
+
+def asker(request: CompletionRequest, tenant: Tenant) -> str:
+    """Whoever asks, hashed: the end user, else the session, that the request names within its key; empty: neither.
+
+    Asking again in other words means that the first answer did not serve.
+    """
+    who = named(request.body) or request.controls.session
+    return blake2b(f"{tenant.key.lineage}/{who}".encode(errors="replace"), digest_size=8).hexdigest() if who else ""
 
 
 def epoch(tenant: Tenant) -> str:

@@ -11,6 +11,7 @@ from gateway.cache.entry import Found
 from gateway.cache.keys import Question, scope
 from gateway.cache.quality.answer_judge import Judgement
 from gateway.cache.quality.counters import HitCounters, read
+from gateway.cache.quality.error_bound import level_of
 from gateway.cache.quality.hit_checker import HitChecker, SemanticHit
 from gateway.cache.quality.threshold import Thresholds
 from gateway.cache.semantic.service import SemanticResult
@@ -154,7 +155,7 @@ async def test_what_its_client_calls_wrong_counts_once(checked: Checked) -> None
     for _ in range(3):
         checked.hit_checker.called_wrong(asked.id, "other")  # nobody else's word counts
         checked.hit_checker.called_wrong(asked.id, WHO.team)
-    assert checked.trust._scopes[S].tally.wrong[4] == 1
+    assert checked.trust._scopes[S].tally.wrong[level_of(HIT.score)] == 1
 
 
 async def test_what_is_found_is_written_down_by_team(checked: Checked, database: Database) -> None:
