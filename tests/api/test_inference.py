@@ -163,7 +163,7 @@ async def test_what_nobody_expected_while_parsing_is_a_500_in_shape(building: Bu
         def parse(self, *_: Any) -> Any:
             raise RecursionError("too deep")
 
-    building.inference.paths = {"/v1/chat/completions": Dialect()}  # type: ignore[dict-item]
+    building.inference.dialect_at = lambda _: Dialect()  # type: ignore[assignment,return-value]
     client = await answered(building.client(asked()))
     assert (client.status, client.error["code"]) == (500, "internal_error")
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.dialects.clients import DIALECTS
+from gateway.dialects.clients import DIALECTS, at
 from gateway.dialects.registry import wire
 from gateway.domain.request import CompletionRequest, Controls, DialectName
 from gateway.errors import BackendError, BadRequest
@@ -22,6 +22,7 @@ ASKED: dict[DialectName, dict[str, Any]] = {
     "openai_completions": {"prompt": "hi"},
     "openai_responses": {"input": "hi"},
     "anthropic_messages": {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 9},
+    "gemini_generate": {"contents": [{"parts": [{"text": "hi"}]}]},
 }
 WAYS: list[tuple[DialectName, DialectName]] = [
     *[(client, "openai_chat") for client in ASKED if client != "openai_chat"],
@@ -35,11 +36,14 @@ FIELDS += ["stop", "response_format", "reasoning_effort", "reasoning", "n", "tem
 FIELDS += ["text", "include", "top_logprobs", "max_output_tokens", "web_search_options", "modalities", "verbosity"]
 FIELDS += ["system", "stop_sequences", "thinking", "output_config", "metadata", "user", "best_of", "suffix", "echo"]
 FIELDS += ["prompt_cache_key", "service_tier", "parallel_tool_calls", "max_completion_tokens", "logit_bias", "invented"]
+FIELDS += ["contents", "generationConfig", "systemInstruction", "toolConfig", "safetySettings", "cached_content"]
 
 
 def asked(client: DialectName, **fields: Any) -> CompletionRequest:
     body = orjson.dumps({"model": "auto", **ASKED[client], **fields})
-    return DIALECTS[client].parse(body, "req_1", Controls(), {})
+    dialect = at("/v1beta/models/auto:generateContent") if client == "gemini_generate" else DIALECTS[client]
+    assert dialect is not None
+    return dialect.parse(body, "req_1", Controls(), {})
 
 
 @pytest.mark.parametrize("way", WAYS, ids=" over ".join)
@@ -51,6 +55,15 @@ def test_a_request_is_either_refused_as_bad_or_can_be_sent(
     with suppress(BadRequest):
         body = wire(*way).body(asked(way[0], **fields), "other", None, max_output_tokens=5)
         assert isinstance(orjson.loads(body), dict)
+
+
+@steady
+@given(value=VALUES, name=st.sampled_from(["text", "inlineData", "functionCall", "functionResponse", "thought"]))
+def test_geminis_parts_are_either_refused_as_bad_or_can_be_sent(value: Any, name: str) -> None:
+    contents = [{"role": role, "parts": [{name: value}, value]} for role in ("user", "model")]
+    fields = {"contents": contents, "tools": [{"functionDeclarations": [{"name": "f", "parameters": value}]}]}
+    with suppress(BadRequest):
+        wire("gemini_generate", "anthropic_messages").body(asked("gemini_generate", **fields), "other", None)
 
 
 @pytest.mark.parametrize("way", WAYS, ids=" over ".join)
