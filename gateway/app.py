@@ -45,12 +45,12 @@ class Application:
     def __init__(self, worker: Worker) -> None:
         self.wiring = Wiring(worker)
         self.failure: Exception | None = None
-        """What kept the wiring from opening."""
+        """The exception that stopped the wiring from opening; None without one."""
         self._inference: Inference | None = None
         config = worker.settings.config
         self._envelope = Envelope(Cors(config.cors.origins), config.compression)
         self._service = Starlette(lifespan=self._lifespan, exception_handlers={404: not_found, 405: not_allowed})
-        self._service.router.redirect_slashes = False  # its answer would send the client wherever Host says
+        self._service.router.redirect_slashes = False  # a redirect would lead wherever the Host header says
         self._others = self._envelope.asgi(self._service, self._methods)
 
     @asynccontextmanager
@@ -80,7 +80,7 @@ class Application:
             await wiring.aclose()
 
     def _methods(self, path: str) -> str:
-        """As `Allow` lists them; of a path that is not served: those of any."""
+        """The `Allow` header for `path`; for an unknown path, the methods of any path."""
         if at(path):
             return "OPTIONS, POST"
         return allowed(self._service, path, "OPTIONS") or "DELETE, GET, HEAD, OPTIONS, POST"
@@ -106,7 +106,7 @@ def _without_slash(path: str) -> str:
 
 
 def _routes(wiring: Wiring) -> list[Route]:
-    """All but inference."""
+    """All routes except inference."""
     config = wiring.worker.settings.config
     uploads = Uploads(Pace.of_uploads(config.requests), wiring.decoding)
     found = [
@@ -163,7 +163,7 @@ def troubles(worker: Worker) -> list[str]:
     """Problems with workers and restarts, from the file that the supervisor writes. Reads a small file."""
     try:
         return list(orjson.loads(worker.settings.paths.runtime.read_bytes()).get("troubles", ()))
-    except (OSError, ValueError):  # no supervisor here
+    except (OSError, ValueError):  # no supervisor runs
         return []
 
 
@@ -173,38 +173,41 @@ async def not_found(request: Request, error: Exception) -> Response:
 
 
 def allowed(service: Starlette, path: str, *more: str) -> str:
-    """The methods of all routes that serve `path`, and `more`, as `Allow` lists them; empty where none does."""
+    """The `Allow` header: the methods of all routes that serve `path`, and `more`; empty if none serves it."""
     serving = [each for each in service.routes if isinstance(each, Route) and each.path_regex.match(path)]
     methods = {method for route in serving for method in route.methods or ()}
     return ", ".join(sorted({*methods, *more})) if methods else ""
 
 
 async def not_allowed(request: Request, error: Exception) -> Response:
-    """405 with `Allow`. Starlette's own names the methods of one route, and a path may have several."""
+    """Respond 405 with `Allow`. Starlette's own response names the methods of one route, and a path may have
+    several."""
     told = MethodNotAllowed(f"{request.url.path} does not take {request.method}.")
     return error_response(told, request, {"Allow": allowed(request.app, request.scope["path"])})
 
 
-def told(said: Mapping[str, Any]) -> Worker:
+def worker_from(description: Mapping[str, Any]) -> Worker:
     """The worker that the supervisor describes. Raises ConfigError."""
 
     def path(name: str) -> Path | None:
-        return Path(said[name]) if said.get(name) else None
+        return Path(description[name]) if description.get(name) else None
 
-    settings = load_settings(path("config"), path("data_dir"), [Path(folder) for folder in said.get("policies") or ()])
+    settings = load_settings(
+        path("config"), path("data_dir"), [Path(folder) for folder in description.get("policies") or ()]
+    )
     return Worker(
         settings,
-        said.get("redis_url") or settings.config.state.redis_url or own_socket.url(settings.paths.socket),
-        said.get("local_model_url"),
-        bool(said.get("simulate")),
-        int(said.get("worker", 0)),
-        int(said.get("workers", 1)),
-        said.get("fd"),
+        description.get("redis_url") or settings.config.state.redis_url or own_socket.url(settings.paths.socket),
+        description.get("local_model_url"),
+        bool(description.get("simulate")),
+        int(description.get("worker", 0)),
+        int(description.get("workers", 1)),
+        description.get("fd"),
     )
 
 
 def __getattr__(name: str) -> Application:
-    """`gateway.app:app` for other ASGI servers: built when asked for, with its own ledger writer."""
+    """Build `gateway.app:app` on first use, for other ASGI servers; it has its own ledger writer."""
     if name == "app":
-        return Application(told(orjson.loads(variable("THRIFTGATE_WORKER", "{}"))))
+        return Application(worker_from(orjson.loads(variable("THRIFTGATE_WORKER", "{}"))))
     raise AttributeError(name)

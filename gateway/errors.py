@@ -38,12 +38,13 @@ _LONGEST_PARAM = 256
 
 
 class GatewayError(Exception):
-    """`message` says what is wrong and what to change; `param` names the field at fault, if there is one."""
+    """An error with a status and a code. `message` states the fault and its remedy; `param` names the field at fault,
+    if any."""
 
     status = 500
     code = "internal_error"
     kind = "api_error"
-    """OpenAI's `error.type`."""
+    """The value of OpenAI's `error.type`."""
     retryable = False
 
     def __init__(self, message: str, *, param: str | None = None, retry_after_s: float | None = None) -> None:
@@ -84,13 +85,13 @@ class UnsupportedMediaType(BadRequest):
 
 
 class RequestTimeout(BadRequest):
-    """The client sends its request too slowly. Its connection is closed: the rest is not waited for."""
+    """The client sends its request too slowly. Its connection is closed without waiting for the rest."""
 
     status, code, kind, retryable = 408, "request_timeout", "timeout_error", True
 
 
 class UnknownResponse(BadRequest):
-    """A request continues a response that is not, or no longer, stored."""
+    """A request continues a response that is not stored, or no longer."""
 
     code = "previous_response_not_found"
 
@@ -102,7 +103,7 @@ class KeyReused(BadRequest):
 
 
 class TargetTooLong(BadRequest):
-    """The path and query of a request."""
+    """The path and query are too long."""
 
     status, code = 414, "request_target_too_long"
 
@@ -131,7 +132,7 @@ class BudgetExhausted(GatewayError):
     status, code, kind = 429, "insufficient_quota", "insufficient_quota"
 
     def __init__(self, message: str, *, retry_after_s: float | None = None, truncates: bool = False) -> None:
-        """`truncates`: an answer under way ends there as one that has reached its length, not with this error."""
+        """`truncates`: an answer in progress ends as if it had reached its length limit, not with this error."""
         super().__init__(message, retry_after_s=retry_after_s)
         self.truncates = truncates
 
@@ -165,18 +166,18 @@ class LedgerUnavailable(GatewayError):
 
 
 class BackendError(GatewayError):
-    """What one attempt met. `backend` is its name."""
+    """The failure of one attempt. `backend` is the backend's name."""
 
     status, code, retryable = 502, "backend_error", True
     said_retryable: bool | None = None
-    """The backend's own `x-should-retry`; None without one."""
+    """The backend's `x-should-retry` header; None without one."""
 
     def __init__(self, message: str, *, backend: str = "", retry_after_s: float | None = None) -> None:
         super().__init__(message, retry_after_s=retry_after_s)
         self.backend = backend
 
     def heed(self, should_retry: bytes | None) -> None:
-        """Believe the backend's own `x-should-retry`, if it sent one."""
+        """Take over the backend's `x-should-retry` header, if it sent one."""
         if should_retry in (b"true", b"false"):
             self.retryable = self.said_retryable = should_retry == b"true"
 
@@ -240,8 +241,8 @@ class StreamBroken(BackendError):
 
 
 class AllBackendsFailed(GatewayError):
-    """429 if every attempt was rate-limited (then that is the code too), 503 if that or overload kept all from
-    answering or none could be tried, else 502."""
+    """429 if every attempt was rate-limited (the code then says so), 503 if all were rate-limited or overloaded or none
+    could be tried, else 502."""
 
     code, retryable = "all_backends_failed", True
 
@@ -273,4 +274,4 @@ class StateUnavailable(Exception):
 
 
 class EmbedderUnavailable(Exception):
-    """No vector: semantic cache and embedding features are off until it is back."""
+    """No vector is available: semantic cache and embedding features are off until it is back."""

@@ -65,7 +65,7 @@ class Pipeline:
 
     async def serve(self, request: CompletionRequest, tenant: Tenant, record: Record, deadline: float) -> Reply:
         """Answer `request` before `deadline` (loop time), or raise a GatewayError before the first byte."""
-        reply = Reply(self, record, deadline)  # its exits run here on failure, else when whoever has it leaves it
+        reply = Reply(self, record, deadline)  # closed here on failure, otherwise by the caller's `async with`
         try:
             self.end_users.note(request.body, record)
             if len(request.raw) > LARGE_BYTES:
@@ -74,7 +74,7 @@ class Pipeline:
                 estimate = self.contexts.estimate(request)
             reply.permit = permit = await self.limits.admit(tenant, estimate.tokens, record)
             reply.outcome = Unpaid(permit)
-            if tenant.access is not None:  # before the cache: an answer is no more open than the model that gave it
+            if tenant.access is not None:  # before the cache: cached answers too are for those who may use the model
                 self.router.check(request.model, tenant)
             await self.budgets.refuse_exhausted(tenant, record.end_user, record.started_at)
 
@@ -100,7 +100,7 @@ class Pipeline:
         estimate: ContextEstimate,
         deadline: float,
     ) -> None:
-        """Have the answer of a backend, its first bytes in hand."""
+        """Get a backend's answer, with its first bytes."""
         route = await self.router.route(request, record.tenant, estimate, record)
         paid.hold = self.budgets.hold(record.tenant, record, request)
         paid.answer = await self._call(route, request, record, paid.hold, deadline)
@@ -112,10 +112,10 @@ class Pipeline:
     async def ask(
         self, route: Route, request: CompletionRequest, record: Record, hold: Hold, deadline: float
     ) -> Answer:
-        """Call backends for the gateway's own use, before `deadline` (loop time): no limits, no cache, nobody served.
+        """Call backends for the gateway's own use, before `deadline` (loop time), without limits and cache.
 
-        The answer is closed, and its cost booked and in `record.cost_pico`, also when this raises. `hold` is the
-        caller's to settle. Raises GatewayError.
+        When this returns or raises, the answer is closed and its cost is booked and in `record.cost_pico`. The caller
+        settles `hold`. Raises GatewayError.
         """
         answer: Answer | None = None
         try:
@@ -141,14 +141,14 @@ class Pipeline:
 
 
 class Reply:
-    """The answer and its exits: `async with` owns both, so that a reply never read still settles."""
+    """The answer and its clean-up. `async with` owns both, so that a reply that is never read is still settled."""
 
     outcome: Outcome = NOTHING
     permit: Permit | None = None
     last = b""
-    """The last piece that was handed on."""
+    """The last piece that was passed on."""
     ending = b""
-    """What is left to release when the rest is sent: the terminating event, and what arrived together with it."""
+    """The bytes to release after everything else: the terminating event, and what arrived together with it."""
 
     def __init__(self, pipeline: Pipeline, record: Record, deadline: float) -> None:
         self.record = record
@@ -169,7 +169,7 @@ class Reply:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Synchronous but for its last step, so that no cancellation can come between the others."""
+        """Synchronous except for its last step, so that no cancellation can interrupt it."""
         late = None
         try:
             self._deadline.__exit__(kind, error, trace)
@@ -189,13 +189,14 @@ class Reply:
         self._pipeline.telemetry.end(self.record, error)
 
     def settle(self) -> None:
-        """The money: before the end is released, else at the exits."""
+        """Settle the money: before the end of the answer is released, or at the latest when the reply closes."""
         self.outcome.settle()
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Hand `take` the answer as it comes, until it wants no more now (returns True) or all but `ending` is said.
+        """Pass the answer to `take` as it arrives. Returns True when `take` wants no more now, False when only `ending`
+        is left.
 
-        `ending` is known once the money is settled and journalled. Raises what the answer raises.
+        `ending` is set after the money is settled and journalled. Raises what the answer raises.
         """
 
         def hand_on(piece: bytes) -> bool:
@@ -217,6 +218,6 @@ class Reply:
         yield self.ending
 
     def whole(self) -> bytes:
-        """All of an answer that is no stream."""
+        """The whole body of an answer that is not a stream."""
         self.settle()
         return self.answer.ending

@@ -1,6 +1,7 @@
-"""Settles a request by what answered it: nothing, the cache, another request's call, or a call of its own.
+"""Settles a request according to where its answer came from: nowhere, the cache, another request's call, or its own
+call.
 
-A call of its own sets money aside, pays as the answer comes, and is settled, journalled and kept at its end.
+Its own call holds money first, is paid as the answer arrives, and is settled, journalled and stored at its end.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from gateway.admission.hold_gate import HoldGate
 from gateway.admission.no_hold import NO_HOLD, RequestHold
 from gateway.admission.rate_limits import Permit
 from gateway.cache.cache import Cache
-from gateway.cache.coalescing.shared_call import Paid, SharedCall
+from gateway.cache.coalescing.shared_call import SharedCall
+from gateway.cache.coalescing.source import UNPAID, Paid
 from gateway.cache.result import Hit, Join, Miss
 from gateway.domain.answer import Answer, Sink, delivered_tokens
 from gateway.domain.money.usage import Usage
@@ -28,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 LONGEST_FINISH = 64
-"""Characters; a provider may give any reason."""
+"""Most characters of a finish reason that are kept; a provider may send any text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class Settlement:
     sampler: Sampler | None = None
 
     def close(self, record: Record, answer: Answer | None) -> tuple[int, int]:
-        """Price the answer and write it down → what all attempts cost (pico-dollars) and took (tokens)."""
+        """Price the answer and journal its attempts. Returns (pico-dollars, tokens) of all attempts."""
         if answer is not None and (attempt := answer.attempt) is not None:
             if attempt.usage is None:
                 attempt.estimate_usage(self._delivered(answer, attempt.chunks))
@@ -61,32 +63,33 @@ class Settlement:
 
     def _delivered(self, answer: Answer, chunks: int) -> int:
         def count(characters: int) -> int:
-            text = answer.delivered_text()  # of a long one only the beginning is here
+            text = answer.delivered_text()  # only the beginning of a long answer is kept
             return -(-self.counter.at_once(text) * characters // len(text))
 
         return delivered_tokens(chunks, answer.delivered_characters, count)
 
 
 class Outcome(Protocol):
-    """What a request comes to: where its bytes are read from, and its settlement, which happens once."""
+    """The result of a request: where its bytes are read from, and how it is settled. Settlement happens once."""
 
     @property
     def given(self) -> Answer | None:
-        """The answer that the caller gets; None: refused, or not begun."""
+        """The answer that the caller gets; None if the request was refused or has not begun."""
 
     @property
     def source(self) -> Answer | PaidAnswer:
-        """Where its bytes are read from."""
+        """Where the caller reads its bytes from."""
 
     def settle(self) -> None:
         """Settle the money: before the answer's end is released, else when the request is left."""
 
     def close(self, leave: Callable[[], None]) -> None:
-        """Settle if that has not been done, then `leave` once nothing of it is in progress any more. Synchronous."""
+        """Settle if that has not happened yet, then call `leave` once nothing of the request is in progress.
+        Synchronous."""
 
 
 class Unpaid:
-    """Costs nothing: the request was refused, or answered by something that was paid already."""
+    """Costs nothing: the request was refused, or its answer is already paid for."""
 
     settled = False
 
@@ -109,11 +112,11 @@ class Unpaid:
 
 
 NOTHING = Unpaid()
-"""Of a request that was not admitted."""
+"""The outcome of a request that was not admitted."""
 
 
 class StoredAnswer(Unpaid):
-    """A cache hit: booked at once, as a row without cost."""
+    """A cache hit. It is booked at once, as a row without cost."""
 
     def __init__(self, settlement: Settlement, record: Record, permit: Permit, hit: Hit) -> None:
         super().__init__(permit, hit.answer)
@@ -145,15 +148,16 @@ class JoinedAnswer(Unpaid):
 
 
 class PaidAnswer:
-    """An answer that a backend is paid for. It may outlive the request that pays, while others still want it."""
+    """An answer from a backend, to be paid. It may outlive the request that pays, while other requests still need
+    it."""
 
     answer: Answer | None = None
     published = False
-    """A task of its own reads and settles it; the caller reads `subscriber`."""
+    """Whether a task of its own reads and settles it; the caller then reads `subscriber`."""
     subscriber: Answer | None = None
     hold: RequestHold = NO_HOLD
     ending = b""
-    """What is left to release when all is poured: the terminating event, and what arrived together with it."""
+    """The bytes to release after everything else: the terminating event, and what arrived together with it."""
 
     def __init__(
         self, settlement: Settlement, request: CompletionRequest, record: Record, permit: Permit, miss: Miss
@@ -188,19 +192,20 @@ class PaidAnswer:
 
     @property
     def paid(self) -> Paid:
-        """Exact when it is settled."""
+        """The cost so far; exact once it is settled."""
         if self.answer is None or (attempt := self.answer.attempt) is None:
-            return Paid(None, None, "", "")
+            return UNPAID
         return Paid(attempt.usage, attempt.cost_pico, attempt.backend.name, attempt.backend.model)
 
     async def share_plain(self, shared: SharedCall, buy: Callable[[], Awaitable[None]]) -> None:
-        """`buy` a plain answer for all subscribers of `shared`, also when our own client leaves meanwhile."""
+        """Get a plain answer through `buy` for all subscribers of `shared`, even if this request's client leaves
+        meanwhile."""
         self._record.others = shared.outlives
         self._after.append(shared.finish_call)
         await shared.run_call(self, buy)
 
     async def share_stream(self, buy: Callable[[], Awaitable[None]], shared: SharedCall) -> None:
-        """`buy` a stream and publish it to all subscribers of `shared`; runs in a task of its own."""
+        """Get a stream through `buy` and publish it to all subscribers of `shared`. Runs in a task of its own."""
         async with self:
             await buy()
             await shared.publish(self)
@@ -214,7 +219,7 @@ class PaidAnswer:
             self._after.append(leave)
 
     def _close(self) -> None:
-        """Settle, keep the answer, release what is held. Synchronous, so that no cancellation comes in between."""
+        """Settle, store the answer, release the hold. Synchronous, so that no cancellation can interrupt it."""
         if not self._settled:
             self._settle_once()
         if self.answer is not None:
@@ -237,7 +242,7 @@ class PaidAnswer:
             settlement.sampler.offer(self._request, self._record, answer)
 
     def settle(self) -> None:
-        """Price → journal → settle, unless the task that publishes the answer does."""
+        """Price → journal → settle, unless the task that publishes the answer does so."""
         if not self.published:
             self._settle_once()
 
@@ -254,14 +259,15 @@ class PaidAnswer:
         self._settlement.contexts.learn(self._record)
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Hand `take` the answer as it comes, until it wants no more now (returns True) or all but `ending` is said.
+        """Pass the answer to `take` as it arrives. Returns True when `take` wants no more now, False when only `ending`
+        is left.
 
-        No piece is handed on before what is held covers it, and `ending` is known once the money is settled and
-        journalled. Raises BudgetExhausted and what the answer raises.
+        No piece is passed on before the hold covers it, and `ending` is set after the money is settled and journalled.
+        Raises BudgetExhausted and what the answer raises.
         """
         answer = self.answer
         assert answer is not None
-        if not answer.stream and answer.over:  # nothing comes before its ending
+        if not answer.stream and answer.over:  # a complete plain answer has nothing before its ending
             self._settle_once()
             self.ending = answer.ending
             return False
@@ -281,7 +287,7 @@ class PaidAnswer:
 
 
 def log_errors(step: Callable[..., object], *what: Any) -> None:
-    """An error at a request's end is logged: it must break neither an answer that is whole nor the steps after it."""
+    """Run `step` and log its error: it must not break a complete answer or the steps that follow."""
     try:
         step(*what)
     except Exception:

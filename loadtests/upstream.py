@@ -7,6 +7,7 @@ sent. It also takes OTLP exports at /v1/traces and /v1/metrics, so that a gatewa
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -189,7 +190,12 @@ async def main() -> None:
     server = await loop.create_server(lambda: Upstream(counts, answers), "127.0.0.1", 0, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)
     ended = asyncio.Event()
-    loop.add_reader(sys.stdin.fileno(), lambda: sys.stdin.buffer.read1(4096) or ended.set())
+
+    def read() -> None:
+        if not os.read(sys.stdin.fileno(), 4096):
+            ended.set()
+
+    loop.add_reader(sys.stdin.fileno(), read)
     await ended.wait()
     server.close()
 

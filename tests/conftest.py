@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import uuid
@@ -19,12 +20,54 @@ from gateway.state.redis.embedded import EmbeddedServer
 from gateway.state.sql.database import Database
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--openapi-examples", type=int, default=2, help="generated requests per operation of the API")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Gateways of tests are not among those of this user: each test process has its own list of them.
+    folder = Path(tempfile.mkdtemp(prefix="tg-running-"))
+    os.environ["XDG_STATE_HOME"] = str(folder)
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    # An HTTP client reads the system's 150 certificates, 20 ms each time; no test needs one of them.
+    os.environ.pop("SSL_CERT_FILE", None)
+    os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
+
+
+LONG = (
+    "money/test_dead_host.py",
+    "e2e/test_outgrown.py",
+    "loadtests/test_budget.py",
+    "e2e/test_budgets.py",
+    "api/test_openapi.py",
+    "money/test_hard_budgets.py",
+    "loadtests/test_budget_hard.py",
+    "e2e/test_pairs.py",
+    "recorded/test_recorded.py",
+    "loadtests/test_matrix.py",
+    "money/test_lineage.py",
+    "e2e/test_degraded.py",
+    "supervisor/test_supervisor.py",
+    "ledger/test_crash.py",
+)
+"""Files that take the longest, most of them by waiting."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files first, so that at the end nobody waits for one of them."""
+    ranks = {Path(__file__).parent / name: rank for rank, name in enumerate(LONG)}
+    items.sort(key=lambda item: ranks.get(item.path, len(LONG)))
+
+
 @pytest.fixture(autouse=True)
 def no_blocking_calls() -> Iterator[BlockBuster]:
     """A blocking call made by `gateway` inside the loop fails the test."""
     with blockbuster_ctx("gateway") as buster:
         # One small append to the page cache is what makes the ledger survive a kill; it is meant to be on the loop.
         buster.functions["os.write"].can_block_in("gateway/ledger/journal/writer.py", "_append")
+        # A command that a test runs in this process may block: its loop, if any, serves nobody else.
+        for function in buster.functions.values():
+            function.can_block_in("tests/e2e/gateway_process.py", "invoke")
         yield buster
 
 

@@ -19,6 +19,7 @@ from gateway.settings.gateway import GatewayConfig, Paths, Settings
 from gateway.state.sql.database import Database
 from gateway.wiring import Worker
 from tests.fakes.client import JSON, Client, Lifespan
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(120)  # processes start, on a machine that is busy
 
@@ -45,9 +46,11 @@ def worker(state_url: str, folder: Path, **config: object) -> Worker:
 
 
 async def ready(app: Application) -> None:
-    async with asyncio.timeout(30):
-        while (await Client(app, "/health/ready", method="GET").run()).status != 200:
-            await asyncio.sleep(0.02)
+    await until(lambda: answers(app))
+
+
+async def answers(app: Application) -> bool:
+    return (await Client(app, "/health/ready", method="GET").run()).status == 200
 
 
 async def key(folder: Path, *scopes: str) -> str:
@@ -63,12 +66,12 @@ async def test_without_a_supervisor_it_begins_on_an_empty_directory(state_url: s
         await ready(app)
         secret = await key(tmp_path / "new", "inference")
         body = orjson.dumps({"model": "auto", "messages": [{"role": "user", "content": "hello"}]})
-        async with asyncio.timeout(30):
-            while True:
-                client = await Client(app, key=secret, headers=JSON, body=body).run()
-                if client.status != 401:  # known within a second
-                    break
-                await asyncio.sleep(0.05)
+
+        async def known() -> Client | None:
+            client = await Client(app, key=secret, headers=JSON, body=body).run()
+            return client if client.status != 401 else None
+
+        client = await until(known)
         assert (client.status, client.error["code"]) == (503, "no_backend_configured")
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+import uuid
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,13 @@ from gateway.errors import (
     LimitExceeded,
     StreamBroken,
 )
+from gateway.state.redis.commands import Command
 from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
-from tests.fakes.house import INPUT, OUTPUT, House, ask, opened_house, record_of, tenant, until
+from tests.fakes.house import INPUT, OUTPUT, House, ask, opened_house, record_of, tenant
 from tests.fakes.money import StrictBooks
 from tests.fakes.provider import Fail, Raw, Reply
+from tests.support.waiting import until
 
 DRIP = Reply(tokens=400, drip_s=0.01)
 ONE_AT_A_TIME: dict[str, Any] = {"limits": {"concurrent": 1}}
@@ -159,7 +162,7 @@ async def test_a_client_that_hangs_up_midway_pays_for_what_came(house: House) ->
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
         await reading
-    await house.provider.until(lambda: house.provider.last.hung_up)
+    await until(lambda: house.provider.last.hung_up)
     row = await only_row(house)
     assert (row["outcome"], row["estimated"]) == ("interrupted", True)
     assert 4 <= row["output_tokens"] <= house.provider.last.tokens_sent + 1 < 100  # the first chunk names the role
@@ -186,7 +189,7 @@ async def test_a_stream_that_is_never_read_is_hung_up_on_and_settled(house: Hous
     house.provider.script(DRIP)
     async with await house.serve(ask(stream=True), tenant(**ONE_AT_A_TIME)):
         pass
-    await house.provider.until(lambda: house.provider.last.hung_up)
+    await until(lambda: house.provider.last.hung_up)
     row = await only_row(house)
     assert (row["outcome"], row["estimated"]) == ("interrupted", True)
     assert row["output_tokens"] <= house.provider.last.tokens_sent + 1
@@ -379,8 +382,8 @@ async def test_a_request_over_the_limit_leaves_nothing_behind(house: House) -> N
             await house.serve(ask("second"), tenant(**ONE_AT_A_TIME))
         assert house.record.status == 429
     assert house.quiet()
-    await asyncio.sleep(0.1)  # a refusal is remembered for a moment, so that not everybody asks the server again
-    await house.read(ask("third"), tenant(**ONE_AT_A_TIME))
+    # A refusal is remembered for a moment, so that not everybody asks the server again.
+    await until(lambda: house.read(ask("third"), tenant(**ONE_AT_A_TIME)), not_yet=(LimitExceeded,))
 
 
 async def test_asked_for_the_cache_only_a_miss_calls_nobody(house: House) -> None:
@@ -531,17 +534,17 @@ async def test_however_requests_end_ledger_and_budget_agree_and_nothing_is_left(
     assert len({row["id"] for row in rows}) == len(rows) == house.fleet.stats()["attempts"]
     spent = sum(row["cost_pico"] for row in rows)
 
-    async def settled() -> int:
+    async def settled() -> bool:
         (key,) = await state.call("KEYS", state.key("lease", "budget", "*", tag="search"))
-        return int(await state.call("HGET", key, "s"))
+        return spent <= int(await state.call("HGET", key, "s")) * 1000 <= spent + 1000 * len(rows)
 
-    async with asyncio.timeout(30):  # told to the counter a moment later, each request rounded up to a nano-dollar
-        while not spent <= await settled() * 1000 <= spent + 1000 * len(rows):
-            await asyncio.sleep(0.02)
+    await until(settled)  # the counter gets it a moment later, each request rounded up to a nano-dollar
     (gauge,) = await state.call("KEYS", state.key("lease", "team", "concurrent", tag="search"))
-    async with asyncio.timeout(30):
-        while any(int(part.split("=")[2]) for part in (await workers(state, gauge)).split(";") if part):
-            await asyncio.sleep(0.02)
+
+    async def none_in_use() -> bool:
+        return not any(int(part.split("=")[2]) for part in (await workers(state, gauge)).split(";") if part)
+
+    await until(none_in_use)
 
 
 async def workers(state: State, key: bytes) -> str:
@@ -552,9 +555,40 @@ async def workers(state: State, key: bytes) -> str:
 # -- what a request waits for --------------------------------------------------------------------------------------
 
 
-async def test_a_common_miss_waits_for_its_backend_alone(
-    house: House, state: State, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class NotedState(State):
+    """Notes which task sends commands."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.callers: list[str] = []
+
+    def note(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self.callers.append(task.get_name())
+
+    async def call(self, *command: str | bytes | int | float) -> Any:
+        self.note()
+        return await super().call(*command)
+
+    async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
+        self.note()
+        return await super().pipeline(commands)
+
+    async def run(self, *arguments: Any) -> Any:
+        self.note()
+        return await super().run(*arguments)
+
+
+@pytest.fixture
+async def state(state_url: str) -> AsyncIterator[NotedState]:
+    state = NotedState(state_url, timeout_s=2.0, namespace=f"t{uuid.uuid4().hex[:12]}")
+    await state.open()
+    yield state
+    await state.aclose()
+
+
+async def test_a_common_miss_waits_for_its_backend_alone(house: House, state: NotedState) -> None:
     """Limits, budget and cache are on, and no request asks the state server for anything itself."""
     who = tenant(
         limits={"requests_per_minute": 10_000, "tokens_per_minute": 10_000_000, "concurrent": 50},
@@ -563,21 +597,12 @@ async def test_a_common_miss_waits_for_its_backend_alone(
     for number in range(60):  # leases follow demand
         await house.read(ask(f"before {number}"), who)
         await asyncio.sleep(0.01)
-    asked: list[str] = []
-    exchange = state._exchange
-
-    async def noted(*what: Any) -> Any:
-        task = asyncio.current_task()
-        assert task is not None
-        asked.append(task.get_name())
-        return await exchange(*what)
-
-    monkeypatch.setattr(state, "_exchange", noted)
+    state.callers.clear()
     me = asyncio.current_task()
     assert me is not None
     for number in range(40):
         await house.read(ask(f"question {number}", stream=number % 2 == 0), who)
         await asyncio.sleep(0.01)
-    await until(lambda: asked)  # what others ask for all requests together is noted, so ours would have been
-    assert me.get_name() not in asked
+    await until(lambda: state.callers)  # what is asked for all requests together is noted, so ours would have been
+    assert me.get_name() not in state.callers
     assert house.record.cache == "miss"

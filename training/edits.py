@@ -1,10 +1,10 @@
-"""Questions edited by rule, so that the answer changes, or does not: training text of any vocabulary."""
+"""Edits questions by rule, so that the answer changes or stays the same, to make training pairs with any vocabulary."""
 
 from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 _WORD = re.compile(r"[^\W\d_]+")
 _NAME = re.compile(r"(?<=[a-záéíóúãõâêç,] )[A-ZÁÉÍÓÚ][^\W\d_]{2,}")
@@ -15,19 +15,19 @@ _ASKS = (
     ("Como", "Por que", "Quando", "Onde", "Quem"),
 )
 _LEAST = 4
-"""Letters of a word worth exchanging."""
+"""Least number of letters of a word that is exchanged."""
 
 _INSIDE = 0.3
-"""Share of one-word asides that stand inside the question."""
+"""Share of one-word asides that are inserted inside the question."""
 
 Edit = Callable[[str], str]
 
 
 class Editor:
-    """Deterministic for one seed. Each edit returns the text unchanged where it does not apply."""
+    """Edits texts, always in the same way for one seed. An edit that does not apply returns the text unchanged."""
 
     def __init__(self, texts: list[str], additions: list[str], asides: list[str], seed: int = 0) -> None:
-        """`texts`: whose words and names are put into others; `additions` change an answer, `asides` do not."""
+        """`texts`: source of words and names for other texts. `additions` change an answer, `asides` do not."""
         self._chance = random.Random(seed)  # noqa: S311 - repeatable, no secret
         self._additions, self._asides = additions, asides
         self._words = [word for text in texts for word in _WORD.findall(text) if len(word) >= _LEAST and word.islower()]
@@ -37,17 +37,6 @@ class Editor:
             *(self.added, self.added_sentence, self.dropped, self.inserted),
         )
 
-    def edited(self, text: str, most: int) -> Iterator[str]:
-        """Up to `most` edits of `text`, each of another kind."""
-        found = 0
-        for edit in self._chance.sample(self.edits, len(self.edits)):
-            other = edit(text)
-            if other != text:
-                yield other
-                found += 1
-            if found == most:
-                return
-
     def number(self, text: str) -> str:
         return self._replaced(text, _NUMBER, lambda old: str(int(old[:9]) + self._chance.randint(1, 30)))
 
@@ -55,13 +44,13 @@ class Editor:
         return self._replaced(text, _NAME, lambda old: self._chance.choice(self._names))
 
     def words(self, text: str) -> str:
-        """One or two neighbouring words exchanged for others."""
+        """Replace one or two neighbouring words by others."""
         count = self._chance.randint(1, 2)
         pattern = re.compile(r"\b[^\W\d_]{4,}" + r" [^\W\d_]{3,}" * (count - 1))
         return self._replaced(text, pattern, lambda old: " ".join(self._chance.choices(self._words, k=count)))
 
     def asked(self, text: str) -> str:
-        """Another question word."""
+        """Replace the question word by another one."""
         for words in _ASKS:
             for word in words:
                 bare = text.lstrip("¿")
@@ -83,7 +72,7 @@ class Editor:
         return f"{bare} {self._chance.choice(self._additions)}{end}"
 
     def aside(self, text: str) -> str:
-        """The one edit that changes no answer."""
+        """Add an aside. This is the only edit that does not change the answer."""
         bare, end = _without_end(text)
         aside = self._chance.choice(self._asides)
         words = bare.split()

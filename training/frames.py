@@ -1,7 +1,7 @@
-"""Questions put in another frame, about the same matter or another: training text of what a paraphrase can hide.
+"""Makes pairs of questions in different wordings, about the same or another thing, as training pairs.
 
-A word exchanged is plain to see while all else is equal. Here the frame changes too, as in `What is the price of a
-train ticket?` and `How much does a bus ticket cost?`. All frames, matters and things are our own.
+A single exchanged word is easy to find if all else is equal. Here the wording changes too, as in `What is the price of
+a train ticket?` and `How much does a bus ticket cost?`. All wordings, matters and things were written for this project.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ Pair = tuple[str, str, int]
 
 
 class Frames:
-    """Of one language; deterministic for one seed."""
+    """The wordings of one language. Makes the same pairs for the same seed."""
 
     def __init__(self, language: str, seed: int = 0) -> None:
         own: dict[str, Any] = orjson.loads(FRAMES.read_bytes())[language]
         self._matters: list[list[str]] = own["matters"]
-        """Wordings of one question each, with room for a thing and a place."""
+        """Wordings of each question, with placeholders for a thing and a place."""
         self._things: list[list[str]] = own["things"]
-        """Groups whose members may be taken for each other."""
+        """Groups of similar things."""
         self._places: list[str] = own["places"]
         self._chance = random.Random(seed)  # noqa: S311 - repeatable, no secret
 
     def pairs(self, count: int) -> Iterator[Pair]:
-        """`count` times: a question in two wordings; about another thing; about another matter."""
+        """`count` triples of pairs: one question in two wordings (label 1), about another thing (0), about another
+        matter (0)."""
         for _ in range(count):
             wordings = self._chance.choice(self._matters)
             others = self._chance.choice([each for each in self._matters if each is not wordings])

@@ -1,7 +1,7 @@
-"""How `gateway/cache/data/courtesy.npz` is made: our own polite phrases against pieces of questions and instructions.
+"""Makes `gateway/cache/data/courtesy.npz`, from our own polite phrases and pieces of questions and instructions.
 
 `python -m training.politeness --arena FILE --pairs FILE --pairs FILE` (JSONL: `text`; `a`, `b`, `label`).
-`--held-out` trains on every other phrase and prints how many of the rest are told right.
+`--held-out` trains on every other phrase and prints the share of the others that are classified correctly.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ PHRASES = Path(__file__).parent / "data" / "courtesies.json"
 
 STEPS, RATE = 800, 0.05
 DENSE_DECAY, HASHED_DECAY = 1e-4, 5e-5
-"""Hashed words are held back, so that the vectors, which words nobody wrote down have too, carry what they can."""
+"""Penalty of hashed words. It is high, so that word vectors, which unseen words have too, get most of the weight."""
 PIECES = 2
-"""Cut from each prompt."""
+"""Number of pieces cut from each prompt."""
 CAUTION = 2.0
-"""A piece of a question taken for politeness weighs so much more than the other error."""
+"""Weight of taking a piece of a question for politeness, relative to the opposite error."""
 _JOINED = (("greeting", "lead"), ("after", "after"), ("lead", "lead"), ("greeting", "greeting"))
 
 Floats = NDArray[np.float64]
@@ -50,7 +50,10 @@ def words_of(text: str) -> Phrase:
 
 
 def phrases(chosen: slice, asides: bool) -> tuple[list[Example], dict[str, dict[str, list[Phrase]]]]:
-    """Our own phrases, `chosen` of each kind: polite or not; and by language and kind. `asides` too count as polite."""
+    """Our own phrases, `chosen` of each kind, as examples (polite or not), and by language and kind.
+
+    `asides`: asides count as polite too.
+    """
     parts = {
         language: {kind: [words_of(text) for text in texts][chosen] for kind, texts in kinds.items()}
         for language, kinds in orjson.loads(PHRASES.read_bytes()).items()
@@ -66,7 +69,7 @@ def phrases(chosen: slice, asides: bool) -> tuple[list[Example], dict[str, dict[
 
 
 def joined(parts: dict[str, dict[str, list[Phrase]]], chance: random.Random) -> Iterator[Example]:
-    """Two polite phrases, as people join them; or a polite one and a piece of content, which is not polite."""
+    """Joined phrases: two polite ones (polite), or a polite one and a piece of content (not polite)."""
     for kinds in parts.values():
         polite = kinds["greeting"] + kinds["lead"] + kinds["after"]
         content = kinds["content_before"] + kinds["content_after"]
@@ -89,9 +92,9 @@ def pieces(texts: Iterable[str], chance: random.Random) -> Iterator[Example]:
 
 
 def fit(parity: int | None, cut: list[Example], vocabulary: Vocabulary, *, asides: bool = False) -> dict[str, Floats]:
-    """Word scores on one half of the phrases, the word on the phrase on the other half, and the reverse.
+    """Fit word scores on one half of the phrases and phrase scores on the other half, and the reverse.
 
-    So the second knows what the first is worth on words that it has not seen. `parity`: only these of our phrases.
+    So phrase scores are fitted to word scores of unseen words. `parity`: use every other one of our phrases only.
     """
     chance = random.Random(0)  # noqa: S311 - repeatable, no secret
     start, step = (0, 1) if parity is None else (parity, 2)
@@ -111,7 +114,7 @@ def fit(parity: int | None, cut: list[Example], vocabulary: Vocabulary, *, aside
 
 
 def fit_words(examples: list[Example], vocabulary: Vocabulary) -> dict[str, Floats]:
-    """Whole phrases say of each of their words what it is; longer ones say less of each."""
+    """Fit word scores. Each word gets its phrase's label; words of longer phrases have a lower weight."""
     rows, places, labels, weights = [], [], [], []
     for phrase, polite in examples:
         for place, word in enumerate(phrase):
@@ -124,7 +127,7 @@ def fit_words(examples: list[Example], vocabulary: Vocabulary) -> dict[str, Floa
 
 
 def _fit_words(rows: Floats, places: NDArray[np.int64], labels: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """Logistic regression on dense rows and hashed places, full-batch Adam."""
+    """Logistic regression on dense rows and hashed words, by full-batch Adam."""
     parameters = [np.zeros(rows.shape[1]), np.zeros(BUCKETS)]
     moments = [(np.zeros_like(values), np.zeros_like(values)) for values in parameters]
     total = weights.sum()
@@ -146,7 +149,7 @@ def _fit_words(rows: Floats, places: NDArray[np.int64], labels: Floats, weights:
 
 
 def _logistic(rows: Floats, labels: Floats, weights: Floats) -> Floats:
-    """Newton's method, slightly shrunk."""
+    """Logistic regression by Newton's method, with slight shrinkage."""
     found = np.zeros(rows.shape[1])
     for _ in range(30):
         chance = 1 / (1 + np.exp(-(rows @ found)))
@@ -160,7 +163,7 @@ def _texts(arena: Path, pairs: Iterable[Path]) -> list[str]:
     texts = [orjson.loads(line)["text"] for line in arena.read_bytes().splitlines()]
     for path in pairs:
         rows = [orjson.loads(line) for line in path.read_bytes().splitlines()]
-        # The first text of a pair alone: the second may have politeness that was put in by rule.
+        # Only the first text of a pair: the second may have politeness that was added by rule.
         texts += 3 * sorted({row["a"] for row in rows if row["set"] in ("swap_neg", "template")})
     return texts
 

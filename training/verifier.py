@@ -1,8 +1,8 @@
-"""How the verifier's weights are made: pairs from open texts, a few small networks, one JSON file.
+"""Makes the verifier's weights: trains a few small networks on pairs from open texts, and writes one JSON file.
 
 The texts: our own paraphrases (`gateway/cache/data/paraphrases.json`) and Spanish and Portuguese pairs, the same edited
 by rule (`edits.py`), our own questions in several frames (`frames.py`), and the prompts of lmarena/arena-hard-auto
-(Apache-2.0), none of which repeats another.
+(Apache-2.0), which are all different questions.
 
 `python -m training.verifier --arena FILE --pairs FILE --pairs FILE` (JSONL: `text`; `a`, `b`, `label`).
 """
@@ -34,9 +34,10 @@ PARAPHRASES = WEIGHTS.with_name("paraphrases.json")
 
 MEMBERS, HIDDEN, STEPS, RATE, DECAY = 5, 24, 800, 0.01, 0.006
 EDITED, WITH_ASIDE = 1000, 200
-"""Rows of edited questions: more of them, and fewer paraphrases are believed."""
+"""Numbers of edited questions. With more of them, fewer paraphrases are accepted."""
 FRAMED = {"en": 1600, "es": 500, "pt": 500}
-"""Questions in other frames, three pairs of each. With too few edited ones beside them, additions are believed."""
+"""Numbers of questions in other wordings, with three pairs each. With too few edited questions besides, texts with
+additions are accepted."""
 
 Pair = tuple[str, str, int]
 Array = NDArray[np.float64]
@@ -61,7 +62,7 @@ def own_pairs() -> Iterator[Pair]:
 
 
 def labelled_pairs(paths: Iterable[Path]) -> Iterator[Pair]:
-    """`a`, `b`, `label`; pairs in two languages are no matter of this model."""
+    """Pairs from lines with `a`, `b` and `label`, without pairs in two languages."""
     for path in paths:
         for row in _rows(path):
             if row.get("set") != "mixed":
@@ -69,7 +70,7 @@ def labelled_pairs(paths: Iterable[Path]) -> Iterator[Pair]:
 
 
 def edited_pairs(texts: Iterable[str], chance: random.Random) -> tuple[list[Pair], list[Pair]]:
-    """Questions and what became of them by one edit: other questions; the same with an aside."""
+    """Pairs of a question and the same one after an edit: other questions, and the same question with an aside."""
     reader = Reader(load_words())
     by_language: dict[str, list[str]] = {}
     for text in sorted(set(texts)):
@@ -88,13 +89,13 @@ def edited_pairs(texts: Iterable[str], chance: random.Random) -> tuple[list[Pair
 
 
 def framed_pairs() -> Iterator[Pair]:
-    """The same or another matter, in another frame."""
+    """Pairs in other wordings (see `frames.py`)."""
     for language, count in FRAMED.items():
         yield from Frames(language).pairs(count)
 
 
 def neighbours(texts: list[str], embed: Embed, *, least: float = 0.5, most: int = 4) -> Iterator[Pair]:
-    """Distinct prompts that lie close together: never the same question."""
+    """Pairs of different prompts with similar vectors, which are never the same question."""
     known = [text for text in texts if embed(text) is not None]
     vectors = np.array([embed(text) for text in known])
     cosines = vectors @ vectors.T
@@ -106,7 +107,7 @@ def neighbours(texts: list[str], embed: Embed, *, least: float = 0.5, most: int 
 
 
 class Embed:
-    """Text → vector, each text once."""
+    """The vector of each text, text → vector."""
 
     def __init__(self) -> None:
         self._model = MiniLM()
@@ -119,7 +120,8 @@ class Embed:
 
 
 def features(pairs: Iterable[Pair], embed: Embed, most: int | None = None) -> tuple[Array, Array]:
-    """Rows and labels of the first `most` pairs that the rules leave open; English, Spanish and Portuguese alone."""
+    """Rows and labels of the first `most` pairs that the rules do not decide, in English, Spanish and Portuguese
+    only."""
     words = load_words()
     reader, comparer = Reader(words), Comparer(words)
     featurer = Featurer(words, comparer)
@@ -143,7 +145,7 @@ def features(pairs: Iterable[Pair], embed: Embed, most: int | None = None) -> tu
 
 
 def train(rows: Array, labels: Array, seed: int) -> dict[str, Array]:
-    """One network, full-batch Adam on the log loss; `rows` are standardised."""
+    """Train one network by full-batch Adam on the log loss. `rows` must be standardised."""
     chance = np.random.default_rng(seed)
     shapes = {"hidden": (rows.shape[1], HIDDEN), "hidden_bias": (HIDDEN,), "out": (HIDDEN,), "out_bias": ()}
     weights = {

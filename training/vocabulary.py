@@ -1,10 +1,11 @@
-"""How `frequencies.npz`, `pieces.npz` and `senses.npz` of `gateway/cache/data` are made.
+"""Makes `frequencies.npz`, `pieces.npz` and `senses.npz` of `gateway/cache/data`.
 
-Frequencies, as hashes, accents taken off: words counted in prompts (lmarena/arena-hard-auto and exam questions,
+Frequencies: words without accents, as hashes. They were counted in prompts (lmarena/arena-hard-auto and exam questions,
 Apache-2.0 and MIT), in our own pairs and phrases, and in the translations of Home Assistant (Apache-2.0), a large open
-text in all these languages; and English words by their place in MiniLM's vocabulary (Apache-2.0), which is ordered by
-frequency. Pieces: the word piece embeddings of the packaged MiniLM, on their first principal axes, in int8. Senses:
-likewise, but of what the model makes of each piece as a text of its own, as unit vectors; there `fee` lies by `cost`.
+text in all these languages; English words also by their position in MiniLM's vocabulary (Apache-2.0), which is ordered
+by frequency. Pieces: the word piece embeddings of the packaged MiniLM on their first principal axes, in int8. Senses:
+the model's vectors of each piece as a separate text, on their principal axes, as unit vectors; there `fee` is close to
+`cost`.
 
 `python -m training.vocabulary --prompts FILE … --pairs FILE … --translations homeassistant.whl`
 (JSONL, or gzipped: `text` or `prompt`; `a`, `set`, `lang`).
@@ -36,20 +37,20 @@ from training.politeness import PHRASES
 TRANSLATED = {"en": ["en"], "es": ["es"], "pt": ["pt", "pt-BR"], "fr": ["fr"], "de": ["de"], "it": ["it"], "nl": ["nl"]}
 """Language → its translations."""
 LEAST = {"es": 1, "pt": 1}
-"""Times that a word has to occur, else `_TWICE`: in much text a word seen once is mostly a misspelling."""
+"""Least occurrences of a word in a language, else `_TWICE`. In much text, a word that occurs once is often misspelt."""
 _TWICE = 2
 CLEAN = ("swap_neg", "template")
-"""Sets whose first text is as it was written, without slips made by rule."""
+"""Sets whose first text is original, without typing errors made by rule."""
 WIDTH = 32
-"""Principal axes kept."""
+"""Number of principal axes that are stored."""
 SENSE_WIDTH = 64
 COMMON = 8000
-"""Pieces, the most common first, that the axes of senses are drawn through."""
+"""Number of most common pieces from which the axes of senses are computed."""
 
 _WORD = re.compile(r"[^\W\d_]+")
 _MARKUP = re.compile(r"\{[^}]*\}|\[%.*?%\]|https?://\S+|`[^`]*`|<[^>]*>")
 _SHORTEST = 3
-"""Letters of a word piece that is surely a word."""
+"""Least number of letters of a word piece that counts as a word."""
 _MOST = 255
 _EMBEDDING = "inner.embeddings.word_embeddings.weight"
 
@@ -57,7 +58,7 @@ Counts = dict[str, Counter[str]]
 
 
 def counted(prompts: Iterable[Path], pairs: Iterable[Path], translations: Path) -> Counts:
-    """Language → how often each word occurs."""
+    """Language → word → number of occurrences."""
     counts: Counts = {language: Counter() for language in TRANSLATED}
     for path in prompts:
         for row in _rows(path):
@@ -74,7 +75,7 @@ def counted(prompts: Iterable[Path], pairs: Iterable[Path], translations: Path) 
         english = _translations(wheel, "en")
         for language, names in TRANSLATED.items():
             for name in names:
-                # What is still as in English was not translated.
+                # A text that equals the English one was not translated.
                 for text in _translations(wheel, name) - (english if language != "en" else set()):
                     _count(counts[language], _MARKUP.sub(" ", text))
     return counts
@@ -194,7 +195,7 @@ def _varint(data: memoryview, start: int) -> tuple[int, int]:
 
 
 def project(embedding: NDArray[np.float32], width: int) -> NDArray[np.float32]:
-    """On the first `width` principal axes, each axis with unit variance."""
+    """The embedding on its first `width` principal axes, each with variance 1."""
     centred = embedding - embedding.mean(axis=0)
     values, axes = np.linalg.eigh(np.cov(centred, rowvar=False))
     projected: NDArray[np.float32] = (centred @ axes[:, ::-1][:, :width]) / np.sqrt(values[::-1][:width])
@@ -202,7 +203,7 @@ def project(embedding: NDArray[np.float32], width: int) -> NDArray[np.float32]:
 
 
 def senses(model: MiniLM, pieces: int) -> NDArray[np.int8]:
-    """What the model takes each piece for when it stands alone, (pieces, `SENSE_WIDTH`): unit vectors, scaled."""
+    """The model's vectors of each piece as a separate text, (pieces, `SENSE_WIDTH`): unit vectors, scaled to int8."""
     alone = np.concatenate(
         [model.embed_pieces(range(start, min(pieces, start + 128))) for start in range(0, pieces, 128)]
     )

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Makes the secrets of ../compose.yaml that are not there yet, below compose/secrets. Run it from anywhere.
+# Creates missing secrets of ../compose.yaml in compose/secrets. Run it from any directory.
 set -eu
 cd "$(dirname "$0")"
 umask 077
 mkdir -p secrets
 cd secrets
 
-new() { # a name and what to write, where there is nothing yet
+new() { # create file $1 with content $2, unless it exists
     [ -s "$1" ] || printf '%s' "$2" > "$1"
 }
 random() { od -An -N24 -tx1 /dev/urandom | tr -d ' \n'; }
@@ -19,5 +19,5 @@ new database_url "postgresql://thriftgate:$(cat postgres_password)@postgres/thri
 new openai_api_key "${OPENAI_API_KEY:-put-the-key-here}"
 new metrics_key "made-once-the-gateway-runs"
 
-# Each is mounted by itself into containers whose users are not yours; the folder keeps everybody else out.
+# Containers with other users mount single files, so these are readable; the folder keeps other users out.
 chmod 644 ./*

@@ -1,8 +1,8 @@
-"""Holds money for one request before it is called: enough for the longest answer that each call may have.
+"""Holds money for one request before each call: enough for the longest answer that the call may have.
 
-While that can be held, a call goes out as the client sent it. Where it cannot, an answer of text is capped at what is
-held, and any other call waits for the holds of others to end, or is refused. So what all calls under way may still cost
-never exceeds what is left, whatever they turn out to be.
+While that much can be held, a call goes out as the client sent it. Where it cannot, the output of a text answer is
+capped at what is held; any other call waits until other holds end, or is refused. So the calls in progress can never
+cost more than what is left of the budget, whatever they return.
 """
 
 from __future__ import annotations
@@ -25,27 +25,29 @@ from gateway.errors import BudgetExhausted, StateUnavailable
 PATIENCE_S = 10.0
 """Seconds that a request waits for other requests' holds to end, before the budget counts as too small for both."""
 _GENEROUS_PATIENCE_S = 5.0
-"""How long it waits for a cap that hardly any answer meets, before it takes a lower one."""
+"""Seconds that a request waits for a high cap, which hardly any answer reaches, before it takes a lower one."""
 _LEAST_TOKENS = 16
-"""Less is not worth a call, where answers may end at the limit."""
+"""A cap below this number of tokens is not worth a call."""
 _STEP_TOKENS = 256
 _MARGIN_TOKENS = 64
-"""Tokens before the end of what is held at which an answer without a bound asks for more."""
+"""An answer without an upper bound asks for more money this many tokens before the held amount is used up."""
 _SLACK_TOKENS, _SLACK_SHARE = 16, 2
 """The delivered tokens are estimated from the text, at four characters a token. An answer counts as longer than its cap
 only if the estimate exceeds the cap by this much: some texts have six characters a token."""
 _REPORTED_SHARE = 16
-"""A backend's own count may exceed the cap by this share, since some backends count the token that ends an answer."""
+"""The backend's own count may exceed the cap by 1 / this number, since some backends count the token that ends an
+answer."""
 _CHARGED = frozenset(("service_tier", "speed", "inference_geo", "tools", "web_search_options", "search_parameters"))
-"""Fields of requests that may cost more than the usual price of their tokens; so may those of models that search."""
+"""Request fields that can make tokens cost more than usual. Models that search the web can, too."""
 _EVER_S = 1e9
 
 
 class BudgetHold:
-    """Implements `Hold` on one counter group. Whoever has it calls `release` in the end, settled or not.
+    """Implements `Hold` on one counter group. Its owner calls `release` at the end, settled or not.
 
-    `covers`: an answer need not be looked at until its attempt has `seen` so many tokens at most. `output_limit`, when
-    not None, is the most output tokens that may be asked of the backend (per answer): what is held pays for no more.
+    `covers`: `grow` need not be called until `Attempt.seen` exceeds this number of tokens. `output_limit`, when not
+    None, is the most output tokens that the backend may be asked for per answer, because the held money pays for no
+    more.
     """
 
     __slots__ = (
@@ -82,21 +84,21 @@ class BudgetHold:
         self._group, self._expectations = group, expectations
         self._record, self._request, self._patience_s = record, request, patience_s
         self._parts: dict[int, int] = {}
-        """Place of an attempt on the record → units held for it."""
+        """Index of an attempt on the record → units held for it."""
         self._calls: dict[int, CallCost] = {}
-        """Place of an attempt → what was known when it was held for."""
+        """Index of an attempt → the cost facts that its hold was computed from."""
         self._limits: dict[int, tuple[float, int | None]] = {}
-        """Place of an attempt → `covers` and `output_limit` of a call that others followed."""
+        """Index of an attempt → `covers` and `output_limit`, kept for calls that were followed by another."""
         self._call: CallCost | None = None
         self._known = False
-        """Does `_call` tell of the last of `_parts`?"""
+        """Whether `_call` describes the last entry of `_parts`."""
         self._place: int | None = None
-        """Of the attempt that is served, where it is not the last one."""
+        """Index of the attempt whose answer is served, if it is not the last one."""
         self._over = False
         self._answers = request.parallel if request else 1
 
     async def extend(self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED) -> None:
-        """Hold enough for a call of `backend` too. `input_tokens` includes `attached`. Raises BudgetExhausted."""
+        """Also hold enough for a call of `backend`. `input_tokens` includes `attached`. Raises BudgetExhausted."""
         group = self._group
         if self._known or self._call is not None:
             self._begin_anew()
@@ -114,7 +116,7 @@ class BudgetHold:
             text = plain = expectation.input_tokens(input_tokens)
         else:
             whole = expectation.input_tokens(input_tokens, attached.kind, attached.total)
-            text = max(0, whole - attached.total)  # attachments may come to less, and leave more room for the answer
+            text = max(0, whole - attached.total)  # attachments may turn out smaller
             plain = max(0, whole - attached.image - attached.audio)
         most = output_bound.most_output(backend, request, text)
         self._call = call = CallCost(
@@ -157,7 +159,7 @@ class BudgetHold:
         return held
 
     def _begin_anew(self) -> None:
-        """Another attempt follows: keep what is known of the one before, in case that its answer is served."""
+        """Another attempt follows. Keep the facts of the previous one, because its answer may still be served."""
         if self._known:
             self._limits[max(self._parts)] = self.covers, self.output_limit
         self.covers, self.output_limit, self._call, self._place, self._known = EVER, None, None, None, False
@@ -192,7 +194,7 @@ class BudgetHold:
             await self._first_offered(group, call)
 
     async def _first_offered(self, group: CounterGroup, call: CallCost) -> None:
-        """Hold for the longest of the answers on offer that money allows. Raises BudgetExhausted."""
+        """Hold for the longest answer on offer that the budget allows. Raises BudgetExhausted."""
         refused: BudgetExhausted | None = None
         for tokens, patience_s in self._offers(group, call):
             try:
@@ -208,7 +210,7 @@ class BudgetHold:
         raise refused
 
     def _offers(self, group: CounterGroup, call: CallCost) -> Iterator[tuple[int, float]]:
-        """Tokens over all choices, and for how many seconds to wait for the holds of others; the longer ones first."""
+        """Yields (output tokens over all choices, seconds to wait for other holds to end), the longest answer first."""
         if not output_bound.can_be_capped(self._request) or call.expectation.ignored:
             yield call.most, self._patience_s
             return
@@ -232,7 +234,7 @@ class BudgetHold:
         return _SLACK_TOKENS + call.paid // _SLACK_SHARE
 
     def _pays(self, call: CallCost, tokens: int) -> None:
-        """Of an answer that is not bounded: `tokens` are held for."""
+        """For an answer without an upper bound: note that `tokens` are held for."""
         call.paid = tokens
         if tokens >= call.most:
             self.covers = EVER
@@ -242,7 +244,7 @@ class BudgetHold:
             self.covers = tokens * 3 // 4 - 1
 
     async def _resize(self, part: int, patience_s: float) -> None:
-        """Hold `part` for the coming attempt beside what the earlier ones cost or may still cost."""
+        """Hold `part` units for the next attempt, in addition to what earlier attempts cost or may still cost."""
         group, attempts = self._group, self._record.attempts
         parts = {len(attempts): part}
         for place, held in self._parts.items():
@@ -267,8 +269,11 @@ class BudgetHold:
             self.held += units
 
     async def grow(self, output_tokens: int, seen: int) -> None:
-        """The answer has `output_tokens` by its text, and its attempt has `seen` so many at most: see that what is held
-        covers it. Raises BudgetExhausted when it does not, and cannot be made to."""
+        """Make sure that the held money covers an answer in progress. Raises BudgetExhausted when it cannot be
+        extended.
+
+        `output_tokens`: estimated from the delivered text. `seen`: the most tokens that its attempt can have produced.
+        """
         call = self._call
         if seen <= self.covers or call is None or self._over:
             return
@@ -288,7 +293,7 @@ class BudgetHold:
         self.covers = seen + wanted - output_tokens
 
     def _add(self, place: int, units: int) -> None:
-        """`units` were taken for the attempt at `place`."""
+        """Add `units`, just taken, to the hold of the attempt at `place`."""
         if self._over:  # settled or released by another task meanwhile
             self._group.give(units)
         else:
@@ -296,17 +301,19 @@ class BudgetHold:
             self._parts[place] += units
 
     def follow(self, attempt: Attempt) -> None:
-        """Of several attempts that were held for, this one's answer is served: `covers` and `grow` are about it."""
+        """The answer of `attempt` is served, out of several attempts with holds: `covers` and `grow` now refer to
+        it."""
         place = self._record.attempts.index(attempt)
         if place in self._limits and place in self._parts:
             self._call = self._calls.get(place)
             self.covers, self.output_limit = self._limits[place]
             self._place = place
-        if attempt.ended_at is not None:  # all of it is here
+        if attempt.ended_at is not None:  # all of it has arrived
             self.covers = EVER
 
     def settle(self, cost_pico: int, *, learn: bool = True) -> None:
-        """The request cost so much in all. Synchronous; the counters hear of it within the lease period."""
+        """Book the request's total cost (pico-dollars) and free the rest. Synchronous; the shared counters follow
+        within the lease period."""
         group, record = self._group, self._record
         if self._over:
             return
@@ -320,7 +327,7 @@ class BudgetHold:
                     self._learn(attempts[place], call)
 
     def _learn(self, attempt: Attempt, call: CallCost) -> None:
-        """Learn the usual length of answers. An answer that its cap ended is left out."""
+        """Learn the usual length of answers. Answers that were ended by a cap are left out."""
         usage = attempt.usage
         if usage is None or usage.estimated or attempt.outcome not in ("ok", "escalated"):
             return
@@ -328,7 +335,7 @@ class BudgetHold:
         limit = call.paid if call.capped else call.most
         if output > limit and output > limit + limit // _REPORTED_SHARE + _SLACK_TOKENS:
             expectation.ignored = max(expectation.ignored, output)
-        elif expectation.ignored:  # forgotten after some dozen answers that kept to their limits
+        elif expectation.ignored:  # forgotten after some dozen answers within their limits
             expectation.ignored = expectation.ignored * 3 // 4
         if not call.capped or output < call.paid * 3 // 4:
             expectation.learn(call.counted, usage, self._answers, call.attached.kind)

@@ -1,9 +1,9 @@
-"""Checks budgets and opens holds: organisation, team, key and end user; in US dollars or tokens per calendar window.
+"""Checks budgets and opens holds for organisation, team, key and end user, in US dollars or tokens per calendar window.
 
-Counters are leased (`state/leases/leases.py`): what is spent and what all workers hold never exceeds a hard limit, and
-far from it a hold touches memory only. A counter that is missing, of another epoch or left behind by a dead worker is
-rebuilt from the ledger. A request belongs to the windows in which it began, however long it waits: there it is held,
-settled and, as its rows say when it began, found again.
+Counters are leased (`state/leases/leases.py`): settled spend plus the holds of all workers never exceeds a hard limit,
+and far from the limit a hold only touches memory. A counter is rebuilt from the ledger if it is missing, has another
+epoch, or belonged to a dead worker. A request counts in the windows in which it began, however long it runs: holds,
+settlement and ledger rows all use its start time.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ _EXHAUSTED_FRESH_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class _KeyBudgets:
-    """The purses of one key, or of one end user that a key asks for."""
+    """The counter groups of one key, or of one end user of a team."""
 
     policy: Policy
     groups: tuple[CounterGroup, ...]
     since: float
     until: float
-    """Clocks may be put back."""
+    """The end of the first of their windows. A clock that was set back may also end them early."""
     by_user: bool
-    """Are there more for each end user?"""
+    """Whether each end user has further counter groups."""
 
 
 class Budgets:
@@ -70,18 +70,18 @@ class Budgets:
         self._patience_s, self._time = patience_s, clock
         self._expectations = OutputForecasts()
         self._wallets: dict[str, _KeyBudgets] = {}
-        """By lineage of the key, of the windows of now."""
+        """Lineage of the key → its groups in the current windows."""
         self._earlier: dict[str, _KeyBudgets] = {}
-        """Likewise, for the previous windows: requests that began in them still settle there."""
+        """Lineage of the key → its groups in the previous windows, where requests that began in them still settle."""
         self._users: dict[tuple[str, str], tuple[CounterGroup, ...]] = {}
-        """By team and end user, the least lately used first."""
+        """(Team, end user) → counter groups, least recently used first."""
         self._counts = {"holds": 0, "exhausted": 0}
 
     async def open(self) -> None:
         await self._leases.open()
 
     async def aclose(self) -> None:
-        """Report what was spent and give back what is held."""
+        """Report the spend and give back all holds."""
         await self._leases.aclose()
 
     def stats(self) -> dict[str, int | float | str]:
@@ -89,7 +89,7 @@ class Budgets:
         return {**own, **{f"leases.{name}": value for name, value in self._leases.stats().items()}}
 
     def accounts(self) -> Iterator[tuple[Policy, BudgetWindow]]:
-        """The accounts that paced teams, or their organisations, share and have in use."""
+        """The budget windows in use that are shared by paced teams or their organisations."""
         for key_budgets in self._wallets.values():
             if key_budgets.policy.pacing.enabled:
                 for group in key_budgets.groups:
@@ -97,37 +97,29 @@ class Budgets:
                         if account.budget.per in ("team", "organisation"):
                             yield key_budgets.policy, account
 
-    async def exhausted(self, tenant: Tenant, end_user: str = "", at: float | None = None) -> Budget | None:
-        """An exhausted budget whose policy refuses everything then, also cache hits; None without one. `at`: when the
-        request began (Unix seconds); default: now.
+    async def refuse_exhausted(self, tenant: Tenant, end_user: str = "", at: float | None = None) -> None:
+        """Raises BudgetExhausted, which names the budget, if one is exhausted whose policy also refuses cache hits.
 
         `at`: when the request began (Unix seconds), else now.
         """
-        for group in self._purses(tenant, end_user, self._time() if at is None else at):
-            if group.refusing and not group.sound(_FRESH_S) and (account := await self._spent(group)):
-                return account.budget
-        return None
-
-    async def refuse_exhausted(self, tenant: Tenant, end_user: str = "", at: float | None = None) -> None:
-        """Raises BudgetExhausted, saying which budget, when `exhausted` finds one."""
         for group in self._purses(tenant, end_user, self._time() if at is None else at):
             if group.refusing and not group.sound(_FRESH_S) and (account := await self._spent(group)):
                 self._counts["exhausted"] += 1
                 raise group.refuse(account)
 
     async def _spent(self, group: CounterGroup) -> BudgetWindow | None:
-        """What is exhausted, after another look."""
+        """The exhausted budget of `group`, after its counters were read again; None without one."""
         for max_age_s in (_FRESH_S, _EXHAUSTED_FRESH_S):
             try:
                 await group.look(max_age_s)
             except StateUnavailable:
-                break  # the local view is the best there is
+                break  # the local view is the best available
             if group.exhausted() is None:
                 break
         return group.exhausted()
 
     def hold(self, tenant: Tenant, record: Record, request: CompletionRequest | None = None) -> RequestHold:
-        """An empty hold for one request; `request` tells how long its answer may become."""
+        """An empty hold for one request. `request` limits how long its answer may become."""
         self._counts["holds"] += 1
         groups = self._purses(tenant, record.end_user, record.started_at)
         if len(groups) == 1:
@@ -151,7 +143,8 @@ class Budgets:
         return key_budgets.groups
 
     def _other_wallet(self, tenant: Tenant, at: float) -> _KeyBudgets:
-        """Not the one used last. While requests of two windows are under way, both are kept."""
+        """The groups for a window other than the most recent one. While requests of two windows are in progress, both
+        are kept."""
         lineage = tenant.key.lineage
         last, key_budgets = self._wallets.get(lineage), self._earlier.get(lineage)
         if (

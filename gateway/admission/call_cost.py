@@ -13,28 +13,28 @@ from gateway.domain.units import pico_to_nano_up
 
 @dataclass(slots=True)
 class CallCost:
-    """The call that money is held for."""
+    """One call, for which money is held."""
 
     price: Price
     expectation: Forecast
     backend: Backend
     counted: int
-    """Input tokens, counted by us; attachments included."""
+    """Input tokens by the gateway's own count, attachments included."""
     attached: Attached
     input_tokens: int
-    """At most, as the backend may count them; images and sound apart."""
+    """The most input tokens that the backend may count, images and sound excluded."""
     most: int
-    """Most tokens that the answer can have, over all choices."""
+    """The most tokens that the answer can have, over all choices."""
     cache_writes: bool
-    """May the backend charge for writing its prompt cache?"""
+    """Whether the backend may charge for prompt cache writes."""
     media: bool
-    """May the answer be sound or images?"""
+    """Whether the answer may be sound or images."""
     paid: int = 0
-    """Output tokens that are held for."""
+    """Output tokens that the hold pays for."""
     capped: bool = False
 
     def cost(self, output_tokens: int) -> int:
-        """Units at most."""
+        """The most units that the call can cost with this many output tokens."""
         price, attached = self.price, self.attached
         if attached is not NOTHING_ATTACHED:
             most = price.most(
@@ -49,7 +49,7 @@ class CallCost:
         return pico_to_nano_up(most)
 
     def affordable(self, units: int) -> int:
-        """Output tokens that `units` pay for, beside the input; below zero where not even that."""
+        """Output tokens that `units` pay for after the input; below zero if they do not even pay for the input."""
         begun = self.cost(0)
         thousand = self.cost(1000) - begun
         return (units - begun) * 1000 // max(thousand, 1)

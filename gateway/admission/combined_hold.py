@@ -1,4 +1,4 @@
-"""The holds of one request on several counter groups: organisation, team and end user; dollars and tokens."""
+"""Combines the holds of one request on several counter groups: organisation, team and end user; dollars and tokens."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from gateway.domain.routing.route import NOTHING_ATTACHED, Attached
 
 
 class BudgetHolds:
-    """Implements `Hold`: whatever the tightest of them does not allow is not allowed."""
+    """Implements `Hold`. The tightest of its holds decides."""
 
     def __init__(self, parts: tuple[BudgetHold, ...]) -> None:
         self._parts = parts
         self.covers = float("inf")
         self.output_limit: int | None = None
         self.held = 0
-        """By all of them, in units of each."""
+        """Sum over all holds, each in its own units."""
 
     async def extend(self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED) -> None:
-        """Hold enough for a call of `backend` too. Raises BudgetExhausted; then some of the holds are larger than need
-        be until the next call, or the end."""
+        """Also hold enough for a call of `backend`. Raises BudgetExhausted; some holds then stay larger than needed
+        until the next call or the end."""
         for part in self._parts:
             await part.extend(backend, input_tokens, attached)
         self.output_limit = min(
@@ -29,13 +29,13 @@ class BudgetHolds:
         self._cover()
 
     async def grow(self, output_tokens: int, seen: int) -> None:
-        """The stream has `output_tokens` by now: see that what is held covers some more. Raises BudgetExhausted."""
+        """The stream has `output_tokens` now: make sure that the holds cover some more. Raises BudgetExhausted."""
         for part in self._parts:
             await part.grow(output_tokens, seen)
         self._cover()
 
     def follow(self, attempt: Attempt) -> None:
-        """Of several attempts that were held for, this one's answer is served."""
+        """The answer of `attempt` is served, out of several attempts with holds."""
         for part in self._parts:
             part.follow(attempt)
         self._cover()
@@ -45,7 +45,7 @@ class BudgetHolds:
         self.held = sum([part.held for part in self._parts])
 
     def settle(self, cost_pico: int) -> None:
-        """The request cost so much in all. Synchronous."""
+        """Book the request's total cost (pico-dollars). Synchronous."""
         for number, part in enumerate(self._parts):
             part.settle(cost_pico, learn=number == 0)
 

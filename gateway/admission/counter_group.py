@@ -16,12 +16,12 @@ from gateway.state.leases.counter import Lease, NotEnough
 from gateway.state.leases.leases import Leases
 
 _LOOK_S = 0.1
-"""Holds that other workers end are noticed this soon."""
+"""Seconds after which holds that other workers ended are noticed at the latest."""
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetWindow:
-    """One budget in one window. Amounts on the lease are units of its meter; a soft one has no limit there."""
+    """One budget in one window. Amounts on the lease are in the unit of its meter; a soft budget has no limit there."""
 
     budget: Budget
     owner: str
@@ -35,12 +35,12 @@ class BudgetWindow:
 
     @property
     def spent(self) -> int:
-        """Units that are settled, as far as this worker knows."""
+        """Settled units, as far as this worker knows."""
         return self.lease.limit - self.lease.left
 
 
 class Settled:
-    """Set when a hold of this worker ends; requests that wait for money wait for it."""
+    """Set when a hold of this worker ends. Requests that wait for money wait for it."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -61,7 +61,7 @@ class Settled:
 
 
 class CounterGroup:
-    """Good from when the last of its windows began until the first ends. All its counters have one tag."""
+    """Valid from the start of the last of its windows to the end of the first. All its counters share one hash tag."""
 
     def __init__(
         self,
@@ -82,9 +82,9 @@ class CounterGroup:
         self.refusing = tuple(account for account in hard if account.budget.on_exhausted == "refuse")
         self.soft = tuple(account for account in accounts if not account.budget.hard)
         self.truncates = any(account.budget.on_exhausted == "truncate" for account in hard)
-        """Is an answer that reaches the limit ended there?"""
+        """Whether an answer that reaches the limit is ended there."""
         self.bounds = any(account.budget.on_exhausted != "finish" for account in hard)
-        """Must what all calls may cost stay below a limit? Else what they are expected to cost is held."""
+        """Whether the most that all calls may cost must stay below a limit. Otherwise the expected cost is held."""
         self._needs_price = next(
             (each for each in hard if each.budget.limit_usd is not None and each.budget.on_unpriced == "refuse"), None
         )
@@ -99,16 +99,16 @@ class CounterGroup:
 
     @property
     def remaining(self) -> int:
-        """What the tightest budget has left beside all holds; 0 while unknown."""
+        """What the tightest budget has left after all holds; 0 while unknown."""
         return min([lease.remaining for lease in self.leases])
 
     @property
     def left(self) -> int:
-        """What the tightest budget has not spent, holds or not."""
+        """What the tightest budget has not spent; holds are ignored."""
         return min([lease.left for lease in self.leases])
 
     def sound(self, age_s: float) -> bool:
-        """Were the counters seen within `age_s`, and is nothing `exhausted`?"""
+        """Whether the counters were read within `age_s` and no budget is `exhausted`."""
         oldest = self._leases.now - age_s
         for lease in self.leases:
             if lease.seen <= oldest:
@@ -116,11 +116,11 @@ class CounterGroup:
         return self.exhausted() is None
 
     async def look(self, max_age_s: float) -> None:
-        """Know the counters. Raises StateUnavailable."""
+        """Read the counters if they are older than `max_age_s`. Raises StateUnavailable."""
         await self._leases.refresh(self.leases, max_age_s)
 
     def exhausted(self) -> BudgetWindow | None:
-        """An exhausted budget whose policy refuses everything then; None without one."""
+        """An exhausted budget whose policy then refuses everything; None without one."""
         for account in self.refusing:
             if account.lease.generation and account.lease.left <= 0:
                 return account
@@ -129,13 +129,13 @@ class CounterGroup:
     def refuse_unpriced(self, backend: Backend, what: str = "") -> None:
         """Raises BudgetExhausted where a hard budget in dollars does not allow calls of unknown price.
 
-        `what` has no price there; empty: the model. A backend on the operator's own machines counts as free.
+        `what` is the unit without a price; empty: the model. A backend on the operator's own machines counts as free.
         """
         if self._needs_price is not None and (what or not backend.own):
             raise messages.unpriced(self._named(self._needs_price), backend, what)
 
     def note_soft(self, record: Record) -> None:
-        """Tell of the budgets that are spent and not enforced."""
+        """Note on the record which soft budgets are spent."""
         for account in self.soft:
             if account.spent >= account.limit and account.budget.title not in record.over_budget:
                 record.over_budget += (account.budget.title,)
@@ -144,7 +144,7 @@ class CounterGroup:
         return messages.spent(self._named(account), self._time())
 
     def try_take(self, units: int, record: Record) -> bool:
-        """Set `units` aside from what is leased already."""
+        """Set `units` aside from what is already leased. Returns whether that was enough."""
         if self.tag in self._leases.away:
             record.degraded.add("state")
         return self._leases.try_hold(self.leases, units)
@@ -171,9 +171,10 @@ class CounterGroup:
             await self._freed.wait(min(_LOOK_S, left_s))
 
     async def stretch(self, units: int, held: int, record: Record) -> BudgetExhausted | None:
-        """Set `units` aside for an answer under way, without waiting for anybody; why not, if that is impossible.
+        """Set `units` aside for an answer in progress without waiting. Returns the refusal if that is impossible.
 
-        Budgets that let running answers finish are overdrawn for it. Raises BudgetExhausted without the counters.
+        Budgets that let running answers finish are overdrawn for it. Raises BudgetExhausted if the counters cannot be
+        read.
         """
         wants, overdrawn = [(lease, units) for lease in self.leases], []
         try:
@@ -190,7 +191,7 @@ class CounterGroup:
         return None
 
     def _without_state(self, units: int, record: Record) -> None:
-        """What is leased goes first; then every budget's own rule decides."""
+        """Use what is leased first; then each budget's `on_state_loss` decides."""
         record.degraded.add("state")
         for account in self.accounts:
             budget = account.budget
@@ -215,11 +216,11 @@ class CounterGroup:
         return messages.too_little(self._named(account), self._time(), need)
 
     def give(self, units: int) -> None:
-        """A hold ends and nothing was spent."""
+        """A hold of `units` ends without spend."""
         self._leases.give(self.leases, units)
         self._freed.tell()
 
     def settle(self, held: int, cost: int) -> None:
-        """A hold ends and `cost` was spent."""
+        """A hold of `held` units ends with a spend of `cost`."""
         self._leases.settle(self.leases, held, cost)
         self._freed.tell()

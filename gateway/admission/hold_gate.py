@@ -1,4 +1,4 @@
-"""Hands on a stream's pieces only as far as the money held for the request covers them."""
+"""Passes a stream's pieces on only as far as the money held for the request covers them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class HoldGate:
             except BudgetExhausted as spent:
                 if not spent.truncates:
                     raise
-                if not answer.over:  # an answer that is over was delivered whole before it could be stopped
+                if not answer.over:  # a complete answer was delivered before it could be stopped
                     await self._truncate(spent)
                     take(piece)
                     return False
@@ -48,7 +48,8 @@ class HoldGate:
         return False
 
     async def _truncate(self, spent: BudgetExhausted) -> None:
-        """End the answer as one that has reached its length. Raises `spent` where its kind cannot be ended so."""
+        """End the answer as if it had reached its length limit. Raises `spent` if this kind of answer cannot be ended
+        so."""
         answer, attempt = self._answer, self._attempt
         delivered = delivered_at_most(answer, attempt)
         if not await answer.cut(interrupted(attempt.reported, attempt.input_tokens, delivered)):

@@ -23,7 +23,7 @@ _USER_LIFE_S = 3600
 """Seconds that an end user's counter is kept after its last use. There may be very many; the ledger has all sums."""
 
 Known = Callable[[float, float], Awaitable[SpentReader]]
-"""What was spent by requests that began in `[since, until)`."""
+"""Reads the spend of requests that began in `[since, until)`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,14 @@ class _Level:
 
     tag: str
     name: str
-    """A level and its owner, as in the names of their counters."""
+    """Level and owner, as used in the names of their counters."""
     owner: str
     where: str
     known: Known
     budgets: Sequence[tuple[int, Budget]]
-    """And their place in the file."""
+    """(Index in the policy file, budget)."""
     many: bool = False
-    """One of so many that nothing is kept ahead for it."""
+    """Whether there are so many owners that no lease is taken ahead for one."""
 
 
 class Levels:
@@ -60,8 +60,8 @@ class Levels:
         self._gatherings: dict[tuple[str, float, float], _Gathering] = {}
 
     def of_key(self, tenant: Tenant, at: float) -> tuple[CounterGroup, ...]:
-        """All groups except those of end users, the team's dollars first, because most teams have no other. `at` (Unix
-        seconds) selects the windows, which may be over."""
+        """All groups except those of end users. The team's dollars come first, because most teams have no other budget.
+        `at` (Unix seconds) selects the windows, which may be over."""
         team, key, organisation = tenant.team, tenant.key.lineage, tenant.organisation
         budgets, spent = list(enumerate(tenant.policy.budget)), self._spending.spent
         of_team = _Level(
@@ -104,7 +104,7 @@ class Levels:
         return self._purses(tenant, at, [level])
 
     def _purses(self, tenant: Tenant, at: float, levels: Sequence[_Level]) -> tuple[CounterGroup, ...]:
-        """One for each meter: what they count is taken from all of its accounts alike. `levels` have one tag."""
+        """One group for each meter; what it counts is charged to all its budgets. All `levels` share one hash tag."""
         tag, rest = levels[0].tag, (self._leases, self._freed, self._time)
         return tuple(
             CounterGroup(tag, tenant.policy, meter, accounts, *rest)
@@ -132,7 +132,7 @@ class Levels:
             yield BudgetWindow(budget, level.owner, level.where, lease, limit, start, end)
 
     async def _of_end_user(self, team: str, since: float, until: float, end_user: str) -> SpentReader:
-        """Read the sum together with those of all counters that are missing at the time."""
+        """Read this end user's sum together with all others that are missing at the time."""
         asked = team, since, until
         gathering = self._gatherings.get(asked)
         if gathering is None:
@@ -150,7 +150,8 @@ async def _base(known: Known, start: float, end: float, meter: Meter) -> int:
 
 
 class _Gathering:
-    """Batches reads of single values: those that are asked for while a read is in progress go into the next one."""
+    """Batches reads of single values: a read that is requested while another is in progress goes into the next
+    batch."""
 
     def __init__(self, ask: Callable[[Sequence[str]], Awaitable[Mapping[str, SpentReader]]]) -> None:
         self._ask = ask
@@ -168,12 +169,12 @@ class _Gathering:
         self._people += 1
         try:
             async with self._turn:
-                if name in self._waiting:  # nobody asked since it came
+                if name in self._waiting:  # nobody has requested it since the last batch
                     asked, self._waiting = self._waiting, set()
                     try:
                         found = await self._ask(tuple(asked))
                     except BaseException:
-                        self._waiting |= asked  # the others ask for themselves
+                        self._waiting |= asked  # later requests start their own batch
                         raise
                     self._answers |= {each: found.get(each, SpentReader()) for each in asked}
                 return self._answers[name]

@@ -1,9 +1,11 @@
-"""Limits what one worker accepts: less while its event loop is late, batch first, with a fair share per team.
+"""Limits the number of requests that one worker accepts: fewer while its event loop is late, batch requests first, with
+a fair share for each team.
 
-Refusing costs a fraction of serving, so it is done early, before the body is read. While the loop keeps up only
-`requests.concurrent` bounds the worker. When it stays late, a lower bound is looked for: a tenth down while it is late,
-a twentieth up while it is not. Late is what it was at every look of the last while, as in CoDel: a queue that never
-empties is overload, one that does is a burst, a collection of garbage, or a neighbour on the same processor.
+A refusal costs a fraction of an answer, so it comes early, before the body is read. While the loop keeps up, only
+`requests.concurrent` bounds the worker. While it stays late, the bound is lowered by a tenth at each look; while it is
+not late, the bound rises by a twentieth. As in CoDel, the loop counts as late only if it was late at each of the last
+looks: a queue that never empties is overload, one that empties is a burst, a garbage collection or a neighbour on the
+same processor.
 """
 
 from __future__ import annotations
@@ -19,22 +21,20 @@ Reason = Literal["", "full", "share", "batch"]
 
 TICK_S = 0.1
 LOOKS = 10
-"""Late at so many looks in a row is overload."""
+"""Consecutive late looks that count as overload."""
 _LONGEST_PAUSE_S = 2.0
 _LEAST = 32
-"""So few requests are never the cause of a late loop; something else holds it up."""
+"""The lowest bound: this few requests never make a loop late, so something else does."""
 _NEWEST = 0.5
 _MOST_WAIT_S = 30.0
 
 
 def refuses(bound: int, most: int, total: int, mine: int, teams: int, *, batch: bool, batches: int) -> Reason:
-    """Why one more request may not start; empty if it may. `total` requests are in progress, `mine` of its team and
-    `batches` of class batch, from `teams` teams including this one. The last tenth below `bound` is for teams below
-    their share.
+    """The reason why one more request may not start; empty if it may.
 
-    `total` are in progress, `mine` of its team, `batches` of class batch; `teams` have some, the asking one included.
-    The last tenth below `bound` is for teams under their share, the tenth before it for interactive requests; a
-    twentieth is batch's own. Only teams under their share pass `bound`, nobody passes `most`.
+    `total` requests are in progress: `mine` of the same team, `batches` of class batch, from `teams` teams including
+    this one. The last tenth below `bound` is for teams below their share, the tenth before it for interactive requests;
+    a twentieth is reserved for batch. Only teams below their share may exceed `bound`; nobody may exceed `most`.
     """
     tenth = bound // 10
     if total >= most:
@@ -51,14 +51,15 @@ def _calm(bound: int) -> int:
 
 
 class LoadShedder:
-    """Counts what is in progress, and looks ten times a second how late the loop runs its timers."""
+    """Counts requests in progress, and measures ten times a second how late the loop runs its timers."""
 
     def __init__(self, *, concurrent: int, lag_s: float) -> None:
-        """At most `concurrent` requests in progress, fewer while the loop is never less than `lag_s` late."""
+        """`concurrent`: the most requests in progress. The bound is lower while the loop is constantly at least `lag_s`
+        late."""
         self._most, self._most_lag_s = concurrent, lag_s
         self._bound = concurrent
         self._calm = _calm(concurrent)
-        """Requests in progress below which none is refused."""
+        """With fewer requests in progress than this, none is refused."""
         self._total = self._most_lately = self._batches = 0
         self._teams: dict[str, int] = {}
         self._ended = self._refused = 0
@@ -87,7 +88,7 @@ class LoadShedder:
         }
 
     def enter(self, team: str, *, batch: bool) -> None:
-        """A request begins; `leave` has to follow. Raises Overloaded."""
+        """A request begins; call `leave` when it ends. Raises Overloaded."""
         mine, total = self._teams.get(team, 0), self._total
         if total >= self._calm:
             teams = len(self._teams) + (not mine)
@@ -113,15 +114,14 @@ class LoadShedder:
             del self._teams[team]
 
     def pause_s(self, refusal: GatewayError) -> float:
-        """How long to leave a refused connection unread, so that asking again at once costs those that are served
-        nothing; 0 while the loop keeps up.
-        """
+        """Seconds for which a refused connection is not read, so that immediate retries cost accepted requests nothing;
+        0 while the loop keeps up."""
         if self._bound == self._most or not isinstance(refusal, Overloaded):
             return 0.0
         return min(refusal.retry_after_s or 0.0, _LONGEST_PAUSE_S)
 
     def tick(self, lag_s: float) -> None:
-        """One look; moves the bound."""
+        """Take one measurement and move the bound."""
         self._lags_s.append(lag_s)
         self._served_per_s += (self._ended / TICK_S - self._served_per_s) * _NEWEST
         self._refused_per_s += (self._refused / TICK_S - self._refused_per_s) * _NEWEST
@@ -149,6 +149,7 @@ class LoadShedder:
         return Overloaded(f"{why}; try again later, or send fewer requests at a time.", retry_after_s=self._wait_s())
 
     def _wait_s(self) -> float:
-        """So long that those refused in a second, spread over it, could be served; scattered."""
+        """Seconds after which the requests refused within one second could be served if they came back evenly;
+        randomised."""
         needed = self._refused_per_s / max(1.0, self._served_per_s)
         return min(max(1.0, needed), _MOST_WAIT_S) * random.uniform(0.8, 1.4)  # noqa: S311 - scatter, no secret

@@ -19,7 +19,7 @@ class RequestHold(Hold, Protocol):
     held: int
 
     def settle(self, cost_pico: int) -> None:
-        """The request cost so much in all (pico-dollars). Synchronous."""
+        """Book the request's total cost (pico-dollars). Synchronous."""
         ...
 
     def release(self) -> None:

@@ -1,4 +1,4 @@
-"""Forecasts input ratio and output tokens of a call, learned per team and backend."""
+"""Forecasts a call's input ratio and output tokens, learned per team and backend."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ from gateway.domain.money.usage import Usage
 
 FIRST_OUTPUT_TOKENS = 512
 FIRST_INPUT_RATIO = 1.25
-"""Backends count a little more than we do: chat templates, another tokenizer."""
+"""Backends count slightly more than the gateway does, because of chat templates and other tokenizers."""
 MOST_INPUT_RATIO = 4.0
-"""No tokenizer splits text four times as finely; a larger ratio means that something was not counted."""
+"""No tokenizer splits text four times as finely; a larger ratio means that the gateway did not count something."""
 _FIRST_ATTACHED_RATIO = 1.0
-"""What is attached is counted at its most."""
+"""Attachments are counted at their maximum."""
 _REMEMBERED = 128
 _WEIGHT = 4
-"""As many answers the first guess counts for: a few long answers lift the quantile at once, some forty lower it."""
+"""The first guess weighs as much as this many answers: a few long answers raise the quantile at once, some forty lower
+it."""
 _MOST_RISE = 8
-"""Times the quantile that one answer counts for at most: of a single endless one no more than that is remembered."""
+"""One answer counts as at most this multiple of the quantile, so that a single endless answer is not remembered in
+full."""
 _MOST = 10_000
 
 
 class _Quantile:
-    """A quantile of the last values."""
+    """A running quantile."""
 
     __slots__ = ("_full", "_place", "_recent", "_share", "_sorted", "value")
 
@@ -36,7 +38,7 @@ class _Quantile:
 
     @property
     def known(self) -> bool:
-        """Have the guesses become fewer than what was seen?"""
+        """Whether observations outweigh the first guess."""
         return len(self._recent) > 2 * _WEIGHT
 
     def add(self, value: float) -> None:
@@ -53,43 +55,44 @@ class _Quantile:
 
 
 class Forecast:
-    """Of one team's calls of one backend."""
+    """The forecast for one team's calls of one backend."""
 
     __slots__ = ("_output", "_ratio", "_ratios", "ignored")
 
     def __init__(self) -> None:
         self._output = _Quantile(0.9, FIRST_OUTPUT_TOKENS)
         self._ratio = _Quantile(0.95, FIRST_INPUT_RATIO)
-        """Of text alone."""
+        """Input ratio for text alone."""
         self._ratios: dict[str, _Quantile] = {}
-        """By kind of other content: a document's tokens say nothing about those of text."""
+        """Input ratio by kind of other content: the tokens of a document do not predict those of text."""
         self.ignored = 0
-        """Tokens of the longest answer that was longer than its call allowed; 0 while the backend obeys its limits."""
+        """Tokens of the longest answer that exceeded its call's limit; 0 while the backend obeys its limits."""
 
     @property
     def output_tokens(self) -> int:
-        """Nine of ten answers are not longer."""
+        """Nine of ten answers are not longer than this."""
         return int(self._output.value) or 1
 
     @property
     def known(self) -> bool:
-        """Is there experience behind it?"""
+        """Whether the forecast is based on observations."""
         return self._output.known
 
     def input_tokens(self, counted: int, kind: str = "text", attached: int = 0) -> int:
-        """What the backend will count where we counted `counted`, of them `attached` that are no text."""
-        # never below what was counted: fields that a backend leaves out say nothing of the next request's text
+        """The backend's expected count of input tokens. `counted`: the gateway's count, of which `attached` tokens are
+        not text."""
+        # never below the own count: fields that a backend ignores say nothing about the next request's text
         text = max(1.0, min(self._ratio.value, MOST_INPUT_RATIO))
         if kind == "text":
             return int(counted * text) + 1
         known = self._ratios.get(kind)
         ratio = _FIRST_ATTACHED_RATIO
-        if known is not None:  # the next document may be larger than those before
+        if known is not None:  # the next document may be larger than earlier ones
             ratio = max(ratio, min(known.value, MOST_INPUT_RATIO))
         return int((counted - attached) * max(text, ratio) + attached * ratio) + 1
 
     def learn(self, counted: int, usage: Usage, answers: int, kind: str = "text") -> None:
-        """`usage` as the backend reported it, for `answers` answers to `counted` tokens of input."""
+        """Learn from a call: `usage` as the backend reported it, for `answers` answers to `counted` input tokens."""
         output, tokens = self._output, usage.all_output / answers
         if tokens > _MOST_RISE * FIRST_OUTPUT_TOKENS:
             tokens = min(tokens, _MOST_RISE * max(output.value, FIRST_OUTPUT_TOKENS))
@@ -106,7 +109,7 @@ class Forecast:
 
 
 def least_input_tokens(counted: int, attached: int) -> int:
-    """What was counted, without what was learned: a refusal never stands on learned ratios alone."""
+    """The gateway's own count without learned ratios: a request is never refused because of learned ratios alone."""
     return int((counted - attached) * FIRST_INPUT_RATIO + attached * _FIRST_ATTACHED_RATIO) + 1
 
 

@@ -18,12 +18,12 @@ EVERY_S = 1.0
 
 class TeamBudgets(Protocol):
     def accounts(self) -> Iterator[tuple[Policy, BudgetWindow]]:
-        """The accounts that paced teams, or their organisations, share and have in use; one may come repeatedly."""
+        """The budget windows in use that paced teams or their organisations share; one may be yielded repeatedly."""
         ...
 
 
 class Pacer:
-    """`pressures` is read on the path of requests: a look into a dict, and no more."""
+    """Computes `pressures` in the background. Requests only read one dictionary entry."""
 
     def __init__(
         self, budgets: TeamBudgets, *, every_s: float = EVERY_S, clock: Callable[[], float] = time.time
@@ -32,7 +32,7 @@ class Pacer:
         self._tasks = Tasks()
         self._pressures: dict[str, float] = {}
         self.pressures: Mapping[str, float] = self._pressures
-        """Team → 0..1, of its budget that presses hardest; teams within plan are not in it."""
+        """Team → 0..1, the highest pressure of its budgets; teams within plan are missing."""
 
     async def open(self) -> None:
         self._tasks.spawn(self._pace(), "pacing")
@@ -49,7 +49,7 @@ class Pacer:
             await asyncio.sleep(self._every_s)
 
     def look(self) -> None:
-        """Once."""
+        """Compute all pressures once."""
         now = self._time()
         found: dict[str, float] = {}
         seen: set[tuple[str, int]] = set()
@@ -58,7 +58,7 @@ class Pacer:
                 continue
             seen.add((policy.team, id(account.lease)))  # all keys of a team share it
             window = window_bounds(account.budget.window, account.budget.timezone, now)
-            if window[1] == account.ends:  # else it counts a window that is over
+            if window[1] == account.ends:  # otherwise it counts a window that is over
                 one = pressure(account.spent, account.limit, window, now, policy.pacing.tolerance)
                 if one > found.get(policy.team, 0.0):
                     found[policy.team] = one

@@ -1,8 +1,8 @@
 """Limits requests per minute, tokens per minute and concurrent requests, per team and per key.
 
 Rates are exact over a sliding window of 60 s in steps of 100 ms, shared by all workers through leases: on the common
-path `admit` awaits nothing. When the state server is away and a worker's lease is used up, the worker goes on with its
-share of each limit (limit ÷ workers) from its own memory of the last minute, and says so in `record.degraded`.
+path `admit` awaits nothing. While the state server is away and a worker's lease is used up, the worker applies its
+share of each limit (limit ÷ workers) to its own last minute, and notes that in `record.degraded`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _RATES: tuple[What, ...] = ("requests", "tokens")
 class _Rule:
     what: What
     whose: str
-    """Team or key, as an error calls it."""
+    """Team or key, as used in error messages."""
     setting: str
     limit: int
     lease: Lease
@@ -44,14 +44,14 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """The names of three headers, and the rules of team and key that they may tell about."""
+    """Three related response headers, and the rules of team and key that they can describe."""
 
     limit: str
     remaining: str
     reset: str
     rules: tuple[_Rule, ...]
     only: _Rule | None
-    """Of `rules`, where there is one: nothing has to be compared."""
+    """The only rule, if there is just one: nothing has to be compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +61,13 @@ class _Account:
     policy: Policy
     rules: tuple[_Rule, ...]
     ones: tuple[Want, ...]
-    """Taken once by every request."""
+    """Units that each request takes once."""
     tokens: tuple[_Rule, ...]
     gauges: tuple[Lease, ...]
     shown: tuple[_Shown, ...]
-    """What headers tell about."""
+    """The rules that headers describe."""
     headers: dict[str, str]
-    """What they say before anything is used."""
+    """The headers' values before anything is used."""
 
 
 class RateLimits:
@@ -89,10 +89,7 @@ class RateLimits:
 
     async def admit(self, tenant: Tenant, tokens: int, record: Record) -> Permit:
         """Count a request of about `tokens` tokens. Raises LimitExceeded. The caller releases the permit exactly once,
-        however the request ends.
-
-        Whoever has what is returned calls its `leave` once, however the request ends.
-        """
+        however the request ends."""
         account = self._accounts.get(tenant.key.lineage)
         if account is None or account.policy is not tenant.policy:
             account = self._open_account(tenant)
@@ -124,7 +121,7 @@ class RateLimits:
             raise self._refuse(_spent(rule, tokens, short))
 
     def _share(self, wants: Sequence[Want]) -> NotEnough | None:
-        """Take from this worker's own share of every limit."""
+        """Take from this worker's own share of each limit."""
         step = self._leases.step
         for lease, units in wants:
             share = lease.limit // max(self._leases.workers, lease.workers)
@@ -143,7 +140,7 @@ class RateLimits:
 
     def _open_account(self, tenant: Tenant) -> _Account:
         if len(self._accounts) >= _MOST_ACCOUNTS:
-            self._accounts.clear()  # they are made again from the leases that are in use
+            self._accounts.clear()  # they are rebuilt from the leases in use
         limits, key = tenant.policy.limits, tenant.key
         whose = f"Key {key.name or key.lineage}"
         rules = (
@@ -176,7 +173,7 @@ class RateLimits:
 
 
 class Permit:
-    """A request that may run, until it leaves."""
+    """A request's permission to run, until it is released."""
 
     __slots__ = ("_account", "_leases", "_step", "_tokens")
 
@@ -186,33 +183,34 @@ class Permit:
         self._step = leases.taken_at
 
     def settle(self, tokens: int) -> None:
-        """What it really took, input and output; 0 for an answer from the cache. The first call counts."""
+        """Replace the estimate by the tokens used, input and output; 0 for an answer from the cache. Only the first
+        call counts."""
         charged, self._tokens = self._tokens, None
         if charged is not None and tokens != charged:
             for rule in self._account.tokens:
                 self._leases.correct(rule.lease, tokens - charged, self._step)
 
     def release(self) -> None:
-        """Free its place. Nothing settled means that no backend was asked."""
+        """Free the slot. If nothing was settled, no backend was called."""
         if self._tokens is not None:
             self.settle(0)
         self._leases.give(self._account.gauges, 1)
 
 
 def _shown(what: What, rules: Sequence[_Rule]) -> _Shown:
-    """As OpenAI names them."""
+    """The header names that OpenAI uses."""
     names = (f"x-ratelimit-limit-{what}", f"x-ratelimit-remaining-{what}", f"x-ratelimit-reset-{what}")
     return _Shown(*names, tuple(rules), rules[0] if len(rules) == 1 else None)
 
 
 def _unused(shown: _Shown) -> dict[str, str]:
-    """What was used just now is back in a minute."""
+    """Header values while nothing is used: everything used a moment ago is available again within a minute."""
     limit = str(shown.rules[0].limit)
     return {shown.limit: limit, shown.remaining: limit, shown.reset: _WHOLE_AGAIN}
 
 
 def _headers(account: _Account, short: NotEnough | None = None) -> dict[str, str]:
-    """Of team and key the one with less left."""
+    """Headers of the rule that has less left, the team's or the key's."""
     headers = account.headers.copy()
     for shown in account.shown:
         rule = shown.only
@@ -229,7 +227,7 @@ def _headers(account: _Account, short: NotEnough | None = None) -> dict[str, str
 
 
 def duration(seconds: float) -> str:
-    """`120ms`, `12.5s`, `1m0s`: how OpenAI writes times until a limit is whole again."""
+    """`120ms`, `12.5s`, `1m0s`: OpenAI's format for the time until a limit is whole again."""
     if seconds < 1:
         return f"{max(1, round(seconds * 1000))}ms"
     minutes, rest = divmod(round(seconds, 1), 60)

@@ -16,22 +16,22 @@ _SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """What happened in one window of one budget or, for an anomaly, of one team."""
+    """One event in a window of a budget or, for an anomaly, of a team."""
 
     id: str
-    """The same for every process that notices, whenever it does."""
+    """The same in every process that detects the event, at any time."""
     kind: Kind
     severity: Severity
     payload: dict[str, Any]
-    """The payload for receivers, JSON values: `text` for people, the rest for programs."""
+    """JSON values sent to receivers: `text` is for people, the other fields are for programs."""
 
     def addressed(self, target: str) -> str:
-        """The id of its copy for one receiver."""
+        """The id of the copy that is sent to one receiver."""
         return addressed(self.id, target)
 
 
 def alert(id: str, kind: Kind, severity: Severity, team: str, facts: dict[str, Any]) -> Alert:
-    """With what every payload has."""
+    """An alert with the fields that every payload has, and `facts`."""
     return Alert(id, kind, severity, {"team": team, "kind": kind, "severity": severity, **facts})
 
 
@@ -44,7 +44,7 @@ def digest(text: str, length: int) -> str:
 
 
 def targets(receivers: Iterable[Notify], severity: Severity) -> list[str]:
-    """Those that want to hear of what is so severe, each once."""
+    """The receivers that accept this severity, each once."""
     reached = _SEVERITIES.index(severity)
     return list(dict.fromkeys(each.target for each in receivers if _SEVERITIES.index(each.severity) <= reached))
 

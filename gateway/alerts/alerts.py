@@ -27,11 +27,11 @@ log = logging.getLogger(__name__)
 
 INTERVAL_S = 2.0
 RESTS = 20
-"""A look at a large ledger may take seconds: so many times as long it rests afterwards."""
+"""The pause after a check is at least this many times the check's duration: in a large ledger a check takes seconds."""
 
 
 class Alerts:
-    """Runs beside the ledger's writer. Any number of these may share one database."""
+    """Runs in the process of the ledger's writer. Several processes may share one database."""
 
     def __init__(
         self,
@@ -56,22 +56,22 @@ class Alerts:
         await self._receivers.aclose()
 
     def notice(self, rows: Iterable[Row]) -> None:
-        """Rows that are new in the ledger; the writer's `on_rows`."""
+        """Note new ledger rows; called by the writer (`on_rows`)."""
         self._watch.notice(rows)
 
     def used(self) -> dict[tuple[str, str, str], float]:
-        """Spent share of each budget, by team, window and limit, as of the last look at it."""
+        """The spent share of each budget, by team, window and limit, as of its last check."""
         return self._watch.used()
 
     def undrained(self) -> dict[str, int]:
-        """Host → its dead workers that budgets hold money for, as of the last look."""
+        """Host → number of its dead workers for which budgets still hold money, as of the last check."""
         return self._watch.undrained()
 
     def stats(self) -> dict[str, int | float | str]:
         return dict(self._counts)
 
     async def run(self) -> None:
-        """Look and deliver for ever, each at its own pace."""
+        """Check and deliver until cancelled, each at its own interval."""
         await asyncio.gather(self._look_forever(), self._deliver_forever())
 
     async def _look_forever(self) -> None:
@@ -95,7 +95,7 @@ class Alerts:
                 await asyncio.sleep(self._interval_s)
 
     async def check_once(self) -> int:
-        """Write down the alerts that are due and were not yet; how many. Raises SQLAlchemyError."""
+        """Store the alerts that are due and not stored yet; returns their number. Raises SQLAlchemyError."""
         fired = await self._watch.look()
         self._counts["created"] += len(fired)
         for alert in fired:
@@ -103,7 +103,7 @@ class Alerts:
         return len(fired)
 
     async def deliver_once(self) -> int:
-        """Deliver what is due to be; how many were tried. Raises SQLAlchemyError."""
+        """Attempt the deliveries that are due; returns their number. Raises SQLAlchemyError."""
         due = await self._database.run(partial(deliveries.claim, now=self._clock.time(), busy_s=2 * TIMEOUT_S))
         answers = await self._receivers.deliver_all([(each.target, each.id, each.payload) for each in due])
         for delivery, answer in zip(due, answers, strict=True):
@@ -123,7 +123,7 @@ class Alerts:
         log.log(level, "alert %s to %s: %s; %s", delivery.id, delivery.target, answer.said, outcome)
 
     async def escalate_once(self) -> int:
-        """Send alerts that were not acknowledged in time to the escalation receivers; returns how many. Raises
+        """Send alerts that were not acknowledged in time to the escalation receivers; returns their number. Raises
         SQLAlchemyError."""
         policies = self._policies()
 
@@ -142,19 +142,20 @@ class Alerts:
         return await self._database.run(partial(deliveries.latest, team=team, limit=limit), writes=False)
 
     async def dead(self, team: str | None = None, limit: int = 100) -> list[DeliveryResult]:
-        """Letters that were given up, newest first. Raises SQLAlchemyError."""
+        """Deliveries that were given up, newest first. Raises SQLAlchemyError."""
         return await self._database.run(partial(deliveries.dead, team=team, limit=limit), writes=False)
 
     async def revive(self, team: str | None = None) -> int:
-        """Let dead deliveries be tried again; how many. Raises SQLAlchemyError."""
+        """Retry deliveries that were given up; returns their number. Raises SQLAlchemyError."""
         return await self._database.run(partial(deliveries.revive, team=team, now=self._clock.time()))
 
     async def acknowledge(self, id: str, by: str) -> str | None:
-        """Its team; None where there is no such alert. Raises SQLAlchemyError."""
+        """Acknowledge an alert. Returns its team, or None if there is no such alert. Raises SQLAlchemyError."""
         return await self._database.run(partial(deliveries.acknowledge, id=id, by=by, now=self._clock.time()))
 
     async def test(self, team: str) -> dict[str, dict[str, Answer]]:
-        """Send one alert of each kind to every receiver of `team` now: target → kind → what it answered."""
+        """Send one alert of each kind to every receiver of `team` now. Returns target → kind → the receiver's
+        answer."""
         policy = self._policies().get(team)
         named = targets(receivers(policy), "critical") if policy else []
         now = self._clock.time()
@@ -166,7 +167,7 @@ class Alerts:
 
 
 def _say(alert: Alert) -> None:
-    """The log is a receiver too, and the only one that needs no address."""
+    """Log an alert, so that it is visible even if no receiver is configured."""
     log.log(
         logging.ERROR if alert.severity == "critical" else logging.WARNING,
         "%s alert: %s",

@@ -1,4 +1,4 @@
-"""Authenticates callers and authorizes routes by scope: denied by default, open routes are named here."""
+"""Authenticates callers and authorizes routes by scope. Routes that need no key are listed here; all others do."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gateway.policy.tenants import Tenants
 log = logging.getLogger(__name__)
 
 OPEN = ("/", "/openapi.json", "/health", "/health/live", "/health/ready", "/dashboard", "/dashboard/static/{path:path}")
-"""Routes that ask for no key; the page and its files hold no data, what fills it does ask."""
+"""Routes that need no key. The dashboard's files hold no data; the routes that supply its data need a key."""
 
 Endpoint = Callable[[Request, Tenant], Awaitable[Response]]
 
@@ -34,8 +34,7 @@ def json_response(value: Any, status: int = 200) -> Response:
 
 
 def spoken(request: Request) -> ClientDialect:
-    """The dialect whose shape an error has: the path's; where several vendors share a path, that of the client's
-    SDK."""
+    """The dialect of an error's shape: the path's, or the one of the client's SDK if vendors share the path."""
     path = request.scope["path"]
     if path not in PATHS and "anthropic-version" in request.headers:
         path = "/v1/messages"
@@ -61,7 +60,7 @@ class Authenticator:
     def knows(
         self, endpoint: Callable[[Request, Tenant | None], Awaitable[Response]]
     ) -> Callable[[Request], Awaitable[Response]]:
-        """For routes that are open to all and tell more to a key. An unknown key counts as none."""
+        """For routes that are open to all and show more to a key. An unknown key counts as none."""
 
         async def greeted(request: Request) -> Response:
             try:
@@ -85,7 +84,7 @@ class Authenticator:
                     return await endpoint(request, tenant)
                 except GatewayError as error:
                     return error_response(error, request)
-                except ConnectionResetError:  # the client left while it sent its body: nobody reads this
+                except ConnectionResetError:  # the client left while it sent its body, so nobody reads this
                     return Response(status_code=400)
                 except (SQLAlchemyError, OSError) as error:
                     log.error(
@@ -93,7 +92,7 @@ class Authenticator:
                     )
                     away = Overloaded("The gateway's database or disk does not answer; try again shortly.")
                     return error_response(away, request)
-                except Exception:  # what nobody expected stays inside, and must not cost the client its connection
+                except Exception:  # an unexpected error stays inside, and the client keeps its connection
                     log.exception("%s %s failed inside the gateway", request.method, cut(request.url.path, 200))
                     return error_response(GatewayError("The gateway failed at this request."), request)
 

@@ -1,4 +1,4 @@
-"""Bounds on backend response headers that are relayed to clients: count, length, characters and values."""
+"""Limits the backend response headers that are relayed to clients: count, length, characters and values."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 MOST_RELAYED = 32
-"""Headers of one answer."""
+"""Most headers of one answer."""
 LONGEST_NAME = 64
-"""Bytes."""
+"""Most bytes of a name."""
 LONGEST_RESET_S = 31 * 86400.0
-"""The longest limits of providers are monthly."""
+"""Providers' longest limits are monthly."""
 
 _NUMBER = re.compile(rb"-?\d{1,15}(?:\.\d{1,9})?")
 _WORD = re.compile(rb"[A-Za-z][\w -]{0,63}", re.ASCII)
@@ -25,7 +25,7 @@ _UNITS_S = (86400.0, 3600.0, 60.0, 1.0, 0.001)
 
 
 def is_bounded(name: bytes, value: bytes) -> bool:
-    """Whether `value` is printable, short and, where `name` (lower case) holds a number, a plausible one."""
+    """Whether `value` is printable, short and, if `name` (lower case) holds a number, plausible."""
     if len(name) > LONGEST_NAME:
         return False
     if b"ratelimit" not in name:
@@ -36,7 +36,8 @@ def is_bounded(name: bytes, value: bytes) -> bool:
 
 
 def _is_near(value: bytes) -> bool:
-    """Whether `value` is a duration, seconds, or a time (Unix time in s or ms, RFC 3339, HTTP) within a month."""
+    """Whether `value` is a duration, a number of seconds, or a time (Unix time in s or ms, RFC 3339, HTTP) within a
+    month."""
     if len(value) > 64:
         return False
     if _MILLISECONDS.fullmatch(value) and float(value) <= LONGEST_RESET_S:
@@ -50,7 +51,7 @@ def _is_near(value: bytes) -> bool:
 
 
 def _moment(value: bytes) -> float | None:
-    """Unix seconds; None for no time."""
+    """Unix seconds; None if it is no time."""
     if _NUMBER.fullmatch(value):
         at = float(value)
         return at / 1000 if at > 1e11 else at

@@ -18,16 +18,16 @@ from gateway.errors import GatewayError
 
 _LIMITS = (b"x-ratelimit-", b"anthropic-ratelimit-")
 _OF_BACKENDS = (b"openai-", *_LIMITS)
-"""How the names begin of what a backend's response headers may tell a client; most begin otherwise."""
+"""Prefixes of backend response headers that a client may get; most begin otherwise."""
 _WHOSE_ACCOUNT = frozenset((b"openai-organization", b"openai-project"))
-"""The gateway's, not the client's."""
+"""They name the gateway's account, not the client's."""
 _SHORTEST_KEY = 8
 """Bytes; most limits are shorter."""
 _RFC_3339 = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def of_id(request_id: str) -> list[tuple[bytes, bytes]]:
-    """As OpenAI's and as Anthropic's clients look for it."""
+    """The request id under the names that OpenAI's and Anthropic's clients look for."""
     value = request_id.encode()
     return [(b"x-request-id", value), (b"request-id", value)]
 
@@ -64,7 +64,7 @@ def of_record(record: Record) -> list[tuple[bytes, bytes]]:
 
 
 def _may_pass(pair: tuple[bytes, bytes], record: Record, backend: Backend) -> bool:
-    """A backend's limits are the client's only while its team has none of its own."""
+    """Whether a backend's header may be relayed. Its rate limits are relayed only if the team has none of its own."""
     name, value = pair
     if record.ratelimit if name.startswith(_LIMITS) else name in _WHOSE_ACCOUNT:
         return False
@@ -72,7 +72,7 @@ def _may_pass(pair: tuple[bytes, bytes], record: Record, backend: Backend) -> bo
 
 
 def _tells_key(value: bytes, backend: Backend) -> bool:
-    """Does a backend's header repeat the gateway's key there?"""
+    """Whether a backend's header repeats the gateway's key."""
     if backend.api_key is None or len(value) < _SHORTEST_KEY:
         return False
     text = value.decode("latin-1")
@@ -83,7 +83,8 @@ _concealer = lru_cache(maxsize=256)(Concealer)
 
 
 def _as_anthropic(ratelimit: dict[str, str]) -> list[tuple[bytes, bytes]]:
-    """`x-ratelimit-limit-requests` is `anthropic-ratelimit-requests-limit`, and a limit is whole again at a time."""
+    """Anthropic's names and values for OpenAI's headers: `x-ratelimit-limit-requests` becomes
+    `anthropic-ratelimit-requests-limit`, and resets become times."""
     found = []
     for name, value in ratelimit.items():
         what, _, of = name.removeprefix("x-ratelimit-").partition("-")
@@ -95,7 +96,7 @@ def _as_anthropic(ratelimit: dict[str, str]) -> list[tuple[bytes, bytes]]:
 
 @lru_cache(maxsize=1024)
 def seconds(duration: str) -> float:
-    """Of `120ms`, `12.5s`, `1m0s`."""
+    """The seconds in `120ms`, `12.5s`, `1m0s`."""
     if duration.endswith("ms"):
         return float(duration[:-2]) / 1000
     minutes, _, rest = duration.removesuffix("s").rpartition("m")
@@ -116,7 +117,7 @@ def of_error(error: GatewayError) -> list[tuple[bytes, bytes]]:
         return []
     found = [(b"x-should-retry", b"true" if error.retryable else b"false")]
     if error.retry_after_s is not None:
-        milliseconds = max(1, ceil(error.retry_after_s * 1000))  # rounded up: who comes earlier is refused again
+        milliseconds = max(1, ceil(error.retry_after_s * 1000))  # rounded up: an earlier retry is refused again
         found.append((b"retry-after", b"%d" % -(-milliseconds // 1000)))
         found.append((b"retry-after-ms", b"%d" % milliseconds))
     return found

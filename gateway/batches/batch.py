@@ -1,4 +1,4 @@
-"""One batch in SQL, for both vendors' APIs."""
+"""One batch in SQL, for the APIs of both vendors."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from gateway.state.sql.tables import batches
 
 WINDOW_S = 24 * 3600.0
 KEPT_S = 29 * 24 * 3600.0
-"""So long after a message batch was made its results are there."""
+"""Seconds after its creation that the results of a message batch are kept."""
 MOST_OPEN = 100
-"""Unfinished batches of one team."""
+"""Most unfinished batches of one team."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A row of `batches`. Its status is OpenAI's: `validating` until a runner takes it. Times are Unix seconds."""
+    """A row of `batches`. Its status is one of OpenAI's: `validating` until a runner takes it. Times are Unix
+    seconds."""
 
     id: str
     team: str
@@ -55,29 +56,29 @@ class Batch:
     idempotency: str | None = None
     fingerprint: str | None = None
     owner: str = ""
-    """Lineage of the key that may see it; empty: all of the team may."""
+    """Lineage of the key that may see it; empty: every key of the team may."""
 
     @property
     def name(self) -> str:
-        """Its id without the vendor's prefix."""
+        """The id without the vendor's prefix."""
         return self.id.partition("_")[2]
 
     @property
     def kept_until(self) -> float:
-        """When the results of a message batch go."""
+        """Time at which the results of a message batch are deleted."""
         return self.created_at + KEPT_S
 
     def result_id(self, kind: str) -> str:
-        """What its `output` or `error` file is called; made of the id so that a restart finds it again."""
+        """Id of its `output` or `error` file, derived from the batch's id, so that a restart finds the file again."""
         return f"file-{self.name}-{kind}"
 
 
 @dataclass(frozen=True, slots=True)
 class BatchFields:
-    """An `Idempotency-Key`: a repeated request with it gets the existing batch."""
+    """The `Idempotency-Key` of a request: repeating the request with the same key returns the existing batch."""
 
     idempotency: str | None = None
-    """Digest of the key and its owner; None: none was sent."""
+    """Digest of the key and its owner; None if no key was sent."""
     fingerprint: str | None = None
     """Digest of the request."""
 
@@ -90,26 +91,26 @@ class Ended:
     """How a batch ended."""
 
     status: str
-    """completed, cancelled or expired."""
+    """`completed`, `cancelled` or `expired`."""
     sizes: Mapping[str, int] = field(default_factory=dict)
-    """Bytes of its `output` and its `error` file; an empty one is none."""
+    """Sizes in bytes of the `output` and `error` files; empty files are left out."""
     counts: tuple[int, int] = (0, 0)
-    """Lines (completed, failed)."""
+    """Number of lines (completed, failed)."""
     unsent: int = 0
-    """Of those that failed, the ones that were not sent before it ended."""
+    """Number of failed lines that were not sent before the batch ended."""
     usage: Mapping[str, Any] | None = None
-    """OpenAI's sums of tokens."""
+    """Token sums in OpenAI's form."""
 
 
 def family(endpoint: str) -> ColumnElement[bool]:
-    """The batches that the vendor of `endpoint` would know: the others do not exist for its clients."""
+    """Selects the batches of the same vendor's API as `endpoint`: clients of one API do not see the other's batches."""
     return batches.c.endpoint == MESSAGES if endpoint == MESSAGES else batches.c.endpoint != MESSAGES
 
 
 def add(connection: Connection, batch: Batch) -> Batch:
-    """The batch, or the one that was made when the same was asked before.
+    """Insert the batch. If the same request was made before, returns that batch.
 
-    Raises KeyReused, LimitExceeded, and NotFound when its file has been deleted meanwhile.
+    Raises KeyReused, LimitExceeded; NotFound if its file has been deleted meanwhile.
     """
     if known := made(connection, BatchFields(batch.idempotency, batch.fingerprint)):
         return known
@@ -123,7 +124,7 @@ def add(connection: Connection, batch: Batch) -> Batch:
 
 
 def made(connection: Connection, once: BatchFields) -> Batch | None:
-    """What was asked for with this key before. Raises KeyReused when that was something else."""
+    """The batch made earlier with this idempotency key. Raises KeyReused if that request was different."""
     if once.idempotency is None:
         return None
     row = connection.execute(select(batches).where(batches.c.idempotency == once.idempotency)).first()
@@ -131,13 +132,13 @@ def made(connection: Connection, once: BatchFields) -> Batch | None:
         return None
     if row.fingerprint != once.fingerprint:
         raise KeyReused(
-            "This Idempotency-Key came with another batch; send a new key with it.", param="Idempotency-Key"
+            "This Idempotency-Key was already used for a different batch; send a new key.", param="Idempotency-Key"
         )
     return Batch(**row._mapping)
 
 
 async def keep(database: Database, batch: Batch) -> Batch:
-    """As `add`; of two that ask at once with one key, one makes it."""
+    """Like `add`, in its own transaction. If two requests with one key arrive at once, one of them makes the batch."""
     try:
         return await database.run(lambda connection: add(connection, batch))
     except IntegrityError:
@@ -145,7 +146,7 @@ async def keep(database: Database, batch: Batch) -> Batch:
 
 
 def get(connection: Connection, viewer: Viewer, batch_id: str, endpoint: str = "") -> Batch:
-    """One of the family of `endpoint`. Raises NotFound."""
+    """A batch of the same vendor's API as `endpoint`. Raises NotFound."""
     query = select(batches).where(batches.c.id == batch_id, seen_by(batches, viewer), family(endpoint))
     row = connection.execute(query).first()
     if row is None:
@@ -154,7 +155,8 @@ def get(connection: Connection, viewer: Viewer, batch_id: str, endpoint: str = "
 
 
 def cancel(connection: Connection, viewer: Viewer, batch_id: str, now: float, endpoint: str = "") -> Batch:
-    """What is being answered is still answered; asking twice is asking once. Raises NotFound, BadRequest."""
+    """Cancel a batch. Lines in progress are still answered; cancelling twice has no further effect. Raises NotFound,
+    BadRequest."""
     batch = get(connection, viewer, batch_id, endpoint)
     if batch.status not in OPEN or batch.status == "finalizing":
         raise BadRequest(f"Cannot cancel a batch with status {batch.status!r}.", param="batch_id")
@@ -164,5 +166,5 @@ def cancel(connection: Connection, viewer: Viewer, batch_id: str, now: float, en
 
 
 def still_open(batch_id: str) -> Any:
-    """An update of a batch that has not ended: an end is final."""
+    """An SQL update of a batch that has not ended. A batch that has ended never changes."""
     return update(batches).where(batches.c.id == batch_id, batches.c.status.in_(OPEN))

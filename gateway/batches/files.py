@@ -1,4 +1,4 @@
-"""Files that teams upload or batches produce: bytes in one directory, metadata in SQL."""
+"""Files that teams upload or batches produce: their bytes in one directory, their metadata in SQL."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from gateway.state.sql.ownership import seen_by
 from gateway.state.sql.tables import batches, files
 
 MAX_BYTES = 256 * 10**6
-"""Of one upload: the larger of what the vendors take."""
+"""Largest upload in bytes: the larger of both vendors' limits."""
 TEAM_BYTES = 5 * 2**30
-"""Most bytes of all files of a team: a full disk would stop the journal, and with it all requests."""
+"""Most bytes of all files of a team, because a full disk would stop the journal and so all requests."""
 ABANDONED_S = 3600.0
 GONE_S = 3600.0
-"""So long after their time the rows of files go, though the bytes are on another host."""
+"""Seconds after expiry at which a file's row is deleted, even if its bytes are on another host."""
 OPEN = ("validating", "in_progress", "finalizing", "cancelling")
 """States of a batch in which its file is still needed."""
 INLINE = "message_batch"
-"""Purpose of the files that hold what came and goes without a file; no client sees them."""
+"""Purpose of files with requests that were not uploaded as a file (message batches). Clients do not see these files."""
 
 
 def new_id() -> str:
-    """Sortable by time and unguessable."""
+    """A file id. Ids sort by time and cannot be guessed."""
     return f"{time.time_ns() // 1_000_000:012x}{os.urandom(10).hex()}"
 
 
@@ -50,12 +50,12 @@ class StoredFile:
     created_at: float
     expires_at: float | None = None
     owner: str = ""
-    """Lineage of the key that may see it; empty: all of the team may."""
+    """Lineage of the key that may see it; empty: every key of the team may."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a list shows: rows that one viewer may see after the id `after`."""
+    """A page of a list: rows that `viewer` may see, after the id `after`."""
 
     limit: int = 20
     after: str = ""
@@ -63,7 +63,7 @@ class Page:
     purpose: str = ""
 
     def of(self, table: Table, viewer: Viewer, *more: ColumnElement[bool]) -> Select[tuple[object, ...]]:
-        """One row more than asked for, which tells whether there are more. Ids sort by time."""
+        """Selects one row more than requested, which shows whether there are more. Ids sort by time."""
         query = select(table).where(seen_by(table, viewer), *more).limit(self.limit + 1)
         if self.purpose:
             query = query.where(table.c.purpose == self.purpose)
@@ -73,16 +73,16 @@ class Page:
 
 
 class Upload:
-    """An upload in progress, under a name that is not told to anybody."""
+    """An upload in progress. Its name is not known to any client."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.size = path, 0
         self.digest = blake2b(digest_size=16)
-        """Of what was written."""
+        """Digest of the bytes written."""
         self._file = path.open("xb")
 
     def write(self, data: bytes) -> None:
-        """Off the loop only. Raises BodyTooLarge."""
+        """Append `data`. Blocks. Raises BodyTooLarge."""
         self.size += len(data)
         if self.size > MAX_BYTES:
             raise BodyTooLarge(f"The file is larger than {MAX_BYTES} bytes; split it.", param="file")
@@ -93,37 +93,39 @@ class Upload:
         self._file.close()
 
     def discard(self) -> None:
-        """Safe after it was kept: then nothing has this name any more."""
+        """Delete the upload. Has no effect once it was kept, because the file was renamed."""
         self.close()
         self.path.unlink(missing_ok=True)
 
 
 class Files:
-    """Files of other owners count as not existing, even if their id is known."""
+    """Reads and writes files. Files of other owners count as unknown, even if the id is right."""
 
     def __init__(self, directory: Path, database: Database) -> None:
         self.directory, self._database = directory, database
 
     async def open(self) -> None:
-        """Make the directory, remove what uploads left that a crash cut short. Raises OSError."""
+        """Create the directory and delete uploads that a crash interrupted. Raises OSError."""
         await asyncio.to_thread(self._tidy)
 
     async def aclose(self) -> None:
-        """Nothing is held open between two calls."""
+        """Does nothing: no resource stays open between calls."""
 
     def _tidy(self) -> None:
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         for left in self.directory.glob("*.part"):
-            if left.stat().st_mtime < time.time() - ABANDONED_S:  # a younger one may be another worker's
+            if (
+                left.stat().st_mtime < time.time() - ABANDONED_S
+            ):  # a younger one may be another worker's upload in progress
                 left.unlink(missing_ok=True)
 
     def path(self, file_id: str) -> Path:
-        """Only for ids that the gateway made itself."""
+        """Path of a file. Only for ids that the gateway generated."""
         return self.directory / file_id
 
     @asynccontextmanager
     async def upload(self) -> AsyncIterator[Upload]:
-        """A place to write to; what is not kept by the end is gone."""
+        """A new upload. It is deleted at the end unless it was kept."""
         upload = await asyncio.to_thread(Upload, self.directory / f"{new_id()}.part")
         try:
             yield upload
@@ -133,7 +135,7 @@ class Files:
     async def keep(
         self, upload: Upload, tenant: Tenant, filename: str, purpose: str, expires_s: float | None = None
     ) -> StoredFile:
-        """Raises BodyTooLarge when the team has too much already."""
+        """Turn an upload into a file. Raises BodyTooLarge if the team's files exceed TEAM_BYTES."""
         now = time.time()
         file = StoredFile(
             id=f"file-{new_id()}",
@@ -151,7 +153,9 @@ class Files:
             upload.close()
             held = connection.scalar(select(func.sum(files.c.bytes)).where(files.c.team == file.team)) or 0
             if held + file.bytes > TEAM_BYTES:
-                raise BodyTooLarge(f"Your team holds {held} of {TEAM_BYTES} bytes in files; delete some.", param="file")
+                raise BodyTooLarge(
+                    f"Your team has stored {held} of {TEAM_BYTES} bytes in files; delete some.", param="file"
+                )
             record(connection, file)
             upload.path.rename(self.path(file.id))
 
@@ -159,36 +163,37 @@ class Files:
         return file
 
     async def get(self, viewer: Viewer, file_id: str) -> StoredFile:
-        """Raises NotFound."""
+        """A file's metadata. Raises NotFound."""
         return await self._database.run(lambda connection: find(connection, viewer, file_id), writes=False)
 
     async def page(self, viewer: Viewer, page: Page) -> list[StoredFile]:
-        """At most one more than `page.limit`."""
+        """Files of the page, and one more if there are more."""
         query = page.of(files, viewer, *_seen())
         rows = await self._database.run(lambda connection: connection.execute(query).all(), writes=False)
         return [StoredFile(**row._mapping) for row in rows]
 
     async def delete(self, viewer: Viewer, file_id: str) -> None:
-        """Raises NotFound, BadRequest while a batch still reads it."""
+        """Delete a file. Raises NotFound; BadRequest while a batch needs it."""
 
         def work(connection: Connection) -> None:
             find(connection, viewer, file_id, lock=True)
             reader = connection.scalar(select(batches.c.id).where(_reads(file_id)).limit(1))
             if reader is not None:
-                raise BadRequest(f"The batch {reader} still reads this file; cancel it first.", param="file_id")
+                raise BadRequest(f"The batch {reader} still needs this file; cancel it first.", param="file_id")
             connection.execute(delete(files).where(files.c.id == file_id))
 
         await self._database.run(work)
         await asyncio.to_thread(self.path(file_id).unlink, missing_ok=True)
 
     async def forget(self, file_ids: Sequence[str]) -> None:
-        """Remove files of the gateway's own making, those that there are."""
+        """Delete files that the gateway made itself, if they exist."""
         gone = delete(files).where(files.c.id.in_(file_ids))
         await self._database.run(lambda connection: connection.execute(gone))
         await asyncio.to_thread(self._unlink, file_ids)
 
     async def sweep(self, now: float) -> None:
-        """Remove what has expired and no batch reads, here; what lies elsewhere is forgotten when its host is late."""
+        """Delete expired files that no batch needs. Rows of files on other hosts are deleted GONE_S after their
+        expiry."""
         late = select(files.c.id, files.c.expires_at).where(
             files.c.expires_at <= now, ~select(batches.c.id).where(_reads(files.c.id)).exists()
         )
@@ -203,17 +208,17 @@ class Files:
 
 
 def _seen() -> tuple[ColumnElement[bool], ...]:
-    """Of the files that one may see, those that are there now."""
+    """Conditions of files that clients may see and that have not expired."""
     return files.c.purpose != INLINE, files.c.expires_at.is_(None) | (files.c.expires_at > time.time())
 
 
 def _reads(file_id: object) -> ColumnElement[bool]:
-    """A batch that still reads it."""
+    """The condition that an unfinished batch needs the file."""
     return (batches.c.input_file_id == file_id) & batches.c.status.in_(OPEN)
 
 
 def find(connection: Connection, viewer: Viewer, file_id: str, *, lock: bool = False) -> StoredFile:
-    """With `lock`, it cannot be deleted before the transaction ends. Raises NotFound."""
+    """The row of a file. With `lock`, nobody can delete it before the transaction ends. Raises NotFound."""
     query = select(files).where(files.c.id == file_id, seen_by(files, viewer), *_seen())
     row = connection.execute(query.with_for_update() if lock else query).first()
     if row is None:
@@ -222,5 +227,5 @@ def find(connection: Connection, viewer: Viewer, file_id: str, *, lock: bool = F
 
 
 def record(connection: Connection, file: StoredFile) -> None:
-    """Make it visible to its team."""
+    """Insert the row of a file, so that its team sees it."""
     connection.execute(insert(files).values({name: getattr(file, name) for name in StoredFile.__slots__}))

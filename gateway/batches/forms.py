@@ -1,4 +1,4 @@
-"""Formats of batch lines, OpenAI's and Anthropic's: requests in, results out."""
+"""Formats of batch lines, OpenAI's and Anthropic's: requests and results."""
 
 from __future__ import annotations
 
@@ -18,58 +18,58 @@ MESSAGES = "/v1/messages"
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _LONGEST_ID = 256
 _BREAKS = bytes.maketrans(b"\r\n", b"  ")
-"""JSON has line breaks between its tokens only, and a line of results has none."""
+"""Replaces line breaks by spaces. JSON has line breaks only between tokens, and a result must be one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
     number: int
-    """From 1."""
+    """Line number, from 1."""
     custom_id: str
     body: bytes
-    """The request, as the client wrote it."""
+    """The request exactly as the client wrote it."""
     fields: dict[str, Any]
-    """The same, parsed."""
+    """The parsed request."""
 
 
 class Form(Protocol):
-    """The format of one family of batches. A mistake in a request itself is reported in its result."""
+    """The format of one vendor's batches. A mistake in a request itself is reported in the request's result."""
 
     endpoint: str
     prompt: tuple[str, ...]
-    """The fields that a model reads, in its order; none: their order does not matter."""
+    """The fields that a model reads, in that order; empty: their order does not matter."""
     most: int
-    """Lines of one batch."""
+    """Most lines of one batch."""
 
     def place(self, number: int) -> str:
-        """What the client calls the line `number`."""
+        """What error messages call a line of the batch; `number` counts lines from 1."""
         ...
 
     def read(self, number: int, raw: bytes) -> Line:
-        """Raises BadRequest naming what is wrong."""
+        """Parse a line. Raises BadRequest with the mistake."""
         ...
 
     def answered(self, custom_id: str, status: int, request_id: str, body: bytes) -> bytes:
-        """A result: an answer. Raises JSONDecodeError when `body` is none."""
+        """A result with an answer. Raises JSONDecodeError if `body` is not JSON."""
         ...
 
     def refused(self, custom_id: str, request_id: str, error: GatewayError) -> bytes:
-        """A result: the answer that the endpoint would have given."""
+        """A result with an error, in the form in which the endpoint would have returned it."""
         ...
 
     def unanswered(self, custom_id: str, name: str, ending: str) -> bytes:
-        """A result: the batch ended (`expired`, `cancelled`) before this line was sent."""
+        """The result of a line that was not sent before the batch ended (`expired`, `cancelled`)."""
         ...
 
     def unsent(self, result: Mapping[str, Any]) -> bool:
-        """Was a result made by `unanswered`?"""
+        """Whether `unanswered` made this result."""
         ...
 
 
 def asked(
     line: Line, endpoint: str, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]
 ) -> CompletionRequest:
-    """The request in a line. Raises BadRequest."""
+    """The request of a line. Raises BadRequest."""
     request = PATHS[endpoint].parse(line.body, request_id, controls, headers)
     if request.stream:
         raise BadRequest("stream must be absent or false: the results of a batch are a file.", param="stream")
@@ -77,7 +77,7 @@ def asked(
 
 
 class OpenAIForm:
-    """`{"custom_id", "method", "url", "body"}` → `{"id", "custom_id", "response", "error"}`."""
+    """Requests: `{"custom_id", "method", "url", "body"}`; results: `{"id", "custom_id", "response", "error"}`."""
 
     most = 50_000
 
@@ -125,7 +125,7 @@ class OpenAIForm:
 
 
 class MessagesForm:
-    """`{"custom_id", "params"}` → `{"custom_id", "result"}`."""
+    """Requests: `{"custom_id", "params"}`; results: `{"custom_id", "result"}`."""
 
     endpoint = MESSAGES
     prompt: tuple[str, ...] = ("tools", "system", "messages")
@@ -171,7 +171,7 @@ ENDPOINTS: Mapping[str, OpenAIForm] = {
     }.items()
     if endpoint in PATHS
 }
-"""Where the lines of OpenAI's batches may be sent."""
+"""Endpoint → format of OpenAI batches for it."""
 FORMS: Mapping[str, Form] = {**ENDPOINTS, MESSAGES: MessagesForm()}
 
 
@@ -186,12 +186,12 @@ def _object(raw: bytes) -> dict[str, Any]:
 
 
 def _member(raw: bytes, key: str) -> bytes:
-    """As it was written: numbers keep their form, and keys their order."""
+    """The bytes of the member `key` as the client wrote them: number formats and key order are kept."""
     start, end = find(raw, key)[-1]
     return raw[start:end]
 
 
 def _one_line(body: bytes) -> orjson.Fragment:
-    """As it was written, but for its line breaks. Raises JSONDecodeError."""
+    """`body` unchanged except for its line breaks. Raises JSONDecodeError."""
     orjson.loads(body)
     return orjson.Fragment(body.translate(_BREAKS).strip())

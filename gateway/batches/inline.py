@@ -10,24 +10,25 @@ import orjson
 from gateway.errors import BadRequest, BodyTooLarge
 
 LONGEST_REST = 2**20
-"""Bytes of the body outside of its requests, what divides them included."""
+"""Most bytes of the body outside of its requests, including separators."""
 _STRUCTURE = re.compile(rb'["{}\[\]]')
 _IN_STRING = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 _KEY = re.compile(rb'"requests"[ \t\r\n]*:[ \t\r\n]*\Z')
 _QUOTE, _OBJECT, _ARRAY = b'"{['
 _BREAKS = bytes.maketrans(b"\r\n", b"  ")
 _LIST, _REQUEST = 2, 3
-"""Levels of nesting: of the list of requests, and of each of them."""
+"""Nesting levels of the list of requests and of each request."""
 
 
 class Requests:
-    """Feed it the body, then close it. The objects in its `requests` go to `sink`, a line each, as they were written.
+    """Splits a body that is passed to `feed` in pieces. Each object in its `requests` goes to `sink` as one line,
+    unchanged.
 
-    It only finds where they begin and end; whoever reads the lines tells what is wrong inside.
+    It only finds where the objects begin and end. Mistakes inside them are found when the lines are read.
     """
 
     def __init__(self, sink: Callable[[bytes], object], longest: int, most: int) -> None:
-        """`longest`: bytes of a request; `most`: requests."""
+        """`longest`: most bytes of a request; `most`: most requests."""
         self._sink, self._longest, self._most = sink, longest, most
         self._rest = bytearray()
         self._request: bytearray | None = None
@@ -37,7 +38,7 @@ class Requests:
         """A backslash whose escaped character has not arrived yet."""
 
     def feed(self, data: bytes) -> None:
-        """Raises BadRequest, BodyTooLarge and what the sink raises."""
+        """Process the next piece. Raises BadRequest, BodyTooLarge and the sink's errors."""
         data, self._held = self._held + data, b""
         at = kept = 0
         while at < len(data):
@@ -52,7 +53,7 @@ class Requests:
         self._keep(data[kept : len(data) - len(self._held)])
 
     def close(self) -> None:
-        """Raises BadRequest unless the body was an object with nothing but objects in `requests`."""
+        """Raises BadRequest unless the body was an object with only objects in `requests`."""
         try:
             rest = orjson.loads(self._rest)
         except orjson.JSONDecodeError as error:
@@ -65,9 +66,9 @@ class Requests:
                 raise BadRequest(f"requests.{number}: must be an object.", param=f"requests.{number}")
 
     def _string(self, data: bytes, at: int) -> int:
-        """How far the string goes that is open at `at`."""
+        """Returns where the string that is open at `at` ends in `data`."""
         found = _IN_STRING.match(data, at)
-        assert found is not None  # it may be empty
+        assert found is not None  # the match may be empty
         end = found.end()
         if end < len(data) and data[end] == _QUOTE:
             self._quoted = False
@@ -77,7 +78,7 @@ class Requests:
         return end + 1
 
     def _step(self, data: bytes, kept: int, at: int) -> int:
-        """Past the quote or bracket at `at`; returns how much of `data` is kept by then."""
+        """Process the quote or bracket at `at`. Returns up to where `data` has been passed on."""
         sign = data[at]
         if sign == _QUOTE:
             self._quoted = True
@@ -109,7 +110,7 @@ class Requests:
             self._request += piece
             if len(self._request) > self._longest:
                 place = f"requests.{self._count}"
-                raise BodyTooLarge(f"{place}: longer than the {self._longest} bytes of a request.", param=place)
+                raise BodyTooLarge(f"{place}: longer than {self._longest} bytes, the limit of a request.", param=place)
 
     def _end(self) -> None:
         assert self._request is not None

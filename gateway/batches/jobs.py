@@ -1,4 +1,4 @@
-"""Batches of OpenAI's API: create, list, cancel; and the state transitions of all batches."""
+"""Batches of OpenAI's API: create, list, cancel. Also the state transitions of all batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gateway.state.sql.tables import batches
 
 
 class Jobs:
-    """Batches of other owners count as not existing, even if their id is known."""
+    """Creates, lists and cancels batches. Batches of other owners count as unknown, even if the id is right."""
 
     def __init__(self, database: Database, files: Files, *, max_line_bytes: int, max_line_items: int) -> None:
         self._database, self._files = database, files
@@ -36,9 +36,10 @@ class Jobs:
         headers: Mapping[str, str] | None = None,
         once: BatchFields = EACH_TIME,
     ) -> Batch:
-        """Validates every line: a batch with a bad one is made, `failed`, and tells which. Raises BadRequest, NotFound.
+        """Create a batch and validate all its lines. If a line is invalid, the batch is `failed` and lists the
+        mistakes. Raises BadRequest, NotFound.
 
-        `asked` is the body of OpenAI's request; `headers` are what every line is sent with.
+        `asked`: the body of OpenAI's request. `headers`: headers sent with every line.
         """
         if known := await self._database.run(lambda connection: rows.made(connection, once), writes=False):
             return known
@@ -74,28 +75,28 @@ class Jobs:
         return await rows.keep(self._database, batch)
 
     async def get(self, viewer: Viewer, batch_id: str) -> Batch:
-        """Raises NotFound."""
+        """A batch. Raises NotFound."""
         return await self._database.run(lambda connection: rows.get(connection, viewer, batch_id), writes=False)
 
     async def page(self, viewer: Viewer, page: Page) -> list[Batch]:
-        """At most one more than `page.limit`."""
+        """Batches of the page, and one more if there are more."""
         query = page.of(batches, viewer, family(""))
         found = await self._database.run(lambda connection: connection.execute(query).all(), writes=False)
         return [Batch(**row._mapping) for row in found]
 
     async def cancel(self, viewer: Viewer, batch_id: str) -> Batch:
-        """Raises NotFound, BadRequest when it has ended or is about to."""
+        """Cancel a batch. Raises NotFound; BadRequest if it has ended or is about to end."""
         now = time.time()
         return await self._database.run(lambda connection: rows.cancel(connection, viewer, batch_id, now))
 
     async def unfinished(self) -> list[Batch]:
-        """Of all teams and forms, oldest first."""
+        """Unfinished batches of all teams and both APIs, oldest first."""
         query = select(batches).where(batches.c.status.in_(OPEN)).order_by(batches.c.created_at, batches.c.id)
         found = await self._database.run(lambda connection: connection.execute(query).all(), writes=False)
         return [Batch(**row._mapping) for row in found]
 
     async def begin(self, batch: Batch) -> bool:
-        """A runner takes it; False when it has ended meanwhile."""
+        """Mark the batch as taken by a runner. Returns False if it has ended meanwhile."""
         start = update(batches).where(batches.c.id == batch.id, batches.c.status == "validating")
 
         def work(connection: Connection) -> bool:
@@ -105,7 +106,7 @@ class Jobs:
         return await self._database.run(work)
 
     async def count(self, counts: Mapping[str, tuple[int, int]]) -> None:
-        """Batch → lines (completed, failed) so far."""
+        """Store the progress. `counts`: batch id → number of lines (completed, failed)."""
 
         def work(connection: Connection) -> None:
             for batch_id, (completed, failed) in counts.items():
@@ -114,14 +115,14 @@ class Jobs:
         await self._database.run(work)
 
     async def finalize(self, batch: Batch, counts: tuple[int, int]) -> None:
-        """Every line has a result; what remains is to put the files in order."""
+        """Note that every line has a result, so that only the files remain to be completed."""
         now = time.time()
         done = still_open(batch.id).where(batches.c.status == "in_progress")
         done = done.values(status="finalizing", finalizing_at=now, completed=counts[0], failed=counts[1])
         await self._database.run(lambda connection: connection.execute(done))
 
     async def finish(self, batch: Batch, ended: Ended) -> None:
-        """Its result files and its end are seen at once."""
+        """Store the result files and the end of the batch in one transaction."""
         now = time.time()
         kinds = [kind for kind, size in ended.sizes.items() if size]
         values: dict[str, Any] = {f"{kind}_file_id": batch.result_id(kind) for kind in kinds}
@@ -134,7 +135,7 @@ class Jobs:
                     record(connection, _result(batch, kind, ended.sizes[kind], now))
 
         await self._database.run(work)
-        if batch.endpoint == MESSAGES:  # nobody can ask for what was sent
+        if batch.endpoint == MESSAGES:  # no client can read the requests any more
             await self._files.forget([batch.input_file_id])
 
 

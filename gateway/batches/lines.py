@@ -13,19 +13,19 @@ from gateway.dialects.requests.body_extent import check_extent
 from gateway.errors import BadRequest, GatewayError
 
 MAX_PROBLEMS = 100
-"""More mistakes than these are not worth reading."""
+"""Most mistakes that are reported for a file."""
 _HANDFUL, _PAUSE_S = 32, 0.0005
 
 
 @dataclass(slots=True)
 class Checked:
-    """What validation found in a whole file."""
+    """The result of validating a whole file."""
 
     total: int = 0
     problems: list[dict[str, Any]] = field(default_factory=list)
-    """As OpenAI tells them: code, message, param, line."""
+    """Mistakes in OpenAI's form: code, message, param, line."""
     models: set[str] = field(default_factory=set)
-    """Named by the lines."""
+    """Models that the lines name."""
 
     def add(self, error: GatewayError, line: int | None) -> None:
         problem = {"code": error.code, "message": error.message, "param": error.param, "line": line}
@@ -33,9 +33,10 @@ class Checked:
 
 
 def numbered(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Every line, with its number. Off the loop only. Raises OSError.
+    """Yields each line with its number. Blocks. Raises OSError.
 
-    It pauses between two handfuls: a thread that computes for long starves the event loop of the interpreter lock.
+    It pauses after every few lines, because a thread that computes for long keeps the interpreter lock from the event
+    loop.
     """
     with path.open("rb") as file:
         for number, raw in enumerate(file, 1):
@@ -45,7 +46,7 @@ def numbered(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def check(path: Path, form: Form, max_bytes: int, max_items: int) -> Checked:
-    """Validate a whole file, `max_bytes` and `max_items` objects and arrays a line at most. Off the loop only.
+    """Validate a whole file. A line may have `max_bytes` bytes and `max_items` objects and arrays. Blocks.
 
     Raises OSError.
     """
@@ -71,7 +72,7 @@ def check(path: Path, form: Form, max_bytes: int, max_items: int) -> Checked:
 
 def _check_size(raw: bytes, max_bytes: int, max_items: int) -> None:
     if len(raw) > max_bytes:
-        raise BadRequest(f"This is longer than the {max_bytes} bytes that a request may have.")
+        raise BadRequest(f"This is longer than {max_bytes} bytes, the limit of a request.")
     check_extent(raw, max_items)
 
 
@@ -79,6 +80,6 @@ def _check(number: int, raw: bytes, form: Form, seen: dict[str, int], models: se
     line = form.read(number, raw)
     first = seen.setdefault(line.custom_id, number)
     if first != number:
-        raise BadRequest(f"custom_id {line.custom_id!r} is that of {form.place(first)} already.", param="custom_id")
+        raise BadRequest(f"custom_id {line.custom_id!r} is already used by {form.place(first)}.", param="custom_id")
     if isinstance(model := line.fields.get("model"), str):
         models.add(model)

@@ -1,4 +1,4 @@
-"""Batches of Anthropic's API: requests come in one body, results go without a file."""
+"""Batches of Anthropic's API: all requests are in one body, and results are not files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PIECE = 2**18
 
 
 class MessageJobs:
-    """As `Jobs`, for the other family: neither sees what the other made."""
+    """Like `Jobs`, for Anthropic's API. Neither sees the other's batches."""
 
     def __init__(self, database: Database, files: Files, *, max_line_bytes: int, max_line_items: int) -> None:
         self._database, self._files = database, files
@@ -33,9 +33,9 @@ class MessageJobs:
     async def create(
         self, tenant: Tenant, upload: Upload, headers: Mapping[str, str], once: BatchFields = EACH_TIME
     ) -> Batch:
-        """Of what was uploaded, a request a line. Raises BadRequest, BodyTooLarge, LimitExceeded.
+        """Create a batch from an upload with one request per line. Raises BadRequest, BodyTooLarge, LimitExceeded.
 
-        What is wrong with a request itself is told in its result.
+        A mistake in a request itself is reported in the request's result.
         """
         upload.close()
         checked = await asyncio.to_thread(check, upload.path, FORMS[MESSAGES], *self._max_line)
@@ -68,24 +68,24 @@ class MessageJobs:
                 await asyncio.shield(self._files.forget([file.id]))
 
     async def get(self, viewer: Viewer, batch_id: str) -> Batch:
-        """Raises NotFound."""
+        """A batch. Raises NotFound."""
         return await self._database.run(
             lambda connection: rows.get(connection, viewer, batch_id, MESSAGES), writes=False
         )
 
     async def page(self, viewer: Viewer, page: Page) -> list[Batch]:
-        """At most one more than `page.limit`."""
+        """Batches of the page, and one more if there are more."""
         query = page.of(batches, viewer, family(MESSAGES))
         found = await self._database.run(lambda connection: connection.execute(query).all(), writes=False)
         return [Batch(**row._mapping) for row in found]
 
     async def cancel(self, viewer: Viewer, batch_id: str) -> Batch:
-        """Raises NotFound, BadRequest when it has ended."""
+        """Cancel a batch. Raises NotFound; BadRequest if it has ended."""
         now = time.time()
         return await self._database.run(lambda connection: rows.cancel(connection, viewer, batch_id, now, MESSAGES))
 
     async def delete(self, viewer: Viewer, batch_id: str) -> None:
-        """With its results. Raises NotFound, BadRequest while it is under way."""
+        """Delete a batch and its results. Raises NotFound; BadRequest while it is in progress."""
 
         def work(connection: Connection) -> Batch:
             batch = rows.get(connection, viewer, batch_id, MESSAGES)
@@ -99,12 +99,13 @@ class MessageJobs:
         await self._files.forget([file_id for file_id in files if file_id])
 
     async def results(self, viewer: Viewer, batch_id: str) -> Iterator[bytes]:
-        """All results in pieces, to be drawn off the loop. Raises NotFound when they are not there yet, or any more."""
+        """Yields all results in pieces; iterate off the event loop. Raises NotFound if there are none yet, or no
+        longer."""
         batch = await self.get(viewer, batch_id)
         if batch.finished_at is None:
             raise NotFound(f"{batch_id} has not ended yet, so it has no results.", param="message_batch_id")
         if archived(batch, time.time()):
-            raise NotFound(f"The results of {batch_id} were kept for 29 days and are gone.", param="message_batch_id")
+            raise NotFound(f"The results of {batch_id} were deleted after 29 days.", param="message_batch_id")
         paths = [self._files.path(name) for name in (batch.output_file_id, batch.error_file_id) if name]
         if not await asyncio.to_thread(lambda: all(path.exists() for path in paths)):
             raise NotFound(f"The results of {batch_id} are not on this host.", param="message_batch_id")
@@ -112,7 +113,7 @@ class MessageJobs:
 
 
 def archived(batch: Batch, now: float) -> bool:
-    """Are its results gone?"""
+    """Whether its results have been deleted."""
     return batch.finished_at is not None and now >= batch.kept_until
 
 
@@ -124,7 +125,7 @@ def _pieces(paths: list[Path]) -> Iterator[bytes]:
 
 
 def _told(checked: Checked) -> BadRequest:
-    """The first problem, with its place, as Anthropic's clients read it."""
+    """The first mistake and its line, in the form that Anthropic's clients expect."""
     problem = checked.problems[0]
     place = FORMS[MESSAGES].place(problem["line"]) if problem["line"] else "requests"
     param = f"{place}.{problem['param']}" if problem["param"] else place

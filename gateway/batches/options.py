@@ -15,7 +15,7 @@ _PAIRS, _NAME, _VALUE = 16, 64, 512
 
 @dataclass(frozen=True, slots=True)
 class BatchOptions:
-    """The body of OpenAI's request for a batch."""
+    """The fields of OpenAI's request for a batch."""
 
     input_file_id: str
     endpoint: str
@@ -24,17 +24,17 @@ class BatchOptions:
 
 
 def read(asked: Mapping[str, Any]) -> BatchOptions:
-    """Fields that are not known are left alone. Raises BadRequest."""
+    """Parse the request. Unknown fields are ignored. Raises BadRequest."""
     file_id, endpoint, metadata = asked.get("input_file_id"), asked.get("endpoint"), asked.get("metadata")
     if not isinstance(file_id, str):
-        raise BadRequest("input_file_id is required: the id of a file of purpose batch.", param="input_file_id")
+        raise BadRequest("input_file_id is required: the id of a file with purpose batch.", param="input_file_id")
     if not isinstance(endpoint, str) or endpoint not in ENDPOINTS:
         raise BadRequest(f"endpoint must be one of {', '.join(ENDPOINTS)}.", param="endpoint")
     if asked.get("completion_window") != "24h":
         raise BadRequest("completion_window must be 24h.", param="completion_window")
     if metadata is not None and not _is_metadata(metadata):
         raise BadRequest(
-            f"metadata must be at most {_PAIRS} strings of {_VALUE} characters under names of {_NAME}.",
+            f"metadata must be at most {_PAIRS} strings of {_VALUE} characters with names of {_NAME}.",
             param="metadata",
         )
     expires: Any = asked.get("output_expires_after")
@@ -46,10 +46,11 @@ def read(asked: Mapping[str, Any]) -> BatchOptions:
 
 
 def seconds(anchor: object, length: object, param: str) -> float:
-    """Of an expiry; `param` has a place for the name of the field. Raises BadRequest."""
+    """Seconds until expiry. `param`: the parameter's name in errors, with a placeholder for the field. Raises
+    BadRequest."""
     if anchor != "created_at":
         raise BadRequest(f"{param.format('anchor')} must be created_at.", param=param.format("anchor"))
-    if type(length) is str and length.isascii() and length.isdigit():  # as forms have it
+    if type(length) is str and length.isascii() and length.isdigit():  # a form field is a string
         length = int(length[:9])
     if type(length) is not int or not SHORTEST_S <= length <= LONGEST_S:
         name = param.format("seconds")

@@ -1,6 +1,6 @@
-"""Order of a batch's lines: lines with a common prefix follow each other, to use warm prompt caches.
+"""Order of a batch's lines: lines with a common prefix are sent one after another, to use warm prompt caches.
 
-A provider keeps what a prompt begins with for a few minutes and sells it cheaper to the next one that begins so.
+A provider keeps the beginning of a prompt for a few minutes and charges less for it if the next prompt begins alike.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from gateway.batches.forms import Form, Line
 from gateway.batches.lines import numbered
 
 BLOCK = 512
-"""Bytes of a prompt that are alike or not as a whole: about the 128 tokens in which providers count."""
+"""Bytes of a prompt that are compared as a whole: about the 128 tokens in which providers count."""
 SHARED = 8
-"""Blocks, about 1024 tokens: what is shorter no provider keeps."""
+"""Least number of equal blocks, about 1024 tokens: providers do not cache shorter beginnings."""
 PAGE = 64
-"""Lines that are looked at for one that may be sent."""
+"""Most lines that are searched for one that may be sent."""
 _DIGEST = 8
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedLine:
-    """Where a line stands in its file."""
+    """A line and its position in the file."""
 
     number: int
     start: int
     length: int
     group: bytes
-    """Equal for lines whose prompts begin alike; empty for lines with too little in common."""
+    """Equal for lines whose prompts begin alike; empty if they have too little in common."""
 
 
 def placed(path: Path, form: Form, done: set[str]) -> list[QueuedLine]:
-    """The lines without a result, in sending order: by model, then as their prompts branch. Off the loop only."""
+    """Lines without a result in sending order: by model, then by the beginning of the prompt. Blocks."""
     found: list[tuple[str, bytes, QueuedLine]] = []
     start = 0
     for number, raw in numbered(path):
@@ -50,17 +50,17 @@ def placed(path: Path, form: Form, done: set[str]) -> list[QueuedLine]:
                 model, begins = str(line.fields.get("model")), beginning(line.fields, form.prompt)
                 found.append((model, begins, QueuedLine(number, start, len(raw), _group(model, begins))))
         start += len(raw)
-    found.sort(key=lambda each: each[:2])  # stable: what is alike stays in the client's order
+    found.sort(key=lambda each: each[:2])  # stable, so that lines with equal beginnings keep the client's order
     return [place for _, _, place in found]
 
 
 def beginning(fields: dict[str, Any], prompt: tuple[str, ...]) -> bytes:
-    """A digest for each whole block of the prompt: sorted, the longer two prompts agree the nearer they are."""
+    """A digest for each whole block of the prompt. Sorted by these, prompts that begin alike are next to each other."""
     if not prompt:
         return b""
     try:
         said = orjson.dumps([fields.get(name) for name in prompt])
-    except orjson.JSONEncodeError:  # nested too deep to be written again; its result will say so
+    except orjson.JSONEncodeError:  # nested too deep to be serialised; its result will contain the error
         return b""
     whole = len(said) - len(said) % BLOCK
     blocks = (said[start : start + BLOCK] for start in range(0, whole, BLOCK))
@@ -75,10 +75,11 @@ def _group(model: str, begins: bytes) -> bytes:
 
 
 class Queue:
-    """Hands out a file's lines in order. While the first of a group is under way the others of it are passed over."""
+    """Returns a file's lines in order. While the first line of a group is in progress, the group's other lines are
+    skipped."""
 
     def __init__(self, path: Path, form: Form, done: set[str]) -> None:
-        """Blocking: off the loop only. Raises OSError."""
+        """Blocks. Raises OSError."""
         self._form = form
         self._far = iter(placed(path, form, done))
         self._near: deque[tuple[bytes, Line]] = deque()
@@ -95,7 +96,7 @@ class Queue:
         self._file.close()
 
     async def take(self) -> tuple[bytes, Line] | None:
-        """(group, line); None when nothing is left. The caller calls `leave` with the group afterwards."""
+        """Returns (group, line); None if no line is left. The caller must call `leave` with the group afterwards."""
         async with self._changed:
             while True:
                 if len(self._near) < PAGE // 2 and not self._whole:
@@ -111,7 +112,7 @@ class Queue:
                 await self._changed.wait()
 
     async def leave(self, group: bytes) -> None:
-        """One of its lines has been answered, or never will be."""
+        """Note that a line of the group has been answered, or will not be."""
         if group in self._leading:
             async with self._changed:
                 self._leading.discard(group)
@@ -119,7 +120,7 @@ class Queue:
                 self._changed.notify_all()
 
     def _fill(self) -> None:
-        """Off the loop only."""
+        """Read the next lines. Blocks."""
         for place in self._far:
             raw = os.pread(self._file.fileno(), place.length, place.start)
             self._near.append((place.group, self._form.read(place.number, raw)))
@@ -129,7 +130,7 @@ class Queue:
 
 
 def undone(path: Path, form: Form, done: set[str]) -> Iterator[Line]:
-    """The lines that have no result yet, as they stand in the file. Off the loop only."""
+    """Yields the lines that have no result yet, in the order of the file. Blocks."""
     for number, raw in numbered(path):
         if raw.strip():
             line = form.read(number, raw)

@@ -1,4 +1,4 @@
-"""Appends a batch's results to its output and error files, which also record what is done."""
+"""Appends a batch's results to its output and error files. The files also record which lines are done."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gateway.batches.lines import numbered
 
 
 class Results:
-    """Blocking: off the loop only. Survives a kill between any two instructions. Raises OSError."""
+    """Appends results. Safe against a kill at any point. All methods block and may raise OSError."""
 
     def __init__(self, output: Path, errors: Path, form: Form) -> None:
         self.done: set[str] = set()
         """Ids of the lines that have a result."""
         self.unsent = 0
-        """Of these, the ones that the batch's end kept from being sent."""
+        """Number of them that were not sent because the batch ended."""
         self._lock, self._form = threading.Lock(), form
         self.output = _File(output, self._found)
         try:
@@ -31,20 +31,20 @@ class Results:
             raise
 
     def add(self, custom_id: str, result: bytes, *, failed: bool, unsent: bool = False) -> None:
-        """`result` ends with a newline. One that could not be written can be added again."""
+        """Append `result`, which ends with a newline. If writing fails, the result can be added again."""
         with self._lock:
             (self.errors if failed else self.output).append(result)
             self.done.add(custom_id)
             self.unsent += unsent
 
     def _found(self, line: bytes) -> None:
-        """Written by an earlier run."""
+        """Count a result that an earlier run wrote."""
         result = orjson.loads(line)
         self.done.add(result["custom_id"])
         self.unsent += self._form.unsent(result)
 
     def close(self) -> None:
-        """What is added afterwards is refused; it never meets a descriptor that is another file by now."""
+        """Close the files. Later calls of `add` are refused, so that they cannot write to a reused file descriptor."""
         with self._lock:
             self.output.close()
             self.errors.close()
@@ -56,7 +56,7 @@ class _File:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             self._read(found)
-            os.ftruncate(self._fd, self.size)  # a line that was cut short was never told to anybody
+            os.ftruncate(self._fd, self.size)  # remove an incomplete line, which was never counted as done
         except BaseException:
             os.close(self._fd)
             raise

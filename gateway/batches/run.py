@@ -30,21 +30,21 @@ from gateway.runtime.off_loop import LARGE_BYTES
 log = logging.getLogger(__name__)
 
 LINES = 4
-"""Under way at a time."""
+"""Most lines in progress at a time."""
 TRIES = 4
-"""Attempts of a line whose backends failed. A line that only has to wait, as for a limit, is tried until the batch
-expires."""
+"""Most attempts of a line whose backends failed. A line that only has to wait, for example for a rate limit, is retried
+until the batch expires."""
 _LONGEST_WAIT_S = 300.0
-"""However long a backend or a budget says: what was in the way may end earlier."""
+"""Longest wait before a retry, whatever a backend or budget says: the obstacle may be gone earlier."""
 QUERY = b"?"
-"""Stands for the query string among the headers of a batch; no header can be called so."""
+"""Key of the query string among the headers of a batch. No header can have this name."""
 
 
 class CacheRecall(Protocol):
-    """Stores answers for later requests that name them."""
+    """Inserts stored items that a request refers to."""
 
     async def recall(self, request: CompletionRequest, tenant: Tenant) -> None:
-        """Make `request` stand alone. Raises GatewayError."""
+        """Insert everything that `request` refers to. Raises GatewayError."""
         ...
 
     async def keep(self, request: CompletionRequest, tenant: Tenant, answer: bytes | None) -> None: ...
@@ -52,7 +52,7 @@ class CacheRecall(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Answers one line, once."""
+    """Sends one line once."""
 
     pipeline: Pipeline
     tenants: Tenants
@@ -61,7 +61,7 @@ class Sender:
     deadline_s: float
 
     async def send(self, batch: Batch, line: Line, request_id: str) -> bytes:
-        """Its result, under the policy in force now. Raises GatewayError."""
+        """Returns the line's result, under the policy that applies now. Raises GatewayError."""
         tenant = self.tenants.of_key(batch.key_id)
         headers = wire_headers(batch)
         controls = replace(parse_controls(headers), priority="batch", deadline_s=None)
@@ -98,10 +98,10 @@ def wire_headers(batch: Batch) -> dict[bytes, bytes]:
 
 
 class Run:
-    """A line with a recorded result is never sent again; one in flight when the process is killed is."""
+    """Runs a batch. A line with a stored result is never sent again; a line in progress when the process dies is."""
 
     def __init__(self, batch: Batch, files: Files, sender: Sender, *, wait_s: float) -> None:
-        """`wait_s` before a line is tried again, twice that before the next time."""
+        """`wait_s`: seconds before a line's first retry; the wait doubles each time."""
         self.batch, self._sender, self._wait_s = batch, sender, wait_s
         self._form = FORMS[batch.endpoint]
         self._input = files.path(batch.input_file_id)
@@ -109,23 +109,24 @@ class Run:
         self._results: Results | None = None
         self._stop = asyncio.Event()
         self.ending = "completed"
-        """The batch's last status; empty: it goes on in another process."""
+        """The batch's final status; empty if another process is to continue it."""
         self.told = (0, 0)
-        """The counts in the database."""
+        """The counts stored in the database."""
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Lines (completed, failed) so far."""
+        """Number of lines (completed, failed) so far."""
         return (self._results.output.lines, self._results.errors.lines) if self._results else (0, 0)
 
     def stop(self, ending: str) -> None:
-        """No further line is sent. The first reason counts."""
+        """Send no further line. Only the first call sets the reason `ending`."""
         if not self._stop.is_set():
             self.ending = ending
             self._stop.set()
 
     async def go(self) -> None:
-        """Until every line has a result, or it was stopped and those in flight have. Raises OSError."""
+        """Run until every line has a result, or until the run was stopped and the lines in progress have ended. Raises
+        OSError."""
         results = self._results = await asyncio.to_thread(Results, *self._paths, self._form)
         await self._send_all(results)
         self.stop("completed")
@@ -133,7 +134,7 @@ class Run:
             await asyncio.to_thread(self._tell_unanswered, results)
 
     async def ended(self) -> Ended:
-        """What it came to. Raises OSError."""
+        """The result of the batch. Raises OSError."""
         results = self._results
         assert results is not None
         usage = None if self.batch.endpoint == MESSAGES else await asyncio.to_thread(tokens, self._paths[0])
@@ -145,7 +146,7 @@ class Run:
             self._results.close()
 
     def tidy(self) -> None:
-        """A result file without results is none. Off the loop only."""
+        """Delete result files that are empty. Blocks."""
         for path in self._paths:
             if path.exists() and not path.stat().st_size:
                 path.unlink()
@@ -157,7 +158,7 @@ class Run:
                     group.create_task(self._send(queue, results))
 
     async def _send(self, queue: Queue, results: Results) -> None:
-        """One line after the other."""
+        """Send lines one after the other."""
         while not self._stop.is_set() and (taken := await queue.take()):
             group, line = taken
             try:
@@ -166,7 +167,7 @@ class Run:
                 await queue.leave(group)
 
     async def _line(self, results: Results, line: Line) -> None:
-        """Nothing is written when the run stops while the line waits to be tried again."""
+        """Send a line and store its result. Stores nothing if the run stops while the line waits for a retry."""
         failures = 0
         while not self._stop.is_set():
             request_id = new_request_id()
@@ -181,14 +182,14 @@ class Run:
                 await self._refuse(results, line, request_id, error)
             except Exception:
                 log.exception("request %s failed inside the gateway", request_id)
-                failure = GatewayError(f"The gateway failed at this request; its id is {request_id}.")
+                failure = GatewayError(f"The gateway failed to process this request; its id is {request_id}.")
                 await self._refuse(results, line, request_id, failure)
             else:
                 await self._write(results, line, result, failed=False)
             return
 
     async def _rest(self, seconds: float) -> None:
-        """Until then, or until it is stopped."""
+        """Wait for `seconds`, or until the run is stopped."""
         try:
             async with asyncio.timeout(seconds):
                 await self._stop.wait()
@@ -200,7 +201,7 @@ class Run:
         await self._write(results, line, told, failed=True)
 
     async def _write(self, results: Results, line: Line, result: bytes, *, failed: bool) -> None:
-        """Until the disk takes it: what was paid for is not thrown away."""
+        """Write a result, retrying until the disk accepts it, because its answer has been paid for."""
         written = False
         while not written:
             try:
@@ -211,7 +212,7 @@ class Run:
                 await asyncio.sleep(self._wait_s)
 
     def _tell_unanswered(self, results: Results) -> None:
-        """A result for every line that has none. Off the loop only."""
+        """Write a result for every line that has none. Blocks."""
         for line in undone(self._input, self._form, results.done):
             name = f"{self.batch.name}_{line.number}"
             told = self._form.unanswered(line.custom_id, name, self.ending)
@@ -219,9 +220,9 @@ class Run:
 
 
 def passes(error: GatewayError) -> bool:
-    """Does it say nothing against the line, only that its time has not come?"""
+    """Whether the error means that the line has to wait, not that it cannot be answered."""
     if isinstance(error, LimitExceeded):
-        return error.retry_after_s is not None  # otherwise the line is larger than its limit
+        return error.retry_after_s is not None  # otherwise the line exceeds the limit by itself
     if isinstance(error, AllBackendsFailed):
         return error.status != 502
     return isinstance(error, Overloaded | LedgerUnavailable)

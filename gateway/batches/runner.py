@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 TICK_S = 0.5
 BATCHES = 4
-"""Most batches at a time, never two of one team, so that a long batch does not delay other teams."""
+"""Most batches at a time. Never two of one team, so that a long batch does not delay other teams."""
 DRAIN_S = 3.0
 SWEEP_S = 60.0
 
@@ -46,7 +46,7 @@ class Runner:
         wait_s: float = 1.0,
         clock: Clock = time,
     ) -> None:
-        """`deadline_s` for each try of a line, `wait_s` between the first two."""
+        """`deadline_s`: for each attempt of a line. `wait_s`: between the first two attempts."""
         self._jobs, self._files, self._sender = jobs, files, Sender(pipeline, tenants, overload, memory, deadline_s)
         self._tick_s, self._wait_s, self._clock = tick_s, wait_s, clock
         self._tasks = Tasks()
@@ -57,11 +57,11 @@ class Runner:
         self._swept = 0.0
 
     async def open(self) -> None:
-        """Never raises: a disk or database that is away is tried again."""
+        """Start. Never raises: if the disk or the database fails, it is retried."""
         self._follower = self._tasks.spawn(self._follow(), "batches")
 
     async def aclose(self) -> None:
-        """Lines in flight have a moment to end; the rest is for the next runner."""
+        """Stop. Lines in progress get a moment to end; the next runner continues the rest."""
         if self._follower is not None:
             self._follower.cancel()
         for run in self._runs.values():
@@ -76,7 +76,7 @@ class Runner:
         return {"runner": int(self._lock >= 0), "running": len(self._runs), "ended": self._ended}
 
     async def _follow(self) -> None:
-        """For ever."""
+        """Take and finish batches until cancelled."""
 
         async def look() -> None:
             if self._lock >= 0 or await asyncio.to_thread(self._acquire):
@@ -85,7 +85,7 @@ class Runner:
         await repeat(look, self._tick_s, _troubled, SQLAlchemyError, OSError)
 
     def _acquire(self) -> bool:
-        """Become the runner of this directory, unless another process is. The lock ends with the process."""
+        """Become the runner of this directory unless another process is. The lock ends with the process."""
         fd = os.open(self._files.path("runner.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -108,14 +108,14 @@ class Runner:
         await self._sweep()
 
     async def _sweep(self) -> None:
-        """Deletes expired files now and then."""
+        """Delete expired files at intervals."""
         now = self._clock.time()
         if now >= self._swept + SWEEP_S:
             self._swept = now
             await self._files.sweep(now)
 
     async def _count(self) -> None:
-        """Say how far the batches are, where something moved."""
+        """Store the progress of the batches that have advanced."""
         moved = {run: run.counts for run in self._runs.values() if run.counts != run.told}
         if moved:
             await self._jobs.count({run.batch.id: counts for run, counts in moved.items()})
@@ -123,11 +123,11 @@ class Runner:
             run.told = counts
 
     async def _take(self, batch: Batch) -> Run | None:
-        """Begin with it, if its turn has come."""
+        """Start running the batch, if its turn has come."""
         if len(self._runs) >= BATCHES or any(run.batch.team == batch.team for run in self._runs.values()):
             return None
         if not await asyncio.to_thread(self._files.path(batch.input_file_id).exists):
-            # Its host may be about to do so itself.
+            # The batch's own host may be about to continue it.
             if self._clock.time() >= batch.expires_at + GONE_S:
                 await self._jobs.finish(batch, Ended("expired", counts=(batch.completed, batch.failed)))
             return None
@@ -146,8 +146,8 @@ class Runner:
                 await self._jobs.finish(run.batch, await run.ended())
                 await asyncio.to_thread(run.tidy)
                 self._ended += 1
-        except Exception as error:  # whatever it is, what is done stays done, and a later tick takes it up again
-            log.exception("batch %s rests: %s", run.batch.id, error)
+        except Exception as error:  # whatever the error is: stored results stay, and a later tick continues the batch
+            log.exception("batch %s is paused: %s", run.batch.id, error)
             await asyncio.sleep(10 * self._wait_s)
         finally:
             run.close()
@@ -155,4 +155,4 @@ class Runner:
 
 
 def _troubled(error: Exception) -> None:
-    log.warning("batches wait, the database or the disk does not answer: %s", error)
+    log.warning("batches wait, because the database or the disk fails: %s", error)

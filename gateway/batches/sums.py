@@ -11,7 +11,7 @@ from gateway.batches.lines import numbered
 
 
 def tokens(output: Path) -> dict[str, Any]:
-    """OpenAI's BatchUsage over every answer that tells its usage. Off the loop only. Raises OSError."""
+    """OpenAI's BatchUsage, summed over all answers with usage. Blocks. Raises OSError."""
     read, cached, written, reasoned = 0, 0, 0, 0
     for _, line in numbered(output):
         usage = _object(orjson.loads(line)["response"]["body"].get("usage"))
@@ -37,5 +37,5 @@ def _details(usage: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def _count(usage: dict[str, Any], *names: str) -> int:
-    """The first that is told: the Responses dialect's name or the chat dialect's."""
+    """The first count that is present, under the name of the Responses or of the chat API."""
     return next((value for name in names if type(value := usage.get(name)) is int), 0)

@@ -13,7 +13,7 @@ from typing import Any
 
 from gateway.cache.cacheable import doubtful, keepable
 from gateway.cache.coalescing.coalescer import Coalescer
-from gateway.cache.coalescing.shared_call import Purchase
+from gateway.cache.coalescing.source import Purchase
 from gateway.cache.entry import Batch, Entry, Flush, Gone, Judged, Wrong, decode, name_of
 from gateway.cache.keys import Keys, Question, scope
 from gateway.cache.packing import pack
@@ -27,7 +27,7 @@ from gateway.cache.store.bodies import Bodies, Stored
 from gateway.cache.store.exact import ExactIndex, Quota
 from gateway.cache.store.invalidation import Invalidation
 from gateway.cache.store.snapshot import Snapshots, SnapshotWriter
-from gateway.cache.store.write_behind import WriteBehind
+from gateway.cache.store.write_behind import Bounds, WriteBehind
 from gateway.dialects.replay import Replayed
 from gateway.domain.answer import Answer
 from gateway.domain.policy import CachePolicy
@@ -66,17 +66,19 @@ class Cache:
         checks: float = 0.0,
         keep: SnapshotWriter | None = None,
         off_loop: OffLoop | None = None,
+        unsent: Bounds | None = None,
     ) -> None:
         """`revision` is part of every key: give it a new value when the backends behind the names are others.
 
         `peers`: the folder where this host's workers find each other's answers under way; None: there is one.
         `checks`: share of hits by meaning that are compared with fresh answers, once `check_with` was told of a buyer.
+        `unsent`: how many stored answers may wait to be sent to the state server.
         `keep`: where what is known outlives this process; None: nowhere, so that the whole log is read at the start.
         """
         self._state, self._log, self._off_loop = state, log, off_loop or OffLoop()
         self._keys = Keys(revision)
         self._bodies = Bodies(state)
-        self._write_behind = WriteBehind(state, log, self._bodies, self._lost)
+        self._write_behind = WriteBehind(state, log, self._bodies, self._lost, bounds=unsent)
         self._exact = ExactIndex(quota or Quota(), self._gone)
         self._semantic = Semantic(embedder, max_bytes=index_bytes, kept=self._exact.entries)
         self._hit_checker = HitChecker(self._semantic, Thresholds(share=checks), self._find)
@@ -159,7 +161,7 @@ class Cache:
                     return hit
             if shared:
                 claim, everywhere = control != "only", tenant.policy.cache.join == "everywhere"
-                waited = claim and everywhere and await self._coalescer.elsewhere(ticket.digest, deadline)
+                waited = claim and everywhere and await self._coalescer.wait_for_other_gateway(ticket.digest, deadline)
                 again = waited and self._exactly(ticket, record)
                 if again and (hit := await self._recall(ticket.digest, "exact", request, record)):
                     return hit
@@ -243,7 +245,7 @@ class Cache:
             return None
         self._counts[result] += 1
         self._exact.touch(digest)
-        self._invalidation.given(record.request_id, record.tenant.team, digest)
+        self._invalidation.remember(record.request_id, record.tenant.team, digest)
         record.cache, record.saved_pico = result, stored.cost_pico
         record.note("cache", result=result, backend=stored.backend, model=stored.model, score=record.cache_score)
         return Hit(Replayed(request, stored.completion), stored)
@@ -259,7 +261,7 @@ class Cache:
 
     def _joined(self, join: Join, record: Record) -> Join:
         record.cache = "join"
-        self._invalidation.given(record.request_id, record.tenant.team, join.call.digest)
+        self._invalidation.remember(record.request_id, record.tenant.team, join.call.digest)
         record.note("cache", result="join", backend=join.call.paid.backend, model=join.call.paid.model)
         return join
 
@@ -323,7 +325,7 @@ class Cache:
             meant = entry._replace(question=question, vector=pack(ticket.vector))
             self._exact.replace(meant)
             self._semantic.add(meant)
-            self._write_behind.mean(meant)
+            self._write_behind.add_vector(meant)
 
     def _learn(self, entry: Entry, policy: CachePolicy) -> bool:
         """Know it from now on, unless it was flushed meanwhile or is too large; what had to go for it is deleted."""

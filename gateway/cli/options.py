@@ -1,4 +1,4 @@
-"""What every sub-command takes: where the files lie, and how to print."""
+"""Options of every command: location of files and output format."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ import click
 import orjson
 
 from gateway.cli.echo import echo, echo_json
-from gateway.settings.gateway import Settings, load_settings
+from gateway.settings.environment import default_data_dir, names_data_dir
+from gateway.settings.gateway import Paths, Settings, load_settings
+from gateway.settings.running import RunningGateway, running, running_on
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The resolved common options."""
+    """The values of the common options."""
 
     config: Path | None
     data_dir: Path | None
@@ -25,11 +27,39 @@ class Context:
     as_json: bool
 
     def settings(self, *, keys: bool = False) -> Settings:
-        """`keys`: with those of the backends, for who is to call them. Raises ConfigError."""
+        """Load the settings. `keys`: also the backends' keys, for commands that call backends. Raises ConfigError."""
         return load_settings(self.config, self.data_dir, self.policies, keys=keys)
 
+    def of_running(self, *, keys: bool = False, writes: bool = False) -> Settings:
+        """Like `settings`, for commands about a running gateway.
+
+        If no data directory is given and this user's only gateway uses another than the default one, the gateway's
+        directory and configuration are used. If the command `writes` into a directory on which no gateway runs, a
+        warning lists those that run. Raises ConfigError.
+        """
+        directory = self.data_dir or default_data_dir()
+        gateways = [] if running_on(directory.absolute()) else running()
+        if not gateways:
+            return self.settings(keys=keys)
+        if len(gateways) == 1 and self.data_dir is None and not names_data_dir():
+            return self._adopted(gateways[0], keys)
+        for gateway in gateways if writes else ():
+            echo(
+                f"Warning: no gateway runs on {directory}, but one on {gateway.url} uses {gateway.data}. For that one, "
+                f"add --data-dir {gateway.data}",
+                err=True,
+            )
+        return self.settings(keys=keys)
+
+    def _adopted(self, gateway: RunningGateway, keys: bool) -> Settings:
+        echo(f"Using {gateway.data}, the data directory of the gateway on {gateway.url}.", err=True)
+        paths = Paths(gateway.data)
+        config = self.config or (paths.accepted if paths.accepted.is_file() else None)
+        policies = self.policies or ((paths.policies,) if paths.policies.is_dir() else ())
+        return load_settings(config, gateway.data, policies, keys=keys)
+
     def print(self, value: Any, text: Callable[[], None] | str) -> None:
-        """`value` as JSON when asked, else the text meant for people."""
+        """Print `value` as JSON if --json was given, else the text for people."""
         if self.as_json:
             echo_json(orjson.dumps(value, default=str))
         elif isinstance(text, str):
@@ -39,23 +69,23 @@ class Context:
 
 
 def common(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --config, --data-dir, --policies and --json; the command gets them as its first argument, a Context."""
+    """Adds --config, --data-dir, --policies and --json. The command receives them as its first argument, a Context."""
 
     path = click.Path(path_type=Path)
 
-    @click.option("--config", type=path, metavar="FILE", help="gateway.yaml; default: ./gateway.yaml if there.")
+    @click.option("--config", type=path, metavar="FILE", help="gateway.yaml; default: ./gateway.yaml if it exists.")
     @click.option(
         "--data-dir",
         type=path,
         metavar="DIR",
-        help="Where keys, ledger and journal lie; default: $THRIFTGATE_DATA_DIR, else ~/.local/share/thriftgate.",
+        help="Folder of keys, ledger and journal; default: $THRIFTGATE_DATA_DIR, else ~/.local/share/thriftgate.",
     )
     @click.option(
         "--policies",
         multiple=True,
         type=path,
         metavar="DIR",
-        help="Folder of policy files; default: ./policies if there. Repeatable.",
+        help="Folder of policy files; default: ./policies if it exists. Repeatable.",
     )
     @click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
     @functools.wraps(command)

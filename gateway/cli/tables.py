@@ -1,4 +1,4 @@
-"""Where tables are printed: as wide as the terminal; into a file or a pipe as wide as they like."""
+"""Tables for the terminal: as wide as the terminal, or WIDE columns in a file or pipe."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from gateway.domain.text.visible import visible
 from gateway.settings.environment import variable
 
 WIDE = 200
-"""Columns; Rich would take 80 where there is no terminal, and squeeze names into towers of syllables."""
+"""Width without a terminal. Rich's default of 80 would break long names into many short lines."""
 
 
 class Output(Console):
-    """Prints strings as they are: no markup unless `print(…, markup=True)` asks for it, no emoji by code,
-    and control characters written out."""
+    """Prints strings unchanged except for escaped control characters: no markup unless `markup=True` is given, no emoji
+    codes."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, emoji=False, **options)
@@ -34,14 +34,14 @@ class Output(Console):
 
 
 class Table(RichTable):
-    """A cell is one line of text, whatever is in it."""
+    """Each cell is one line of text; line breaks in it are escaped."""
 
     def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
         super().add_row(*(visible(cell) if isinstance(cell, str) else cell for cell in cells), **options)
 
 
 def console(*, highlight: bool = True, stderr: bool = False) -> Console:
-    """COLUMNS, where set, has the last word on its width."""
+    """A console. The environment variable COLUMNS, if set, decides its width."""
     paper = Output(highlight=highlight, stderr=stderr)
     if not paper.is_terminal and not variable("COLUMNS"):
         paper.width = WIDE

@@ -1,4 +1,4 @@
-"""Data of the page's budget charts: spend over time, limit, forecast."""
+"""Data for the page's budget charts: spend over time, limit, forecast."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from gateway.ledger.reports.forecast import Point
 from gateway.ledger.reports.formats import dollars
 
 MOST_POINTS = 120
-"""Of a course: about as many as a small plot can show."""
+"""Most points of a chart; a small plot can show about this many."""
 
 
 def of(connection: Connection, team: str, policy: Policy, now: float) -> list[dict[str, Any]]:
-    """Every budget of `policy`, with `standings` as the usage report tells them.
+    """All budgets of `policy`, with `standings` in the same form as in the usage report.
 
-    A budget that each key or end user has for itself has a standing for each that spent something. An organisation's
-    budgets stand in no policy: what its other teams spend is none of this team's business.
+    A budget per key or per end user has one entry for each of them that spent something. An organisation's budgets are
+    left out: a team must not see the spend of other teams.
     """
     return [_budget(connection, team, policy, budget, now) for budget in policy.budget]
 
@@ -55,7 +55,7 @@ def _budget(connection: Connection, team: str, policy: Policy, budget: Budget, n
 
 
 def cumulated(points: list[Point], window: tuple[float, float]) -> list[Point]:
-    """What was spent in `window` by when, in at most `MOST_POINTS` steps, the last of them exact."""
+    """Cumulative spend in `window` as at most `MOST_POINTS` points; the last point is exact."""
     start, end = window
     total, sums = 0, list[Point]()
     for at, amount in points:

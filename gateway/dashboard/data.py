@@ -1,4 +1,4 @@
-"""Data of the page: one team's spend as JSON, of one moment, amounts as exact decimal text."""
+"""Data for the page: one team's spend as JSON, read at one moment, with amounts as exact decimal text."""
 
 from __future__ import annotations
 
@@ -37,11 +37,12 @@ DEAREST = 10
 ALERTS = 8
 GROUPINGS = ("day", "backend", "model", "key", "tag")
 HOURLY_DAYS = 2
-"""So few days are shown by hours too."""
+"""Up to this number of days, hourly figures are shown too."""
 REFRESH_S = 5.0
-"""How often a page in sight asks again, at least so long apart."""
+"""Shortest interval at which a visible page reloads its data."""
 RESTS = 20
-"""A look at a large ledger may take seconds: so many times as long its figures are shown again."""
+"""Figures are kept for this many times the seconds that they took to compute, which may be several in a large ledger.
+"""
 LONGEST_REST_S = 300.0
 WAIT_S = 30.0
 _KEPT = 64
@@ -49,7 +50,7 @@ _DAY_S = 86400
 
 
 class Prices(SimulatedCall, PriceList, Protocol):
-    """What things cost, and what simulated ones would."""
+    """Prices of calls, and hypothetical prices of simulated calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class Figures:
         await self._tasks.aclose()
 
     async def of(self, team: str, days: int) -> dict[str, Any]:
-        """Figures of the last `days` days of UTC, today included. Raises LedgerUnavailable, Overloaded."""
+        """Figures of the last `days` days (UTC), including today. Raises LedgerUnavailable, Overloaded."""
         asked = (team, days)
         made = self._made.get(asked)
         if made is not None and self._clock.monotonic() < made.good_until:
@@ -103,7 +104,7 @@ class Figures:
         return figures
 
     async def teams(self) -> list[str]:
-        """Every team that has a key or a policy of its own, for an admin to choose from."""
+        """All teams that have a key or a policy of their own, sorted, for an admin to choose from."""
         try:
             known = await self._database.run(queries.teams, writes=False)
         except SQLAlchemyError as error:
@@ -111,7 +112,7 @@ class Figures:
         return sorted(known | (self._policies.current.policies.keys() - {DEFAULT}))
 
     async def _make(self, asked: tuple[str, int]) -> dict[str, Any] | None:
-        """The figures, kept for as long as they took to make is worth; None while the database is away."""
+        """Compute the figures and keep them for a time that depends on the duration. None if the database is down."""
         team, days = asked
         try:
             async with self._turn:
@@ -163,7 +164,7 @@ class Figures:
         return figures
 
     def _savings(self, connection: Connection, team: str, policy: Policy, since: float, until: float) -> dict[str, Any]:
-        """The statement of `usage --savings`."""
+        """The same figures as `usage --savings`."""
         reference = savings.reference_of(policy, self._backends(), self._prices)
         price = None if reference is None else self._prices.price(reference)
         against = None if reference is None or price is None else (reference, price)
@@ -171,13 +172,13 @@ class Figures:
 
 
 def _wrong_hits(connection: Connection, team: str, since: float, until: float) -> dict[str, Any] | None:
-    """As measured on this team's own look-ups by meaning; None where there was none."""
+    """Wrong semantic cache hits, measured on this team's own look-ups; None if it had none."""
     told = counters.read(connection, team=team, since=since, until=until).get(team)
     return None if told is None else told.as_object()
 
 
 def _keys(figures: dict[str, Any]) -> set[str]:
-    """Ids of the keys that the figures name."""
+    """Ids of all keys in the figures."""
     subjects = {
         one["subject"] for budget in figures["budgets"] for one in budget["standings"] if budget["per"] == "key"
     }
@@ -185,7 +186,7 @@ def _keys(figures: dict[str, Any]) -> set[str]:
 
 
 def _usage(reports: Sequence[Report]) -> dict[str, Any]:
-    """The usage report's own words; total and simulated are the same in each of `reports`."""
+    """The usage report with its own field names. Total and simulated spend are the same in each of `reports`."""
     written = [as_object(report) for report in reports]
     return {
         "currency": written[0]["currency"],

@@ -1,4 +1,4 @@
-"""Requests by backend, by difficulty and by cache result, from one pass over the ledger."""
+"""Requests by backend, by difficulty and by cache result, from one query of the ledger."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from gateway.ledger.store.sums import pico_sum, whole
 
 _ANSWERS = ("ok", "interrupted")
 STEPS = 10
-"""Difficulty is shown with one decimal, because rolled-up sums have no more."""
+"""Difficulty is shown in steps of 0.1, because rolled-up rows have no finer ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Attempts that are alike, or answers from the cache, whose `tier` is `CACHE`."""
+    """Attempts with the same attributes, or answers from the cache (`tier` is `CACHE`)."""
 
     tier: str
     cache: str
     kind: str
     outcome: str
     tenths: int | None
-    """Of difficulty; None where nothing was graded."""
+    """Difficulty in tenths; None if not graded."""
     attempts: int
     unpriced: int
-    """Attempts with tokens and without a price."""
+    """Attempts with tokens but no price."""
     unknown: int
-    """Answers with unknown savings."""
+    """Answers whose savings are unknown."""
     cost_pico: int
     saved_pico: int
 
     @property
     def answered(self) -> bool:
-        """Did it serve a client?"""
+        """Whether these attempts served a client."""
         return self.outcome in _ANSWERS and self.kind == ""
 
 
 def cells(connection: Connection, team: str, since: float, until: float) -> list[Cell]:
-    """Of the team's entries in `[since, until)` (Unix seconds), simulated ones left out."""
+    """The team's entries in `[since, until)` (Unix seconds), grouped, without simulated ones."""
     c: Any = entries.c
     tier = case((c.kind == IDLE, IDLE), (c.attempt == 0, CACHE), else_=c.tier)
     by = (tier, case((c.attempt == 0, c.cache), else_=""), c.kind, c.outcome, _tenths(connection))
@@ -76,7 +76,7 @@ def _sum(condition: ColumnElement[bool]) -> ColumnElement[Any]:
 
 
 def tiers(found: list[Cell]) -> list[dict[str, Any]]:
-    """For each tier, weak to strong: answers given, answers taken back for a stronger one, cost of all attempts."""
+    """For each tier, weak to strong: answers given, answers replaced by a stronger one, cost of all attempts."""
     names = {cell.tier for cell in found} - {CACHE}
     return [_tier(name, [cell for cell in found if cell.tier == name]) for name in sorted(names, key=_rank)]
 
@@ -112,7 +112,7 @@ def _hits(kind: str, found: list[Cell]) -> dict[str, Any]:
 
 
 def difficulty(found: list[Cell]) -> list[dict[str, Any]]:
-    """For each tenth of difficulty, easy to hard: answers by the tier that gave them; empty if nothing was graded."""
+    """For each tenth of difficulty, easy to hard: answers by tier. Empty if nothing was graded."""
     graded = [cell for cell in found if cell.answered and cell.tenths is not None and cell.tier != CACHE]
     if not graded:
         return []

@@ -1,4 +1,4 @@
-"""`/dashboard`: static files, open to all because they hold no figures, and the data, which needs a key."""
+"""`/dashboard`: static files, public because they contain no figures, and the data, which needs a key."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TYPES = {
     "": "text/plain; charset=utf-8",  # licences
 }
 SECURITY = {
-    # No inline script or style, nothing from elsewhere; a form is never sent, so no key ends up in an address.
+    # No inline scripts or styles and no content from other hosts. Forms are never submitted, so no key is in a URL.
     "content-security-policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
@@ -43,7 +43,7 @@ DAYS = "30"
 
 Endpoint = Callable[[Request, Tenant], Awaitable[Response]]
 Guard = Callable[[Endpoint], Callable[[Request], Awaitable[Response]]]
-"""Lets an endpoint be reached only with a fitting key, and turns a GatewayError into a reply."""
+"""Wraps an endpoint so that it requires a suitable key, and turns a GatewayError into a reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class _File:
 
 
 class Dashboard:
-    """The routes of the page; they answer once it is open."""
+    """The routes of the page. They work once `open` has been called."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Dashboard:
         return self._send(request, request.path_params["path"])
 
     def _send(self, request: Request, path: str) -> Response:
-        """Only files of the package have a name here, so no path leads out of it."""
+        """Send a file of the package. Only its file names are known, so a path cannot lead out of the folder."""
         file = self._files.get(path)
         if file is None:
             raise HTTPException(404)
@@ -101,7 +101,7 @@ class Dashboard:
         return Response(file.body, headers=headers, media_type=file.media_type)
 
     async def data(self, request: Request, tenant: Tenant) -> Response:
-        """`?days=1..366` (30), and for an admin's key `?team=`."""
+        """Query parameters: `days=1..366` (default 30) and, with an admin's key, `team=`."""
         admin = "admin" in tenant.key.scopes
         team = request.query_params.get("team", tenant.team)
         if team != tenant.team and not admin:
@@ -132,7 +132,7 @@ def _days(text: str) -> int:
 
 
 def _read(folder: Path) -> dict[str, _File]:
-    """Every file below `folder` by its path there."""
+    """Every file below `folder`, by its relative path."""
     files = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.suffix in TYPES:

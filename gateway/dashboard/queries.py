@@ -1,4 +1,4 @@
-"""SQL queries of the page beyond the usage report. Each reads on a snapshot's connection."""
+"""SQL queries of the page that the usage report does not have. Each reads on a snapshot's connection."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from gateway.ledger.store.entries import CHECK
 from gateway.state.sql.tables import keys, ledger
 
 _LETTERS = 200
-"""Rows looked through for the latest alerts; an alert has one for itself and one for each receiver."""
+"""Rows read to find the latest alerts. An alert has one row for itself and one per receiver."""
 _superseded = select(ledger.c.supersedes).where(ledger.c.supersedes != "")
 
 
 def raw(team: str, since: float, until: float) -> ColumnElement[bool]:
-    """The team's single rows of `[since, until)` (Unix seconds) that count; what is rolled up is not among them."""
+    """Selects the team's single rows in `[since, until)` (Unix seconds) that count. Rolled-up rows are not among
+    them."""
     c = ledger.c
     period = and_(c.team == team, c.at >= since, c.at < until)
     return and_(period, c.simulated.is_(False), c.id.not_in(_superseded))
 
 
 def latency(connection: Connection, which: ColumnElement[bool]) -> list[dict[str, Any]]:
-    """By backend, whole milliseconds of its whole answers: nearest-rank percentiles from call to end, and the median
-    to the first byte."""
+    """For each backend, in whole milliseconds over its complete answers: nearest-rank percentiles of the duration, and
+    the median time to the first byte."""
     ends = _milliseconds(connection, which, ledger.c.duration_ms)
     begins = _milliseconds(connection, which, ledger.c.first_byte_ms)
     return [
@@ -48,7 +49,7 @@ def latency(connection: Connection, which: ColumnElement[bool]) -> list[dict[str
 def _milliseconds(
     connection: Connection, which: ColumnElement[bool], column: ColumnElement[Any]
 ) -> dict[str, Counter[int]]:
-    """Backend → how many answers took so many milliseconds: much less to sort than the answers."""
+    """Backend → milliseconds → number of answers. These are far fewer rows to sort than the answers themselves."""
     c = ledger.c
     rounded = column + 0.5
     # SQLite may lack FLOOR, PostgreSQL's CAST rounds.
@@ -72,9 +73,9 @@ def _percentile(times: Counter[int], percent: int) -> int | None:
 
 
 def dearest(connection: Connection, which: ColumnElement[bool], count: int) -> list[dict[str, Any]]:
-    """The requests that cost most, all their attempts together."""
+    """The most expensive requests, each with the cost of all its attempts."""
     c = ledger.c
-    # As a float it only decides the order; a sum of integers could overflow.
+    # The float only decides the order; a sum of integers could overflow.
     cost = func.sum(cast(c.cost_pico, Float))
     ids = connection.scalars(
         select(c.request_id)
@@ -137,13 +138,13 @@ def _output(row: Row[Any]) -> int:
 
 
 def latest_alerts(connection: Connection, team: str, count: int) -> list[dict[str, Any]]:
-    """Newest first; an alert and what became of it at each of its receivers."""
+    """Alerts with their result at each receiver, newest first."""
     found: dict[str, dict[str, Any]] = {}
     for sent in deliveries.latest(connection, team, _LETTERS):
         id = sent.payload["id"]
         if sent.target:
             found.setdefault(id, _alert(sent))["receivers"].append(_receiver(sent))
-        else:  # a letter may be younger, and say that nobody looks after it
+        else:  # an escalation's row may come first, and its text says that nobody acknowledged
             found[id] = {**_alert(sent), "receivers": found[id]["receivers"] if id in found else []}
     return sorted(found.values(), key=lambda one: str(one["at"]), reverse=True)[:count]
 
@@ -174,7 +175,7 @@ def _receiver(sent: deliveries.DeliveryResult) -> dict[str, Any]:
 
 
 def key_names(connection: Connection, ids: Iterable[str]) -> dict[str, str]:
-    """Key id → the name its maker gave it, where there is one."""
+    """Key id → its name, for keys that have one."""
     found = connection.execute(select(keys.c.id, keys.c.name).where(keys.c.id.in_(list(ids)), keys.c.name != ""))
     return {row.id: row.name for row in found}
 

@@ -1,4 +1,4 @@
-"""An answer in progress: a stream inside, whatever the client asked for."""
+"""An answer in progress: always a stream inside the gateway."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ Sink = Callable[[bytes], bool]
 
 _CHARACTERS_PER_TOKEN = 4
 MOST_PER_CHUNK = 8
-"""Characters; longer chunks than this, on average, hold more than one token each (a token has about four)."""
+"""Characters. If chunks are longer on average, they hold more than one token each (a token has about four characters).
+"""
 
 
 def delivered_tokens(chunks: int, characters: Callable[[], int], count: Callable[[int], int]) -> int:
@@ -26,16 +27,17 @@ def delivered_tokens(chunks: int, characters: Callable[[], int], count: Callable
     try:
         said = characters()
         return chunks if said <= chunks * MOST_PER_CHUNK else count(said)
-    except Exception:  # text that cannot be read must not keep the attempt from being closed
+    except Exception:  # text that cannot be read must not prevent the attempt from being closed
         log.exception("what was delivered could not be read; its chunks are counted")
         return chunks
 
 
 def delivered_at_most(answer: Answer, attempt: Attempt) -> int:
-    """Output tokens of an answer in progress, rounded up: few texts have fewer characters a token than assumed here."""
+    """Output tokens of an answer in progress, rounded up: few texts have fewer characters per token than assumed
+    here."""
     try:
         return max(attempt.chunks, -(-answer.delivered_characters() // _CHARACTERS_PER_TOKEN))
-    except Exception:  # text that cannot be read must not keep the answer from being held for
+    except Exception:  # text that cannot be read must not prevent the hold from being extended
         log.exception("what was delivered could not be read; its bytes are counted")
         return attempt.seen
 
@@ -55,9 +57,9 @@ async def pieces(pipe_to: Callable[[Sink], Awaitable[bool]]) -> AsyncIterator[by
 class Answer(Protocol):
     """Bytes in the client's dialect.
 
-    Iterating yields everything but the terminating event; `ending` is that event (`data: [DONE]`), known once
-    iteration stopped. A plain answer yields nothing and has its whole body in `ending`. So whoever relays it can
-    settle the money between the two. Iteration raises a `GatewayError` when the backend's stream breaks.
+    Iterating yields everything except the terminating event. `ending` is that event (`data: [DONE]`), known once
+    iteration has stopped. A plain answer yields nothing and has its whole body in `ending`. This lets the reader settle
+    the money between the two. Iteration raises a `GatewayError` when the backend's stream breaks.
     """
 
     stream: bool
@@ -69,12 +71,12 @@ class Answer(Protocol):
 
     @property
     def complete(self) -> bool:
-        """The backend's end was seen, in order."""
+        """Whether the backend ended the answer regularly."""
         ...
 
     @property
     def over(self) -> bool:
-        """The terminating event was read: after the piece that is handed on now comes only `ending`."""
+        """Whether the terminating event was read: only `ending` follows the piece that is being passed on."""
         ...
 
     @property
@@ -90,33 +92,33 @@ class Answer(Protocol):
     def __aiter__(self) -> AsyncIterator[bytes]: ...
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Hand each piece to `take` as it arrives, without a task switch. `attempt.chunks` already counts the piece.
+        """Pass each piece to `take` as it arrives, without a task switch. `attempt.chunks` already counts the piece.
         Returns True when `take` wants no more now, False at the end of the answer."""
         ...
 
     def completion(self) -> bytes | None:
-        """The whole answer as the dialect's plain JSON body, or None when it is not whole or too large to keep."""
+        """The complete answer as the dialect's plain JSON body; None if it is incomplete or too large to keep."""
         ...
 
     @property
     def choices(self) -> list[dict[str, Any]] | None:
-        """Those of a chat completion, where they are parsed already; else None."""
+        """The parsed choices of a chat completion; None if they are not parsed yet."""
         ...
 
     def delivered_text(self) -> str:
-        """Text received so far, to count what an interrupted stream delivered; of a long one the beginning."""
+        """The text received so far, to count the tokens of an interrupted stream; only the beginning of a long one."""
         ...
 
     def delivered_characters(self) -> int:
-        """Of all the text received so far."""
+        """Characters of all text received so far."""
         ...
 
     async def cut(self, delivered: Usage) -> bool:
-        """End it here, as an answer that has reached its length: the backend is left at once, and `ending` is what the
-        client still has to hear. `attempt` counts what the backend sends until it notices. False: its kind cannot be.
-        """
+        """End the answer here as if it had reached its length limit: leave the backend at once, and set `ending` to
+        what the client still needs. `attempt` counts what the backend sends until it notices. Returns False if this
+        kind of answer cannot be cut."""
         ...
 
     async def aclose(self) -> None:
-        """Close the backend's connection; safe to call twice."""
+        """Close the backend's connection. Safe to call twice."""
         ...

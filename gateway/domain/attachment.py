@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 LABELS = frozenset({"role", "type", "id", "status", "call_id", "tool_call_id", "tool_use_id"})
-"""Keys of messages and parts whose values do not reach the model, unless they are longer than such values can be."""
+"""Keys of messages and parts whose values do not reach the model, unless the values are longer than such a label can
+be."""
 MOST_LABEL = 128
-"""Characters of such a value."""
+"""Most characters of such a label."""
 
 AttachmentKind = Literal["document", "image", "audio"]
-"""How its tokens are billed. A video counts as images."""
+"""How its tokens are billed. A video is billed as images."""
 
 FILE_PARTS = frozenset(
     {
@@ -26,34 +27,34 @@ FILE_PARTS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Counted by opening the content, not believed from what its sender declares alone."""
+    """Counts from the opened content, not from the sender's declaration."""
 
     pages: int = 0
     text_bytes: int = 0
-    """Bytes of text found in it; of the XML that holds the text for an Office file."""
+    """Bytes of text in it; for an Office file, of the XML that holds the text."""
     seconds: float = 0.0
 
 
 @dataclass(slots=True)
 class Attachment:
-    """One of them, found in the turn with index `turn`."""
+    """A file in the turn with index `turn`."""
 
     turn: int
     kind: AttachmentKind
     format: str = ""
-    """`pdf`, `text`, `office`, `image`, `video`, or the name of a sound format; empty where it is unknown."""
+    """`pdf`, `text`, `office`, `image`, `video`, or the name of a sound format; empty if unknown."""
     data: str | None = None
-    """Holds the content inline; None: the content is elsewhere, named by a URL or an id."""
+    """The inline content; None if a URL or an id names it."""
     start: int = 0
-    """Where the content begins in `data`, after the head of a data URL."""
+    """The offset of the content in `data`, after the head of a data URL."""
     plain: bool = False
-    """Does `data` hold the content itself, not base64 of it?"""
+    """Whether `data` is the content itself, not its base64."""
     measured: Measured | None = None
-    """None until it has been opened, and where it cannot be."""
+    """None until the file has been opened, or if it cannot be opened."""
 
     @property
     def size(self) -> int:
-        """Bytes of the content; 0 where it is elsewhere."""
+        """Bytes of the content; 0 if it is not inline."""
         if self.data is None:
             return 0
         held = len(self.data) - self.start

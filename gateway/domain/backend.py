@@ -21,11 +21,11 @@ from gateway.domain.units import DurationS, TokenUsd, Usd
 Location = Literal["local", "hosted"]
 Strength = Literal["small", "large"]
 TierName = Literal["small", "large", "hosted"]
-"""What policies and `x-thriftgate-tier` select backends by: local ones by their strength, and the hosted ones."""
+"""How policies and `x-thriftgate-tier` select backends: local ones by strength, and all hosted ones."""
 Capability = Literal["tools", "vision", "json_schema", "reasoning", "logprobs"]
 
 Billing = Literal["on_demand", "spot", "reserved"]
-"""Every hour in which the gateway runs; only those in which the machine answered; every hour, come what may."""
+"""The hours that are paid: all hours in which the gateway runs; only hours in which the machine answered; all hours."""
 
 STRENGTHS: tuple[Strength, ...] = get_args(Strength)
 _PARTICULAR = {name: kind for kind, facts in KINDS.items() for name in facts.settings}
@@ -33,7 +33,7 @@ _PARTICULAR = {name: kind for kind, facts in KINDS.items() for name in facts.set
 _GOOGLE_LOCATION = re.compile(r"[a-z]+(-[a-z]+\d{1,2})?")
 _AWS_REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)+-\d{1,2}")
 RANK: dict[str, int] = {"small": 0, "large": 1, "hosted": 2}
-"""Tiers from weak to strong."""
+"""Tier → rank, weakest first."""
 
 
 class TierEntry(Section):
@@ -157,7 +157,7 @@ class Backend(Section):
     @model_validator(mode="before")
     @classmethod
     def _defaults(cls, given: Any) -> Any:
-        """Of the values as they are given; those that are of no use are refused afterwards."""
+        """Completes raw values by the kind's address and key, and the tier; later validators refuse unusable ones."""
         if not isinstance(given, dict):
             return given
         given = _of_preset(given)
@@ -169,7 +169,7 @@ class Backend(Section):
     @field_validator("api_version", mode="before")
     @classmethod
     def _as_text(cls, given: Any) -> Any:
-        """YAML reads 2024-10-21 as a date."""
+        """YAML reads 2024-10-21 as a date, so turn it back into text."""
         return given.isoformat() if isinstance(given, date) else given
 
     @model_validator(mode="after")
@@ -201,34 +201,34 @@ class Backend(Section):
 
     @property
     def spoken(self) -> tuple[DialectName, ...]:
-        """Dialects worth trying."""
+        """The dialects to try, best first."""
         return self.dialects or self.facts.dialects
 
     @property
     def facts(self) -> KindFacts:
-        """Of its kind, and of its model where that makes a difference."""
+        """Facts of its kind, and of its model where that makes a difference."""
         facts = KINDS[self.kind]
         return facts.of_claude if facts.of_claude is not None and "claude" in self.model.lower() else facts
 
     @property
     def simulated(self) -> bool:
-        """Is there no model behind it?"""
+        """Whether no model is behind it."""
         return self.kind == "simulated"
 
     @property
     def sent_model(self) -> str:
-        """What requests to it call the model."""
+        """The model name in requests to it."""
         return self.deployment or self.model
 
     @property
     def hosted(self) -> bool:
-        """Do prompts leave the operator's machines?"""
+        """Whether prompts to it leave the operator's machines."""
         return bool(self.why_hosted)
 
     @property
     def why_hosted(self) -> str:
-        """Why prompts to this backend leave the operator's machines; empty if they do not. The tier counts only where
-        the file says `hosted`, as for a proxy to a provider at a private address."""
+        """Why prompts to it leave the operator's machines; empty if they do not. The tier decides only if the file says
+        `hosted`, as for a proxy at a private address."""
         written = self.tier == "hosted" and self.strength is None and "tier" in self.model_fields_set
         explicit = "hosted" if written else ""
         return _why_hosted(self.kind, self.base_url, self.location, explicit)
@@ -240,7 +240,7 @@ class Backend(Section):
 
     @property
     def own(self) -> bool:
-        """Does it run on the operator's own machines, without a bill from a provider? Host names are not resolved."""
+        """Whether it runs on the operator's own machines, without a provider's bill. Host names are not resolved."""
         if providers_own(self.base_url) or self.facts.why_hosted:
             return False
         if self.location is not None:
@@ -261,8 +261,8 @@ def _of_preset(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def tier_of(strength: Strength, kind: str, base_url: str, location: str | None) -> TierName:
-    """What selects a backend of this strength. `small` and `large` never select one to which prompts leave the
-    operator's machines."""
+    """The tier of a backend of this strength. A backend to which prompts leave the operator's machines is never `small`
+    or `large`."""
     return "hosted" if location == "hosted" or _why_hosted(kind, base_url, location or None, "") else strength
 
 

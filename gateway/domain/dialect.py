@@ -1,4 +1,4 @@
-"""A client dialect, as far as other packages treat its requests differently."""
+"""The facts of a client dialect that other packages need."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from gateway.domain.request import DialectName
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One in each package of `gateway/dialects` that clients speak; `gateway/dialects/facts.py` has them all."""
+    """Each client dialect's package in `gateway/dialects` defines one; `gateway/dialects/facts.py` lists all."""
 
     name: DialectName
     operation: str = "chat"
     """OpenTelemetry's `gen_ai.operation.name`."""
     text_field: str = ""
-    """The list or text whose last message is compared by the semantic cache; empty: such requests are never
-    compared."""
+    """The field (a list or a text) whose last message the semantic cache compares; empty: requests are never compared.
+    """
     image_part: str = ""
-    """Type of the content parts that are images, as its parser counts them."""
+    """The type of content parts that are images, as its parser counts them."""
     system_field: str = ""
-    """Where a system prompt stands that is no message."""
+    """The field of a system prompt that is not a message."""
     limits_output: bool = True
-    """Has it a field that limits an answer's tokens?"""
+    """Whether a request field limits the tokens of an answer."""
     repeatable: bool = False
-    """May a request be sent twice, to compare answers? Nothing of it is kept at the provider."""
+    """Whether a request may be sent twice to compare answers, because the provider keeps nothing of it."""
     answers_have_ids: bool = False
-    """Later requests name an answer by its id: each caller needs one of its own, and what it names is looked up."""
+    """Whether later requests name an answer by its id. Each caller then needs an id of its own, and named answers are
+    looked up."""
     opaque: bool = False
-    """Passed through: only the model's name and the usage are read, and answers may come in pieces unasked."""
+    """Whether requests are passed through: only model name and usage are read, and answers may be streamed unasked."""
     anthropic_limits: bool = False
-    """Do answers also carry Anthropic's rate-limit headers?"""
+    """Whether answers also carry Anthropic's rate-limit headers."""

@@ -1,4 +1,4 @@
-"""The end user that a request names, and the pseudonym that is stored instead."""
+"""The end user named in a request, and the pseudonym that is stored instead."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 from gateway.domain.text.truncation import cut_apart
 
 MOST_CHARACTERS = 512
-"""Of a name that are kept; a longer one ends with a hash of the whole."""
+"""Most characters of a name that are kept; a longer name ends with a hash of the whole."""
 PREFIX = "eu_"
 _DIGEST_BYTES = 14
 
 
 def named(body: dict[str, Any]) -> str:
-    """`safety_identifier` or `user` as OpenAI's dialects have them, `metadata.user_id` as Anthropic's; else empty.
+    """`safety_identifier` or `user` as in OpenAI's dialects, or `metadata.user_id` as in Anthropic's; otherwise empty.
 
-    Claude Code appends `_session_…`, which would make every session another end user.
+    Claude Code appends `_session_…`, which is removed: otherwise each session would be another end user.
     """
     name = body.get("safety_identifier") or body.get("user")
     if name is None and type(metadata := body.get("metadata")) is dict:
@@ -27,10 +27,10 @@ def named(body: dict[str, Any]) -> str:
 
 
 class Pseudonyms:
-    """The pseudonym of a name: always the same, and computable only with the secret."""
+    """Computes pseudonyms. A name always has the same one, which can be computed only with the secret."""
 
     def __init__(self, secret: bytes) -> None:
-        """`secret`: up to 64 bytes."""
+        """`secret`: at most 64 bytes."""
         self._secret = secret
 
     def of(self, name: str) -> str:

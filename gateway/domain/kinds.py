@@ -1,4 +1,4 @@
-"""Facts of each kind of backend, as far as other packages treat its backends differently."""
+"""The facts of each kind of backend that other packages need."""
 
 from __future__ import annotations
 
@@ -29,29 +29,30 @@ _OPENAIS: tuple[DialectName, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class KindFacts:
-    """One kind of backend. `backends/providers/` has a module for each."""
+    """The facts of one kind. `backends/providers/` has a module for each kind."""
 
     dialects: tuple[DialectName, ...]
-    """What its servers may speak, its own dialect first; servers of OpenAI's differ in what they know beyond it."""
+    """The dialects that its servers may speak, its own first. Servers with OpenAI's dialect differ in the others they
+    know."""
     needs_base_url: bool = False
     why_hosted: str = ""
-    """Why prompts to it leave the operator's machines wherever its address leads; empty: its address decides."""
+    """Why prompts to it leave the operator's machines at any address; empty: the address decides."""
     own_machine: bool = False
-    """Does it run on this machine unless `location` is set?"""
+    """Whether it runs on this machine unless `location` is set."""
     requires_max_tokens: bool = False
-    """Does its API refuse a request that limits no output?"""
+    """Whether its API refuses a request that does not limit the output."""
     caches_marked_only: bool = False
-    """Does its prompt cache keep only what the client marks, and report how much that was?"""
+    """Whether its prompt cache stores only what the client marks, and reports how much that was."""
     limits_per_answer: tuple[str, ...] = ()
-    """The fields of a chat request that limit the output tokens; empty: derived from its address and model."""
+    """The fields of a chat request that limit the output tokens; empty: derived from address and model."""
     strict: bool = False
-    """Does its API refuse fields of chat messages that only Anthropic's API has? False: derived from its address."""
+    """Whether its API refuses chat message fields that only Anthropic's API has; False: derived from the address."""
     resumable: bool = True
-    """May a read of its stream be given up and go on later?"""
+    """Whether an interrupted read of its stream can be resumed."""
     addressed_by: str = "`base_url` and `model`"
     """The settings to check after a 404 for an unknown path or model."""
     prefix_names_provider: bool = False
-    """Does the prefix of a model's name say which provider is called?"""
+    """Whether the prefix of a model's name tells which provider is called."""
     preset_of: str = ""
     """The kind whose module calls it; empty: its own."""
     base_url: str = ""

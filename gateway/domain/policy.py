@@ -15,23 +15,23 @@ TEAM_NAME_LENGTH = 64
 RECEIVER_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 MOST_COUNT = 10**15
-"""Of any limit: counters are doubles in the state server, exact up to nine times as much."""
+"""The largest limit: the state server's counters are doubles, exact up to nine times as much."""
 
 Priority = Literal["interactive", "batch"]
 """Under load `interactive` is served before `batch`."""
 
 PassThrough = Literal["audio", "images", "moderations", "rerank"]
-"""Endpoints of OpenAI's that are passed on without being understood."""
+"""OpenAI endpoints that are passed on without being interpreted."""
 
 
 class Section(BaseModel):
-    """Strict and immutable: an unknown key is an error, a loaded policy never changes."""
+    """Strict and immutable: an unknown key is an error, and a loaded policy never changes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
 
 class ModelRule(Section):
-    """What a model name that an app uses stands for."""
+    """What a model name stands for."""
 
     candidates: tuple[str, ...] = Field((), description="Backends or tiers to choose among; empty: all.")
     quality: Share = Field(0.95, description="Wanted probability that the answer is as good as the reference's.")
@@ -46,7 +46,7 @@ _AUTO = ModelRule()
 
 
 def _rule(value: object) -> object:
-    """`gpt-4o: auto` is an alias; `gpt-4o: [small, large]` a list of candidates."""
+    """Accepts `gpt-4o: auto` as an alias and `gpt-4o: [small, large]` as a list of candidates."""
     if isinstance(value, list | tuple):
         return {"candidates": list(value)}
     return value
@@ -89,7 +89,7 @@ Variable = Annotated[str, Field(pattern=r"^env:[A-Z][A-Z0-9_]*$", max_length=100
 
 
 class Notify(Section):
-    """Where an alert goes. Addresses come from the operator's environment, never from the file."""
+    """A receiver of alerts. Addresses come from the operator's environment, never from the file."""
 
     webhook: Variable | None = Field(
         None, description="env:NAME of the variable that holds a URL; signed when NAME_SECRET is set too."
@@ -113,7 +113,7 @@ class Notify(Section):
 
     @property
     def target(self) -> str:
-        """How the receiver is written in lists and tables: `env:NAME`, `slack:env:NAME`, `email:env:NAME` or
+        """The receiver as written in lists and tables: `env:NAME`, `slack:env:NAME`, `email:env:NAME` or
         `receiver:NAME`."""
         if self.receiver is not None:
             return f"receiver:{self.receiver}"
@@ -123,7 +123,7 @@ class Notify(Section):
 
 
 class Budget(Section):
-    """What may be spent in a window: US dollars, or tokens of whatever costs money."""
+    """The most that may be spent in a window, in US dollars or in tokens of calls that cost money."""
 
     name: str = Field(
         "", max_length=64, description="How refusals, alerts and headers call it; empty: by its window and level."
@@ -184,7 +184,7 @@ class Budget(Section):
 
     @property
     def title(self) -> str:
-        """Its name, or what tells it from its neighbours: `month`, `day per key`."""
+        """Its name, or what distinguishes it from the other budgets: `month`, `day per key`."""
         return self.name or (self.window if self.per == "team" else f"{self.window} per {self.per.replace('_', ' ')}")
 
 
@@ -200,7 +200,7 @@ Budgets = Annotated[
 
 
 class AlertsPolicy(Section):
-    """Receivers of a team's alerts, also those about its budgets."""
+    """Receivers of a team's alerts, including those about budgets."""
 
     notify: tuple[Notify, ...] = Field((), description="Receivers of all the team's alerts, besides the log.")
     escalate_to: tuple[Notify, ...] = Field((), description="Who hears of a critical one that nobody acknowledged.")
@@ -219,7 +219,7 @@ class PacingPolicy(Section):
 
 
 class StreamsPolicy(Section):
-    """What a strategy of several backends may do to a stream before its first byte."""
+    """What a strategy of several backends may do with a stream before its first byte."""
 
     hold_tokens: int = Field(
         24, ge=0, le=512, description="Tokens kept back to judge them, where a stronger backend may still answer."
@@ -237,7 +237,7 @@ class HedgingPolicy(Section):
 
 
 class TrialsPolicy(Section):
-    """Comparing answers on the side, at the team's own expense."""
+    """Comparisons of answers in the background, at the team's expense."""
 
     share: Share = Field(
         0.0, description="Share of answers that are compared with another backend's in the background."
@@ -255,7 +255,7 @@ class TrialsPolicy(Section):
 
 
 class Organisation(Section):
-    """One entry of `organisations:` in gateway.yaml: the settings shared by all teams whose policies name it."""
+    """One entry of `organisations:` in gateway.yaml: settings shared by all teams whose policies name it."""
 
     budget: Budgets = Field((), description="One budget or a list; their level is the organisation.")
 
@@ -309,7 +309,7 @@ class DataPolicy(Section):
 
     @property
     def closes_server_tools(self) -> str:
-        """The key that forbids tools run by a provider; empty when none does."""
+        """The key that forbids tools that a provider runs; empty if none does."""
         if self.hosted == "forbidden":
             return "data.hosted"
         if self.server_tools == "forbidden":
@@ -318,7 +318,7 @@ class DataPolicy(Section):
 
 
 class Policy(Section):
-    """policies/TEAM.yaml."""
+    """The content of policies/TEAM.yaml."""
 
     team: str = Field(min_length=1, max_length=TEAM_NAME_LENGTH, pattern=f"^{TEAM_NAME}$", description="Who pays.")
     organisation: str = Field("default", min_length=1, max_length=64, description="Whose team it is.")
@@ -359,9 +359,9 @@ class Policy(Section):
         return self
 
     def rule(self, model: str) -> ModelRule | str | None:
-        """The rule behind `model` (aliases followed), a backend's name, or None when the policy does not know it.
+        """The rule for `model` (aliases are followed), a backend's name, or None if the policy does not mention it.
 
-        `auto` always exists. Raises ValueError for an alias that leads back to itself.
+        `auto` always exists. Raises ValueError for a circular alias.
         """
         seen = {model}
         name = model

@@ -35,35 +35,35 @@ class Embedder(Protocol):
 
     @property
     def ready(self) -> bool:
-        """Is the model loaded? Until then, requests are answered without vectors."""
+        """Whether the model is loaded. Until then, requests are answered without vectors."""
         ...
 
     @property
     def failed(self) -> bool:
-        """It could not be loaded and will not be."""
+        """Whether loading failed for good."""
         ...
 
     def begin(self) -> None:
-        """Load in the background, if that has not begun."""
+        """Start loading in the background, unless already started."""
         ...
 
     async def embed(self, text: str, owner: str = "") -> Any | None:
-        """The vector; None if the text is longer than the model reads. Vectors remembered for one `owner` are not used
-        for another."""
+        """The vector; None if the text is longer than the model reads. A vector cached for one `owner` is not used for
+        another."""
         ...
 
 
 class TokenCounter(Protocol):
     def estimate(self, text: str) -> int:
-        """Calibrated from byte lengths; microseconds."""
+        """An estimate from byte lengths; takes microseconds."""
         ...
 
     def count(self, text: str) -> int:
-        """Exact for the tokenizer family; call off the loop for long text."""
+        """The exact count for the tokenizer family. Call it off the loop for long text."""
         ...
 
     def at_once(self, text: str) -> int:
-        """Exact where that takes no time, else the estimate: for callers on the loop that cannot wait."""
+        """The exact count if that is fast, else the estimate; for callers on the loop that cannot wait."""
         ...
 
 
@@ -80,9 +80,9 @@ class BackendState:
     in_flight: int = 0
     first_byte_ms: float | None = None
     load: Load | None = None
-    """None: nothing is known beyond what this worker has in flight."""
+    """None: nothing is known except this worker's own requests."""
     wait_s: float = 0.0
-    """About how long a further request would wait for its turn there."""
+    """Estimated time that a further request would wait there for its turn."""
 
 
 class FleetView(Protocol):
@@ -92,10 +92,10 @@ class FleetView(Protocol):
 
 
 class SessionView(Protocol):
-    """How much of a conversation each backend still has in its prompt cache."""
+    """Tells how much of a conversation each backend still has in its prompt cache."""
 
     def warm_tokens(self, prefix: Prefix, backend: Backend, input_tokens: int) -> int:
-        """Of `input_tokens`, those that `backend` is expected to read from its cache."""
+        """How many of `input_tokens` `backend` is expected to read from its cache."""
         ...
 
 
@@ -105,7 +105,8 @@ class Contexts(Protocol):
     def plan_for(
         self, request: CompletionRequest, tenant: Tenant, backend: Backend, prefix: Prefix | None = None
     ) -> Awaitable[ContextPlan]:
-        """Raises ContextTooLong when even trimmed it does not fit. `prefix`: the session, if it has one."""
+        """What to send to `backend`. Raises ContextTooLong if the request does not fit even when trimmed. `prefix`: the
+        session, if any."""
         ...
 
     def learn(self, record: Record) -> None:
@@ -117,27 +118,28 @@ class Hold(Protocol):
     """Money set aside for one request."""
 
     covers: float
-    """`Attempt.seen` up to which `grow` need not be called."""
+    """`grow` need not be called while `Attempt.seen` is at most this."""
     output_limit: int | None
-    """Most output tokens that may be asked of the backend, where what is held pays for no more."""
+    """Most output tokens that the backend may be asked for, because the hold pays for no more; None: no limit."""
 
     async def extend(self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED) -> None:
-        """Hold enough for a call of `backend` too. `input_tokens` includes `attached`. Raises BudgetExhausted."""
+        """Also hold enough for a call of `backend`. `input_tokens` includes `attached`. Raises BudgetExhausted."""
         ...
 
     async def grow(self, output_tokens: int, seen: int) -> None:
-        """The answer has `output_tokens` by its text, and its attempt has `seen` so many at most: see that what is held
-        covers it. Raises BudgetExhausted."""
+        """Make sure that the hold covers an answer with `output_tokens` by its text, of which its attempt has `seen` at
+        most. Raises BudgetExhausted."""
         ...
 
     def follow(self, attempt: Attempt) -> None:
-        """Of several that were held for, this one's answer is served: `covers` and `grow` are about it."""
+        """The answer of `attempt` is served, out of several attempts with holds: `covers` and `grow` now refer to
+        it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetChecker:
-    """The owner whose spend is read; empty parts are ignored."""
+    """Whose spend is read; empty parts are ignored."""
 
     organisation: str = ""
     team: str = ""
@@ -146,7 +148,7 @@ class BudgetChecker:
 
 @dataclass(frozen=True, slots=True)
 class SpentReader:
-    """Simulated attempts count nothing; those of unknown price no money, those that were free no tokens."""
+    """What an attempt counts: simulated ones nothing, unpriced ones no money, free ones no tokens."""
 
     pico: int = 0
     tokens: int = 0
@@ -161,62 +163,63 @@ class EndUsers(Protocol):
 
 
 class Spending(Protocol):
-    """What was really spent: the truth that counters are rebuilt from. May raise when the ledger cannot be read."""
+    """The actual spend, from which counters are rebuilt. May raise if the ledger cannot be read."""
 
     def spent(self, payer: BudgetChecker, since: float, until: float) -> Awaitable[SpentReader]:
-        """By attempts of requests that began in `[since, until)` (Unix seconds; `until` may be infinite), as far as the
-        attempts have ended, those of dead workers included."""
+        """Spend of attempts that have ended, of requests that began in `[since, until)` (Unix seconds; `until` may be
+        infinite). Includes the attempts of dead workers."""
         ...
 
     def spent_by_end_users(
         self, team: str, since: float, until: float, end_users: Collection[str]
     ) -> Awaitable[Mapping[str, SpentReader]]:
-        """Likewise, for each of the `end_users` (pseudonyms) of one team; those without spend are left out."""
+        """As `spent`, for each of the `end_users` (pseudonyms) of one team; those without spend are left out."""
         ...
 
 
 class AttemptJournal(Protocol):
-    """The ledger as callers of backends use it: one entry per attempt."""
+    """The ledger as seen by callers of backends: one entry per attempt."""
 
     def open(self, attempt: Attempt, record: Record) -> None:
-        """Journal the *opened* entry; the call may start only afterwards. Raises LedgerUnavailable."""
+        """Journal the *opened* entry; the call may start only after this. Raises LedgerUnavailable."""
         ...
 
     def close(self, attempt: Attempt, record: Record) -> None:
-        """Price the attempt (sets `cost_pico`, `price_source`) and journal the *closed* entry. Once only."""
+        """Price the attempt (sets `cost_pico`, `price_source`) and journal the *closed* entry. Call once only."""
         ...
 
     def cached(self, record: Record, usage: Usage, saved_pico: int | None, outcome: Outcome = "ok") -> None:
-        """Journal an answer that this request did not buy, stored or shared: cost 0, with what it would have cost."""
+        """Journal an answer that this request did not pay for, stored or shared: cost 0, with the cost that it
+        saved."""
         ...
 
 
 class Archive(Protocol):
-    """What the ledger has of a request that is in no memory any more."""
+    """Finds requests in the ledger that are no longer in any worker's memory."""
 
     async def find(self, request_id: str, team: str) -> dict[str, Any] | None:
-        """A flight record as JSON values, shorter than the recorder's own; None: this team has no such request."""
+        """A flight record as JSON values, shorter than the recorder's own; None if this team has no such request."""
         ...
 
 
 class Sampler(Protocol):
-    """The settings of `learning` that lower layers need."""
+    """What lower layers need of `learning`."""
 
     def holdout(self, request: CompletionRequest) -> bool:
-        """Serve this request from the reference, to have something to compare with?"""
+        """Whether to serve this request from the baseline, as a comparison group."""
         ...
 
     def offer(self, request: CompletionRequest, record: Record, answer: Answer) -> None:
-        """A request that was served, before its answer is closed. Quick, never raises; what is wanted of it goes on a
-        bounded queue, and is dropped when that is full."""
+        """Offer a served request before its answer is closed. Fast, never raises; useful ones go to a bounded queue and
+        are dropped when it is full."""
         ...
 
 
 class Evidence(Protocol):
-    """What a team's own answers have taught about a backend."""
+    """What a team's own judged answers say about a backend."""
 
     def adjust(self, team: str, backend: str) -> Learned:
-        """From memory; `NOTHING` for a backend without judged answers."""
+        """Read from memory; `NOTHING` for a backend without judged answers."""
         ...
 
 
@@ -229,7 +232,7 @@ class NoEvidence:
 
 @dataclass(frozen=True, slots=True)
 class FreshAnswer:
-    """An answer that was paid for to compare with; no client gets it."""
+    """An answer that was paid for to compare with another; no client gets it."""
 
     completion: bytes
     """The plain body in the request's dialect."""
@@ -237,9 +240,9 @@ class FreshAnswer:
 
 
 class FreshAnswerSource(Protocol):
-    """Buys answers behind the client's back: under the tenant's budget, and a cap of its own."""
+    """Buys answers for comparison, under the tenant's budget and a separate cap."""
 
     async def ask(self, request: CompletionRequest, tenant: Tenant) -> FreshAnswer | None:
-        """A backend's answer to `request` now, booked as `shadow`; None if it may not be paid for, or if no backend
+        """A backend's answer to `request` now, booked as `shadow`; None if the money does not allow it or no backend
         answers."""
         ...

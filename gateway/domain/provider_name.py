@@ -1,7 +1,7 @@
-"""The provider behind a backend under OpenTelemetry's name of it (`gen_ai.provider.name`), as far as its settings tell.
+"""The provider behind a backend, under OpenTelemetry's name (`gen_ai.provider.name`), as far as its settings tell.
 
-Well-known values of OpenTelemetry's semantic conventions for generative AI, read 2026-11; what they have none for is
-called as litellm calls it. A server that nobody knows is `_OTHER`: it may speak OpenAI's dialect and be anybody's.
+Well-known values of OpenTelemetry's semantic conventions for generative AI, read 2026-11; a provider that they do not
+list has litellm's name. An unknown server is `_OTHER`, since any server may speak OpenAI's dialect.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gateway.domain.kinds import KINDS
 from gateway.domain.routing.whereabouts import host_of
 
 UNKNOWN = "_OTHER"
-"""OpenTelemetry's value for what has no other."""
+"""OpenTelemetry's value for anything that has no other value."""
 
 _HOSTS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(rf"(?:.+\.)?(?:{domains})"), name)
@@ -44,7 +44,7 @@ _HOSTS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"databricks\.com|azuredatabricks\.net", "databricks"),
     )
 )
-"""Domains, with all below them. The first that matches counts."""
+"""(Pattern of a domain and its subdomains, provider). The first match counts."""
 _PREFIXES = {
     "azure": "azure.ai.openai",
     "azure_ai": "azure.ai.inference",
@@ -60,19 +60,19 @@ _PREFIXES = {
     "watsonx": "ibm.watsonx.ai",
     "xai": "x_ai",
 }
-"""What litellm writes before a model's name, where OpenTelemetry has another word for it."""
+"""litellm's prefix of a model name → OpenTelemetry's name, if different."""
 _OF_KIND = {"local": "local", "simulated": "simulated", "azure": "azure.ai.openai"}
 """Kinds whose provider does not depend on the address."""
 _ANY_SERVER = frozenset({"openai", "custom_openai", "openai_like", "text-completion-openai", "anthropic"})
-"""Prefixes that, with a base URL, name a dialect: any server may speak it."""
+"""Prefixes that, together with a base URL, name a dialect only: any server may speak it."""
 _PREFIX = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _OWN_NAMES = ((re.compile(r"gpt-(?!oss)|chatgpt-|o\d"), "openai"), (re.compile(r"claude-"), "anthropic"))
-"""Models that litellm reaches without a prefix."""
+"""Model names that litellm accepts without a prefix."""
 
 
 @lru_cache(maxsize=4096)
 def provider_name(kind: str, base_url: str, model: str) -> str:
-    """The provider of a backend. Kinds `local` and `simulated` have none but themselves."""
+    """The provider of a backend. Kinds `local` and `simulated` are their own providers."""
     if kind in _OF_KIND:
         return _OF_KIND[kind]
     if base_url:
@@ -87,7 +87,7 @@ def _of_address(base_url: str) -> str:
     host = host_of(base_url)
     for domains, name in _HOSTS:
         if domains.fullmatch(host):
-            # Azure serves OpenAI's models at its newer addresses too, below a path of their own.
+            # Azure also serves OpenAI's models at its newer addresses, below a separate path.
             return "azure.ai.openai" if name == "azure.ai.inference" and "/openai" in base_url else name
     return ""
 

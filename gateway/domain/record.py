@@ -21,22 +21,22 @@ Outcome = Literal["open", "ok", "failed", "interrupted", "escalated"]
 CacheResult = Literal["exact", "semantic", "join", "miss", "bypass", "off"]
 
 _LEAST_BYTES = 4
-"""Of a token, with what surrounds it in a stream."""
+"""The fewest bytes of a token in a stream, with its surroundings."""
 CHUNK_BITS = 28
-"""Of an attempt's progress word; above them are its bytes. 2**28 chunks, 64 GiB."""
+"""Bits of the progress word that count chunks; the upper bits count bytes. 2**28 chunks, 64 GiB."""
 
 
 def new_request_id() -> str:
-    """Sortable by time and unguessable: 12 hex digits of milliseconds, 20 of chance."""
+    """Sortable by time and unguessable: 12 hex digits of milliseconds, 20 random ones."""
     return f"req_{time.time_ns() // 1_000_000:012x}{os.urandom(10).hex()}"
 
 
 class Reporter(Protocol):
-    """Reads an answer as it comes."""
+    """Reads the usage from an answer as it arrives."""
 
     @property
     def reported(self) -> Usage | None:
-        """The usage that the backend has reported so far, be it partial; None: nothing yet."""
+        """The usage that the backend has reported so far, possibly partial; None: nothing yet."""
         ...
 
     def delivered_characters(self) -> int: ...
@@ -55,14 +55,14 @@ class Attempt:
     status: int | None = None
     error: str = ""
     input_tokens: int = 0
-    """The gateway's own count of what it sent, used when the backend does not say."""
+    """The gateway's own count of what it sent, used if the backend reports none."""
     chunks: int = 0
     """Content-bearing stream events received."""
     output_bytes: int = 0
     """Bytes received, for progress marks."""
     usage: Usage | None = None
     cost_pico: int | None = None
-    """None: unpriced."""
+    """None: the price is unknown."""
     price_source: str = ""
     first_byte_at: float | None = None
     ended_at: float | None = None
@@ -70,35 +70,36 @@ class Attempt:
     counted_tokens: int = 0
     """As in `ContextPlan`."""
     confidence: float | None = None
-    """Mean token probability of the answer, where the backend gave log-probabilities."""
+    """Mean token probability of the answer, if the backend sent log-probabilities."""
     headers: Sequence[tuple[bytes, bytes]] = ()
-    """Of the backend's response, names in lower case."""
+    """Headers of the backend's response, names in lower case."""
     service_tier: str = ""
-    """That was asked for, as `Usage.service_tier` names it: what an answer is billed at that reports no usage."""
+    """The requested tier, named as in `Usage.service_tier`: an answer without usage is billed at it."""
     unpriced: str = ""
     """Units without a price, as `unpriced_units` writes them."""
     kind: str = ""
-    """`hedge`: the slower of two attempts for one answer. `shadow`: made to compare; no client gets its answer."""
+    """`hedge`: the slower of two attempts for one answer. `shadow`: made for comparison; no client gets its answer."""
     sent_bytes: int = 0
-    """Of the request's body, to the backend."""
+    """Bytes of the request body sent to the backend."""
     output_cap: int | None = None
-    """Tokens per answer that the backend was asked for at most, because the budget paid for no more."""
+    """Most output tokens per answer that the backend was asked for, because the budget pays for no more; None: no cap.
+    """
     most_output: int | None = None
-    """Tokens that its answers may have together; None: nothing limits them."""
+    """Most output tokens of all its answers together; None: unlimited."""
     pace: Pace | None = None
-    """Of the backend's streams, or of its plain answers."""
+    """Measurements of the backend's streams, or of its plain answers."""
     spoke_at: float | None = None
-    """When the first text of a stream came, Unix seconds."""
+    """When the first text of a stream arrived, Unix seconds."""
     progress: memoryview | None = None
-    """Two 64-bit words of the ledger's that survive this process."""
+    """Two 64-bit words in the ledger's shared memory, which survive this process."""
     reporter: Reporter | None = None
-    """Of a stream under way."""
+    """Reads a stream in progress."""
     looked_at: tuple[int, int, int] | None = None
-    """Characters, chunks and bytes that had come when its pace was first looked at."""
+    """Characters, chunks and bytes that had arrived when its pace was first measured."""
 
     def estimate_usage(self, delivered: int) -> None:
-        """Set `usage`, unless it is known: to what the backend reported before the answer ended, and to the gateway's
-        estimates where it reported nothing. `delivered`: output tokens that arrived."""
+        """Set `usage`, unless known: to what the backend reported before the answer ended, completed by the gateway's
+        estimates. `delivered`: output tokens that arrived."""
         reporter, self.reporter = self.reporter, None
         if self.usage is None:
             found = interrupted(reporter.reported if reporter else None, self.input_tokens, delivered)
@@ -109,14 +110,14 @@ class Attempt:
         """Tokens that the backend is expected to have generated before its text began."""
         if self.pace is None or not self.pace.hides or not self.started_at:
             return 0
-        if self.pace.plain and self.ended_at is not None:  # all of it came
+        if self.pace.plain and self.ended_at is not None:  # everything has arrived
             return 0
         return self.pace.tokens((self.spoke_at or now) - self.started_at)
 
     def bound(self, asked: int | None, answers: int, *, one_context: bool) -> None:
-        """Set `most_output` for so many `answers`, each of `asked` tokens as far as the client limits it.
+        """Set `most_output` for `answers` answers of at most `asked` tokens each, if the client limits them.
 
-        `one_context`: is the whole input in the window of each of them?
+        `one_context`: whether each answer has the whole input in its window.
         """
         backend, cap = self.backend, self.output_cap
         most, known, window = asked, backend.max_output_tokens, backend.window_tokens
@@ -131,13 +132,13 @@ class Attempt:
         self.most_output = None if most is None else most * answers
 
     def look_at_pace(self) -> None:
-        """Use the pace of a stream in progress until a whole stream of its backend has been measured."""
+        """Measure a stream in progress, until a complete stream of its backend has been measured."""
         pace, reporter = self.pace, self.reporter
         if pace is None or reporter is None or not pace.wants_look(self.chunks):
             return
         try:
             characters = reporter.delivered_characters()
-        except Exception:  # what a backend may send is without end, and this is an estimate
+        except Exception:  # the stream may contain anything, and this is only an estimate
             return
         now = (characters, self.chunks, self.output_bytes)
         if self.looked_at is None:
@@ -145,7 +146,7 @@ class Attempt:
         pace.look(*(after - before for after, before in zip(now, self.looked_at, strict=True)))
 
     def learn_pace(self) -> None:
-        """A whole answer's usage tells how fast the backend is when nothing is seen of it."""
+        """Learn the backend's rate of unseen tokens from a complete answer's usage."""
         usage, pace = self.usage, self.pace
         if pace is None or usage is None or usage.estimated or not self.ended_at:
             return
@@ -156,30 +157,31 @@ class Attempt:
         if pace.hides:
             unseen = usage.all_output - streamed_tokens(self.chunks, self.output_bytes, pace.frame_bytes)
             if reasoning := usage.reasoning_tokens:
-                hidden = reasoning if unseen > reasoning / 2 else 0  # some show what they reason
+                hidden = reasoning if unseen > reasoning / 2 else 0  # some backends show their reasoning
             else:
                 hidden = unseen if unseen > usage.all_output / 2 else 0
             pace.learn(hidden, self.spoke_at - self.started_at)
 
     @property
     def reported(self) -> Usage | None:
-        """What the backend has reported so far, be it partial."""
+        """What the backend has reported so far, possibly partial."""
         return self.usage or (self.reporter.reported if self.reporter else None)
 
     @property
     def seen(self) -> int:
-        """Output tokens that came, at most: no token is shorter than a byte of text, and few are shorter than four."""
+        """The most output tokens that can have arrived: a token has at least one byte of text, and few have less than
+        four."""
         return max(self.chunks, self.output_bytes // _LEAST_BYTES)
 
     def came(self, size: int, chunks: int) -> None:
-        """`size` more bytes arrived, `chunks` in all carry content. Call before anybody else may have them."""
+        """`size` more bytes arrived; `chunks` in all carry content. Call before the bytes are passed on."""
         self.output_bytes += size
         self.chunks = chunks
         if self.spoke_at is None and chunks:
             self.spoke_at = now = time.time()
             if self.progress is not None:
                 self.progress[1] = int(now * 1000)
-        if self.progress is not None:  # a single store: whatever kills us finds the old word or the new one
+        if self.progress is not None:  # a single store: after a kill, the word is either the old or the new one
             self.progress[0] = self.output_bytes << CHUNK_BITS | chunks
 
 
@@ -195,14 +197,14 @@ class Record:
     attempts: list[Attempt] = field(default_factory=list, init=False)
     cache: CacheResult = "off"
     saved_pico: int | None = None
-    """What a cache hit would have cost on the backend that first answered."""
+    """The cost of the answer at the backend that first gave it, saved by a cache hit."""
     cache_score: float | None = None
     route: Route | None = None
     difficulty: float | None = None
     trimmed_tokens: int = 0
     escalated: bool = False
     weak: bool = False
-    """The answer should have been escalated, and could not be."""
+    """The answer should have been escalated, but could not be."""
     cost_pico: int | None = None
     finish: str = ""
     status: int = 200
@@ -213,21 +215,21 @@ class Record:
     tags: dict[str, str] = field(default_factory=dict)
     session: str = ""
     end_user: str = ""
-    """Pseudonym of the end user that the client named."""
+    """Pseudonym of the end user named by the client."""
     over_budget: tuple[str, ...] = ()
-    """Budgets that are spent and not enforced."""
+    """Soft budgets that are spent."""
     ratelimit: dict[str, str] = field(default_factory=dict, init=False)
-    """`x-ratelimit-*` headers as limits set them."""
+    """`x-ratelimit-*` headers, set by the rate limits."""
     kind: str = ""
     """Kind of its attempts: `shadow` if no client gets the answer."""
     before: int = 0
-    """Attempts that the same request had on another record."""
+    """Attempts of the same request on another record."""
     answers: Sequence[StrategyAnswer] = ()
-    """What a strategy of several backends saw of their answers, in the order in which they were asked."""
+    """The answers that a strategy of several backends received, in the order of the calls."""
     others: Callable[[asyncio.Task[Any]], bool] | None = None
-    """Called when the client leaves: do other requests still want the answer of the task that serves it?"""
+    """Called when the client leaves: whether other requests still need the answer of the serving task."""
     trace: Mapping[bytes, bytes] | None = None
-    """Headers of the client, `traceparent` and `tracestate` among them where it sent any."""
+    """The client's headers, including `traceparent` and `tracestate` if it sent them."""
     notes: list[dict[str, Any]] = field(default_factory=list, init=False)
     """Dated facts for the flight record; never prompts or keys."""
 
@@ -236,7 +238,7 @@ class Record:
 
     @property
     def next_id(self) -> str:
-        """The id that the next attempt will have."""
+        """The id of the next attempt."""
         return f"{self.request_id}-{self.before + len(self.attempts) + 1}"
 
     def attempt(self, backend: Backend) -> Attempt:
@@ -248,8 +250,8 @@ class Record:
 
     @property
     def curtailed(self) -> bool:
-        """Did the served answer end because the budget paid for no more? Such an answer is not cached and says nothing
-        about its backend."""
+        """Whether the served answer ended because the budget paid for no more. Such an answer is not cached and says
+        nothing about its backend."""
         if self.finish != "length":
             return False
         served = self.served_by
@@ -260,7 +262,10 @@ class Record:
         """The attempt whose answer the client gets; the last one if none succeeded."""
         attempts = self.attempts
         if len(attempts) > 1:
-            for outcomes in (("ok", "open"), ("interrupted",)):  # a stronger one's may be, and the weak answer serves
+            for outcomes in (
+                ("ok", "open"),
+                ("interrupted",),
+            ):  # if the stronger one was interrupted, the weak answer serves
                 for attempt in reversed(attempts):
                     if attempt.outcome in outcomes:
                         return attempt

@@ -1,4 +1,4 @@
-"""A parsed request: the fields that the gateway acts on; the rest is carried untouched."""
+"""A parsed request: the fields that the gateway acts on; all others are carried unchanged."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ _INPUT_FIELDS: Mapping[str, str] = {
 
 @dataclass(slots=True)
 class Turn:
-    """One message, in any dialect. `index` is its place in the request's own list; -1: a top-level system prompt."""
+    """One message, in any dialect. `index` is its place in the request's list; -1: a top-level system prompt."""
 
     index: int
     role: Role
     text: str
     calls: tuple[str, ...] = ()
-    """Ids of the tool calls that it makes."""
+    """Ids of the tool calls in it."""
     results: tuple[str, ...] = ()
-    """Ids of the tool calls that it answers."""
+    """Ids of the tool calls whose results are in it."""
     images: int = 0
     files: int = 0
-    """Documents, recordings and videos, and images of kinds that `images` leaves out."""
+    """Number of documents, recordings, videos, and images that `images` does not count."""
     asides: bool = False
-    """Has it strings beside its text, calls and files, such as a name, a refusal or reasoning?"""
+    """Whether it has strings besides text, calls and files, such as a name, a refusal or reasoning."""
     instructs: bool = False
-    """Did the user write something beside the results that it holds? A coding agent sends so what the user types while
-    it works."""
+    """Whether the user wrote text next to the tool results. Coding agents send what the user types during a tool loop
+    this way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Controls:
 
 @dataclass(slots=True)
 class CompletionRequest:
-    """A parsed request. `raw` is forwarded unchanged where client and backend use the same dialect."""
+    """A parsed request. `raw` is forwarded unchanged if client and backend use the same dialect."""
 
     id: str
     dialect: DialectName
@@ -81,42 +81,44 @@ class CompletionRequest:
     max_output_tokens: int | None
     temperature: float | None
     needs: frozenset[str]
-    """Capabilities that it cannot do without: tools, vision, json_schema, logprobs, reasoning."""
+    """The capabilities that it requires: tools, vision, json_schema, logprobs, reasoning."""
     wants_usage: bool = False
-    """Did the client ask for the usage chunk of a stream?"""
+    """Whether the client asked for the usage chunk of a stream."""
     controls: Controls = Controls()
     headers: Mapping[bytes, bytes] = field(default_factory=dict)
-    """Client headers that a backend of the same dialect should see (lower case), never credentials."""
+    """Client headers that are forwarded to a backend of the same dialect (lower case), never credentials."""
     parallel: int = 1
-    """Answers asked for (`n`)."""
+    """Number of answers requested (`n`)."""
     estimated_tokens: int | None = None
-    """Estimated tokens of the whole input; set by the context package, so that it is estimated once."""
+    """Estimated tokens of the whole input; set once by the context package."""
     estimated_beside: int = 0
-    """Of `estimated_tokens`: for images and attachments."""
+    """The part of `estimated_tokens` for images and attachments."""
     asides: Mapping[int, int] | None = None
     """Index of a turn → bytes of the strings that `Turn.asides` stands for; set by the context package."""
     attachments: list[Attachment] | None = None
     """The files that `Turn.files` counts; set by the context package, which opens each once."""
     query: bytes = b""
-    """As it stood in the URL (`beta=true`); a backend of the same dialect sees it."""
+    """The URL's query (`beta=true`), forwarded to a backend of the same dialect."""
     path: str = ""
-    """Path below the backend's base URL, for the dialect `openai_other`, where the client chooses it."""
+    """Path below the backend's base URL, for dialect `openai_other`, where the client chooses it."""
     one_context: bool = True
-    """Is the input one text, to be measured, trimmed and fitted into a window? Not several prompts, nor tokens."""
+    """Whether the input is one text, which can be measured, trimmed and fitted into a window; not several prompts or
+    token ids."""
     one_model: bool = False
-    """Vectors and tokens of one model mean nothing to another: this one is never chosen among several."""
+    """Whether the result is usable with one model only (vectors, tokens), so that no choice among several is possible.
+    """
     told: dict[str, Any] = field(default_factory=dict)
-    """Fields that an answer repeats of its request, where the gateway had to change them in `body`."""
+    """Original values of fields that an answer repeats and that the gateway changed in `body`."""
     store: bool = False
-    """Is its answer to be kept, so that a later request can name it?"""
+    """Whether to keep the answer so that a later request can name it."""
     vector: Any | None = None
-    """Vector of the last user message, from the embedder; set by its first user and then reused."""
+    """Vector of the last user message from the embedder; set on first use and then reused."""
     as_chat: CompletionRequest | None = None
     """The same request in OpenAI's chat dialect; set by the first translation and then reused."""
 
     @property
     def input_field(self) -> str:
-        """Where its dialect has what it asks, for errors to name."""
+        """The field of its dialect that holds the question, for error messages."""
         return _INPUT_FIELDS.get(self.dialect, "messages")
 
     @property
@@ -128,14 +130,14 @@ class CompletionRequest:
 
 
 MEDIA_MOST_TOKENS = 16_384
-"""Of one image, one speech or one transcript: the largest image in high quality has some 6,200 tokens, the longest
-speech (4,096 characters, about five minutes) some 6,300, a transcript at most 16,384."""
+"""Most tokens of one image, speech or transcript: the largest image in high quality has about 6,200 tokens, the longest
+speech (4,096 characters, about five minutes) about 6,300, a transcript at most 16,384."""
 _SCORING = ("/moderations", "/rerank")
 """Endpoints whose answers are scores: nothing is generated, so no output is billed."""
 
 
 def most_asked(request: CompletionRequest) -> int | None:
-    """Output tokens of one answer at most, by what is asked for; None: the request does not say."""
+    """Most output tokens of one answer, by the request's own limit; None: the request has none."""
     if request.dialect == "openai_other" and request.max_output_tokens is None:
         return 0 if request.path in _SCORING else MEDIA_MOST_TOKENS
     return request.max_output_tokens

@@ -1,4 +1,4 @@
-"""Calls for comparison: held against the cap on comparing and the team's budgets, booked as `shadow`."""
+"""Comparison calls: held against the comparison cap and the team's budgets, and recorded in the ledger as `shadow`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ async def buy(
     record: Record,
     most_output: int,
 ) -> Answer:
-    """A closed answer of at most so many tokens. Raises GatewayError (BudgetExhausted at a cap), SQLAlchemyError."""
+    """Call `route` and return the closed answer, of at most `most_output` tokens.
+
+    Raises GatewayError (BudgetExhausted when a cap is reached), SQLAlchemyError.
+    """
     tenant = record.tenant
     hold = BackgroundHold(spend_cap, pipeline.budgets.hold(tenant, record, request), prices, tenant, most_output)
     try:

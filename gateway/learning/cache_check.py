@@ -1,4 +1,4 @@
-"""Buys fresh answers to check semantic cache hits with."""
+"""Buys fresh answers, which semantic cache hits are compared with."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from gateway.pipeline import Pipeline
 log = logging.getLogger(__name__)
 
 MOST_OUTPUT = 4096
-"""Output tokens assumed for a request without a limit."""
+"""Output tokens assumed for a request that sets no limit."""
 
 
 class FreshAnswers:
-    """Implements `Shadow` of domain/protocols.py: routed like any request of the tenant, and stored nowhere."""
+    """Implements `Shadow` of domain/protocols.py. Requests are routed like any other of the tenant; answers are not
+    stored."""
 
     def __init__(self, pipeline: Pipeline, spend_cap: SpendCap, prices: PriceList) -> None:
         self._pipeline, self._spend_cap, self._prices = pipeline, spend_cap, prices

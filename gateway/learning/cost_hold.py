@@ -1,4 +1,4 @@
-"""The hold of one comparison call: on the cap on comparing and on the team's budgets, both before the call."""
+"""The hold of one comparison call: money is held on the comparison cap and on the team's budgets before the call."""
 
 from __future__ import annotations
 
@@ -13,54 +13,54 @@ from gateway.errors import BudgetExhausted
 from gateway.learning.spend_cap import SpendCap
 
 _SPARE_TOKENS = 64
-"""Beside a quarter more than is estimated: a backend may count its input otherwise."""
+"""Input tokens added to 5/4 of the estimate, because the backend may count its input differently."""
 
 
 KIND = "shadow"
-"""The kind of ledger rows, and of attempts, whose answers go to no client."""
+"""The kind of ledger rows and attempts whose answers are sent to no client."""
 
 
 def worst(price: Price, input_tokens: int, output_tokens: int) -> int:
-    """Pico-dollars that one call may cost."""
+    """The most pico-dollars that one call may cost."""
     return price.most(input_tokens * 5 // 4 + _SPARE_TOKENS, output_tokens, cache_writes=True)
 
 
 class BackgroundHold:
-    """Implements `Hold` of domain/protocols.py, for one call. What its price is unknown of is not called."""
+    """Implements `Hold` of domain/protocols.py for one call. A backend of unknown price is not called."""
 
     covers = float("inf")
 
     def __init__(
         self, spend_cap: SpendCap, budget: RequestHold, prices: PriceList, tenant: Tenant, most_output: int
     ) -> None:
-        """`budget`: the team's own hold. `most_output`: tokens that the answer may have."""
+        """`budget`: the team's own hold. `most_output`: the most output tokens of the answer."""
         self._spend_cap, self._budget, self._prices, self._tenant = spend_cap, budget, prices, tenant
         self.output_limit: int | None = most_output
         self._held: list[tuple[str, int]] = []
-        """Period and pico-dollars."""
+        """(period, pico-dollars) of each hold on the comparison cap."""
 
     async def extend(self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED) -> None:
-        """Raises BudgetExhausted, SQLAlchemyError."""
+        """Hold the most that the call may cost. Raises BudgetExhausted, SQLAlchemyError."""
         price = self._prices.price(backend)
         if price is None:
-            raise BudgetExhausted(f"{backend.name} has no known price, so nobody can say what comparing would cost.")
+            raise BudgetExhausted(f"{backend.name} has no known price, so the cost of comparing is unknown.")
         await self._budget.extend(backend, input_tokens, attached)
         paid, most = self._budget.output_limit, self.output_limit or 0
         self.output_limit = most if paid is None else min(paid, most)
         pico = worst(price, input_tokens, self.output_limit)
         period = await self._spend_cap.hold(self._tenant, pico)
         if period is None:
-            raise BudgetExhausted("What comparing may cost in this window is spent, or too little is left of it.")
+            raise BudgetExhausted("The cap on comparisons in this period is spent, or too little of it is left.")
         self._held.append((period, pico))
 
     async def grow(self, output_tokens: int, seen: int) -> None:
-        """Nothing streams."""
+        """Does nothing: comparison calls do not stream."""
 
     def follow(self, attempt: Attempt) -> None:
-        """There is only one."""
+        """Does nothing: there is only one attempt."""
 
     async def settle(self, cost_pico: int) -> None:
-        """The call cost so much. Raises SQLAlchemyError."""
+        """Book the call's actual cost and release the rest. Raises SQLAlchemyError."""
         self._budget.settle(cost_pico)
         self._budget.release()
         held, self._held = self._held, []

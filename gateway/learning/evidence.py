@@ -19,16 +19,16 @@ log = logging.getLogger(__name__)
 
 INTERVAL_S = 2.0
 AGAIN_S = 3600.0
-"""All is read anew so often, since what is old stops counting."""
+"""Seconds between two complete reads, which drop rows that have become too old to count."""
 _OVERLAP = 20
-"""Ids are given before their transactions end: those just below the newest one known are looked at again."""
+"""Database ids are assigned before transactions commit, so this many ids below the newest one seen are read again."""
 
 Pair = tuple[str, str]
-"""Team and backend."""
+"""(team, backend)."""
 
 
 class Learning:
-    """Implements `Evidence` of domain/protocols.py. Nothing of one team is in another's figures."""
+    """Implements `Evidence` of domain/protocols.py. One team's figures never include another team's answers."""
 
     def __init__(self, database: Database, *, interval_s: float = INTERVAL_S, clock: Clock = time) -> None:
         self._database, self._interval_s, self._clock = database, interval_s, clock
@@ -38,7 +38,7 @@ class Learning:
         self._tasks = Tasks()
 
     async def open(self) -> None:
-        """Never raises: a database that is away is tried again, and nothing is known until then."""
+        """Start reading. Never raises: while the database is unreachable nothing is known, and reading is retried."""
         self._tasks.spawn(self._follow(), "evidence")
 
     async def aclose(self) -> None:
@@ -56,7 +56,7 @@ class Learning:
         await repeat(self.refresh, self._interval_s, _troubled, SQLAlchemyError)
 
     async def refresh(self) -> None:
-        """Take up what was judged since the last time. Raises SQLAlchemyError."""
+        """Read the answers judged since the last call. Raises SQLAlchemyError."""
         now = self._clock.time()
         whole = now >= self._all_at + AGAIN_S or now < self._all_at
         before = {} if whole else self._standings
@@ -71,7 +71,7 @@ class Learning:
 
 
 def changed(connection: Connection, seen: tuple[int, int], now: float) -> tuple[tuple[int, int], dict[Pair, Standing]]:
-    """The newest ids, and how those stand of whom there is something newer than `seen`."""
+    """Returns the newest ids, and the standing of each team and backend with rows newer than the ids in `seen`."""
     newest = evidence.newest(connection)
     if newest == seen:
         return seen, {}
@@ -85,4 +85,4 @@ def changed(connection: Connection, seen: tuple[int, int], now: float) -> tuple[
 
 
 def _troubled(error: Exception) -> None:
-    log.warning("judged answers cannot be read, what is known stays: %s", error)
+    log.warning("judged answers cannot be read, the previous figures stay in use: %s", error)

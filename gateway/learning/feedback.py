@@ -1,6 +1,7 @@
-"""Ratings of answers by people: one per key and request, stored with the decision that they judge.
+"""Ratings of answers by people: one per key and request, stored with the routing decision that they rate.
 
-A single voice moves little: a key's newest few count, and means are of keys (see `gateway/ledger/store/evidence.py`).
+One rating moves the figures little: only each key's newest ratings count, and means are taken over keys (see
+`gateway/ledger/store/evidence.py`).
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from gateway.state.sql.tables import feedback
 
 RATINGS = {"good": 1.0, "bad": 0.0}
 PER_MINUTE = 60
-"""Voices of one key; more are refused."""
+"""Ratings accepted from one key in a minute; more are refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rating:
-    """One judgement: `score` 0..1, or None when only the cache is judged."""
+    """One rating: `score` 0..1, or None when only the cache hit is rated."""
 
     score: float | None
     cache: str
@@ -48,20 +49,21 @@ def parse(body: Mapping[str, Any]) -> Rating:
     if cache not in ("", "wrong", "right"):
         raise BadRequest(f"cache must be wrong or right, not {cache!r}.", param="cache")
     if score is None and not cache:
-        raise BadRequest("Say something: rating, score or cache.")
+        raise BadRequest("Give rating, score or cache.")
     return Rating(None if score is None else float(score), cache, str(body.get("comment", ""))[:1000])
 
 
 class Feedback:
-    """Stored in SQL; its figures per backend are read back."""
+    """Stores ratings in SQL and reports their figures per backend."""
 
     def __init__(self, database: Database, learnt: Evidence | None = None, *, clock: Clock = time) -> None:
-        """`learnt`: what the adequacies in flight records were corrected by."""
+        """`learnt`: the corrections that were applied to the adequacies in flight records."""
         self._database, self._learnt, self._clock = database, learnt or NoEvidence(), clock
         self._heard = self._refused = 0
 
     async def hear(self, tenant: Tenant, flight: Mapping[str, Any], voice: Rating) -> None:
-        """Keep a voice on the request that `flight` records; a second one of the same key replaces the first.
+        """Store a rating of the request that `flight` records. It replaces an earlier rating of the same request by the
+        same key.
 
         Raises LimitExceeded.
         """
@@ -96,14 +98,14 @@ class Feedback:
         if not await self._database.run(keep):
             self._refused += 1
             raise LimitExceeded(
-                f"This key has said something of {PER_MINUTE} requests within a minute; wait, or say less.",
+                f"This key has rated {PER_MINUTE} requests within a minute; wait, or rate fewer.",
                 retry_after_s=60.0,
             )
         self._heard += 1
 
     def _promise(self, team: str, flight: Mapping[str, Any], backend: str) -> tuple[float | None, float | None]:
-        """The prior's adequacy of the backend that answered, and routing's promise for it. For the reference None and
-        1; None twice if no decision is known."""
+        """Returns (predicted adequacy of the backend that answered, before learned corrections; the quality that
+        routing promised for it). For the baseline: (None, 1.0). If no routing decision is known: (None, None)."""
         route = flight.get("route") or {}
         if not backend or not route:
             return None, None
@@ -116,7 +118,8 @@ class Feedback:
         return self._learnt.adjust(team, backend).prior(said), min(said, quality)
 
     async def quality(self, team: str | None = None) -> list[dict[str, Any]]:
-        """Robust mean score of each backend's newest voices, of one team or all, and how many they are."""
+        """For each backend the robust mean score of its newest ratings and their number, of one team, or of all if
+        None."""
         c = feedback.c
         query = select(c.backend, c.key_id, c.score).where(c.score.is_not(None)).order_by(c.id.desc()).limit(25 * MOST)
         if team is not None:
@@ -135,7 +138,7 @@ class Feedback:
 
 
 def _served_by(flight: Mapping[str, Any]) -> str:
-    """The backend whose answer the client got; empty for an answer from the cache."""
+    """The backend whose answer the client received; empty for an answer from the cache."""
     attempts: list[Mapping[str, Any]] = [one for one in flight["attempts"] if one.get("kind", "") != "shadow"]
     served = [one for one in attempts if one.get("outcome") in ("ok", "open")] or attempts
     return str(served[-1]["backend"]) if served else ""

@@ -1,4 +1,4 @@
-"""The cap on comparison spend, per team and in total, in SQL, held before each call."""
+"""The cap on comparison spend, per team and in total, held in SQL before each call."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from gateway.state.sql.database import Database
 from gateway.state.sql.tables import shadow_spend
 
 ALL = ""
-"""Stands where a team would, for all of them."""
+"""The `team` value of rows that count all teams."""
 _LATEST = 200
 
 
 @dataclass(frozen=True, slots=True)
 class CapSpent:
-    """By one team, or by all, in one window; pico-dollars."""
+    """Spend of one team, or of all, in one window, in pico-dollars."""
 
     period: str
     team: str
@@ -34,7 +34,7 @@ class CapSpent:
 
 
 def spent(connection: Connection) -> list[CapSpent]:
-    """In the latest windows, the newest first."""
+    """Spend in the latest windows, the newest first."""
     c = shadow_spend.c
     query = (
         select(c.period, c.team, c.spent_pico, c.held_pico, c.calls).order_by(c.period.desc(), c.team).limit(_LATEST)
@@ -43,22 +43,22 @@ def spent(connection: Connection) -> list[CapSpent]:
 
 
 class SpendCap:
-    """Any number of processes may share one database: the transaction that would exceed a cap is refused. The holds of
-    a dead process stay until the window's end, so that the cap is kept.
+    """Several processes may share one database: a transaction that would exceed a cap is refused.
 
-    What a process held when it died stays held until the window's end: rather too little is compared than too much.
+    The holds of a dead process stay until the window's end, so that the cap is never exceeded.
     """
 
     def __init__(self, database: Database, settings: TrialsSettings, *, clock: Clock = time) -> None:
         self._database, self._settings, self._clock = database, settings, clock
         self._spent_pico = 0
-        """By this process."""
+        """Spend of this process."""
 
     def stats(self) -> dict[str, int | float | str]:
         return {"spent_usd": float(pico_to_usd(self._spent_pico)), "cap_usd": float(self._settings.cap_usd)}
 
     async def hold(self, tenant: Tenant, pico: int) -> str | None:
-        """Set `pico` aside → the window that it belongs to; None: that would exceed a cap. Raises SQLAlchemyError."""
+        """Hold `pico` pico-dollars. Returns the window that they are held in, or None if a cap would be exceeded.
+        Raises SQLAlchemyError."""
         caps = self._caps(tenant.team, tenant.policy.trials)
         return await self._database.run(lambda connection: self._hold(connection, caps, pico))
 
@@ -68,7 +68,7 @@ class SpendCap:
     def _hold(self, connection: Connection, caps: Mapping[str, int], pico: int) -> str | None:
         period = self._period()
         c = shadow_spend.c
-        for team in sorted(caps):  # always in the same order, so that nobody waits for somebody who waits for them
+        for team in sorted(caps):  # a fixed order of locks prevents deadlocks
             self._begin(connection, period, team)
             row = connection.execute(
                 select(c.held_pico, c.spent_pico).where(c.period == period, c.team == team).with_for_update()
@@ -83,7 +83,7 @@ class SpendCap:
         return period
 
     def _begin(self, connection: Connection, period: str, team: str) -> None:
-        """Two may do so at once."""
+        """Insert the window's row. Two processes may do so at once."""
         connection.execute(
             text(
                 "INSERT INTO shadow_spend (period, team, held_pico, spent_pico, calls) "
@@ -93,7 +93,7 @@ class SpendCap:
         )
 
     async def settle(self, tenant: Tenant, period: str, held_pico: int, cost_pico: int) -> None:
-        """What was held in `period` cost so much. Raises SQLAlchemyError."""
+        """Replace the hold in `period` by the actual cost. Raises SQLAlchemyError."""
         self._spent_pico += cost_pico
         c = shadow_spend.c
         await self._database.run(

@@ -1,4 +1,4 @@
-"""One row of the ledger: what an attempt's begin, end and orphan write."""
+"""One row of the ledger, and the values that an attempt's start and end write into it."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from gateway.domain.record import Attempt, Outcome, Record
 
 MOST_TOKENS = 2**31 - 1
 MOST_PICO = 2**63 - 1
-"""What the columns hold. A backend that reports more is not believed."""
+"""Largest values of the columns. A usage with larger numbers is ignored."""
 MOST_DECIDED = 200
-"""Characters of backends' names."""
+"""Most characters of the column `decided`."""
 MOST_TIER, MOST_DOUBT = 128, 200
-"""Characters of a service tier's name, and of what is odd about reported numbers."""
+"""Most characters of the columns `service_tier` and `doubt`."""
 
 
 class Row(NamedTuple):
-    """The `ledger` table's columns, but for its chain's, in the order in which the journal writes them.
+    """The columns of table `ledger`, without those of the chain, in the order in which the journal writes them.
 
-    Times are Unix seconds, money pico-dollars. Up to `region` a row is known when its attempt opens. From `stream` on
-    stand those that most rows leave at their defaults: a line ends, and so does its INSERT, with the last that is not.
-    New columns go to the end: what hashes of rows are made of must stay the same.
+    Times are Unix seconds, money is pico-dollars. The columns up to `region` are known when an attempt opens. Those
+    from `stream` on have their defaults in most rows: a line, and its INSERT, ends with the last other value. New
+    columns must be appended, because the hashes of existing rows must not change.
 
-    `at` is when the request began, also of its later attempts, so that all its rows are in the window of the budgets
-    that it was held in. The call itself began `waited_ms` later.
+    `at` is the request's start for all its attempts, so that all its rows are in the same budget window as its holds.
+    The call began `waited_ms` later.
     """
 
     id: str
@@ -108,12 +108,12 @@ class Row(NamedTuple):
 
 
 Values = tuple[Any, ...]
-"""The first values of a Row, at least those that every row has of its own; the others are defaults."""
+"""The first values of a Row, at least `LEAST`; the others are defaults."""
 FIELDS = list(Row._fields)
 TOKENS = tuple(name for name in FIELDS if name.endswith("_tokens") and name != "trimmed_tokens")
-"""The classes that a row's tokens fall into, none of them into two."""
+"""The token classes. Each token is in one of them."""
 LEAST = FIELDS.index("stream")
-"""So many values every row has of its own."""
+"""Least number of values in a row of the journal."""
 _RARE = tuple(Row._field_defaults[name] for name in FIELDS[LEAST:])
 _UNDECIDED = ("", None, 0)
 _ASKED = (
@@ -124,7 +124,7 @@ _UNASKED = tuple(Row._field_defaults[name] for name in _ASKED)
 
 
 def opening(attempt: Attempt, record: Record) -> tuple[Any, ...]:
-    """The first values of a Row, which stay true of `attempt` whatever becomes of it."""
+    """The first values of a Row. They do not depend on how `attempt` ends."""
     tenant, backend = record.tenant, attempt.backend
     key = tenant.key
     return (
@@ -147,7 +147,7 @@ def opening(attempt: Attempt, record: Record) -> tuple[Any, ...]:
 
 
 def asked(attempt: Attempt, record: Record) -> dict[str, Any]:
-    """What else is known of a Row from the start, by name."""
+    """Further values of a Row that are known at the start, by name; empty if all are defaults."""
     facts = (
         record.stream,
         record.end_user,
@@ -164,20 +164,22 @@ def asked(attempt: Attempt, record: Record) -> dict[str, Any]:
 
 
 class Decided(NamedTuple):
-    """Of an answer that routing did not choose: the backends that it would have called, what these tokens would have
-    cost there (pico-dollars; None: unpriced), and the adequacy that it expected, in millionths."""
+    """Routing's decision about an answer that it did not choose (observe mode, hold-out)."""
 
     names: str
+    """Backends that routing would have called, comma-separated."""
     cost_pico: int | None
+    """Expected cost of the answer's tokens there; None: unpriced."""
     ppm: int
+    """Expected adequacy, in millionths."""
 
 
 def ending(
     attempt: Attempt, record: Record, usage: Usage, prices: str, decided: Decided | None = None
 ) -> tuple[Any, ...]:
-    """The values that follow the opening ones, cost included, up to the last that is not the default.
+    """The values that follow the opening ones, up to the last that is not a default.
 
-    `prices`: those that the cost was reckoned with, as `applied.text_of` writes them.
+    `prices`: the prices of the cost, as `applied.text_of` writes them.
     """
     started, first, ended = attempt.started_at, attempt.first_byte_at, attempt.ended_at
     names, pico, ppm = _UNDECIDED if decided is None else decided
@@ -228,7 +230,7 @@ def ending(
 
 
 def from_cache(record: Record, usage: Usage, saved_pico: int | None, outcome: Outcome = "ok") -> tuple[Any, ...]:
-    """An answer that no backend was asked for: attempt 0, cost 0, tokens that were not bought again."""
+    """All values of a row for an answer from the cache: attempt 0, cost 0, and the tokens of the stored answer."""
     tenant = record.tenant
     rare = (
         record.stream,
@@ -284,7 +286,7 @@ def from_cache(record: Record, usage: Usage, saved_pico: int | None, outcome: Ou
 
 
 def _unusual(rare: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Without the defaults at its end."""
+    """`rare` without the defaults at its end."""
     if rare[1:] == _RARE[1:]:  # an ordinary stream
         return rare[:1]
     length = len(rare)
@@ -294,7 +296,8 @@ def _unusual(rare: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _waited_ms(attempt: Attempt, record: Record) -> int:
-    """0 for a first attempt that was called within a second: nearly all are, and their rows stay short."""
+    """Milliseconds from the request's start to the call. 0 for a first attempt within a second, which keeps rows
+    short."""
     waited_s = attempt.started_at - record.started_at
     if waited_s < 1 and (attempt.number in (1, record.before + 1)):
         return 0
@@ -306,9 +309,9 @@ def _tags(record: Record) -> str:
 
 
 def usage_of(attempt: Attempt) -> Usage:
-    """What the attempt reported, else what it can be seen to have cost; a failed attempt delivered nothing.
+    """The reported usage, else an estimate from the delivered text; a failed attempt has none.
 
-    Where it did not report a service tier either, the one that was asked for counts.
+    An estimate without a service tier gets the requested one.
     """
     usage = attempt.usage
     if usage is not None and believable(usage):
@@ -323,7 +326,7 @@ def usage_of(attempt: Attempt) -> Usage:
 
 
 def believable(usage: Usage) -> bool:
-    """MOST_TOKENS is all ones, so what is joined is below it, and not negative, if that holds for each."""
+    """Are all counts between 0 and `MOST_TOKENS`? That is all ones, so the counts can be tested joined by `|`."""
     joined = (
         usage.input_tokens
         | usage.cached_tokens

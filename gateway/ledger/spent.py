@@ -1,4 +1,4 @@
-"""Spend including the journal's undrained tail: budget counters are rebuilt from it."""
+"""Reads spend from the ledger and the undrained journals, to rebuild budget counters."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from gateway.state.sql.tables import journal_offsets, ledger
 
 _TRIES = 5
 _MANY = 500
-"""So many end users are asked for by name; of more, all of the team's are read."""
+"""Most end users named in a query. For more, all of the team's end users are read."""
 
 
 class Spending:
-    """Reads only; any process may. Journals of other hosts are seen once their own writer has drained them."""
+    """Only reads, so any process may use it. Journals of other hosts count when their own writer has drained them."""
 
     def __init__(self, directory: Path, database: Database) -> None:
         self._directory, self._database = directory, database
 
     async def spent(self, payer: BudgetChecker, since: float, until: float = math.inf) -> SpentReader:
-        """By attempts of `payer`, of requests that began in `[since, until)` (Unix seconds), that have ended.
+        """Spend of `payer` by ended attempts of requests that began in `[since, until)` (Unix seconds).
 
         Raises LedgerUnavailable.
         """
@@ -49,7 +49,10 @@ class Spending:
     async def spent_by_end_users(
         self, team: str, since: float, until: float, end_users: Collection[str]
     ) -> Mapping[str, SpentReader]:
-        """Likewise, for each of the `end_users` (pseudonyms) of one team; those without spend are left out."""
+        """The same for each of the `end_users` (pseudonyms) of one team, without those that spent nothing.
+
+        Raises LedgerUnavailable.
+        """
         c, wanted = entries.c, frozenset(end_users)
         which = and_(*_within(since, until), c.team == team)
         if len(wanted) <= _MANY:
@@ -75,7 +78,7 @@ class Spending:
     def _spent(
         self, which: ColumnElement[bool], counts: Callable[[Row], bool], by: str | None
     ) -> dict[str, SpentReader]:
-        # The journal first: what is drained in between is then found in both, and counted once by its id.
+        # The journal first: a row drained between the two reads is then in both, and counted once by its id.
         waiting = {row.id: row for row in self._undrained() if counts(row) and not row.simulated}
         with snapshot(self._database) as connection:
             found = _drained(connection, which, by)
@@ -92,13 +95,13 @@ class Spending:
         for attempt in range(_TRIES):
             try:
                 return self._read()
-            except FileNotFoundError:  # drained and deleted just now: look again
+            except FileNotFoundError:  # drained and deleted meanwhile: read again
                 if attempt == _TRIES - 1:
                     raise
         return []
 
     def _read(self) -> list[Row]:
-        # Places first, then files: the other way round a place might lie beyond the files that were listed.
+        # Offsets before files: otherwise an offset could be in a newer file than those listed.
         table = journal_offsets.c
         with self._database.read() as connection:
             saved = connection.execute(select(table.lane, table.segment, table.position)).all()
@@ -112,7 +115,7 @@ class Spending:
                     while lane.place != before:
                         before = lane.place
                         rows += map(Row.of, lane.read([segment]))
-                if dead:  # what it left open cost money too, and the writer may not have closed it yet
+                if dead:  # its open attempts cost money too, and the writer may not have closed them yet
                     rows += lane.orphans(slots.read(slots.path_of(self._directory, name)))
         return rows
 
@@ -123,7 +126,7 @@ def _within(since: float, until: float) -> list[ColumnElement[bool]]:
 
 
 def _drained(connection: Connection, which: ColumnElement[bool], by: str | None) -> dict[str, SpentReader]:
-    """Of the rows in the database, by the column `by`; of all of them under the empty name."""
+    """Spend of the rows in the database by the column `by`; without `by`, of all rows under the empty name."""
     c = entries.c
     tokens = case((c.cost_pico == 0, 0), else_=sum((c[name] for name in TOKENS), start=literal(0)))
     group = [c[by]] if by else []

@@ -1,1 +1,1 @@
-"""Policies and keys: the callers, and the rules for each."""
+"""Policies and keys: who calls, and under which rules."""

@@ -1,4 +1,4 @@
-"""Copies of the policy files in force: what a worker starts from where a file has become wrong since."""
+"""Keeps copies of the policy files in force, from which a worker starts if a file has become invalid since."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ log = logging.getLogger(__name__)
 
 
 def keep(folder: Path, files: Mapping[Path, Policy]) -> None:
-    """Copy into `folder` each of `files` that still says the policy in force; of the others the older copy stays.
+    """Copy each of `files` whose content is in force into `folder`; otherwise the older copy stays.
 
-    Blocking. A failure is logged, and the next change of a policy tries again.
+    Blocking. A failure is logged, and the next policy change tries again.
     """
     try:
         folder.mkdir(mode=0o700, exist_ok=True)

@@ -28,12 +28,12 @@ _MODEL_NAME = re.compile(r"[^,\x00-\x1f\x7f]{1,200}")
 
 
 def digest(secret: str | bytes) -> bytes:
-    """SHA-256 is enough for a key of 256 random bits: there is nothing to guess."""
+    """SHA-256 of a secret. A key has 256 random bits, so a slow hash would add nothing."""
     return hashlib.sha256(secret.encode() if isinstance(secret, str) else secret).digest()
 
 
 def check_team(team: str) -> None:
-    """Raises ValueError unless a policy file could name it so."""
+    """Raises ValueError unless a policy file could have this team name."""
     if not re.fullmatch(TEAM_NAME, team) or len(team) > TEAM_NAME_LENGTH:
         raise ValueError(
             f"must be at most {TEAM_NAME_LENGTH} letters, digits and ._- and begin with a letter or digit, not {team!r}"
@@ -50,10 +50,10 @@ def create(
     allowed_models: Iterable[str] | None = None,
     actor: str = "cli",
 ) -> tuple[str, Key]:
-    """A new key → (the secret, shown this once; what is kept of it).
+    """Create a key. Returns (the secret, which is shown only now, and the stored key).
 
-    `allowed_models`: names of backends, of models, or tiers; None: all that the policy allows. Raises ValueError for a
-    name that no team or no model can have.
+    `allowed_models`: names of backends, models or tiers; None: all that the policy allows. Raises ValueError for a name
+    that no team or no model can have.
     """
     check_team(team)
     allowed = None if allowed_models is None else frozenset(allowed_models)
@@ -65,10 +65,10 @@ def create(
 
 
 def revoke(database: Database, key_id: str, *, actor: str = "cli") -> list[str]:
-    """Ends the key at once, and with it every key of its lineage: whoever rotates a leaked key and then revokes the new
-    one must not leave the leaked secret alive in its grace.
+    """End a key at once, and with it every key of its lineage: if a leaked key was rotated and its successor is
+    revoked, the leaked secret must not survive in its grace period.
 
-    Returns the ids of the keys that it ended; empty when there is no such living key.
+    Returns the ids of the ended keys; empty if there is no such active key.
     """
     with database.begin() as connection:
         row = connection.execute(select(keys).where(keys.c.id == key_id)).first()
@@ -76,9 +76,9 @@ def revoke(database: Database, key_id: str, *, actor: str = "cli") -> list[str]:
 
 
 def revoke_team(database: Database, team: str, *, actor: str = "cli") -> list[str]:
-    """Ends all keys of a team at once. Returns the ids of the keys that it ended."""
+    """End all keys of a team at once. Returns the ids of the ended keys."""
     with database.begin() as connection:
-        # A rotation under way adds a key that an update would not see: wait for its lock first.
+        # A rotation in progress adds a key that an update would not see, so wait for its lock first.
         connection.execute(select(keys.c.id).where(keys.c.team == team).order_by(keys.c.id).with_for_update())
         return _end(connection, keys.c.team == team, actor)
 
@@ -90,9 +90,9 @@ def living(database: Database, team: str) -> list[str]:
 
 
 def rotate(database: Database, key_id: str, *, grace_s: float = 0.0, actor: str = "cli") -> tuple[str, Key] | None:
-    """A twin of the key under a new secret, of the same lineage; the old one ends after `grace_s`.
+    """Create a copy of the key with a new secret and the same lineage; the old key ends after `grace_s`.
 
-    Both happen or neither does. None when there is no such living key.
+    Both happen or neither does. Returns None if there is no such active key.
     """
     with database.begin() as connection:
         row = connection.execute(select(keys).where(keys.c.id == key_id)).first()
@@ -109,7 +109,7 @@ def rotate(database: Database, key_id: str, *, grace_s: float = 0.0, actor: str 
 
 
 def _insert(connection: Connection, asked: Key, actor: str, detail: str) -> tuple[str, Key]:
-    """`asked` has no id yet, and no lineage unless it replaces another key."""
+    """Insert `asked`, which has no id yet, and no lineage unless it replaces another key."""
     secret, id = f"tg-{secrets.token_urlsafe(32)}", f"key_{secrets.token_hex(8)}"
     key = replace(asked, id=id, lineage=asked.lineage or id)
     connection.execute(
@@ -130,8 +130,8 @@ def _insert(connection: Connection, asked: Key, actor: str, detail: str) -> tupl
 
 
 def _of_lineage(connection: Connection, row: Any) -> ColumnElement[bool]:
-    """Condition for all keys of the lineage of `row`, locked: a rotation and a revocation at the same time take turns,
-    so that no twin is born unseen."""
+    """Condition for all keys of the lineage of `row`, locked, so that a concurrent rotation and revocation run one
+    after the other and no successor escapes."""
     lineage = row.lineage or row.id
     connection.execute(select(keys.c.id).where(keys.c.id == lineage).with_for_update())
     return or_(keys.c.lineage == lineage, keys.c.id == lineage)
@@ -158,17 +158,17 @@ def _now(connection: Connection) -> float:
 
 
 def listing(database: Database, team: str | None = None) -> list[dict[str, Any]]:
-    """What is kept of every key, newest first; never a secret or its digest."""
+    """The stored facts of every key, newest first; never a secret or its digest."""
     query = select(*[column for column in keys.c if column.name != "digest"]).order_by(keys.c.created_at.desc())
     if team is not None:
         query = query.where(keys.c.team == team)
     with database.begin() as connection:
-        # SQLAlchemy's column names are a kind of `str` that JSON writers do not take.
+        # JSON writers do not accept SQLAlchemy's column names, which are a subclass of `str`.
         return [{str(name): value for name, value in row._mapping.items()} for row in connection.execute(query)]
 
 
 def note(database: Database, actor: str, action: str, subject: str, detail: str = "") -> None:
-    """Write into the audit table what else was done under a key."""
+    """Write an entry into the audit table."""
     with database.begin() as connection:
         _audit(connection, actor, action, subject, detail)
 
@@ -189,7 +189,7 @@ def _allowed(row: Any) -> frozenset[str] | None:
 
 
 class Keys:
-    """The worker's snapshot of all living keys, by digest. Keeps serving it while the database is away."""
+    """The worker's snapshot of all active keys, by digest. It keeps working while the database is away."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -207,23 +207,24 @@ class Keys:
 
     @property
     def teams(self) -> set[str]:
-        """Those that have a living key."""
+        """Teams with an active key."""
         return {key.team for key in self._keys.values()}
 
     def find(self, key_digest: bytes) -> Key | None:
         return self._keys.get(key_digest)
 
     def digest_of(self, lineage: str) -> bytes | None:
-        """What `find` takes, for work done later in the name of a key or of whichever replaced it."""
+        """The digest that `find` takes, for later work in the name of a key or its successor; None if neither
+        exists."""
         return self._digests.get(lineage)
 
     async def refresh(self) -> None:
-        """One cheap look; reads the keys only when something changed. Raises SQLAlchemyError."""
+        """Check for changes with one cheap query, and read the keys only after a change. Raises SQLAlchemyError."""
         mark = await self._database.run(_mark, writes=False)
         if mark != self._mark:
             rows = await self._database.run(_living, writes=False)
             self._keys = {bytes(row.digest): _key(row) for row in rows}
-            # Of a lineage's living keys the newest: the last one wins.
+            # Of a lineage's active keys the newest counts: the last one wins.
             self._digests = {key.lineage: key_digest for key_digest, key in self._keys.items()}
             self._mark = mark
             self.version += 1
@@ -233,12 +234,12 @@ class Keys:
         self.ready, self._read_at = True, time.monotonic()
 
     async def follow(self) -> None:
-        """Refresh a few times a second, for ever."""
+        """Refresh several times a second, forever."""
         await repeat(self.refresh, POLL_S, _troubled, SQLAlchemyError)
 
     @property
     def age_s(self) -> float:
-        """How old the snapshot is: more than a second or two when the database is away or slow."""
+        """Age of the snapshot: more than a second or two while the database is away or slow."""
         return time.monotonic() - self._read_at
 
     def stats(self) -> dict[str, int | float | str]:
@@ -246,7 +247,8 @@ class Keys:
 
 
 def _mark(connection: Connection) -> tuple[Any, ...]:
-    """Differs after every change. The sum, and not the latest end, because a key in its grace may be ended early."""
+    """A value that differs after every change. It uses the sum, not the latest end, because a key in its grace period
+    may be ended early."""
     ends = keys.c.revoked_at
     return tuple(
         connection.execute(select(func.count(), func.max(keys.c.created_at), func.count(ends), func.sum(ends))).one()

@@ -1,4 +1,5 @@
-"""Loads policies/ into one immutable set, swapped as a whole; a wrong file keeps its last good policy."""
+"""Loads policies/ into one immutable set that is swapped as a whole. The last valid policy stays while its file is
+invalid."""
 
 from __future__ import annotations
 
@@ -39,11 +40,11 @@ class PolicySet:
     """Renamed keys that a file calls by their old names."""
 
     def old_names_of(self, team: str) -> tuple[OldName, ...]:
-        """Those that the team's own file uses."""
+        """The old names that the team's own file uses."""
         return next((self.old_names.get(path, ()) for path, policy in self.files.items() if policy.team == team), ())
 
     def find(self, team: str) -> tuple[Policy, str]:
-        """The team's own policy or the default one under the team's name, with its fingerprint."""
+        """The team's own policy, or the default one under the team's name, with its fingerprint."""
         if team in self.policies:
             return self.policies[team], self.epochs[team]
         default = self.policies.get(DEFAULT) or Policy(team=DEFAULT)
@@ -51,7 +52,7 @@ class PolicySet:
 
 
 def load_policies(folders: Sequence[Path], ceilings: Ceilings) -> PolicySet:
-    """Read and validate every `*.yaml` in `folders`. Raises ConfigError naming every mistake in every file."""
+    """Read and validate every `*.yaml` in `folders`. Raises ConfigError with every mistake in every file."""
     fresh, problems = reload_policies(folders, ceilings, PolicySet())
     if problems:
         raise ConfigError(problems)
@@ -59,9 +60,9 @@ def load_policies(folders: Sequence[Path], ceilings: Ceilings) -> PolicySet:
 
 
 def reload_policies(folders: Sequence[Path], ceilings: Ceilings, last: PolicySet) -> tuple[PolicySet, tuple[str, ...]]:
-    """What is in force from now on, and every mistake in every file.
+    """Read all files again. Returns (the new set, every mistake in every file).
 
-    A wrong file is that file's trouble alone: its policy stays as in `last`, the others' changes take effect.
+    An invalid file affects only its own team: that policy stays as in `last`, and changes in other files take effect.
     """
     problems: list[str] = []
     old_names: dict[Path, tuple[OldName, ...]] = {}
@@ -77,7 +78,8 @@ def reload_policies(folders: Sequence[Path], ceilings: Ceilings, last: PolicySet
 
 
 def _settled(claims: Mapping[str, Mapping[Path, Policy]], last: PolicySet, problems: list[str]) -> dict[Path, Policy]:
-    """One file per team. Of several, the one that was the team's before; another keeps the policy that it had."""
+    """Choose one file per team. If several claim a team, its previous file wins; the others keep the policies that they
+    had."""
     files: dict[Path, Policy] = {}
     for team, claim in claims.items():
         before = [path for path in claim if path in last.files and last.files[path].team == team]
@@ -96,7 +98,7 @@ def _settled(claims: Mapping[str, Mapping[Path, Policy]], last: PolicySet, probl
 
 
 def _files(folders: Sequence[Path], last: PolicySet, problems: list[str]) -> Iterator[tuple[Path, Path]]:
-    """Each policy file with its folder; those of `last` where a folder cannot be listed."""
+    """Each policy file with its folder; from `last` if a folder cannot be listed."""
     for folder in folders:
         try:
             with os.scandir(folder) as entries:
@@ -108,7 +110,7 @@ def _files(folders: Sequence[Path], last: PolicySet, problems: list[str]) -> Ite
 
 
 def _read(path: Path, folder: Path, ceilings: Ceilings, problems: list[str], old_names: list[OldName]) -> Policy | None:
-    """None, and why in `problems`, where the file cannot be in force as it is."""
+    """The file's policy; None, with the reasons added to `problems`, if it is invalid."""
     try:
         policy = load(path, Policy, within=folder, on_old_name=old_names.append)
     except ConfigError as error:
@@ -136,13 +138,13 @@ class Policies:
     """The policies in force. `on_change` functions are called after every successful reload."""
 
     def __init__(self, folders: Sequence[Path], ceilings: Ceilings, copies: Path | None = None) -> None:
-        """`copies`: the folder with what was in force before, for files that are wrong now. Raises ConfigError without
-        it, naming every mistake in every file."""
+        """`copies`: the folder with the previous policies, used for files that are invalid now. Without it, raises
+        ConfigError with every mistake in every file."""
         self._folders = tuple(folders)
         self._ceilings = ceilings
         self._listeners: list[Callable[[], None]] = []
         self._reloads = self._failures = 0
-        self._dates = dates(folders)  # before they are read: what changes meanwhile is read again
+        self._dates = dates(folders)  # taken before the files are read, so that a change meanwhile is noticed
         self.current, problems = reload_policies(folders, ceilings, PolicySet())
         if problems and copies is None:
             raise ConfigError(problems)
@@ -151,13 +153,13 @@ class Policies:
             self.current, problems = reload_policies(folders, ceilings, PolicySet(files=kept(copies, names)))
             log.error("policy files are wrong, what was in force before stays so:\n%s", "\n".join(problems))
         self.problem = "\n".join(problems)
-        """Which files the last reload refused, and why; empty when none."""
+        """Which files the last reload refused, and why; empty if none."""
 
     def on_change(self, listener: Callable[[], None]) -> None:
         self._listeners.append(listener)
 
     async def reload(self) -> bool:
-        """Swap to what the files say now; a wrong file's policy stays as it was. True when none is wrong."""
+        """Reload all files. An invalid file's policy stays as it was. Returns True if none is invalid."""
         try:
             fresh, problems = await asyncio.to_thread(reload_policies, self._folders, self._ceilings, self.current)
             changed = fresh != self.current
@@ -166,9 +168,9 @@ class Policies:
                 self._reloads += 1
                 for listener in self._listeners:
                     listener()
-            if changed or not problems:  # whoever asks for it by a signal looks for this line
+            if changed or not problems:  # an operator who reloads with a signal looks for this line
                 log.info("policies reloaded: %s", ", ".join(sorted(fresh.policies)))
-        except Exception as error:  # whatever a file managed to do: the next edit is read again
+        except Exception as error:  # whatever an invalid file caused; the next edit is read again
             problems = (f"policies cannot be read: {type(error).__name__}",)
             log.exception("policies not reloaded")
         self.problem = "\n".join(problems)
@@ -178,12 +180,12 @@ class Policies:
         return not problems
 
     async def adopt(self, ceilings: Ceilings) -> None:
-        """Hold the teams to other ceilings from now on."""
+        """Apply other ceilings to the teams from now on."""
         self._ceilings = ceilings
         await self.reload()
 
     async def watch(self, look_s: float = LOOK_S) -> None:
-        """Reload whenever a file in the folders changes, for ever; look so often."""
+        """Check the folders every `look_s` seconds, forever, and reload after a change."""
         if not self._folders:
             return
         async for _ in changes(self._folders, self._dates, look_s):

@@ -21,9 +21,9 @@ def json_schema() -> dict[str, Any]:
 
 
 def above_ceilings(policy: Policy, ceilings: Ceilings) -> list[str]:
-    """A sentence for every key that `policy` sets above what the operator allows; empty when none is.
+    """One sentence for each key that `policy` sets above the operator's ceilings; empty if there is none.
 
-    A key left to its default is not a mistake: the ceiling itself applies (see `under_ceilings`).
+    A key that is left to its default is no mistake: the ceiling itself applies (see `under_ceilings`).
     """
     found: list[str] = []
 
@@ -57,7 +57,7 @@ def above_ceilings(policy: Policy, ceilings: Ceilings) -> list[str]:
 
 
 def under_ceilings(policy: Policy, ceilings: Ceilings) -> Policy:
-    """`policy` with every limit that it leaves open set to the operator's ceiling."""
+    """`policy` with each unset limit set to the operator's ceiling."""
     limits = {
         key: getattr(ceilings, key)
         for key in ("requests_per_minute", "tokens_per_minute", "concurrent")

@@ -12,7 +12,8 @@ from gateway.policy.load import Policies
 
 
 class Tenants:
-    """Default-deny. Tenants are built once per key and policy set, then found by one dictionary look-up."""
+    """Finds tenants; unknown keys are refused. A tenant is built once per key and policy set, then found by one
+    dictionary look-up."""
 
     def __init__(
         self, ring: Keys, policies: Policies, closed_to: Callable[[str], frozenset[str]] = lambda team: frozenset()
@@ -30,8 +31,8 @@ class Tenants:
         return self._current(digest(secret))
 
     def of_key(self, lineage: str) -> Tenant:
-        """Whom a key stands for now, for work done later in its name; a rotated one stands for what its successor does.
-        Raises as `authenticate` does."""
+        """The current tenant of a key, for later work in its name; a rotated key stands for its successor. Raises as
+        `authenticate` does."""
         key_digest = self._ring.digest_of(lineage)
         if key_digest is None and self._ring.ready:
             raise ExpiredKey(f"The key {lineage} that asked for this was revoked; ask again with a living one.")

@@ -10,18 +10,18 @@ from pathlib import Path
 
 LOOK_S = 0.2
 RESTS = 100
-"""A look at very many files costs processor time: so many times as long it rests afterwards."""
+"""After each check the watcher sleeps at least this multiple of the processor time that the check took."""
 
 SUFFIXES = (".yaml", ".yml")
 RESTLESS_LOOKS = 3
-"""A file that is written at every look is read as it is after so many of them; it keeps no other's change waiting."""
+"""A file that changes at each check is read after this many checks, and does not delay changes of other files."""
 
 Dates = Mapping[str, tuple[int, ...]]
 
 
 def dates(folders: Sequence[Path]) -> Dates:
-    """When each policy file was written or its mode changed, its size and number; links are followed, as a mounted
-    ConfigMap has them."""
+    """(Modification times, size and inode) of each policy file. Links are followed, because a mounted ConfigMap uses
+    them."""
     found: dict[str, tuple[int, ...]] = {}
     for folder in folders:
         try:
@@ -29,7 +29,7 @@ def dates(folders: Sequence[Path]) -> Dates:
                 for file in files:
                     if file.name.endswith(SUFFIXES):
                         found[file.path] = _facts(file)
-        except OSError:  # it is just being replaced: another look will tell
+        except OSError:  # the file is being replaced; the next check sees it
             continue
     return found
 
@@ -37,13 +37,13 @@ def dates(folders: Sequence[Path]) -> Dates:
 def _facts(file: os.DirEntry[str]) -> tuple[int, ...]:
     try:
         facts = file.stat()
-    except OSError:  # gone by now, or a link to nothing
+    except OSError:  # deleted meanwhile, or a broken link
         return ()
     return facts.st_mtime_ns, facts.st_ctime_ns, facts.st_size, facts.st_ino
 
 
 async def changes(folders: Sequence[Path], known: Dates, look_s: float = LOOK_S) -> AsyncIterator[None]:
-    """An item each time files are no longer as `known` and are left alone again, or are never left alone. For ever."""
+    """Yield once each time the files differ from `known` and have then stopped changing, or never stop. Endless."""
     last, restless = known, 0
     while True:
         now, cost_s = await asyncio.to_thread(_look, folders)
@@ -56,6 +56,7 @@ async def changes(folders: Sequence[Path], known: Dates, look_s: float = LOOK_S)
 
 
 def _look(folders: Sequence[Path]) -> tuple[Dates, float]:
-    """With its own processor seconds: waiting for a turn on a busy machine is no reason to look less often."""
+    """Check once. Also returns the processor seconds it took: waiting for a turn on a busy machine is no reason to
+    check less often."""
     began = time.thread_time()
     return dates(folders), time.thread_time() - began

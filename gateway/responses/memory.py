@@ -1,4 +1,4 @@
-"""Inserts what a Responses request refers to before it is routed, and stores its answer afterwards."""
+"""Inserts stored items that a Responses request refers to before it is routed, and stores its response afterwards."""
 
 from __future__ import annotations
 
@@ -26,19 +26,20 @@ _SESSION_LENGTH = 128
 
 
 class StoredContext:
-    """Only for teams whose policy has `data.store_prompts`; other teams' requests have no memory. Backends store
-    nothing: the next request may go to another backend, and all teams share the gateway's account there.
+    """Stores responses for teams whose policy has `data.store_prompts`; other teams' requests must contain everything.
 
-    Backends store nothing: the next request may go elsewhere, and their account is one for all teams.
+    Nothing is stored at backends: the next request may go to another one, and all teams share the gateway's account
+    there.
     """
 
     def __init__(self, responses: Responses, max_items: int, off_loop: OffLoop | None = None) -> None:
-        """`max_items`: objects and arrays of a request with all that it refers to."""
+        """`max_items`: limit on objects and arrays in a request, including the inserted items."""
         self._responses, self._max_items = responses, max_items
         self._off_loop = off_loop or OffLoop()
 
     async def recall(self, request: CompletionRequest, tenant: Tenant) -> None:
-        """Make `request` stand alone. Raises BadRequest, UnknownResponse, and Overloaded when the database is away."""
+        """Insert everything that `request` refers to. Raises BadRequest, UnknownResponse; Overloaded if the database is
+        down."""
         body = request.body
         previous = body.get("previous_response_id")
         before = await self._previous(tenant, previous) if previous is not None else None
@@ -70,7 +71,7 @@ class StoredContext:
         return stored
 
     async def _given(self, tenant: Tenant, given: Any) -> Any:
-        """The client's input, with stored items in the place of references to them."""
+        """The client's input with references replaced by the stored items."""
         if type(given) is not list:
             return given
         references = {place: item.get("id") for place, item in enumerate(given) if kind_of(item) == "item_reference"}
@@ -98,9 +99,9 @@ class StoredContext:
             raise _away(error) from error
 
     async def keep(self, request: CompletionRequest, tenant: Tenant, answer: bytes | None) -> None:
-        """`answer`: the Response object; None for a stream too long to be put together. A failure is only logged.
+        """Store the Response object `answer`; None: the stream was too long to be assembled. Failures are only logged.
 
-        Called before the client is told the end: whoever knows the id may name it at once, at any worker.
+        Called before the client receives the end of the answer, because it may then use the id at once, on any worker.
         """
         if answer is None:
             log.warning("the response of %s is too long to be stored", request.id)
@@ -108,7 +109,7 @@ class StoredContext:
         try:
             body = orjson.loads(answer)
             if not all(type(item) is dict for item in body["output"]) or type(body["id"]) is not str:
-                raise TypeError("its id is no text, or its output no list of items")
+                raise TypeError("its id is not a string, or its output is not a list of items")
             session = request.controls.session or body["id"]
             given = as_items(request.body.get("input"))
             stored = StoredResponse(body["id"], session, {**body, **request.told}, given)
@@ -119,14 +120,14 @@ class StoredContext:
 
 
 def as_items(given: Any) -> list[Item]:
-    """A request's `input` as a list; a text is a user message."""
+    """A request's `input` as a list. A string becomes a user message."""
     if type(given) is str:
         return [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": given}]}]
     return list(given or ())
 
 
 def _change(request: CompletionRequest, changes: dict[str, Any], max_items: int) -> None:
-    """Raises BodyTooLarge when that makes too many items."""
+    """Apply `changes` to the request's body. Raises BodyTooLarge if it then has too many items."""
     body = request.body
     request.raw = json_splice.splice(request.raw, body, {name: orjson.dumps(value) for name, value in changes.items()})
     check_extent(request.raw, max_items)
@@ -137,4 +138,4 @@ def _change(request: CompletionRequest, changes: dict[str, Any], max_items: int)
 
 def _away(error: Exception) -> Overloaded:
     log.error("stored responses cannot be read: %s", error)
-    return Overloaded("The gateway's database does not answer, and with it no stored response; try again shortly.")
+    return Overloaded("The gateway's database does not answer, so stored responses cannot be read; try again shortly.")

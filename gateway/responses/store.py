@@ -1,4 +1,4 @@
-"""Stored responses in SQL, visible to their key or team until they expire."""
+"""Stored responses in SQL. Only the key or team that owns one can read it, until it expires."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ log = logging.getLogger(__name__)
 Item = dict[str, Any]
 
 KEPT_S = 30 * 86400.0
-"""As long as OpenAI keeps them."""
+"""Seconds that a response is kept, as long as OpenAI does."""
 MAX_BYTES = 32 * 2**20
-"""Of one response with all that it was given, before compression; a larger one is not kept."""
+"""Largest response with all its input, in bytes before compression; a larger one is not stored."""
 TEAM_BYTES = 2 * 2**30
-"""Of all that a team has stored: its oldest go first, because a full disk would stop everybody's requests."""
+"""Most bytes that a team may store. Beyond that its oldest responses are deleted, since a full disk would stop all
+requests."""
 TIDY_S = 600.0
 WRITE_S = 2.0
-"""Longest that a client waits for its answer to be kept."""
+"""Longest that a client's answer is delayed until it is stored."""
 READ_S = 5.0
 _ID_LENGTH = 128
 
@@ -41,23 +42,23 @@ _ID_LENGTH = 128
 class StoredResponse:
     id: str
     session: str
-    """What the whole conversation is known under."""
+    """The session id of the whole conversation."""
     body: Item
-    """The Response object as the client got it."""
+    """The Response object that the client received."""
     input: list[Item]
-    """All items that were answered, those of earlier responses included."""
+    """All input items, including those of earlier responses."""
 
     @property
     def conversation(self) -> list[Item]:
-        """What a request that continues it begins with."""
+        """The items that a follow-up request begins with."""
         return [*self.input, *self.body["output"]]
 
 
 class Responses:
-    """Responses of other owners count as not existing, even if their id is known."""
+    """Reads and writes stored responses. Responses of other owners count as unknown, even if the id is right."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
-        """`clock`: unix seconds."""
+        """`clock`: returns Unix seconds."""
         self._database, self._clock = database, clock
         self._tasks = Tasks()
         self._counts = {"stored": 0, "unstored": 0, "resolved": 0, "expired": 0}
@@ -72,7 +73,7 @@ class Responses:
         return dict(self._counts)
 
     async def put(self, tenant: Tenant, stored: StoredResponse) -> bool:
-        """Keep it; False when it is too large. One that is there already stays. Raises SQLAlchemyError."""
+        """Store a response unless it exists. Returns False if it is too large. Raises SQLAlchemyError."""
         kept = len(stored.id) <= _ID_LENGTH and await self._database.run(
             lambda link: _put(link, tenant, stored, self._clock()), timeout_s=WRITE_S
         )
@@ -80,7 +81,7 @@ class Responses:
         return kept
 
     async def find(self, viewer: Viewer, response_id: str) -> StoredResponse | None:
-        """Raises SQLAlchemyError."""
+        """The response, or None if `viewer` may not see it or it has expired. Raises SQLAlchemyError."""
         found = await self._database.run(
             lambda link: _find(link, viewer, response_id, self._clock()), timeout_s=READ_S, writes=False
         )
@@ -88,14 +89,14 @@ class Responses:
         return found
 
     async def items(self, viewer: Viewer, ids: Iterable[str]) -> dict[str, Item]:
-        """Those of the items that belong to responses which `viewer` may see. Raises SQLAlchemyError."""
+        """Id → item, for the items in responses that `viewer` may see. Raises SQLAlchemyError."""
         wanted = frozenset(ids)
         return await self._database.run(
             lambda link: _items(link, viewer, wanted, self._clock()), timeout_s=READ_S, writes=False
         )
 
     async def delete(self, viewer: Viewer, response_id: str) -> bool:
-        """Was it there? Raises SQLAlchemyError."""
+        """Delete a response; returns whether it existed. Raises SQLAlchemyError."""
 
         def work(link: Connection) -> bool:
             known = select(responses.c.id).where(responses.c.id == response_id, seen_by(responses, viewer))
@@ -108,7 +109,7 @@ class Responses:
             try:
                 self._counts["expired"] += await self._database.run(lambda link: _expire(link, self._clock()))
             except SQLAlchemyError as error:
-                log.warning("stored responses were not tidied up: %s", error)
+                log.warning("expired responses could not be deleted: %s", error)
             await asyncio.sleep(TIDY_S)
 
 
@@ -148,7 +149,7 @@ def _put(connection: Connection, tenant: Tenant, stored: StoredResponse, now: fl
 
 
 def _said(team: str, ids: Iterable[str], *columns: Any) -> Select[Any]:
-    """Items with these ids, with the responses that they belong to."""
+    """Selects `columns` of the items with these ids, joined with their responses."""
     same = and_(responses.c.team == response_items.c.team, responses.c.id == response_items.c.response_id)
     found = select(*columns).select_from(response_items.join(responses, same))
     return found.where(response_items.c.team == team, response_items.c.id.in_(sorted(ids)))
@@ -166,7 +167,7 @@ def _find(connection: Connection, viewer: Viewer, response_id: str, now: float) 
 
 
 def _items(connection: Connection, viewer: Viewer, ids: frozenset[str], now: float) -> dict[str, Item]:
-    # Keys that were served the same answer have the same items: one response for each will do.
+    # If several keys got the same cached answer, several responses contain the same items: one of them is enough.
     query = _said(viewer.team, ids, func.min(response_items.c.response_id))
     query = query.where(seen_by(responses, viewer), responses.c.expires_at > now).group_by(response_items.c.id)
     found: dict[str, Item] = {}
@@ -184,7 +185,7 @@ def _delete(connection: Connection, team: str, ids: list[str]) -> int:
 
 
 def _expire(connection: Connection, now: float) -> int:
-    """What is past its time, and what is too much."""
+    """Delete expired responses, and the oldest of teams that store too much; returns their number."""
     gone = 0
     teams = connection.execute(select(responses.c.team, func.sum(responses.c.bytes)).group_by(responses.c.team)).all()
     for team, held in teams:

@@ -1,1 +1,1 @@
-"""Routing: how hard a request is, and the cheapest backend that is good enough."""
+"""Routing: estimates how hard a request is and chooses the cheapest backend that is good enough."""

@@ -1,4 +1,4 @@
-"""Resolves a model name to the backends that it may mean."""
+"""Resolves a model name to backends."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from gateway.errors import Forbidden, UnknownModel
 
 
 class ResolvedModel(NamedTuple):
-    """`rule` None: the client asked for these backends themselves, so nothing is decided for it."""
+    """The backends that a model name stands for. `rule` None: the client named them, so routing does not choose."""
 
     backends: tuple[Backend, ...]
     rule: ModelRule | None = None
     missing: tuple[str, ...] = ()
-    """Names in the rule that no backend has."""
+    """Names in the rule that match no backend."""
 
 
 def permitted(model: str, policy: Policy, backends: Sequence[Backend], access: Access | None) -> ResolvedModel:
-    """As `resolve`, but only the backends that the tenant may use. Raises Forbidden where none is left."""
+    """As `resolve`, but only backends that the tenant may use. Raises Forbidden if there are none."""
     if access is None:
         return resolve(model, policy, backends)
     named = resolve(model, policy, backends, [each for each in backends if not access.excludes(each)])
@@ -37,8 +37,10 @@ def permitted(model: str, policy: Policy, backends: Sequence[Backend], access: A
 def resolve(
     model: str, policy: Policy, backends: Sequence[Backend], offered: Sequence[Backend] | None = None
 ) -> ResolvedModel:
-    """The policy first, then a backend's own name, then every backend of that model. Raises UnknownModel, which names
-    those `offered` (all if None)."""
+    """Resolve by the policy, else by a backend's name, else by its model.
+
+    Raises UnknownModel, which lists the names of the `offered` backends (default: all).
+    """
     rule = policy.rule(model)
     if isinstance(rule, ModelRule):
         return _chosen_from(rule, backends)
@@ -57,7 +59,7 @@ def resolve(
 
 
 def known(policy: Policy, backends: Sequence[Backend]) -> list[str]:
-    """Every name that `resolve` understands, without doubles."""
+    """All names that `resolve` accepts, each once."""
     names = ["auto", *policy.models, *(each.name for each in backends), *(each.model for each in backends)]
     return list(dict.fromkeys(names))
 
@@ -75,5 +77,5 @@ def _chosen_from(rule: ModelRule, backends: Sequence[Backend]) -> ResolvedModel:
 
 
 def _meant(name: str, backends: Sequence[Backend]) -> list[Backend]:
-    """The backend of this name, else all of the tier of this name; a tier may be empty on one machine."""
+    """The backend called `name`, else all backends of the tier `name`, which may be none."""
     return [each for each in backends if each.name == name] or [each for each in backends if each.tier == name]

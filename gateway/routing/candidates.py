@@ -1,4 +1,4 @@
-"""Which backends can serve a request, and why the others cannot."""
+"""Finds the backends that can serve a request, and why the others cannot."""
 
 from __future__ import annotations
 
@@ -19,33 +19,34 @@ Cause = Literal["", "unknown", "dialect", "data", "tier", "capability", "window"
 
 
 class Demand(NamedTuple):
-    """What a request asks of any backend."""
+    """A request's requirements."""
 
     dialect: DialectName
     needs: frozenset[str]
     input: ContextEstimate
     output_tokens: int
-    """Expected, for the cost."""
+    """Expected output, for the cost."""
     output_most: int | None
-    """The client's limit, which has to fit into the window."""
+    """The client's limit of output tokens, which has to fit into the window."""
     data: DataPolicy
     tier: str = ""
     prefix: Prefix | None = None
-    """The conversation that it is part of."""
+    """The conversation to which the request belongs."""
 
 
 class Candidate(NamedTuple):
-    """A backend that was looked at. `cost_pico`: expected for this request; None: unpriced."""
+    """A backend that was considered. `excluded`: why it cannot serve. `cost_pico`: expected cost; None: unpriced."""
 
     backend: Backend
     excluded: str = ""
     cause: Cause = ""
     cost_pico: int | None = None
     list_pico: int | None = None
-    """The same with nothing warm and no machine idle, where that is another: what a model costs says how good it is."""
+    """The expected cost without warm tokens and machine load, if it differs."""
 
     @property
     def worth_pico(self) -> int | None:
+        """The cost by which models are ranked, because it does not depend on cache and load."""
         return self.cost_pico if self.list_pico is None else self.list_pico
 
 
@@ -56,7 +57,7 @@ def examine(
     fleet: FleetView,
     sessions: SessionView | None = None,
 ) -> list[Candidate]:
-    """Every backend with its expected cost and, if it cannot serve, the first reason."""
+    """Every backend as a candidate, with its expected cost and, if it cannot serve, the first reason."""
     found = []
     for backend in backends:
         cause, excluded = against(backend, demand)
@@ -81,8 +82,10 @@ def expected_cost(
     state: BackendState | None = None,
     sessions: SessionView | None = None,
 ) -> int | None:
-    """Pico-dollars of a call: warm tokens at the cached price, a machine at its load (`occupancy`); None without a
-    price."""
+    """Expected pico-dollars of a call; None without a price.
+
+    Warm tokens have the cached price, machines by the hour the price at their load (see `occupancy`).
+    """
     price = prices.price(backend)
     if price is None:
         return None
@@ -96,7 +99,7 @@ def expected_cost(
 
 
 def against(backend: Backend, demand: Demand) -> tuple[Cause, str]:
-    """Why it cannot serve, however it fares: a cause and its words, both empty when it can."""
+    """Why the backend cannot serve, apart from its health and load: cause and reason, both empty if it can."""
     data = demand.data
     if not translators(demand.dialect, backend.spoken):
         return "dialect", f"it cannot be asked in the dialect {demand.dialect}"
@@ -117,13 +120,15 @@ def against(backend: Backend, demand: Demand) -> tuple[Cause, str]:
 
 
 def may_go_to(backend: Backend, data: DataPolicy) -> bool:
-    """May a prompt go there, by the policy's data rule?"""
+    """Does the policy's data rule allow prompts to go to this backend?"""
     return not (data.hosted == "forbidden" and backend.hosted) and (not data.regions or backend.region in data.regions)
 
 
 def room_for_output(backend: Backend, demand: Demand) -> int:
-    """Tokens of the window to leave free: the client's limit if it set one, else the expected length, but no more than
-    before any was learned: a refusal never stands on learned lengths alone."""
+    """Tokens of the context window to leave free for the answer: the client's limit, else the expected length.
+
+    The expected length counts up to `PRIOR_TOKENS` only, so that learned lengths alone never cause a refusal.
+    """
     wanted = demand.output_most
     if wanted is None:
         wanted = min(demand.output_tokens, PRIOR_TOKENS)

@@ -1,4 +1,4 @@
-"""What would have changed a decision: it is taken again with another quality, difficulty, price or health."""
+"""Finds what would have changed a decision, by deciding again with another quality, difficulty, price or health."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gateway.routing.decision import choose
 from gateway.routing.difficulty.adequacy import Adequacy
 
 STEPS, HALVINGS = 20, 10
-"""Between a value and its end so many others are tried, and the first change is narrowed down so often."""
+"""Number of values tried between the present one and the end of its range, and of bisections of the first change."""
 _DIGITS = 3
 _CURABLE = ("health", "busy")
 _DEAREST = 100.0
-"""Factor up to which a price is tried."""
+"""Largest factor by which a price is multiplied."""
 
 
 class Change(NamedTuple):
@@ -29,7 +29,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The values of one decision by difficulty. Nothing in it is a prompt."""
+    """The values of one decision by difficulty. They do not include the prompt."""
 
     candidates: Sequence[Candidate]
     named: str | None
@@ -46,13 +46,14 @@ class Case:
         difficulty: float | None = None,
         candidates: Sequence[Candidate] | None = None,
     ) -> str:
+        """The backend that is chosen with the given values in place of this case's."""
         grade = self.grade if difficulty is None else Grade(difficulty)
         quality = self.quality if quality is None else quality
         found = self.candidates if candidates is None else candidates
         return choose(found, self.named, grade, quality, self.adequacy, self.learnt).order[0].backend.name
 
     def sentences(self) -> tuple[str, ...]:
-        """Sentences; each names one change that would have sufficed, and the backend that would have been chosen."""
+        """Sentences that each name one sufficient change and the backend that would have been chosen."""
         now = self.chosen()
         found = [*told_of("quality", lambda value: self.chosen(quality=value), self.quality)]
         if self.grade is not None and self.grade.abstained:
@@ -64,7 +65,7 @@ class Case:
         return tuple(found)
 
     def _if_known(self, now: str) -> list[str]:
-        """The prompt was outside the grader's domain."""
+        """The sentence for a prompt outside the grader's domain."""
         easiest = self.chosen(difficulty=0.0)
         if easiest == now:
             return []
@@ -73,7 +74,7 @@ class Case:
         return [f"were it of a kind that the grader knows{limit}: {easiest}"]
 
     def _prices(self, now: str) -> list[str]:
-        """What the choice may cost before it is another."""
+        """The sentence with the price at which another backend would have been chosen."""
         if self.chosen_of(now).cost_pico is None:
             return []
         change = boundary(lambda factor: self.chosen(candidates=self._dearer(now, factor)), 1.0, _DEAREST)
@@ -104,7 +105,10 @@ class Case:
 
 
 def told_of(what: str, chosen: Callable[[float], str], now: float) -> list[str]:
-    """The quality or difficulty (`what`) below and above which a backend other than `now` would be chosen."""
+    """Sentences with the values of `what` below and above the present value `now` at which the choice changes.
+
+    `chosen(value)`: the backend chosen at that value.
+    """
     lower, higher = boundary(chosen, now, 0.0), boundary(chosen, now, 1.0)
     return [
         *([] if lower is None else [f"with {what} ≤ {_down(lower.value)}: {lower.chosen}"]),
@@ -113,7 +117,7 @@ def told_of(what: str, chosen: Callable[[float], str], now: float) -> list[str]:
 
 
 def boundary(chosen: Callable[[float], str], now: float, end: float) -> Change | None:
-    """The first change on the way from `now` to `end`; one that is undone again within a step may be missed."""
+    """The first change of `chosen` between `now` and `end`. Changes that are undone within one step may be missed."""
     usual, before = chosen(now), now
     for step in range(1, STEPS + 1):
         after = now + (end - now) * step / STEPS
@@ -131,7 +135,7 @@ def boundary(chosen: Callable[[float], str], now: float, end: float) -> Change |
 
 
 def _down(value: float) -> str:
-    """Rounded to the side on which it is true."""
+    """`value` rounded down, so that the sentence stays true."""
     scale = 10**_DIGITS
     return f"{int(value * scale) / scale:g}"
 

@@ -1,4 +1,4 @@
-"""The decision on plain values: the cheapest candidate that is good enough, else the reference."""
+"""Decides, from plain values: the cheapest candidate that is good enough, else the reference."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gateway.routing.difficulty.adequacy import Adequacy, Gap, gap
 
 
 class Choice(NamedTuple):
-    """`order[0]` serves, the others stand by. `adequacies`: backend → P(as good as the reference), where known."""
+    """`order[0]` serves, the others are fallbacks. `adequacies`: backend → P(as good as the reference), if known."""
 
     order: tuple[Candidate, ...]
     reference: Candidate
@@ -30,10 +30,11 @@ def choose(
     adequacy: Adequacy | None,
     learnt: Mapping[str, Learned] = MappingProxyType({}),
 ) -> Choice:
-    """Decide among `candidates`, of which at least one can serve. `named`: the policy's reference; `adequacy`: only a
-    grade needs it. `learnt`: what the team's own answers say of backends, by name.
+    """Decide among `candidates`, of which at least one can serve.
 
-    The share 1 − quality of answers that may be worse is split evenly among the kinds of weaker candidates.
+    `named`: the policy's reference. `adequacy`: needed only with a grade. `learnt`: evidence of the team's own answers,
+    by backend. The share 1 − `quality` of answers that may be worse is split evenly among the kinds of weaker
+    candidates.
     """
     reference = reference_of(candidates, named)
     others = [each for each in candidates if not each.excluded and each is not reference]
@@ -63,8 +64,8 @@ def choose(
 
 
 def reference_of(candidates: Sequence[Candidate], named: str | None) -> Candidate:
-    """The named one (or the dearest of the tier of that name), else the strongest tier's dearest; if it cannot serve,
-    the strongest that can and is no dearer."""
+    """The named backend or the most expensive of the named tier, else the most expensive of the strongest tier. If that
+    one cannot serve: the strongest that can and is not more expensive."""
     meant = [each for each in candidates if each.backend.name == named] or [
         each for each in candidates if each.backend.tier == named
     ]
@@ -76,14 +77,15 @@ def reference_of(candidates: Sequence[Candidate], named: str | None) -> Candidat
 
 
 def cheaper(one: Candidate, other: Candidate) -> bool:
-    """Surely cheaper. An unpriced backend never is, unless both prices tell nothing: then the lower tier is."""
+    """Is `one` cheaper? A backend without a price never is; if `other` has none, the backend of the lower tier is."""
     if other.cost_pico is None:
         return RANK[one.backend.tier] < RANK[other.backend.tier]
     return one.cost_pico is not None and one.cost_pico < other.cost_pico
 
 
 def by_cost(one: Candidate) -> tuple[bool, int, int]:
-    """Cheapest first, the stronger of two that cost the same; unpriced ones last, the lower tier first."""
+    """Sort key: cheapest first, at equal cost the stronger first; backends without a price last, the lower tier
+    first."""
     rank = RANK[one.backend.tier]
     return (True, 0, rank) if one.cost_pico is None else (False, one.cost_pico, -rank)
 
@@ -99,7 +101,7 @@ def _dearer(one: Candidate, other: Candidate) -> bool:
 
 
 def _last_resort(one: Candidate, reference: Candidate) -> tuple[bool, int, tuple[bool, int, int]]:
-    """What may still answer when the better ones failed: not dearer before dearer, strong before weak."""
+    """Sort key of further fallbacks: those not more expensive than the reference first, then strong before weak."""
     return _dearer(one, reference), -RANK[one.backend.tier], by_cost(one)
 
 

@@ -7,13 +7,13 @@ from collections import OrderedDict
 from gateway.domain.record import Record
 
 PRIOR_TOKENS = 256
-"""Expected output before anything is known."""
+"""Expected output tokens before any answer was seen."""
 MEMORY = 20
-"""An average over about this many answers."""
+"""Number of answers that the running mean covers, approximately."""
 MOST_TOKENS = 131_072
-"""Of one answer, where neither the backend's limit nor its window is known: no model writes more today."""
+"""Most tokens of one answer, if neither the backend's limit nor its window is known. No model writes more today."""
 MOST_RISE = 8
-"""Times the mean that one answer counts for at most: a single endless one must not make all that follow dear."""
+"""One answer counts for at most this many times the mean, so that a single endless one does not spoil the estimate."""
 MOST_KEYS = 4096
 
 
@@ -25,19 +25,19 @@ class _Mean:
 
 
 class OutputLengths:
-    """Running means per team and model name as asked for; the least recently used names are forgotten."""
+    """Running means of output tokens per team and requested model name. The least recently used are forgotten."""
 
     def __init__(self) -> None:
         self._means: OrderedDict[tuple[str, str], _Mean] = OrderedDict()
 
     def expected(self, team: str, model: str, limit: int | None) -> int:
-        """Tokens, never above the request's own limit."""
+        """Expected output tokens, at most `limit`."""
         known = self._means.get((team, model))
         tokens = PRIOR_TOKENS if known is None else round(known.tokens) or 1
         return tokens if limit is None or tokens < limit else limit
 
     def learn(self, record: Record) -> None:
-        """Take the served answer's length into account, if it came to its end."""
+        """Add the length of the served answer, if the answer is complete."""
         attempt = record.served_by
         if attempt is None or attempt.outcome != "ok" or attempt.usage is None:
             return

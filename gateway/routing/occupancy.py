@@ -1,15 +1,13 @@
-"""Marginal cost of a request on a machine by the hour: near zero when idle, its share when full.
+"""Computes the marginal cost of a request on a machine with a price per hour: near zero when idle, its share when full.
 
-The ledger divides a machine's hours among its attempts and its idle time, which is what they cost. What a *further*
-request costs is another question: the hours are paid already. It takes the place of others, and only as often as these
-would find the machine full. So
+The ledger divides a machine's hours among its attempts and its idle time. The cost of one *more* request is different,
+because the hours are paid already: it delays other requests, but only when the machine is full. So
 
     price = machine_hour_usd / (3600 · tokens per second) · max(IDLE_SHARE, C(c, a))
 
-C is the probability that an arrival has to wait at c places with a of them in use on average (Erlang's formula for
-delayed calls, 1917). Tokens per second are what it yields when it is full, as far as that was seen, else what it
-yielded in the last quarter of an hour. At a ≥ c it is 1: the machine then costs its break-even, and any backend that is
-cheaper than that gets what is left.
+C is the probability that a new request has to wait, with c places of which a are in use on average (Erlang's formula
+for delayed calls, 1917). Tokens per second are the throughput measured when the machine was full, else that of the last
+15 minutes. For a ≥ c, C is 1: the machine then costs its full price, and cheaper backends are chosen before it.
 """
 
 from __future__ import annotations
@@ -24,16 +22,16 @@ from gateway.domain.routing.load import Load
 from gateway.domain.units import PICO_PER_USD
 
 IDLE_SHARE = 0.02
-"""Of its full price; so that of two idle machines the cheaper one is filled first."""
+"""Least share of the full price, so that of two idle machines the cheaper one is used first."""
 _MOST_PLACES = 512
-"""Beyond so many the formula is a step at a = c."""
+"""With more places, C is taken as 0 below a = c and 1 above."""
 
 
 def expected_cost(
     backend: Backend, price: Price, input_tokens: int, output_tokens: int, *, warm_tokens: int = 0, load: Load | None
 ) -> int:
-    """Pico-dollars of one call: `warm_tokens` of the input at the price of cached ones, a machine's tokens at what they
-    cost at its `load`."""
+    """Pico-dollars of one call. `warm_tokens` of the input have the cached price. A machine by the hour has the price
+    at its `load`."""
     if load is not None and backend.price is not None and by_the_hour(backend):
         price = at_load(price, float(backend.price.machine_hour_usd or 0), load)
     warm = min(warm_tokens, input_tokens)
@@ -48,11 +46,12 @@ def priced_by_load(backend: Backend, load: Load | None) -> bool:
 
 
 def by_the_hour(backend: Backend) -> bool:
+    """Has the backend an hourly price?"""
     return backend.price is not None and bool(backend.price.machine_hour_usd)
 
 
 def at_load(price: Price, hour_usd: float, load: Load) -> Price:
-    """A machine's price for one request more; never 0."""
+    """The price per token of one more request on a machine; never 0. `hour_usd`: its price per hour."""
     factor = max(IDLE_SHARE, congestion(load))
     if load.full_tokens_per_second and price.output:
         factor *= hour_usd * PICO_PER_USD / 3600 / load.full_tokens_per_second / price.output
@@ -60,7 +59,7 @@ def at_load(price: Price, hour_usd: float, load: Load) -> Price:
 
 
 def congestion(load: Load) -> float:
-    """0..1: how probably a further request would keep another one waiting."""
+    """The probability, 0..1, that one more request would make another one wait."""
     if load.full:
         return 1.0
     if load.capacity is None:
@@ -70,7 +69,7 @@ def congestion(load: Load) -> float:
 
 @lru_cache(maxsize=4096)
 def waiting_share(places: int, in_use: float) -> float:
-    """Erlang's C(c, a): the share of arrivals that wait at c = `places` with an offered load of a = `in_use`."""
+    """Erlang's C(c, a): the share of requests that wait, with c = `places` and an offered load of a = `in_use`."""
     if in_use >= places:
         return 1.0
     if in_use <= 0 or places > _MOST_PLACES:

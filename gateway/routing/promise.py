@@ -1,4 +1,4 @@
-"""Expected cost and quality of a decision that is not served: observing, out of share, held out."""
+"""Expected cost and quality of a decision that is not applied (observe mode, outside the rollout, hold-out)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from gateway.routing.strategy.planned import Planned
 
 
 def promise(choice: Choice, plan: Planned | None, stronger: Backend | None) -> Decision:
-    """`stronger`: the backend that answers when the chosen one is unsure. How often that happens is not known in
-    advance; it is taken as the probability that the chosen one is inadequate.
+    """The calls that the decision would have made, and its expected adequacy.
 
-    How often that happens nobody can know before it was asked: as often as it is expected to be inadequate.
+    `stronger`: the backend that answers when the chosen one is unsure. The probability of that is unknown; the
+    probability that the chosen one is inadequate is taken.
     """
     first = choice.order[0]
     expected = choice.adequacies.get(first.backend.name)

@@ -1,9 +1,9 @@
-"""The router: from a request to its route, with reason and considered backends."""
+"""The router: decides the route of a request, with its reason and the considered backends."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -42,21 +42,21 @@ log = logging.getLogger(__name__)
 
 
 class Judge(NamedTuple):
-    """What only a choice among several candidates needs."""
+    """Grader and calibration, needed only for a choice among several candidates."""
 
     grader: Grader
     adequacy: Adequacy
 
 
 def packaged() -> Grader:
-    """The packaged classifier. It and NumPy take 15 MiB that a gateway with nothing to choose from does without."""
+    """The packaged classifier. Imported here, because it and NumPy take 15 MiB that many gateways do not need."""
     from gateway.routing.difficulty.grader import Grader
 
     return Grader.load()
 
 
 def fitted(artefact: str | None) -> Plan | None:
-    """The plan at this path; None without one. Raises ArtefactError, OSError."""
+    """The plan at this path; None without a path. Raises ArtefactError, OSError."""
     if artefact is None:
         return None
     from gateway.routing.strategy.plan_file import load_plan
@@ -65,7 +65,7 @@ def fitted(artefact: str | None) -> Plan | None:
 
 
 def followed(artefact: str | None) -> Plan | None:
-    """The same, but a plan that cannot be read costs its savings, not the service."""
+    """As `fitted`, but an unreadable plan is logged and ignored, so that requests are still served."""
     try:
         return fitted(artefact)
     except (OSError, ValueError) as error:
@@ -75,14 +75,14 @@ def followed(artefact: str | None) -> Plan | None:
 
 _MOST_NAMES = 4096
 _AGAIN_S = 30.0
-"""Until the grader that could not be loaded is tried again."""
+"""Seconds until a grader that could not be loaded is tried again."""
 _NOTHING: frozenset[str] = frozenset()
 THOUGHT = "reasoning"
-"""The capability that is waived if no candidate accepts a reasoning effort."""
+"""A capability that is not required if no candidate has it."""
 
 
 class Router:
-    """Stateless but for learned output lengths and counters; every decision follows from its arguments."""
+    """Decides routes. Its state is learned output lengths, sessions and counters; all else are arguments."""
 
     def __init__(
         self,
@@ -96,10 +96,11 @@ class Router:
         plan: Plan | None = None,
         continuity: Affinity | None = None,
         evidence: Evidence | None = None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`load` is called once, in a thread, when there is something to choose from. `pressures`: team → 0..1, how far
-        its budgets are ahead of plan (see `domain/money/pacing.py`). `plan`: strategies fitted to outcomes of its
-        models. `evidence`: what teams' own answers say of backends."""
+        """`load` is called once, in a thread, before the first choice among several candidates. `pressures`: team →
+        0..1, how far its budgets are ahead of an even spend (see `domain/money/pacing.py`). `plan`: fitted strategies.
+        `evidence`: results of comparing teams' own answers."""
         self.plan = plan
         self._evidence = evidence or NoEvidence()
         self._pressures = pressures
@@ -107,8 +108,8 @@ class Router:
         self._backends = tuple(backends)
         self._continuity = continuity or Affinity(self._backends, fleet)
         self._judge = Lazy(lambda: _judge(load()))
-        self._judge_again_at = float("-inf")
-        """Loop time before which loading is not tried again after a failure."""
+        self._now, self._judge_again_at = now, float("-inf")
+        """Time before which loading is not tried again after a failure."""
         self._lengths = OutputLengths()
         self._names: dict[tuple[str, int], tuple[Policy | Access, ResolvedModel]] = {}
         self._counts = {"routed": 0, "to_reference": 0, "abstained": 0, "escalatable": 0, "observed": 0, "refused": 0}
@@ -117,9 +118,9 @@ class Router:
     async def route(
         self, request: CompletionRequest, tenant: Tenant, estimate: ContextEstimate, record: Record
     ) -> Route:
-        """Also sets `record.route` and `record.difficulty`.
+        """Decide the route. Sets `record.route` and `record.difficulty`.
 
-        Raises UnknownModel, NoBackend, NoAdequateBackend, ContextTooLong, or Forbidden for the data rule.
+        Raises UnknownModel, NoBackend, NoAdequateBackend, BadRequest, ContextTooLong, or Forbidden for the data rule.
         """
         named = self._named(request.model, tenant.policy, tenant.access)
         if named.rule is not None and len(named.backends) > 1 and not self._judge.ready:
@@ -130,23 +131,24 @@ class Router:
         return route
 
     async def _prepare(self, record: Record) -> None:
-        """Load what grades. Where that fails, the reference answers: savings are lost, the service is not."""
-        now = asyncio.get_running_loop().time()
+        """Load the grader. If that fails, the baseline answers, and loading is tried again after `_AGAIN_S`."""
+        now = self._now()
         if now >= self._judge_again_at:
             try:
                 await self._judge.load()
-            except Exception:  # whatever is wrong with it or with its libraries
+            except Exception:  # an error in the file or in a library must not fail the request
                 self._judge_again_at = now + _AGAIN_S
                 log.exception("the difficulty grader cannot be loaded; references answer for %g s", _AGAIN_S)
         if not self._judge.ready:
             record.degraded.add("grader")
 
     def wants(self, policies: Iterable[Policy]) -> bool:
-        """Will one of these have a choice to make, for which `load` has yet to be called?"""
+        """Does one of these policies need the grader, which is not loaded yet?"""
         names = ((name, policy) for policy in policies for name in ("auto", *policy.models))
         return not self._judge.ready and any(self._chooses(name, policy) for name, policy in names)
 
     async def load(self) -> None:
+        """Load the grader."""
         await self._judge.load()
 
     def _chooses(self, model: str, policy: Policy) -> bool:
@@ -157,13 +159,12 @@ class Router:
         return named.rule is not None and len(named.backends) > 1
 
     def check(self, model: str, tenant: Tenant) -> None:
-        """Raises Forbidden where no backend that `model` may mean is open to the tenant, UnknownModel, NoBackend."""
+        """Raises Forbidden if the tenant may use no backend of that name, UnknownModel, NoBackend."""
         self._named(model, tenant.policy, tenant.access)
 
     def _named(self, model: str, policy: Policy, access: Access | None = None) -> ResolvedModel:
-        """As `permitted`, which gives the same answer as long as its arguments are the same objects. Raises NoBackend
-        too."""
-        of = policy if access is None else access  # which belongs to one tenant, and so to one policy
+        """As `permitted`, cached for as long as `policy` and `access` are the same objects. Also raises NoBackend."""
+        of = policy if access is None else access  # an access object belongs to one tenant, so to one policy
         key = model, id(of)
         known = self._names.get(key)
         if known is not None and known[0] is of:
@@ -181,8 +182,7 @@ class Router:
         return named
 
     def decide(self, request: CompletionRequest, tenant: Tenant, estimate: ContextEstimate, session: str = "") -> Route:
-        """The decision without a record, as `explain` needs it; blocks while the classifier is loaded. Raises as
-        `route` does."""
+        """As `route`, but without a record, for `explain`. Blocks while the classifier is loaded."""
         return self._decide(
             self._named(request.model, tenant.policy, tenant.access), request, tenant, estimate, session
         )
@@ -200,7 +200,7 @@ class Router:
         most = request.max_output_tokens
         demand = Demand(
             request.dialect,
-            request.needs if named.rule else _NOTHING,  # a backend asked for itself may refuse for itself
+            request.needs if named.rule else _NOTHING,  # a backend named by the client decides itself what it refuses
             estimate,
             self._lengths.expected(tenant.team, request.model, most) * request.parallel,
             most,
@@ -213,10 +213,10 @@ class Router:
         sessions = self._continuity.sessions
         candidates = examine(named.backends, demand, self._prices, self._fleet, sessions)
         if THOUGHT in demand.needs and not any(THOUGHT in each.backend.capabilities for each in candidates):
-            demand = demand._replace(needs=demand.needs - {THOUGHT})  # how hard to think is a hint
+            demand = demand._replace(needs=demand.needs - {THOUGHT})  # the reasoning effort is only a hint
             candidates = examine(named.backends, demand, self._prices, self._fleet, sessions)
         able = [each for each in candidates if not each.excluded]
-        for cause in ("busy", "health"):  # who rests is better than nobody: `backends/` asks one at a time
+        for cause in ("busy", "health"):  # with no other candidate, try these: `backends/` calls them one at a time
             if not able:
                 candidates = [
                     each._replace(excluded="", cause="") if each.cause == cause else each for each in candidates
@@ -234,7 +234,7 @@ class Router:
         return self._continuity.keep(route, prefix, candidates)
 
     def _only(self, backend: Backend, demand: Demand, request: CompletionRequest) -> Route:
-        """The backend that the client named. Its health is not considered, because no other may take its place."""
+        """The route to the backend that the client named. Its health is not considered, because there is no other."""
         cause, excluded = against(backend, demand)
         if cause:
             self._counts["refused"] += 1
@@ -253,7 +253,7 @@ class Router:
         return route if prefix is None else self._continuity.keep(route, prefix, ())
 
     def learn(self, record: Record) -> None:
-        """Take the length of a finished answer into account for later costs."""
+        """Learn from a finished answer: its length, and the conversation's backend."""
         if not record.curtailed:
             self._lengths.learn(record)
         if (route := record.route) is not None and route.prefix is not None:
@@ -333,8 +333,10 @@ class Router:
     def _override(
         self, choice: Choice, request: CompletionRequest, policy: Policy, subject: str
     ) -> tuple[Candidate | None, str]:
-        """The backends that serve instead of the decision's, and why: observing, outside the share, or held out to
-        compare."""
+        """The backend that serves instead of the chosen one, and why (observe mode, outside the rollout, hold-out).
+
+        None: the chosen one serves.
+        """
         if policy.mode == "observe":
             return _asked_for(choice, request.model), f"observe mode; decided: {choice.reason}"
         if policy.share < 1 and share_of(subject) >= policy.share:
@@ -355,7 +357,7 @@ def _judge(grader: Grader) -> Judge:
 
 
 def _as_asked(candidates: Sequence[Candidate], demand: Demand) -> Route:
-    """Cheapest first among the backends that the client named, by name, model or tier."""
+    """The route over the backends that the client named by name, model or tier, cheapest first."""
     able = sorted([each for each in candidates if not each.excluded], key=by_cost)
     return Route(
         tuple([each.backend for each in able]),
@@ -371,13 +373,13 @@ def _asked_by(demand: Demand) -> str:
 
 
 def _asked_for(choice: Choice, model: str) -> Candidate:
-    """The backend that the app would have had without the gateway, else the reference."""
+    """The backend that the client would have used without the gateway, else the reference."""
     same = (each for each in choice.order if model in (each.backend.name, each.backend.model))
     return next(same, choice.reference)
 
 
 def _stronger(choice: Choice, rule: ModelRule, request: CompletionRequest) -> Backend | None:
-    """The backend to call when the small backend's answer is unsure; only a single answer can be replaced."""
+    """The backend to call when the small backend's answer is unsure; None: no escalation. Needs a single answer."""
     chosen, reference = choice.order[0].backend, choice.reference.backend
     unsure = rule.escalate and chosen.tier == "small" and "logprobs" in chosen.capabilities
     return reference if unsure and request.parallel == 1 and RANK[reference.tier] > RANK[chosen.tier] else None

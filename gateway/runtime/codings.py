@@ -14,44 +14,44 @@ Coding = Literal["zstd", "gzip", "br", "deflate"]
 
 _ALIASES: dict[str, Coding] = {"gzip": "gzip", "x-gzip": "gzip", "deflate": "deflate", "br": "br", "zstd": "zstd"}
 _ZSTD_WINDOW_BYTES = 8 * 2**20
-"""What RFC 9659 lets a sender ask of a receiver."""
+"""The window size that RFC 9659 allows a sender to require."""
 _SLICE_BYTES = 16 * 2**10
-"""Taken in between two looks at the limits; zlib copies what is left of it at the end of every member."""
+"""Bytes read between two checks of the limits; zlib copies the rest of them at the end of every member."""
 _ZSTD_SLICE_BYTES = 512
-"""Most bytes given to zstandard at once, which cannot limit its output: these decode to at most 16 MiB."""
+"""Most bytes given to zstandard at once, because it cannot limit its output: they decode to at most 16 MiB."""
 _PIECE_BYTES = 2**20
-"""Put out between two looks at the limits."""
+"""Bytes written between two checks of the limits."""
 CPU_S = 1.0
 """CPU time that decoding one body may take, beyond what its size allows."""
 _BYTES_A_SECOND = 64 * 2**20
-"""Of what comes out; each decoder is several times as fast."""
+"""Output bytes per second that are allowed in addition; each decoder is several times as fast."""
 _FEED_S = 0.0001
-"""CPU time that each arrival of bytes may take beside that; about what reading it from the network takes."""
+"""CPU time allowed for each arrival of bytes in addition; about what reading them from the network takes."""
 _FREE_MEMBERS = 64
 _MEMBER_BYTES = 512
-"""Beyond the free ones a member or frame has to hold so much, in and out together and on average."""
+"""Beyond the free ones, members or frames must average this many bytes, input and output together."""
 
 
 class UnknownCoding(ValueError):
-    """Nothing here reads it."""
+    """This coding is not supported."""
 
 
 class Oversized(ValueError):
-    """More came out than was allowed."""
+    """The output exceeds its limit."""
 
 
 class TooCostly(ValueError):
-    """Decoding takes more work than a body of that size is worth."""
+    """Decoding takes more work than a body of that size should."""
 
 
 class Stopped(Exception):
-    """The output is not wanted any more."""
+    """The output is not needed any more."""
 
 
 def parse_coding(header: str) -> Coding | None:
     """The one coding that `content-encoding` names; None for `identity`.
 
-    Raises UnknownCoding, also for several: each one over another multiplies what a few bytes can cost.
+    Raises UnknownCoding, also for several codings, because nesting multiplies the cost that a few bytes can cause.
     """
     found: Coding | None = None
     for each in header.split(","):
@@ -65,22 +65,22 @@ def parse_coding(header: str) -> Coding | None:
 
 
 class _Format(Protocol):
-    """One coding's state."""
+    """The state of one coding."""
 
     slice_bytes: int
     members: int
-    """Begun so far: of gzip's members, of zstd's frames."""
+    """Members (gzip) or frames (zstd) begun so far."""
 
     @property
     def ended(self) -> bool: ...
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """What `data` adds, in pieces. Raises ValueError for garbage."""
+        """Decode `data` into pieces. Raises ValueError for invalid data."""
         ...
 
 
 class _Zlib:
-    """gzip (of several members, too) and deflate, with zlib's frame or, as some send it, without."""
+    """gzip (also with several members), and deflate with or without zlib's frame."""
 
     slice_bytes = _SLICE_BYTES
 
@@ -179,32 +179,33 @@ def _format(coding: Coding) -> _Format:
 
 
 class Decoder:
-    """One body under way. It takes a bounded time, whatever it is made of: its limits are looked at between slices."""
+    """Decodes one body. It takes a bounded time for any input: its limits are checked between slices."""
 
     def __init__(self, coding: Coding, cpu_s: float = CPU_S) -> None:
-        """`cpu_s`: CPU time of the threads that decode, beyond what the decoded size allows."""
+        """`cpu_s`: CPU time of the decoding threads, in addition to what the decoded size allows."""
         self._format, self._left_s = _format(coding), cpu_s
         self._bytes = 0
         self.stopped = False
-        """Set from any thread: decoding ends at the next slice."""
+        """May be set from any thread: decoding ends at the next slice."""
 
     @property
     def ended(self) -> bool:
-        """Is the body whole?"""
+        """Whether the body is complete."""
         return self._format.ended
 
     def close(self) -> None:
-        """Raises ValueError unless the body is whole."""
+        """Raises ValueError unless the body is complete."""
         if not self.ended:
             raise ValueError("it breaks off")
 
     def feed(self, data: bytes, most: int) -> bytes:
-        """What `data` adds. Raises Oversized when that is more than `most` bytes, TooCostly, Stopped, ValueError for
-        garbage."""
+        """Decode `data`. Raises Oversized if the output exceeds `most` bytes, TooCostly, Stopped, and ValueError for
+        invalid data."""
         return b"".join(self.pieces(data, most))
 
     def pieces(self, data: bytes, most: int) -> Iterator[bytes]:
-        """As `feed`, piece by piece, some of them empty. What is done between two of them does not count as work."""
+        """As `feed`, piece by piece; some pieces are empty. Work that the caller does between two pieces does not
+        count."""
         step, left = self._format.slice_bytes, most
         self._left_s += _FEED_S
         for start in range(0, len(data), step):
@@ -235,7 +236,7 @@ class Decoder:
 
 
 class Decoding:
-    """A whole body's decoding, which may be begun in one thread and go on in another."""
+    """Decodes a whole body; one thread may begin and another may finish."""
 
     def __init__(self, body: bytes, coding: Coding, most: int, cpu_s: float = CPU_S) -> None:
         self._decoder = Decoder(coding, cpu_s)
@@ -243,11 +244,12 @@ class Decoding:
         self._out: list[bytes] = []
 
     def stop(self) -> None:
-        """From any thread: `finish` ends soon, and raises Stopped."""
+        """May be called from any thread: `finish` ends soon and raises Stopped."""
         self._decoder.stopped = True
 
     def begin(self, pause_s: float) -> bytes | None:
-        """What comes out, if that takes about `pause_s` of CPU time at most; else None, and `finish` does the rest.
+        """The decoded body if decoding takes at most about `pause_s` of CPU time; otherwise None, and `finish` does the
+        rest.
 
         Raises as `finish`.
         """
@@ -259,14 +261,14 @@ class Decoding:
         return self.finish()
 
     def finish(self) -> bytes:
-        """What comes out. Raises Oversized, TooCostly, Stopped; ValueError for garbage and for what breaks off."""
+        """The decoded body. Raises Oversized, TooCostly, Stopped; ValueError for invalid or incomplete data."""
         self._out.extend(self._pieces)
         self._decoder.close()
         return b"".join(self._out)
 
 
 def decode(body: bytes, coding: Coding, most: int, cpu_s: float = CPU_S) -> bytes:
-    """A whole body. Raises as `Decoding.finish`."""
+    """Decode a whole body. Raises as `Decoding.finish`."""
     return Decoding(body, coding, most, cpu_s).finish()
 
 
@@ -274,7 +276,7 @@ def decode(body: bytes, coding: Coding, most: int, cpu_s: float = CPU_S) -> byte
 
 
 class Encoder(Protocol):
-    """One body under way; what it returns can be read without what follows."""
+    """Encodes one body; each result can be decoded without the ones that follow."""
 
     def piece(self, data: bytes) -> bytes: ...
 
@@ -282,7 +284,7 @@ class Encoder(Protocol):
 
 
 class _Deflating:
-    """Small windows: events resemble the one before, and there may be thousands of streams."""
+    """Small windows: successive events resemble each other, and there may be thousands of streams."""
 
     def __init__(self, coding: Coding) -> None:
         self._deflate = zlib.compressobj(1, zlib.DEFLATED, 28 if coding == "gzip" else 12, 5)
@@ -295,7 +297,7 @@ class _Deflating:
 
 
 class _Brotling:
-    """Below quality 4 brotli forgets what came before a flush, and compresses nothing of a stream."""
+    """Quality 4: below it brotli forgets everything before a flush and hardly compresses a stream."""
 
     def __init__(self) -> None:
         self._compressor = brotli.Compressor(quality=4, lgwin=16)
@@ -324,7 +326,7 @@ _ZSTD_STREAM = zstandard.ZstdCompressionParameters.from_level(1, window_log=15)
 
 
 def encoder(coding: Coding) -> Encoder:
-    """For a stream: every piece goes out at once."""
+    """An encoder for a stream: each piece is sent at once."""
     match coding:
         case "br":
             return _Brotling()
@@ -335,7 +337,7 @@ def encoder(coding: Coding) -> Encoder:
 
 
 def encode(body: bytes, coding: Coding) -> bytes:
-    """A whole body, as fast as it goes: the next hop is as likely a cable as a line abroad."""
+    """Encode a whole body at the fastest setting, because the next hop may be a local network."""
     match coding:
         case "br":
             out: bytes = brotli.compress(body, quality=1, lgwin=18)

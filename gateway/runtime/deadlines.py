@@ -1,4 +1,4 @@
-"""Deadlines of many tasks: one timer serves all that end in the same moment."""
+"""Deadlines of many tasks: one timer serves all deadlines that fall into the same moment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Self
 FINE_S = 0.05
 COARSE_S = 1.0
 COARSE_FROM_S = 60.0
-"""What is this far away may end so much later."""
+"""Deadlines at least this far away are rounded more coarsely."""
 
 
 class Deadlines:
@@ -21,20 +21,19 @@ class Deadlines:
 
     @cached_property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """Whose time it goes by. asyncio asks the system for the process's id whenever it is asked for the loop."""
+        """The loop whose time counts. Kept here, because asyncio asks the system for the process id on each look-up."""
         return asyncio.get_running_loop()
 
     def __len__(self) -> int:
         return sum(map(len, self._due.values()))
 
     def at(self, when: float) -> Deadline:
-        """Ends the `with` block that it is used for at `when` (loop time), or up to `FINE_S` later (`COARSE_S` where
-        `when` is far away): the current task is cancelled and TimeoutError leaves the block, as with asyncio.timeout.
-        """
+        """A deadline that ends its `with` block at `when` (loop time), or up to `FINE_S` later (`COARSE_S` if `when` is
+        far away). The current task is cancelled and TimeoutError leaves the block, as with asyncio.timeout."""
         return Deadline(self, when)
 
     def bucket(self, when: float) -> set[Deadline]:
-        """All that end in the moment to which `when` is rounded up."""
+        """All deadlines of the moment to which `when` is rounded up."""
         loop = self.loop
         step = COARSE_S if when - loop.time() >= COARSE_FROM_S else FINE_S
         due = (when // step + 1.0) * step
@@ -50,7 +49,7 @@ class Deadlines:
 
 
 class Deadline:
-    """A context manager, used once, by the task that it cancels."""
+    """A context manager for one use, by the task that it cancels."""
 
     __slots__ = ("_before", "_bucket", "_deadlines", "_task", "_when", "passed")
 

@@ -9,15 +9,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 THRESHOLDS = (10_000, 20, 50)
-"""Requests leave little behind that refers to itself: look after so many new objects, not after 700."""
+"""Requests create few reference cycles: collect after this many new objects, not after 700."""
 
 _M_ARENA_MAX = -8
-"""glibc's name for it, from malloc.h."""
+"""The constant's value in glibc's malloc.h."""
 
 
 @contextmanager
 def postponed() -> Iterator[None]:
-    """While modules are imported, all is new and all stays: looking for garbage takes a fifth of that time."""
+    """Suspend collection while modules are imported: all objects are new and stay, and collection would take a fifth of
+    the time."""
     gc.disable()
     try:
         yield
@@ -27,9 +28,9 @@ def postponed() -> Iterator[None]:
 
 
 def settle() -> None:
-    """The process has started: clear up once, and leave what is there now out of later looks.
+    """Call when the process has started: collect once, and exclude all current objects from later collections.
 
-    Takes some 50 ms, or a few where the modules were left out before this process was forked.
+    Takes about 50 ms, or a few if the modules were excluded before this process was forked.
     """
     gc.collect()
     gc.freeze()
@@ -39,13 +40,14 @@ def settle() -> None:
 
 
 def leave_out() -> None:
-    """What there is now stays: later looks pass it over. Takes microseconds; garbage that refers to itself and was not
-    found before stays too, so this is for after bulk, not for every request."""
+    """Exclude all current objects from later collections. Takes microseconds. Garbage in cycles that was not found
+    before also stays, so call this after bulk work, not per request."""
     gc.freeze()
 
 
 def one_heap() -> None:
-    """Call before there are threads: they will share the C library's heap. One for each, as is usual, never shrinks."""
+    """Call before any thread starts: threads then share the C library's heap. Separate heaps, the default, never
+    shrink."""
     if sys.platform == "linux":
         libc = ctypes.CDLL(None)
         if hasattr(libc, "mallopt"):
@@ -53,8 +55,8 @@ def one_heap() -> None:
 
 
 def _give_back() -> None:
-    """Free memory to the system, where the C library can be asked to."""
+    """Return free memory to the system, if the C library can."""
     if sys.platform == "linux":
         libc = ctypes.CDLL(None)
-        if hasattr(libc, "malloc_trim"):  # glibc's alone
+        if hasattr(libc, "malloc_trim"):  # glibc only
             libc.malloc_trim(0)

@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 async def repeat(
     step: Callable[[], Awaitable[object]], every_s: float, troubled: Callable[[Exception], None], *on: type[Exception]
 ) -> None:
-    """Call `step`, and again `every_s` seconds later, for ever. `troubled` is called with the first of consecutive
+    """Call `step` forever, pausing `every_s` seconds between calls. `troubled` is called with the first of consecutive
     errors of the classes `on`."""
     failing = False
     while True:
@@ -28,7 +28,7 @@ async def repeat(
 
 
 class Tasks:
-    """Background tasks with names, closed together. A crash is logged and does not spread."""
+    """Named background tasks that are closed together. An error in one is logged and does not affect the others."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[Any]] = set()
@@ -48,12 +48,12 @@ class Tasks:
         return len(self._running)
 
     async def drain(self, timeout_s: float) -> None:
-        """Wait for what is running, at most `timeout_s`."""
+        """Wait for running tasks, at most `timeout_s`."""
         if self._running:
             await asyncio.wait(set(self._running), timeout=timeout_s)
 
     async def aclose(self) -> None:
-        """Cancel what is left and wait until it has ended."""
+        """Cancel the remaining tasks and wait until they have ended."""
         running = set(self._running)
         for task in running:
             task.cancel()

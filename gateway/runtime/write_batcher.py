@@ -1,7 +1,7 @@
-"""Batches writes of one event-loop turn into one system call.
+"""Combines the writes of one event-loop turn into one system call.
 
-A write wakes its reader, which costs more than the write itself where the reader sleeps on the same machine. Of many
-writes in a row only the first does: by the second the reader is up. An idle gateway has one write a turn.
+A write wakes its reader, which costs more than the write itself if the reader sleeps on the same machine. Of several
+writes in a row only the first wakes it: it is awake for the second. An idle gateway makes one write per turn.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import logging
 
 MOST_BYTES = 65536
-"""Most bytes that wait for the end of the loop's turn; beyond them, the transport tells the writer when to pause."""
+"""Most bytes that wait for the end of the loop's turn; beyond them the transport's own flow control applies."""
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ class WriteBatcher:
         self._bytes = 0
 
     def add(self, transport: asyncio.WriteTransport, data: bytes, loop: asyncio.AbstractEventLoop) -> None:
-        """Send `data` before anything begins that is not yet due; in order, as far as it comes through here."""
+        """Send `data` at the end of this turn of the loop, in the order of the calls."""
         if not self._pending:
             loop.call_soon(self.flush)
         self._pending.append((transport, data))
@@ -32,13 +32,13 @@ class WriteBatcher:
             self.flush()
 
     def flush(self) -> None:
-        """Send all now. What a closed transport was to send is lost, as it would be a moment after any write."""
+        """Send everything now. Data for a closed transport is lost, as it would be after any write."""
         pending, self._pending, self._bytes = self._pending, [], 0
         for transport, data in pending:
             if transport.is_closing():
                 continue
             try:
                 transport.write(data)
-            except Exception:  # one broken transport is no reason to leave the others waiting
+            except Exception:  # one broken transport must not block the others
                 log.exception("a connection cannot be written to")
                 transport.abort()

@@ -12,12 +12,13 @@ from typing import Any
 import yaml
 
 MOST_DIGITS = 40
-"""Characters of a number or date; converting a longer one takes quadratic time, and no setting needs it."""
+"""Longest number or date, in characters. Conversion takes time quadratic in the length, and no setting is this long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a file may hold. `nodes`: keys and values, those behind an alias counted as often as it stands."""
+    """Limits of a file's content. `nodes`: keys and values; those behind an alias count each time that the alias is
+    used."""
 
     size_bytes: int
     nodes: int
@@ -27,24 +28,24 @@ class Bounds:
 OPERATOR = Bounds(size_bytes=16 * 2**20, nodes=1_000_000, depth=40)
 """Bounds for gateway.yaml. They are wide, because its writer controls the gateway anyway."""
 TEAM = Bounds(size_bytes=2**18, nodes=20_000, depth=20)
-"""Of a policy file: at most about 20 MB while it is read."""
+"""Bounds for policy files: reading one takes at most about 20 MB of memory."""
 
 _NUMBERS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("int", "float", "timestamp"))
 _UNWRITABLE = re.compile("[\\0\ud800-\udfff]")
-"""What an escape can say though neither UTF-8 nor a database can keep it."""
+"""Characters that a YAML escape can produce, but that neither UTF-8 nor a database can store."""
 
 
 class Loader(yaml.SafeLoader):
-    """YAML 1.2 booleans (a bare `off`, `no` or `on` is a word, not a truth value), and `bounds`."""
+    """Reads YAML within `bounds`, with the booleans of YAML 1.2: a bare `off`, `no` or `on` is a string."""
 
     def __init__(self, text: str, bounds: Bounds) -> None:
         super().__init__(text)
         self._bounds = bounds
         self._composed = 0
         self._open: list[list[int]] = []
-        """Of each node that is being composed: its nodes so far, and how deep they go."""
+        """For each node that is being composed: [number of nodes in it so far, depth]."""
         self._anchored: dict[int, tuple[int, int]] = {}
-        """Nodes and depth of what an alias may stand for."""
+        """Id of an anchored node → (nodes, depth)."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
@@ -56,7 +57,7 @@ class Loader(yaml.SafeLoader):
         nodes, depth = self._open.pop()
         if isinstance(event, yaml.AliasEvent):
             if id(node) not in self._anchored:
-                raise _mistake("an alias stands inside its own anchor", event)
+                raise _mistake("an alias inside its own anchor", event)
             nodes, depth = self._anchored[id(node)]
         elif event.anchor is not None:
             self._anchored[id(node)] = nodes, depth
@@ -72,19 +73,22 @@ class Loader(yaml.SafeLoader):
         if node.tag in _NUMBERS and len(node.value) > MOST_DIGITS:
             raise _mistake(f"a number of more than {MOST_DIGITS} characters; shorten it", node)
         if _UNWRITABLE.search(node.value):
-            raise _mistake("an escape of no character (NUL, or half of a surrogate pair); write the character", node)
+            raise _mistake(
+                "an escape that is no valid character (NUL, or half of a surrogate pair); write the character itself",
+                node,
+            )
         return node
 
     def _refuse(self, event: Any) -> None:
         raise _mistake(
-            f"more than {self._bounds.nodes} values, aliases counted as often as they stand, or nested deeper than "
+            f"more than {self._bounds.nodes} values (each use of an alias counts), or nested deeper than "
             f"{self._bounds.depth} levels; shorten the file",
             event,
         )
 
 
 def _mistake(said: str, at: Any) -> yaml.composer.ComposerError:
-    """`at`: the event or node that is wrong."""
+    """The error to raise. `at`: the event or node that is wrong."""
     return yaml.composer.ComposerError(None, None, said, at.start_mark)
 
 
@@ -102,11 +106,11 @@ def _construct_unique(loader: Any, node: Any) -> dict[Any, Any]:
     for key_node, _ in node.value:
         if not isinstance(key_node, yaml.ScalarNode):
             raise yaml.constructor.ConstructorError(
-                None, None, "a list or mapping stands where a key must", key_node.start_mark
+                None, None, "a list or mapping in the place of a key", key_node.start_mark
             )
         if key_node.value in seen:
             raise yaml.constructor.ConstructorError(
-                None, None, f"the key {key_node.value!r} is there twice", key_node.start_mark
+                None, None, f"the key {key_node.value!r} occurs twice", key_node.start_mark
             )
         seen.add(key_node.value)
     mapping: dict[Any, Any] = yaml.SafeLoader.construct_mapping(loader, node, deep=True)
@@ -117,8 +121,8 @@ Loader.add_constructor("tag:yaml.org,2002:map", _construct_unique)
 
 
 def read(text: str, bounds: Bounds) -> tuple[yaml.Node | None, Any]:
-    """The tree of `text` and the plain values that it stands for. Raises YAMLError, ValueError, or whatever else PyYAML
-    does with what it did not expect."""
+    """Returns the tree of `text` and its plain values. Raises YAMLError, ValueError, or any other exception that PyYAML
+    raises for input that it does not expect."""
     loader = Loader(text, bounds)
     try:
         root: yaml.Node | None = loader.get_single_node()

@@ -1,4 +1,4 @@
-"""Environment variables and secret files; the only module that reads them."""
+"""Environment variables and secret files. Only this module reads them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PROVIDER_KEYS: dict[str, str] = {
     "cohere": "COHERE_API_KEY",
     "together_ai": "TOGETHER_API_KEY",
 }
-"""litellm's name of a provider → the variable its key is found in."""
+"""litellm's name of a provider → the variable that holds its key."""
 
 
 def variable(name: str, default: str = "") -> str:
@@ -35,12 +35,12 @@ def variables(prefix: str) -> dict[str, str]:
 
 
 def define(name: str, value: str) -> None:
-    """Set a variable for this process and those it starts."""
+    """Set a variable for this process and its child processes."""
     os.environ[name] = value
 
 
 def secret(reference: str, where: str) -> str:
-    """`env:NAME` or `file:PATH` → the secret. Raises ConfigError; the message never shows a value."""
+    """The secret behind `env:NAME` or `file:PATH`. Raises ConfigError; its message never contains a value."""
     kind, _, rest = reference.partition(":")
     if kind == "env" and rest:
         value = os.environ.get(rest, "")
@@ -52,16 +52,16 @@ def secret(reference: str, where: str) -> str:
             return Path(rest).read_text(encoding="utf-8").strip()
         except OSError as error:
             raise ConfigError([f"{where}: the secret file {rest} cannot be read ({error.strerror})"]) from error
-    raise ConfigError([f"{where}: must be env:NAME or file:PATH, so that no secret lies in a file that is shared"])
+    raise ConfigError([f"{where}: must be env:NAME or file:PATH, so that shared files contain no secrets"])
 
 
 def provider_keys() -> dict[str, str]:
-    """Provider → key, for providers whose variable is set."""
+    """Provider → key, for the providers whose variable is set."""
     return {provider: os.environ[name] for provider, name in PROVIDER_KEYS.items() if os.environ.get(name)}
 
 
 def receiver(reference: str) -> str:
-    """The URL or mail addresses behind `env:NAME` or `file:PATH`; empty while it is not set. May block."""
+    """The URL or mail addresses behind `env:NAME` or `file:PATH`; empty if not set. May block."""
     if reference.startswith("file:"):
         try:
             return Path(reference.removeprefix("file:")).read_text(encoding="utf-8").strip()
@@ -71,12 +71,12 @@ def receiver(reference: str) -> str:
 
 
 def receiver_secret(reference: str) -> str:
-    """What is sent to the URL behind `env:NAME` is signed with NAME_SECRET; empty: with nothing."""
+    """The value of NAME_SECRET, which signs what is sent to the URL behind `env:NAME`; empty: unsigned."""
     return os.environ.get(f"{reference.removeprefix('env:')}_SECRET", "") if reference.startswith("env:") else ""
 
 
 def smtp_settings() -> dict[str, str]:
-    """THRIFTGATE_SMTP_HOST, _PORT, _USER, _PASSWORD, _FROM and _TLS by their last word; empty where unset."""
+    """Values of THRIFTGATE_SMTP_HOST, _PORT, _USER, _PASSWORD, _FROM and _TLS, by `host`, `port` …; empty if unset."""
     names = ("host", "port", "user", "password", "from", "tls")
     return {name: os.environ.get(f"THRIFTGATE_SMTP_{name.upper()}", "") for name in names}
 
@@ -87,21 +87,24 @@ def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
 
 
 def keep_litellm_offline() -> None:
-    """litellm reads this when it is imported; without it, it fetches a price list from the network."""
+    """Keep litellm from downloading a price list. litellm reads this variable when it is imported."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
 
 def keep_onnxruntime_offline() -> None:
-    """onnxruntime reads this when its library is loaded; without it, it keeps a device id and events on disk and sends
-    them to its maker's collector."""
+    """Keep onnxruntime from storing a device id and events on disk and sending them to its maker. onnxruntime reads
+    this variable when its library is loaded."""
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 
 def proxy_for(url: str) -> str:
-    """The proxy that `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy` name for `url`; empty for none."""
+    """The proxy for `url` by `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy`; empty if there is none."""
     if sys.platform == "linux" and not any(name.lower().endswith("_proxy") for name in os.environ):
-        return ""  # elsewhere the system may name one
-    from urllib.request import getproxies, proxy_bypass  # half of the standard library, for `serve` alone
+        return ""  # on other systems the system's settings may name a proxy
+    from urllib.request import (
+        getproxies,
+        proxy_bypass,
+    )  # imported late: it loads half of the standard library, and only `serve` needs it
 
     address = urlsplit(url)
     proxies = getproxies()
@@ -112,6 +115,17 @@ def proxy_for(url: str) -> str:
 
 def otlp_endpoint() -> str:
     return os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
+
+
+def names_data_dir() -> bool:
+    """Whether the environment names a data directory."""
+    return bool(os.environ.get("THRIFTGATE_DATA_DIR"))
+
+
+def state_home() -> Path:
+    """Folder for facts about this user's running processes. It may be deleted at any time."""
+    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(base) / "thriftgate"
 
 
 def default_data_dir() -> Path:

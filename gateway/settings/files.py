@@ -1,4 +1,4 @@
-"""Loads YAML into validated objects; errors name file, line, key and remedy."""
+"""Loads YAML into validated objects. Errors name file, line, key and remedy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class ConfigError(ValueError):
-    """One or more mistakes in a file, a line each: `policies/search.yaml:7: budget.limit_usd: must be above 0`."""
+    """One or more mistakes in a file, one line each: `policies/search.yaml:7: budget.limit_usd: must be above 0`."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
@@ -30,13 +30,13 @@ class ConfigError(ValueError):
 MOST_PROBLEMS = 20
 """Most mistakes reported for one file; the others are reported once these are corrected."""
 _SHOWN = 120
-"""Characters of a value that a complaint repeats."""
+"""Characters of a value that an error message repeats."""
 _SENTENCE = 500
-"""Characters of a validator's own complaint, which may repeat a value too."""
+"""Characters of a validator's message, which may contain a value too."""
 
 
 def shown(text: str, most: int = _SHOWN) -> str:
-    """`text` of a file as a complaint repeats it: at most so many characters, on one line."""
+    """`text` of a file, shortened to `most` characters on one line, for an error message."""
     text = text if text.isprintable() else text.encode("unicode_escape").decode()
     return text if len(text) <= most else f"{text[:most]}…"
 
@@ -44,10 +44,10 @@ def shown(text: str, most: int = _SHOWN) -> str:
 def load(
     path: Path, model: type[Model], *, within: Path | None = None, on_old_name: Callable[[OldName], None] | None = None
 ) -> Model:
-    """The file's content as `model`. `within`: it is a team's and has to be a regular file of that folder.
-    `on_old_name`: called for each renamed key that the file calls by its old name, at most MOST_PROBLEMS times.
+    """The file's content as `model`. Raises ConfigError with every mistake found.
 
-    Raises ConfigError with every mistake found, for whatever is wrong with it.
+    `within`: the file is a policy and must be a regular file in that folder. `on_old_name`: called for each key that
+    the file writes by its old name, at most MOST_PROBLEMS times.
     """
     bounds = OPERATOR if within is None else TEAM
     name = shown(os.fsencode(path).decode("utf-8", "backslashreplace"))
@@ -70,10 +70,10 @@ def parse(
     bounds: Bounds = OPERATOR,
     on_old_name: Callable[[OldName], None] | None = None,
 ) -> Model:
-    """`text` as `model`; `name` is what complaints call it. Raises ConfigError, for whatever is wrong with it."""
+    """`text` as `model`. `name`: the file's name in error messages. Raises ConfigError, whatever is wrong with it."""
     try:
         root, data = read(text, bounds)
-    except Exception as error:  # PyYAML's own and, of values that it did not expect, any other
+    except Exception as error:  # PyYAML's own errors, and any other that it raises for values that it does not expect
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or str(error).partition("\n")[0] or type(error).__name__
@@ -104,32 +104,32 @@ def _validated(
         places = [_place(root, one["loc"], translation.written) for one in problems[:MOST_PROBLEMS]]
         told += zip(places, map(_remedy, problems), strict=False)
         raise ConfigError(_lines(name, told, total + len(problems))) from error
-    except Exception as error:  # a value that no validator expected; the file is at fault, not the gateway
-        raise ConfigError([f"{name}:1: holds a value that cannot be used: {shown(str(error))}"]) from error
+    except Exception as error:  # a value that no validator expected; the file is wrong, not the gateway
+        raise ConfigError([f"{name}:1: contains a value that cannot be used: {shown(str(error))}"]) from error
     if told:
         raise ConfigError(_lines(name, told, total))
     return found
 
 
 def _lines(name: str, told: Sequence[tuple[tuple[int, str], str]], total: int) -> list[str]:
-    """`told`: place and remedy of the first of `total` complaints."""
+    """Lines of an error message. `told`: line, key and remedy of the first of `total` mistakes."""
     lines = [f"{name}:{line}: {key}{remedy}" for (line, key), remedy in told[:MOST_PROBLEMS]]
     return lines if total <= MOST_PROBLEMS else [*lines, f"{name}: and {total - MOST_PROBLEMS} more"]
 
 
 def _meant(problems: Sequence[Any]) -> list[Any]:
-    """Without what a mapping is told for not being the text that could stand in its place."""
+    """`problems` without those that only say that a mapping is not a string, where both are allowed."""
     return [each for each in problems if not (each["loc"][-1:] == ("str",) and isinstance(each["input"], dict))]
 
 
 _BRANCH = re.compile(r"[\[\]() ]|^[A-Z]")
-"""How pydantic calls the branch of a union: no key of a file looks so."""
+"""Matches pydantic's names for the branches of a union. No key of a file looks like these."""
 
 
 def _place(root: yaml.Node | None, path: KeyPath, written: Mapping[KeyPath, KeyPath] | None = None) -> tuple[int, str]:
-    """The line of the deepest node on `path` that the file really has, and the path as people write it.
+    """The line of the deepest node on `path` that exists in the file, and the path as it is written there.
 
-    `written`: path by the models' names → as the file has it, where a key's name differs.
+    `written`: path by the models' names → path in the file, for keys whose names differ.
     """
     node, line, steps = root, 1, []
     followed: KeyPath = ()
@@ -139,7 +139,7 @@ def _place(root: yaml.Node | None, path: KeyPath, written: Mapping[KeyPath, KeyP
             continue
         if isinstance(node, yaml.MappingNode):
             if isinstance(step, int):
-                continue  # one, where a list may stand too
+                continue  # a single mapping, where a list is allowed too
             found = next(((key, value) for key, value in node.value if key.value == step), None)
             if found is not None:
                 line, node = found[0].start_mark.line + 1, found[1]
@@ -156,7 +156,7 @@ def _place(root: yaml.Node | None, path: KeyPath, written: Mapping[KeyPath, KeyP
 
 
 def _node_at(root: yaml.Node | None, path: KeyPath) -> tuple[int, yaml.Node | None]:
-    """The line and the node that `path` leads to in the file."""
+    """The line and the node at `path` in the file."""
     line, node = 1, root
     for step in path:
         if isinstance(node, yaml.MappingNode):
@@ -186,7 +186,7 @@ def _remedy(problem: Any) -> str:
 
 
 def _choice(problem: Any) -> str:
-    """`'a', 'b' or 'c'`, by the values' new names."""
+    """The permitted values, by their new names: `'a', 'b' or 'c'`."""
     said = str(problem["ctx"]["expected"])
     *most, last = map(repr, values(str(problem["loc"][-1]), said.split("'")[1::2])) if "'" in said else (said,)
     return f"{', '.join(most)} or {last}" if most else last
@@ -195,5 +195,5 @@ def _choice(problem: Any) -> str:
 def _input(problem: Any) -> str:
     try:
         return shown(repr(problem["input"]))
-    except ValueError:  # an integer of thousands of digits has no decimal form
+    except ValueError:  # an integer of thousands of digits cannot be converted to decimal text
         return "that number"

@@ -28,28 +28,32 @@ class Listen(Section):
 
 
 class Ceilings(Section):
-    """What no team's policy may exceed."""
+    """Limits that no team's policy may exceed."""
 
-    limit_usd: Usd | None = Field(None, description="Most USD per budget window.")
+    limit_usd: Usd | None = Field(None, description="Highest budget per period, in USD.")
     requests_per_minute: int | None = Field(None, gt=0, description="Most requests per minute of a team.")
     tokens_per_minute: int | None = Field(None, gt=0, description="Most tokens per minute of a team.")
     concurrent: int | None = Field(None, gt=0, description="Most requests of a team in progress.")
     max_input_tokens: int | None = Field(None, gt=0, description="Most input tokens of a request.")
-    cache_ttl: DurationS | None = Field(None, description="Longest life of a cached answer.")
+    cache_ttl: DurationS | None = Field(None, description="Longest lifetime of a cached answer.")
     cache_scope: str | None = Field(
         None, pattern="^(key|team|organisation|public)$", description="Widest sharing of cached answers."
     )
-    max_error: Share | None = Field(None, description="Most wrong semantic hits a team may allow.")
-    hosted: str | None = Field(None, pattern="^(allowed|forbidden)$", description="forbidden: no team may use hosted.")
+    max_error: Share | None = Field(None, description="Highest share of wrong semantic hits that a policy may allow.")
+    hosted: str | None = Field(
+        None, pattern="^(allowed|forbidden)$", description="forbidden: no team may use hosted backends."
+    )
     store_prompts: bool | None = Field(None, description="false: no team may store prompts.")
-    forward: tuple[Forwarded, ...] | None = Field(None, description="Most that a policy's `data.forward` may name.")
+    forward: tuple[Forwarded, ...] | None = Field(None, description="All that a policy's `data.forward` may list.")
 
 
 class StateSettings(Section):
     redis_url: str | None = Field(None, description="Redis ≥ 6.2 or Valkey; null: an embedded Valkey server.")
     timeout: DurationS = Field(0.25, description="A call that takes longer counts as down.")
     max_memory_bytes: Size = Field(
-        256 * 2**20, ge=32 * 2**20, description="What the embedded server may hold; then cached answers go first."
+        256 * 2**20,
+        ge=32 * 2**20,
+        description="Memory of the embedded server; when it is full, cached answers are evicted first.",
     )
 
 
@@ -68,23 +72,23 @@ class RequestLimits(Section):
         description="Most objects and arrays in a request body; keys may be 5 times, values 20 times as many.",
     )
     body_timeout: DurationS = Field(30.0, description="Longest wait for a request's body.")
-    upload_timeout: DurationS = Field(1800.0, description="The same for a file and for the requests of a batch.")
+    upload_timeout: DurationS = Field(1800.0, description="Longest wait for a file and for the requests of a batch.")
     body_rate: int = Field(
-        4096, ge=0, description="Bytes per second with which a body has to come on average, after body_grace; 0: any."
+        4096, ge=0, description="Least average rate of a body in bytes per second, after body_grace; 0: no limit."
     )
-    body_grace: DurationS = Field(10.0, description="How long a body may come more slowly than that.")
-    deadline: DurationS = Field(600.0, description="Longest a request may take in all.")
+    body_grace: DurationS = Field(10.0, description="How long a body may be slower than body_rate.")
+    deadline: DurationS = Field(600.0, description="Longest total time of a request.")
     concurrent: int = Field(2000, gt=0, description="Most requests in progress; more get 503.")
-    lag: DurationS = Field(0.05, description="How late the event loop may stay before requests are refused.")
+    lag: DurationS = Field(0.05, description="Requests are refused while the event loop is later than this.")
     head_timeout: DurationS = Field(10.0, description="Longest wait for a request's head.")
-    stall: DurationS = Field(60.0, description="How long a client may take nothing of its answer.")
+    stall: DurationS = Field(60.0, description="How long a client may accept no data of its answer.")
 
 
 class ShutdownSettings(Section):
     drain_delay: DelayS = Field(
-        0.0, description="How long all is still served after SIGTERM, while /health/ready says 503."
+        0.0, description="How long requests are still served after SIGTERM, while /health/ready returns 503."
     )
-    grace_period: DurationS = Field(30.0, description="How long streams may finish after that.")
+    grace_period: DurationS = Field(30.0, description="How long streams may continue after drain_delay.")
 
 
 class CorsSettings(Section):
@@ -104,7 +108,7 @@ class CorsSettings(Section):
 class TelemetrySettings(Section):
     sample: Share = Field(0.05, description="Share of uneventful requests whose spans are exported.")
     client_sampled: bool = Field(
-        True, description="Export the spans of every request whose client says in `traceparent` that it keeps its own."
+        True, description="Export the spans of every request that is sampled according to its `traceparent`."
     )
     slow: DurationS = Field(10.0, description="Requests slower than this are always kept.")
     access_log: bool = Field(True, description="One JSON line per request on standard output.")
@@ -116,56 +120,59 @@ class EmbedderSettings(Section):
         description="Folder that `thriftgate embedder build` wrote, or of a sentence-transformers model (extra `st`); "
         "null: the packaged MiniLM.",
     )
-    device: str = Field("cpu", description="Where that model runs: cpu, cuda, cuda:1, mps.")
-    dimensions: int = Field(384, gt=0, description="Length of its vectors; a built one knows.")
-    max_tokens: int = Field(256, gt=0, description="Most tokens it reads; longer text is exact-only.")
+    device: str = Field("cpu", description="Device of that model: cpu, cuda, cuda:1, mps.")
+    dimensions: int = Field(384, gt=0, description="Length of its vectors; not needed for a built embedder.")
+    max_tokens: int = Field(256, gt=0, description="Most tokens it reads; longer texts only get exact hits.")
 
 
 class ReplicaSettings(Section):
-    """Several backends with the same model."""
+    """Several backends that serve the same model."""
 
     overload: float = Field(
-        1.25, gt=1, le=10, description="Most that one may have of the mean load before conversations go to the next."
+        1.25,
+        gt=1,
+        le=10,
+        description="Load of a replica, as a multiple of the mean, above which conversations go to the next.",
     )
     on_demand: Share = Field(
-        0.2, description="Share of conversations that stay off `spot` backends where there are others of the model."
+        0.2, description="Share of conversations that avoid `spot` backends if the model has others."
     )
 
 
 class TrialsSettings(Section):
-    holdout: Share = Field(0.0, description="Share of conversations that the reference serves, to compare with.")
+    holdout: Share = Field(0.0, description="Share of conversations that the baseline serves, for comparison.")
     cap_usd: Usd = Field(
-        "10", description="Most USD that comparing may cost all teams together per window.", validate_default=True
+        "10", description="Most that comparisons may cost all teams together per period, in USD.", validate_default=True
     )
-    window: Literal["hour", "day", "week", "month"] = Field("day", description="Calendar window of the caps, UTC.")
+    window: Literal["hour", "day", "week", "month"] = Field("day", description="Calendar period of the caps, UTC.")
 
-    cache_checks: Share = Field(
-        0.05, description="Share of the cache's hits by meaning that are compared with a fresh answer."
-    )
+    cache_checks: Share = Field(0.05, description="Share of semantic cache hits that are compared with a fresh answer.")
 
 
 class RoutingSettings(Section):
     artefact: str | None = Field(
-        None, description="Path of a plan that `thriftgate router fit` made; null: decisions follow the grader."
+        None, description="Path of a plan made by `thriftgate router fit`; null: the grader decides."
     )
 
 
 class LocalModelSettings(Section):
-    enabled: bool = Field(True, description="Run the packaged local model when it is installed.")
+    enabled: bool = Field(True, description="Run the packaged local model if it is installed.")
     gguf: str | None = Field(None, description="Path of the weights; null: the packaged SmolLM2-135M.")
     threads: int = Field(1, gt=0, description="CPU threads.")
-    slots: int = Field(2, gt=0, description="Requests served at once.")
-    window_tokens: int = Field(2048, gt=0, description="Context of each slot.")
+    slots: int = Field(2, gt=0, description="Requests served in parallel.")
+    window_tokens: int = Field(2048, gt=0, description="Context of each slot, in tokens.")
     gpu_layers: int = Field(0, ge=0, description="Layers to put on a GPU.")
-    machine_hour_usd: Usd = Field("0.05", description="What the machine costs per hour.", validate_default=True)
+    machine_hour_usd: Usd = Field("0.05", description="Cost of the machine per hour, in USD.", validate_default=True)
 
 
 class GatewayConfig(Section):
-    """The operator's file. Without `backends` the gateway looks for what the machine has."""
+    """The content of gateway.yaml. Without `backends`, the gateway uses what it finds on the machine."""
 
     listen: Listen = Listen()
     ceilings: Ceilings = Ceilings()
-    organisations: dict[str, Organisation] = Field(default_factory=dict, description="Name → what its teams share.")
+    organisations: dict[str, Organisation] = Field(
+        default_factory=dict, description="Name → budgets that its teams share."
+    )
     state: StateSettings = StateSettings()
     ledger: LedgerSettings = LedgerSettings()
     prices: PriceSettings = PriceSettings()
@@ -173,7 +180,8 @@ class GatewayConfig(Section):
     shutdown: ShutdownSettings = ShutdownSettings()
     cors: CorsSettings = CorsSettings()
     compression: Literal["auto", "on", "off"] = Field(
-        "auto", description="Encode answers when accept-encoding asks; auto: not for a library's standing offer."
+        "auto",
+        description="Compress answers if accept-encoding allows it; auto: not for the default header of a library.",
     )
     telemetry: TelemetrySettings = TelemetrySettings()
     embedder: EmbedderSettings = EmbedderSettings()
@@ -181,16 +189,16 @@ class GatewayConfig(Section):
     trials: TrialsSettings = TrialsSettings()
     routing: RoutingSettings = RoutingSettings()
     local_model: LocalModelSettings = LocalModelSettings()
-    backends: tuple[Backend, ...] | None = Field(None, description="[]: none; absent: found at start.")
+    backends: tuple[Backend, ...] | None = Field(None, description="[]: none; absent: those found at start.")
     receivers: dict[Annotated[str, Field(pattern=RECEIVER_NAME, max_length=64)], ReceiverSettings] | None = Field(
-        None, description="Name → where alerts may go; policies then name only these. Null: env:NAME in policies."
+        None, description="Name → receiver of alerts; policies can then use only these. Null: policies use env:NAME."
     )
     admin_api: bool = Field(False, description="Open /admin/* to keys with the admin scope.")
 
     @field_validator("compression", mode="before")
     @classmethod
     def _switch(cls, compression: object) -> object:
-        """YAML reads a bare on or off as a boolean."""
+        """YAML reads a bare on or off as a boolean, so convert it back."""
         return ("on" if compression else "off") if isinstance(compression, bool) else compression
 
     @field_validator("backends")
@@ -203,13 +211,13 @@ class GatewayConfig(Section):
         return backends
 
     def closed_to(self, team: str) -> frozenset[str]:
-        """Names of backends that only other teams may use."""
+        """Names of the backends that only other teams may use."""
         return frozenset(each.name for each in self.backends or () if each.teams is not None and team not in each.teams)
 
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """Everything the gateway writes lies under one directory."""
+    """Paths of everything that the gateway writes, all below one directory."""
 
     data: Path
 
@@ -223,7 +231,7 @@ class Paths:
 
     @property
     def prices(self) -> Path:
-        """What `thriftgate prices update` wrote: entries that stand above the packaged list's."""
+        """Prices written by `thriftgate prices update`. They take precedence over the packaged list."""
         return self.data / "prices.json"
 
     @property
@@ -232,8 +240,13 @@ class Paths:
 
     @property
     def policies(self) -> Path:
-        """Copies of the policy files in force, for workers that start while one is wrong."""
+        """Copies of the active policy files, for workers that start while a file has an error."""
         return self.data / "policies-in-force"
+
+    @property
+    def accepted(self) -> Path:
+        """A copy of the active gateway.yaml."""
+        return self.data / "accepted.yaml"
 
     @property
     def socket(self) -> Path:
@@ -249,47 +262,47 @@ class Paths:
 
     @property
     def figures(self) -> Path:
-        """What each process of the gateway publishes for /metrics."""
+        """Figures that each process of the gateway publishes for /metrics."""
         return self.data / "figures"
 
     @property
     def joins(self) -> Path:
-        """Where workers find each other's answers under way."""
+        """Where workers find answers in progress at other workers, to share them."""
         return self.data / "joins"
 
     @property
     def index(self) -> Path:
-        """What workers know of cached answers, for the next start."""
+        """The index of cached answers, for the next start."""
         return self.data / "cache.index"
 
     @property
     def pseudonyms(self) -> Path:
-        """The secret that end users' pseudonyms are made with."""
+        """The secret from which end users' pseudonyms are made."""
         return self.data / "pseudonyms.key"
 
     @property
     def anchor(self) -> Path:
-        """Heads of the ledger's chains, outside the database."""
+        """Head hashes of the ledger's chains, kept outside the database."""
         return self.data / "ledger.anchor"
 
     @property
     def runtime(self) -> Path:
-        """Facts about the running gateway (JSON): pid, port, found backends."""
+        """Facts about the running gateway (JSON): pid, port, backends found."""
         return self.data / "runtime.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What `serve` and every other sub-command start from."""
+    """The settings that `serve` and all other commands start from."""
 
     config: GatewayConfig
     paths: Paths
     policies: tuple[Path, ...]
-    """Folders of policy files; none: the built-in default policy alone."""
+    """Folders of policy files. If empty, only the built-in default policy applies."""
     reserved: frozenset[str] = frozenset()
-    """Environment variables that the operator's file refers to."""
+    """Environment variables that gateway.yaml refers to."""
     old_names: tuple[OldName, ...] = ()
-    """Renamed keys that the operator's file calls by their old names."""
+    """Keys that gateway.yaml writes by their old names."""
 
     @property
     def known_receivers(self) -> KnownReceivers:
@@ -303,9 +316,10 @@ class Settings:
 def load_settings(
     config: Path | None = None, data_dir: Path | None = None, policies: Sequence[Path] = (), *, keys: bool = True
 ) -> Settings:
-    """Defaults where nothing is named: gateway.yaml and policies/ of the working directory, if there.
+    """Load gateway.yaml and resolve its secrets. Raises ConfigError.
 
-    Secrets are resolved here. `keys`: also those of backends; who calls none need not have them. Raises ConfigError.
+    If no file or folder is named: gateway.yaml and policies/ in the working directory, if they exist. `keys`: also
+    resolve the backends' keys, which commands that call no backend do not need.
     """
     if config is None and Path("gateway.yaml").is_file():
         config = Path("gateway.yaml")
@@ -313,7 +327,7 @@ def load_settings(
         policies = (Path("policies"),)
     for folder in policies:
         if not folder.is_dir():
-            raise ConfigError([f"{folder}: no such directory; give a folder that holds policy files"])
+            raise ConfigError([f"{folder}: no such directory; give a folder of policy files"])
     old_names: list[OldName] = []
     loaded = load(config, GatewayConfig, on_old_name=old_names.append) if config else GatewayConfig()
     where = str(config) if config else "defaults"
@@ -322,7 +336,7 @@ def load_settings(
 
 
 def _variables(config: GatewayConfig) -> frozenset[str]:
-    """Names in `env:NAME` wherever a secret may stand."""
+    """The names in all `env:NAME` references to secrets."""
     references = [config.state.redis_url, config.ledger.database_url]
     references += [each.api_key.get_secret_value() for each in config.backends or () if each.api_key]
     references += [each.bearer_token for each in config.backends or ()]
@@ -332,7 +346,9 @@ def _variables(config: GatewayConfig) -> frozenset[str]:
 def _resolve(config: GatewayConfig, where: str, keys: bool) -> GatewayConfig:
     def known(backend: Backend) -> Backend:
         if backend.bearer_token is not None and keys:
-            secret(backend.bearer_token, f"{where}: backends.{backend.name}.bearer_token")  # refused while unreadable
+            secret(
+                backend.bearer_token, f"{where}: backends.{backend.name}.bearer_token"
+            )  # raises if it cannot be read
         if backend.api_key is None:
             return backend
         key = secret(backend.api_key.get_secret_value(), f"{where}: backends.{backend.name}.api_key") if keys else None

@@ -13,17 +13,19 @@ from gateway.domain.units import Usd
 
 
 class Term(Section):
-    """Which spend is meant, and when; days begin at midnight UTC."""
+    """The spend that an entry applies to, and the period. Days begin at midnight UTC."""
 
-    backend: str | None = Field(None, description="Of this backend.")
-    provider: str | None = Field(None, description="Of every backend of this provider, as the price list calls it.")
+    backend: str | None = Field(None, description="Applies to this backend.")
+    provider: str | None = Field(
+        None, description="Applies to all backends of this provider, by its name in the price list."
+    )
     valid_from: date | None = Field(None, description="First day.")
-    valid_until: date | None = Field(None, description="First day on which it is over.")
+    valid_until: date | None = Field(None, description="First day on which it no longer applies.")
 
     @model_validator(mode="after")
     def _one_target_and_some_time(self) -> Term:
         if (self.backend is None) == (self.provider is None):
-            raise ValueError("name either a backend or a provider")
+            raise ValueError("give either backend or provider")
         if self.valid_from and self.valid_until and self.valid_from >= self.valid_until:
             raise ValueError("valid_until must be after valid_from")
         return self
@@ -38,7 +40,7 @@ class Term(Section):
         )
 
     def period(self) -> tuple[float | None, float | None]:
-        """`[since, until)` in Unix seconds; None where it has no end."""
+        """`[since, until)` in Unix seconds; None for an open end."""
         return _midnight(self.valid_from), _midnight(self.valid_until)
 
     def overlaps(self, other: Term) -> bool:
@@ -48,37 +50,39 @@ class Term(Section):
 
 
 class Discount(Term):
-    """Less than the list's price."""
+    """A discount on list prices."""
 
-    percent: Decimal = Field(gt=0, le=100, description="Off every token's price.")
+    percent: Decimal = Field(gt=0, le=100, description="Deducted from every token's price.")
 
 
 class Credit(Term):
-    """Paid ahead, or committed to: reports say how much of it is used."""
+    """A prepaid or committed amount. Reports show how much of it is used."""
 
-    name: str = Field(min_length=1, max_length=64, description="How reports call it.")
-    usd: Usd = Field(description="US dollars.")
+    name: str = Field(min_length=1, max_length=64, description="Name in reports.")
+    usd: Usd = Field(description="Amount in USD.")
 
 
 class Currency(Section):
-    """Beside the dollars of a table; the ledger, budgets and exports stay in USD."""
+    """A second currency shown in reports next to USD. Ledger, budgets and exports stay in USD."""
 
     code: str = Field(pattern="^[A-Z]{3}$", description="ISO 4217, such as EUR.")
-    per_usd: Decimal = Field(gt=0, le=10**7, description="So much of it is one US dollar: a fixed rate.")
-    as_of: date = Field(description="When that was so.")
+    per_usd: Decimal = Field(gt=0, le=10**7, description="Amount that equals one USD: a fixed rate.")
+    as_of: date = Field(description="Date of the rate.")
 
 
 class PriceSettings(Section):
     currency: Currency | None = Field(None, description="Also shown in tables.")
-    discounts: tuple[Discount, ...] = Field((), description="Negotiated with providers.")
-    credits: tuple[Credit, ...] = Field((), description="Commitments and credits.")
+    discounts: tuple[Discount, ...] = Field((), description="Discounts negotiated with providers.")
+    credits: tuple[Credit, ...] = Field((), description="Commitments and prepaid credits.")
 
     @field_validator("discounts")
     @classmethod
     def _one_at_a_time(cls, discounts: tuple[Discount, ...]) -> tuple[Discount, ...]:
         for one, other in combinations(discounts, 2):
             if one.overlaps(other):
-                raise ValueError(f"two discounts for {one.target} hold at the same time; let one end before the other")
+                raise ValueError(
+                    f"two discounts for {one.target} apply at the same time; let one end before the other begins"
+                )
         return discounts
 
     @field_validator("credits")

@@ -1,4 +1,4 @@
-"""Alert receivers: the operator's `receivers` section, and variables that policies may name."""
+"""Alert receivers: the operator's `receivers` section, and the variables that policies may name."""
 
 from __future__ import annotations
 
@@ -16,11 +16,17 @@ _PROVIDERS_OWN = frozenset(PROVIDER_KEYS.values())
 
 
 class ReceiverSettings(Section):
-    """One entry of `receivers:`; the address is read for every alert, so that a change needs no restart."""
+    """One entry of `receivers:`. Its address is read for every alert, so that a change needs no restart."""
 
-    webhook: Reference | None = Field(None, description="env:NAME or file:PATH of a URL; signed with NAME_SECRET.")
-    slack: Reference | None = Field(None, description="Instead: of the URL of an incoming webhook like Slack's.")
-    email: Reference | None = Field(None, description="Instead: of mail addresses, separated by commas.")
+    webhook: Reference | None = Field(
+        None, description="env:NAME or file:PATH of a URL; posts are signed with NAME_SECRET."
+    )
+    slack: Reference | None = Field(
+        None, description="Instead of webhook: reference to the URL of an incoming webhook like Slack's."
+    )
+    email: Reference | None = Field(
+        None, description="Instead of webhook: reference to mail addresses, separated by commas."
+    )
 
     @model_validator(mode="after")
     def _one_address(self) -> ReceiverSettings:
@@ -30,32 +36,32 @@ class ReceiverSettings(Section):
 
     @property
     def target(self) -> str:
-        """As a policy's own is written: `env:NAME`, `slack:file:PATH` …"""
+        """The target in the form that policies use: `env:NAME`, `slack:file:PATH` …"""
         if self.webhook is not None:
             return f"webhook:{self.webhook}"
         return f"slack:{self.slack}" if self.slack is not None else f"email:{self.email}"
 
 
 class KnownReceivers(NamedTuple):
-    """The receivers of the operator's current file."""
+    """The receivers in the current gateway.yaml."""
 
     receivers: Mapping[str, ReceiverSettings] | None = None
     reserved: frozenset[str] = frozenset()
-    """Variables that the file itself refers to."""
+    """Environment variables that gateway.yaml itself refers to."""
 
 
 class ReceiverRefused(ValueError):
-    """Why a policy's target gets nothing; repeats no address."""
+    """The reason why a policy's target receives no alerts. Contains no address."""
 
 
 class Addresses:
-    """A policy's target → the reference to read; `known` is asked anew for every alert."""
+    """Finds the address behind a policy's target. `known` is called for every alert."""
 
     def __init__(self, known: Callable[[], KnownReceivers] = KnownReceivers) -> None:
         self._known = known
 
     def kind_and_reference(self, target: str) -> tuple[str, str]:
-        """(webhook, slack or email; env:NAME or file:PATH). Raises ReceiverRefused."""
+        """Returns (`webhook`, `slack` or `email`; `env:NAME` or `file:PATH`). Raises ReceiverRefused."""
         known = self._known()
         kind, _, rest = target.partition(":")
         if kind == "receiver":
@@ -67,14 +73,14 @@ class Addresses:
         kind, reference = ("webhook", target) if kind == "env" else (kind, rest)
         if known.receivers is not None:
             raise ReceiverRefused(
-                f"{reference} may not be named: a policy names one of the operator's receivers instead"
+                f"{reference} is not allowed in a policy; use one of the operator's receivers instead"
             )
         name = reference.removeprefix("env:")
         if not reference.startswith("env:") or is_own(name, known.reserved) or is_own(f"{name}_SECRET", known.reserved):
-            raise ReceiverRefused(f"{reference} is the gateway's own; name another variable")
+            raise ReceiverRefused(f"{reference} is a variable of the gateway itself; use another one")
         return kind, reference
 
 
 def is_own(name: str, reserved: frozenset[str]) -> bool:
-    """Is it a variable that the gateway itself reads?"""
+    """Whether the gateway itself reads this variable."""
     return name.startswith(OWN_PREFIX) or name in _PROVIDERS_OWN or name in reserved

@@ -1,4 +1,4 @@
-"""Reads a regular file only: no pipe, no device, no link out of its folder."""
+"""Reads regular files only: no pipe, no device, no link that leads out of its folder."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from pathlib import Path
 
 
 class Unreadable(ValueError):
-    """Why a file is not read, and what to do about it."""
+    """The reason why a file is not read, and the remedy."""
 
 
 def read_text(path: Path, within: Path | None, most_bytes: int) -> str:
     """The text of `path`. Raises Unreadable, OSError.
 
-    With `within`, it must be a regular file that lies in that folder once all links are followed; mounted folders of
-    orchestrators consist of such links.
+    With `within`, `path` must be a regular file in that folder after all links are followed. (Orchestrators mount
+    folders that consist of such links.)
     """
     place = os.fspath(path)
     if within is not None:
         place = os.path.realpath(path)
         if not Path(place).is_relative_to(os.path.realpath(within)):
             raise Unreadable("is a link to something outside of its folder; put the file itself there")
-        if not stat.S_ISREG(os.lstat(place).st_mode):  # to open a device may already do something
+        if not stat.S_ISREG(os.lstat(place).st_mode):  # opening a device may already have an effect
             raise Unreadable("is not a regular file; put a file there")
-    # Without O_NONBLOCK, a pipe that has taken the file's place by now would keep the thread for ever.
+    # Without O_NONBLOCK, opening a pipe that has replaced the file meanwhile would block the thread for ever.
     flags = os.O_RDONLY | os.O_CLOEXEC | (os.O_NONBLOCK | os.O_NOFOLLOW if within is not None else 0)
     with os.fdopen(os.open(place, flags), "rb") as file:
         if within is not None and not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

@@ -1,7 +1,7 @@
-"""Keys of gateway.yaml and policies that have a better name now: the old and the new one are both accepted.
+"""Renamed keys of gateway.yaml and policies. Both the old and the new names are accepted.
 
-The models keep the old name of most keys, because fingerprints of policies, which cached answers depend on, are made
-from the models' field names. A file is therefore brought to the models' names before it is validated.
+The models keep the old names of most keys, because policy fingerprints, on which cached answers depend, are computed
+from the models' field names. So a file's keys are translated to the models' names before it is validated.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Any, NamedTuple
 from gateway.domain.backend import STRENGTHS, tier_of
 
 DROPPED_IN = "1.0"
-"""The version that accepts the old names no longer."""
+"""The version that no longer accepts the old names."""
 
 KeyPath = tuple[str | int, ...]
-"""Keys and list positions that lead to a value, from the file's top."""
+"""Keys and list positions from the top of the file to a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class RenamedKey:
-    """A key whose meaning and values stay the same.
+    """A key that only changed its name.
 
-    `section`: the mapping that holds it, by the models' names: `a.b`; `*` for each entry of a mapping; `[]` for each
-    item of a list, or for the single mapping that may stand in the list's place.
+    `section`: the mapping that contains it, by the models' names: `a.b`; `*` for each entry of a mapping; `[]` for each
+    item of a list, or for a single mapping in the list's place.
     """
 
     section: str
@@ -35,7 +35,7 @@ class RenamedKey:
 
 @dataclass(frozen=True, slots=True)
 class MovedKey:
-    """A key that stands in another section of the file's top level now; the models have it there."""
+    """A key that moved to another top-level section. The models have it in the new one."""
 
     section: str
     old: str
@@ -46,7 +46,7 @@ class MovedKey:
 
 @dataclass(frozen=True, slots=True)
 class RenamedValue:
-    """One of the words that `key` may have as its value. `old`: the models' word, which the models still have."""
+    """A permitted value of `key` that was renamed. `old`: the value that the models still use."""
 
     section: str
     key: str
@@ -57,7 +57,7 @@ class RenamedValue:
 
 @dataclass(frozen=True, slots=True)
 class SwitchToValue:
-    """A switch `old` that became one more value of `key`: `old: false` is `key: value` now."""
+    """A boolean key `old` that was replaced by a value of `key`: instead of `old: false`, files have `key: value`."""
 
     section: str
     old: str
@@ -68,7 +68,7 @@ class SwitchToValue:
 
 @dataclass(frozen=True, slots=True)
 class SplitTier:
-    """A backend's `tier`, which meant its strength and, for `hosted`, where it runs."""
+    """A backend's `tier`, which meant its strength and, as `hosted`, its location."""
 
     section: str
     old: str = "tier"
@@ -101,7 +101,7 @@ GATEWAY: tuple[Renaming, ...] = (
     MovedKey("requests", "drain", "shutdown", "grace_period"),
     RenamedKey("routing", "artefact", "plan_file"),
 )
-"""Of gateway.yaml. A section stands before the keys in it."""
+"""Renamings in gateway.yaml. A section comes before the keys in it."""
 
 POLICY: tuple[Renaming, ...] = (
     RenamedKey("", "share", "rollout"),
@@ -109,7 +109,7 @@ POLICY: tuple[Renaming, ...] = (
     *_budget("budget.[]"),
     RenamedKey("models.*", "reference", "baseline"),
 )
-"""Of policies/TEAM.yaml."""
+"""Renamings in policies/TEAM.yaml."""
 
 _TABLES: Mapping[str, Sequence[Renaming]] = {"GatewayConfig": GATEWAY, "Policy": POLICY}
 
@@ -118,30 +118,30 @@ class OldName(NamedTuple):
     """An old name that a file uses."""
 
     key: str
-    """With its sections, as the file writes it; empty in the line that counts the rest."""
+    """The key with its sections, as the file writes it; empty in the line that gives the number of further ones."""
     line: str
-    """File, line, key and what to write instead."""
+    """File, line, key and replacement."""
 
 
 def renamings(model: type) -> Sequence[Renaming]:
-    """Those of the file that `model` describes."""
+    """The renamings for the file that `model` describes."""
     return _TABLES.get(model.__name__, ())
 
 
 @dataclass(slots=True)
 class Translation:
-    """A file's content by the models' names."""
+    """A file's content with the models' names."""
 
     data: Any
     written: dict[KeyPath, KeyPath] = field(default_factory=dict)
-    """Path by the models' names → path as the file writes it, where the last key of the two differs."""
+    """Path by the models' names → path in the file, where their last keys differ."""
     old_names: list[tuple[KeyPath, str]] = field(default_factory=list)
-    """Where the file uses an old name, as it is written there, and what to write instead."""
+    """(path in the file of an old name, advice)."""
     conflicts: list[tuple[KeyPath, str]] = field(default_factory=list)
-    """Likewise, where the file has the new name too."""
+    """(path in the file of an old name, advice), where the file also has the new name."""
 
     def as_written(self, path: KeyPath) -> KeyPath:
-        """`path`, which is by the models' names, as the file writes it."""
+        """The path in the file for `path`, which uses the models' names."""
         found: KeyPath = ()
         for end in range(1, len(path) + 1):
             found = self.written.get(path[:end]) or (*found, path[end - 1])
@@ -149,7 +149,7 @@ class Translation:
 
 
 def translate(data: Any, table: Sequence[Renaming]) -> Translation:
-    """`data` is what a YAML file stands for; it is not changed."""
+    """Translate `data`, the content of a YAML file, to the models' names. `data` is not changed."""
     translation = Translation(_unshared(data) if table else data)
     for row in table:
         for path, section in _sections(translation.data, _steps(row)):
@@ -183,7 +183,7 @@ def _rename(translation: Translation, row: RenamedKey, path: KeyPath, section: d
 def _move(translation: Translation, row: MovedKey, section: dict[Any, Any]) -> None:
     target = translation.data.setdefault(row.new_section, {}) if row.old in section else None
     if not isinstance(target, dict):
-        section.pop(row.old, None)  # the file is refused for what stands there instead
+        section.pop(row.old, None)  # validation then refuses the file, because the section is not a mapping
         return
     value, place = section.pop(row.old), (row.section, row.old)
     _tell(translation, row, place, f"{row.new_section}.{row.new}", taken=row.new in target)
@@ -195,7 +195,7 @@ def _move(translation: Translation, row: MovedKey, section: dict[Any, Any]) -> N
 def _rename_value(translation: Translation, row: RenamedValue, path: KeyPath, section: dict[Any, Any]) -> None:
     if section.get(row.key) == row.old:
         place = (*translation.as_written(path), row.key)
-        translation.old_names.append((place, f"{row.old} is called {row.new} now; {_until(row)}"))
+        translation.old_names.append((place, f"{row.old} is now called {row.new}; {_until(row)}"))
     elif section.get(row.key) == row.new:
         section[row.key] = row.old
 
@@ -205,7 +205,7 @@ def _replace_switch(translation: Translation, row: SwitchToValue, path: KeyPath,
     if row.old in section and (chosen or str(section[row.old]).lower() in _OFF):
         _tell(translation, row, (*place, row.old), f"{row.key}: {row.value}", taken=chosen)
     elif row.old in section:
-        advice = f"leave it out, since it is so unless {row.key} is {row.value}; {_until(row)}"
+        advice = f"remove it: it is the default unless {row.key} is {row.value}; {_until(row)}"
         translation.old_names.append(((*place, row.old), advice))
     if chosen:
         del section[row.key]
@@ -214,7 +214,7 @@ def _replace_switch(translation: Translation, row: SwitchToValue, path: KeyPath,
 
 
 _OFF = ("false", "no", "off", "0", "f", "n")
-"""What a switch of the models takes for false."""
+"""Values that the models read as false."""
 
 
 def _split_tier(translation: Translation, row: SplitTier, path: KeyPath, section: dict[Any, Any]) -> None:
@@ -222,33 +222,35 @@ def _split_tier(translation: Translation, row: SplitTier, path: KeyPath, section
         return
     place = (*translation.as_written(path), row.old)
     if row.new in section:
-        translation.conflicts.append((place, f"the old name of {row.new} and location; keep those"))
+        translation.conflicts.append((place, f"is the old name of {row.new} and location; keep only the new ones"))
         del section[row.old]
     else:
         translation.old_names.append((place, f"{_instead_of_tier(section)}; {_until(row)}"))
 
 
 def _instead_of_tier(backend: Mapping[Any, Any]) -> str:
-    """The keys that replace the `tier` of `backend`, as far as any do."""
+    """Advice on which keys replace the `tier` of `backend`."""
     tier = backend["tier"]
     kind, base_url, location = (str(backend.get(name) or "") for name in ("kind", "base_url", "location"))
     if tier not in STRENGTHS:
-        return "leave it out" if location else "write location: hosted instead"
+        return "remove it" if location else "write location: hosted instead"
     if tier_of(tier, kind, base_url, location) == tier:
         return f"write strength: {tier} instead"
     if tier_of(tier, kind, base_url, "local") == tier and not location:
         return (
-            f"write strength: {tier} instead, and location: local if the machine is your own: without it, policies "
-            "select the backend by hosted"
+            f"write strength: {tier} instead, and location: local if the machine is your own; without it, the "
+            "backend counts as hosted in policies"
         )
-    return f"write strength: {tier} instead: then policies select the backend by hosted, as prompts to it leave"
+    return f"write strength: {tier} instead; policies then select the backend by hosted, since prompts to it leave"
 
 
 def _tell(translation: Translation, row: Renaming, place: KeyPath, new: str, *, taken: bool) -> None:
     if taken:
-        translation.conflicts.append((place, f"the old name of {new}, which is there too; keep that"))
+        translation.conflicts.append(
+            (place, f"is the old name of {new}, which the file has too; keep only the new one")
+        )
     else:
-        translation.old_names.append((place, f"is called {new} now; {_until(row)}"))
+        translation.old_names.append((place, f"is now called {new}; {_until(row)}"))
 
 
 def _until(row: Renaming) -> str:
@@ -256,7 +258,7 @@ def _until(row: Renaming) -> str:
 
 
 def _sections(node: Any, steps: Sequence[str], path: KeyPath = ()) -> Iterator[tuple[KeyPath, dict[Any, Any]]]:
-    """The mappings that `steps` lead to, with their paths."""
+    """Yields each mapping that `steps` lead to, with its path."""
     if not steps:
         if isinstance(node, dict):
             yield path, node
@@ -272,14 +274,14 @@ def _sections(node: Any, steps: Sequence[str], path: KeyPath = ()) -> Iterator[t
 
 
 def _unshared(value: Any) -> Any:
-    """A copy in which what several aliases of YAML stand for is there several times."""
+    """A deep copy in which values that YAML aliases share are separate."""
     if isinstance(value, dict):
         return {key: _unshared(each) for key, each in value.items()}
     return [_unshared(each) for each in value] if isinstance(value, list) else value
 
 
 def values(key: str, words: Sequence[str]) -> list[str]:
-    """The values that `key` may have in a file; `words`: those that its model has."""
+    """The values of `key` that a file may use. `words`: the values that the model accepts."""
     rows = [row for table in _TABLES.values() for row in table]
     new = {row.old: row.new for row in rows if isinstance(row, RenamedValue) and row.key == key}
     more = {row.value: None for row in rows if isinstance(row, SwitchToValue) and row.key == key}
@@ -287,7 +289,8 @@ def values(key: str, words: Sequence[str]) -> list[str]:
 
 
 def with_both_names(schema: dict[str, Any], table: Sequence[Renaming]) -> dict[str, Any]:
-    """`schema`, the JSON Schema of a model, with the new names, and the old ones marked as deprecated. Changes it."""
+    """Add the new names to `schema`, the JSON Schema of a model, and mark the old ones as deprecated. Modifies
+    `schema`."""
     for row in table:
         for section in _schemas(schema, schema, _steps(row)):
             properties = section["properties"]
@@ -318,7 +321,7 @@ def _deprecated(known: dict[str, Any], row: Renaming, new: str) -> dict[str, Any
 
 
 def _schemas(schema: dict[str, Any], node: Any, steps: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """The schemas of the mappings that `steps` lead to."""
+    """Yields the schemas of the mappings that `steps` lead to."""
     for each in _variants(schema, node):
         if not steps:
             if "properties" in each:
@@ -332,7 +335,7 @@ def _schemas(schema: dict[str, Any], node: Any, steps: Sequence[str]) -> Iterato
 
 
 def _variants(schema: dict[str, Any], node: Any) -> Iterator[dict[str, Any]]:
-    """`node` with its references followed, and each of the forms that it may take."""
+    """Yields `node`, with its references followed, and each of its alternatives."""
     if not isinstance(node, dict):
         return
     if "$ref" in node:

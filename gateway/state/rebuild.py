@@ -1,4 +1,4 @@
-"""Reads a sum's starting value from its source, with the instant at which it was true."""
+"""Reads a sum's starting value from its source, with the time at which it was valid."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _PATIENCE_S = 5.0
 
 
 async def read_base(lease: Lease, mark: Callable[[], int], reads: int) -> str:
-    """`SETTLED:MARK`: all that was settled before the mark, as the script reads it. Raises StateUnavailable.
+    """`SETTLED:MARK`, an argument of the lease script: the units that were settled before the mark.
 
-    What is settled while it is being read counts twice. So it is read up to `reads` times, until two in a row agree:
-    in between, nothing was.
+    Units that are settled during the read count twice. So the value is read up to `reads` times, until two reads in a
+    row agree: then nothing was settled between them. Raises StateUnavailable.
     """
     assert lease.rebuild is not None
     since, settled = mark(), -1

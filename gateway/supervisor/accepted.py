@@ -1,4 +1,4 @@
-"""The last accepted gateway.yaml: workers start from it, however often they restart."""
+"""The last accepted gateway.yaml, from which all workers start."""
 
 from __future__ import annotations
 
@@ -9,26 +9,27 @@ from gateway.settings.files import ConfigError
 from gateway.settings.gateway import Settings, load_settings
 
 FIXED = ("listen", "state", "ledger", "local_model")
-"""Sections that the supervisor itself has acted on."""
+"""Sections that the supervisor applies at its own start only."""
 
 
 class Accepted:
-    """A copy in the data directory, so that a file half edited is not what replaces a worker that died."""
+    """A copy of the file in the data directory, so that a restarted worker never reads a half-edited file."""
 
     def __init__(self, settings: Settings, source: Path | None) -> None:
-        """`source`: the file that `settings` were read from; None: the one in the working directory, if there."""
+        """`source`: the file that `settings` were read from; None: gateway.yaml in the working directory, if it
+        exists."""
         here = Path("gateway.yaml")
         self._source = source or (here.absolute() if here.is_file() else None)
-        self.path = settings.paths.data / "accepted.yaml"
+        self.path = settings.paths.accepted
         self.settings = settings
         self._before = settings
 
     def keep(self) -> None:
-        """Copy the file. Raises ConfigError when it has gone, or the data directory cannot be written."""
+        """Copy the file. Raises ConfigError when it cannot be read, or the data directory cannot be written."""
         self._copy().replace(self.path)
 
     def renew(self) -> Settings:
-        """Apply the file's current content. Raises ConfigError; then nothing has changed."""
+        """Accept the file's current content. Raises ConfigError; then nothing has changed."""
         fresh = self._copy()
         try:
             read = load_settings(fresh, self.settings.paths.data, self.settings.policies)
@@ -44,7 +45,7 @@ class Accepted:
         return self.settings
 
     def revert(self) -> Settings:
-        """No worker could start from what was taken over last."""
+        """Go back to the settings before the last `renew`, because no worker could start from the new ones."""
         self._aside.replace(self.path)
         self.settings = self._before
         return self.settings

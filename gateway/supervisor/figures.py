@@ -1,4 +1,4 @@
-"""The supervisor's figures for /metrics: itself, its children, the ledger, ended workers."""
+"""Publishes the supervisor's figures for /metrics: about itself, its children, the ledger and ended workers."""
 
 from __future__ import annotations
 
@@ -18,38 +18,40 @@ Figure = tuple[str, tuple[str, ...], float]
 
 
 class SupervisorFigures(Protocol):
-    """What has figures to publish, and processes by their pids."""
+    """A part of the supervisor with figures to publish."""
 
     def figures(self) -> Iterator[Figure]: ...
-    def processes(self) -> Iterator[tuple[str, int | None]]: ...
+    def processes(self) -> Iterator[tuple[str, int | None]]:
+        """Names and process ids, None for one that does not run."""
+        ...
 
 
 def by_cause(key: str, counts: Mapping[str, int]) -> Iterator[Figure]:
-    """A counter with one label."""
+    """Figures of a counter with one label, the cause."""
     for cause, count in counts.items():
         yield key, (cause,), count
 
 
 class Figures:
-    """Open before the first worker starts."""
+    """Publishes figures of several parts. Make it before the first worker starts."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises ConfigError for a directory that cannot be used."""
+        """Raises ConfigError if `folder` cannot be used."""
         try:
             self._archive = Archive(folder)
         except OSError as error:
             raise ConfigError([f"{folder}: cannot be used for figures: {error.strerror}"]) from error
 
     async def run(self, parts: Iterable[SupervisorFigures]) -> None:
-        """Publish until cancelled."""
+        """Publish the figures of `parts` until cancelled."""
         parts, silent = tuple(parts), False
         while True:
-            told = {
+            totals = {
                 "figures": [figure for part in parts for figure in part.figures()],
                 "processes": {name: pid for part in parts for name, pid in part.processes() if pid},
             }
             try:
-                await asyncio.to_thread(self._archive.write, told)
+                await asyncio.to_thread(self._archive.write, totals)
             except OSError as error:
                 if not silent:
                     log.error("the supervisor's figures cannot be published: %s", error)

@@ -1,12 +1,12 @@
-"""The process that workers are forked from; itself forked before any thread, loop or file exists.
+"""The process that workers are forked from. The supervisor forks it before it has a thread, an event loop or a file.
 
-Everything that a worker imports is in its memory already: a worker starts in a fraction of the time, and shares those
-pages with the supervisor and the other workers. Each is forked twice, so that it becomes the child of the supervisor
-(its nearest `subreaper`), who waits for it as for any other and takes it along when it dies.
+It has already imported what a worker imports, so a worker starts in a fraction of the time and shares those memory
+pages with the other workers. Each worker is forked twice: when the process between has ended, the worker becomes a
+child of the supervisor (the nearest `subreaper`), which waits for it like for any child and whose death ends it.
 
-The nursery itself comes and goes. The more its children write, the fewer pages it shares with them, so it ends when all
-of them are ready. When another is wanted, a worker that died or a rolling restart, it begins anew as a program,
-`python -m gateway.supervisor.fork_server`, whose standard input is the control socket.
+The more a worker writes, the fewer pages it shares, so the fork server ends when all workers are ready. When a worker
+has to be replaced or a rolling restart begins, the fork server is started again as a program, `python -m
+gateway.supervisor.fork_server`, whose standard input is the control socket.
 """
 
 from __future__ import annotations
@@ -33,19 +33,22 @@ from gateway.supervisor import parent_death
 log = logging.getLogger(__name__)
 
 REPLY_S = 15.0
-"""Its own start may be part of it."""
+"""Longest wait for a fork, which may include the start of the fork server."""
 ADOPTED_S = 5.0
 _MOST_BYTES = 131072
 IMPORTED = ("gateway.supervisor.worker", "gateway.state.redis.unix", "sqlalchemy.dialects.sqlite", "uvloop")
-"""What the usual worker imports, at its start or a moment later."""
+"""Modules that a worker with the default settings imports at its start or a moment later."""
 
 
 class ForkServerGone(Exception):
-    """This one was not forked: spawn it instead."""
+    """The fork server did not fork the worker: start it as a program instead."""
 
 
 class Forked:
-    """A worker that the nursery forked, as a child of this process. Belongs to the running loop."""
+    """Implements `Process` for a worker that the fork server forked, a child of this process.
+
+    Belongs to the running event loop.
+    """
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -53,9 +56,9 @@ class Forked:
         loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[int] = loop.create_future()
         self._fd = os.pidfd_open(pid)
-        loop.add_reader(self._fd, self._bury)
+        loop.add_reader(self._fd, self._reap)
 
-    def _bury(self) -> None:
+    def _reap(self) -> None:
         asyncio.get_running_loop().remove_reader(self._fd)
         os.close(self._fd)
         _, status = os.waitpid(self.pid, 0)
@@ -63,37 +66,40 @@ class Forked:
         self._ended.set_result(self.returncode)
 
     async def wait(self) -> int:
-        """Its exit status; negative is the signal that ended it."""
+        """The exit status; negative: the number of the signal that ended it."""
         return await asyncio.shield(self._ended)
 
     def send_signal(self, number: int) -> None:
-        if self.returncode is None:  # until it is buried, the number is its own
+        if self.returncode is None:  # until waitpid, no other process gets this pid
             os.kill(self.pid, number)
 
 
 @dataclass(frozen=True, slots=True)
-class _Life:
-    """One nursery, from fork or start to end."""
+class _ServerProcess:
+    """One process of the fork server and the supervisor's end of its control socket."""
 
     control: socket.socket
     pid: int
 
     def end(self) -> None:
         self.control.close()
-        os.kill(self.pid, signal.SIGKILL)  # until it is waited for, the number is its own
+        os.kill(self.pid, signal.SIGKILL)  # until waitpid, no other process gets this pid
         os.waitpid(self.pid, 0)
 
 
 class ForkServer:
-    """The supervisor's side. Belongs to the main thread: the process ends with that thread."""
+    """The supervisor's interface to the fork server. Use it from the main thread: the process ends with that thread."""
 
-    def __init__(self, life: _Life) -> None:
-        self._life: _Life | None = life
-        self._turn = asyncio.Lock()
+    def __init__(self, process: _ServerProcess) -> None:
+        self._process: _ServerProcess | None = process
+        self._lock = asyncio.Lock()
 
     @classmethod
     def open(cls) -> ForkServer | None:
-        """Call it from the main thread, before anything else is. None where a fork is not safe: then spawn."""
+        """Fork the fork server. Call it from the main thread, before other threads, event loops or files exist.
+
+        None: a fork is not safe on this system, so workers must be started as programs.
+        """
         if why := _unsafe():
             log.info("workers are started one by one instead of forked: %s", why)
             return None
@@ -102,38 +108,41 @@ class ForkServer:
             return None
         return cls(_forked())
 
-    async def fork(self, told: Mapping[str, Any], fds: Mapping[str, int]) -> Forked:
-        """A worker that knows `told` and has `fds` under their names. Raises ForkServerGone, OSError."""
-        async with self._turn:
-            self._life = self._life or _program()
-            control = self._life.control
+    async def fork(self, settings: Mapping[str, Any], fds: Mapping[str, int]) -> Forked:
+        """Fork a worker. It gets `settings` and, under the names of `fds`, the numbers of its own copies of them.
+
+        Raises ForkServerGone, OSError.
+        """
+        async with self._lock:
+            self._process = self._process or _program()
+            control = self._process.control
             try:
                 async with asyncio.timeout(REPLY_S):
-                    said = orjson.dumps({"told": told, "fds": list(fds)})
-                    socket.send_fds(control, [said], list(fds.values()))
+                    message = orjson.dumps({"settings": settings, "fds": list(fds)})
+                    socket.send_fds(control, [message], list(fds.values()))
                     reply = await asyncio.get_running_loop().sock_recv(control, _MOST_BYTES)
             except (OSError, TimeoutError, asyncio.CancelledError) as error:
-                self.rest()  # whatever it still says is the answer to a question that nobody asks any more
+                self.stop()  # a late reply would be taken for the reply to the next request
                 if isinstance(error, asyncio.CancelledError):
                     raise
-                raise ForkServerGone(f"the nursery does not answer: {error!r}") from error
+                raise ForkServerGone(f"the fork server does not answer: {error!r}") from error
             if not reply:
-                self.rest()
-                raise ForkServerGone("the nursery has ended")
+                self.stop()
+                raise ForkServerGone("the fork server has ended")
         answer = orjson.loads(reply)
         if "error" in answer:
             raise OSError(answer["error"])
         return Forked(answer["pid"])
 
-    def rest(self) -> None:
-        """End the process; the workers stay, and the next `fork` begins it anew."""
-        if self._life:
-            self._life.end()
-            self._life = None
+    def stop(self) -> None:
+        """End the fork server's process. The workers stay, and the next `fork` starts it again."""
+        if self._process:
+            self._process.end()
+            self._process = None
 
 
 def _prepare() -> str:
-    """Import what workers need. Why nothing may be forked afterwards; empty when it may."""
+    """Import what workers need. Returns why a fork is not safe afterwards; empty: it is safe."""
     one_heap()
     for module in IMPORTED:
         importlib.import_module(module)
@@ -142,20 +151,20 @@ def _prepare() -> str:
     return _threaded()
 
 
-def _forked() -> _Life:
+def _forked() -> _ServerProcess:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
         ours.close()
-        _nurse(theirs, parent)
+        _run_server(theirs, parent)
     theirs.close()
-    return _Life(ours, pid)
+    return _ServerProcess(ours, pid)
 
 
-def _program() -> _Life:
-    """For later, when a fork of this process is not safe any more. Raises OSError."""
+def _program() -> _ServerProcess:
+    """Start the fork server as a program, for when the supervisor can no longer fork safely. Raises OSError."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
     command = [sys.executable, "-m", "gateway.supervisor.fork_server", str(os.getpid())]
@@ -171,10 +180,11 @@ def _program() -> _Life:
         raise
     finally:
         theirs.close()
-    return _Life(ours, pid)
+    return _ServerProcess(ours, pid)
 
 
 def _unsafe() -> str:
+    """Why this process cannot fork workers; empty: it can."""
     if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
         return "this system is not Linux, or an old one"
     if why := _threaded():
@@ -182,41 +192,42 @@ def _unsafe() -> str:
     return (
         ""
         if parent_death.prctl(parent_death.PR_SET_CHILD_SUBREAPER, 1)
-        else "the kernel does not let this process adopt them"
+        else "the kernel does not let this process become their parent"
     )
 
 
 def _threaded() -> str:
-    """Threads do not survive a fork, but the locks that they hold do."""
+    """Why threads make a fork unsafe; empty: there are none. Locks that other threads hold stay locked in a fork."""
     running = len(os.listdir("/proc/self/task"))
     return "" if running == 1 else f"{running} threads run already"
 
 
-def _nurse(control: socket.socket, supervisor: int) -> NoReturn:
-    """The nursery's life. It never returns into the supervisor's code."""
+def _run_server(control: socket.socket, supervisor: int) -> NoReturn:
+    """The fork server's main loop. Exits the process instead of returning into the supervisor's code."""
     try:
-        os.setsid()  # Ctrl-C is for the supervisor
-        if parent_death.tie(supervisor):
-            parent_death.prctl(parent_death.PR_SET_NAME, b"tg-nursery")
+        os.setsid()  # Ctrl-C goes to the supervisor only
+        if parent_death.die_with(supervisor):
+            parent_death.prctl(parent_death.PR_SET_NAME, b"tg-fork-server")
             null = os.open(os.devnull, os.O_RDONLY)
             os.dup2(null, 0)
             os.close(null)
             while _serve_one(control, supervisor):
                 pass
     except BaseException:
-        log.exception("the nursery failed")
+        log.exception("the fork server failed")
     finally:
         os._exit(0)
 
 
 def _serve_one(control: socket.socket, supervisor: int) -> bool:
+    """Fork one worker. False: the supervisor has closed the control socket."""
     data, fds, _, _ = socket.recv_fds(control, _MOST_BYTES, 8)
     if not data:
         return False
     asked = orjson.loads(data)
-    told = {**asked["told"], **dict(zip(asked["fds"], fds, strict=True))}
+    settings = {**asked["settings"], **dict(zip(asked["fds"], fds, strict=True))}
     try:
-        answer: dict[str, Any] = {"pid": _fork_twice(control, told, supervisor)}
+        answer: dict[str, Any] = {"pid": _fork_twice(control, settings, supervisor)}
     except OSError as error:
         answer = {"error": str(error)}
     for fd in fds:
@@ -225,8 +236,8 @@ def _serve_one(control: socket.socket, supervisor: int) -> bool:
     return True
 
 
-def _fork_twice(control: socket.socket, told: Mapping[str, Any], supervisor: int) -> int:
-    """The worker's pid, once it has no parent here any more. Raises OSError."""
+def _fork_twice(control: socket.socket, settings: Mapping[str, Any], supervisor: int) -> int:
+    """Fork a worker through a process that ends at once. Returns the worker's pid. Raises OSError."""
     reader, writer = os.pipe()
     between = os.fork()
     if between == 0:
@@ -236,7 +247,7 @@ def _fork_twice(control: socket.socket, told: Mapping[str, Any], supervisor: int
                 os.close(reader)
                 os.close(writer)
                 control.close()
-                _live(told, supervisor)
+                _run_worker(settings, supervisor)
             os.write(writer, str(worker).encode())
         finally:
             os._exit(0)
@@ -251,46 +262,46 @@ def _fork_twice(control: socket.socket, told: Mapping[str, Any], supervisor: int
     return int(pid)
 
 
-def _live(told: Mapping[str, Any], supervisor: int) -> NoReturn:
-    """A worker's life, from fork to exit."""
+def _run_worker(settings: Mapping[str, Any], supervisor: int) -> NoReturn:
+    """Run a worker from fork to exit."""
     status = 1
     try:
         os.setsid()
         if _adopted(supervisor):
-            parent_death.prctl(parent_death.PR_SET_NAME, f"tg-worker-{told['worker']}".encode())
+            parent_death.prctl(parent_death.PR_SET_NAME, f"tg-worker-{settings['worker']}".encode())
             from gateway.supervisor import worker
 
-            worker.run(told)
+            worker.run(settings)
             status = 0
     except SystemExit as leaving:
         status = leaving.code if isinstance(leaving.code, int) else 1
     except BaseException:
-        log.exception("worker %s failed", told.get("worker"))
+        log.exception("worker %s failed", settings.get("worker"))
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(status)  # not the way that the supervisor's interpreter would end
+        os._exit(status)  # skips the exit handlers inherited from the supervisor
 
 
 def _adopted(supervisor: int) -> bool:
-    """Wait until the process between has ended; the kernel would have tied us to that one."""
+    """Wait until the process between has ended and the supervisor is the parent, then die with the supervisor."""
     deadline = time.monotonic() + ADOPTED_S
     while os.getppid() != supervisor:
         if time.monotonic() > deadline:
             return False
         time.sleep(0.001)
-    return parent_death.tie(supervisor)
+    return parent_death.die_with(supervisor)
 
 
 def main() -> None:
-    """The nursery as a program of its own; its word is the supervisor's pid."""
+    """The fork server as a program. Its argument is the supervisor's pid."""
     control = socket.socket(fileno=os.dup(0))
     with postponed():
         why = _prepare()
     if why:
-        log.warning("the nursery cannot fork: %s", why)
+        log.warning("the fork server cannot fork: %s", why)
         return
-    _nurse(control, int(sys.argv[1]))
+    _run_server(control, int(sys.argv[1]))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Messages between supervisor and worker: a heartbeat each second, and commands."""
+"""The pipe on which a worker reports its state to the supervisor each second."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ import os
 import signal
 from collections.abc import Callable
 
-TOLD = "THRIFTGATE_WORKER"
+WORKER_VARIABLE = "THRIFTGATE_WORKER"
 """The environment variable with the worker's settings as JSON, for a worker that was not forked."""
 STAGES = ("open", "ready")
-"""It takes connections; it answers requests. Before the first, it is starting."""
+"""`open`: the worker accepts connections. `ready`: it answers requests. Before the first report it is starting."""
 FAILED = "failed "
-"""Begins the line of a worker that could not start; the error follows."""
+"""Prefix of the line of a worker that could not start; the error follows."""
 _MOST_BYTES = 4096
-"""A line of at most so many goes through a pipe whole."""
+"""A pipe delivers lines up to this length whole."""
 
 
 class Heartbeat:
-    """The supervisor's end, for one life of a worker. Belongs to the running loop."""
+    """The supervisor's end of the pipe, for one process of a worker. Belongs to the running event loop."""
 
     def __init__(self, on_change: Callable[[], None] = lambda: None) -> None:
         self._loop = asyncio.get_running_loop()
         self._on_change = on_change
-        self._reader, self.writer = os.pipe()  # the worker's end is `writer`; nobody else inherits either
+        self._reader, self.writer = os.pipe()  # the worker gets `writer`; no other child inherits either
         os.set_blocking(self._reader, False)
         self._rest = b""
         self.stage = ""
         self.error = ""
-        """Why it could not start."""
+        """Why the worker could not start; empty: unknown."""
         self.heard_at = self._loop.time()
         self._loop.add_reader(self._reader, self.listen)
 
@@ -37,52 +37,54 @@ class Heartbeat:
         if self._reader < 0:
             return
         try:
-            said = os.read(self._reader, 65536)
+            data = os.read(self._reader, 65536)
         except BlockingIOError:
             return
-        if not said:
+        if not data:
             self.close()
             return
         self.heard_at = self._loop.time()
-        *lines, self._rest = (self._rest + said).split(b"\n")
+        *lines, self._rest = (self._rest + data).split(b"\n")
         before = self.stage
         for line in lines:
-            self._take(line.decode("utf-8", "replace"))
+            self._parse(line.decode("utf-8", "replace"))
         if self.stage != before:
             self._on_change()
 
-    def _take(self, line: str) -> None:
+    def _parse(self, line: str) -> None:
         if line in STAGES:
             self.stage = line
         elif line.startswith(FAILED):
             self.error = line.removeprefix(FAILED)
 
     def hand_over(self) -> None:
-        """The worker has its end now, or never will."""
+        """Close the worker's end here: the worker has its own copy, or could not be started."""
         if self.writer >= 0:
             os.close(self.writer)
             self.writer = -1
 
     def close(self) -> None:
-        """Stop reading; the last state is kept."""
+        """Stop reading. The last state stays readable."""
         if self._reader >= 0:
             self._loop.remove_reader(self._reader)
             os.close(self._reader)
             self._reader = -1
 
 
-def speaker(fd: int) -> Callable[[str], None]:
-    """The worker's end. It never blocks: a busy supervisor may miss a line. A worker whose supervisor is gone shuts
-    down."""
+def reporter(fd: int) -> Callable[[str], None]:
+    """A function that sends one line on the worker's end, `fd`. It never blocks: if the pipe is full, the line is lost.
+
+    If the supervisor has ended, the worker gets SIGTERM.
+    """
     os.set_blocking(fd, False)
     os.set_inheritable(fd, False)
 
-    def say(line: str) -> None:
+    def report(line: str) -> None:
         try:
             os.write(fd, line.replace("\n", "; ").encode()[: _MOST_BYTES - 1] + b"\n")
         except BrokenPipeError:
             signal.raise_signal(signal.SIGTERM)
         except BlockingIOError:
-            pass  # full
+            pass  # the pipe is full
 
-    return say
+    return report

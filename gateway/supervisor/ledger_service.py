@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MIGRATE_S = 10.0
-"""Longest that serving waits for the database; the journal can keep the spend for as long as it takes."""
+"""Longest wait for the database before requests are served. The journal keeps the spend until it answers."""
 RETRY_S = 2.0
 LAST_DRAIN_S = 10.0
 DRAIN_EVERY_S = 0.5
-"""An idle gateway looks into its journals so often."""
+"""Interval of reading the journals."""
 
 LEDGER = {
     "ledger_rows": "drained",
@@ -39,11 +39,11 @@ LEDGER = {
     "ledger_refused": "refused",
     "ledger_damaged": "damaged",
 }
-"""Published key → the writer's figure."""
+"""Key of a published figure → key of the writer's `stats()`."""
 
 
-class AllSpend(Mapping[str, Policy]):
-    """Every team's policy: its own, or the default one under its name. Iterates over those with a file."""
+class AllPolicies(Mapping[str, Policy]):
+    """Every team's policy: its own file's, else the default one. Iterates over the teams with a file."""
 
     def __init__(self, policies: PolicySet) -> None:
         self.policies = policies
@@ -59,13 +59,13 @@ class AllSpend(Mapping[str, Policy]):
 
 
 class LedgerService:
-    """One per host. A database that is away is waited for; meanwhile the journals grow."""
+    """One per host. While the database does not answer, the journals grow."""
 
     def __init__(
         self, settings: Settings, policies: Policies, *, known: Callable[[], KnownReceivers] | None = None
     ) -> None:
-        """`known`: the receivers that the operator's file names now. Raises ConfigError for a database URL that cannot
-        be meant."""
+        """`known()`: the alert receivers that gateway.yaml names now. Raises ConfigError for an invalid database
+        URL."""
         self._addresses = Addresses(known or (lambda: settings.known_receivers))
         try:
             self._database = Database(settings.database_url)
@@ -83,33 +83,34 @@ class LedgerService:
         )
         self._alerts: Alerts | None = None
         self._policies = policies
-        self._everyone = AllSpend(policies.current)
+        self._all_policies = AllPolicies(policies.current)
         self._organisations = {name: one.budget for name, one in settings.config.organisations.items()}
         self._migrated = asyncio.Event()
         self.abandoned = False
-        """A thread may have been left waiting for the database."""
+        """A thread may still be waiting for the database."""
 
     async def open(self) -> None:
-        """Migrate, if the database is there."""
+        """Migrate the database. If it does not answer, `run` tries again."""
         try:
             async with asyncio.timeout(MIGRATE_S):
                 await self._migrate()
         except (SQLAlchemyError, TimeoutError) as error:
-            log.error("the ledger database cannot be reached, its journal grows meanwhile: %s", error)
+            log.error("the ledger database cannot be reached; the journal grows until it can: %s", error)
 
     async def _migrate(self) -> None:
         await asyncio.to_thread(self._database.upgrade)
         self._migrated.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Drain the journals into the database until cancelled."""
         while not self._migrated.is_set():
             await asyncio.sleep(RETRY_S)
             await self.open()
         await self._writer.run()
 
     async def alert(self) -> None:
-        """Watch budgets until cancelled. Begins by loading an HTTP client: call it when there is time for that."""
+        """Watch budgets and send alerts until cancelled. Call it late: it first imports an HTTP client, which is
+        slow."""
         await self._migrated.wait()
         await asyncio.to_thread(importlib.import_module, "gateway.alerts.alerts")
         from gateway.alerts.alerts import Alerts
@@ -143,13 +144,13 @@ class LedgerService:
         yield "supervisor", os.getpid()
 
     def _teams(self) -> Mapping[str, Policy]:
-        """The same object for as long as the policies are the same."""
-        if self._everyone.policies is not self._policies.current:
-            self._everyone = AllSpend(self._policies.current)
-        return self._everyone
+        """All teams' policies. The same object until the policies change."""
+        if self._all_policies.policies is not self._policies.current:
+            self._all_policies = AllPolicies(self._policies.current)
+        return self._all_policies
 
     async def aclose(self) -> None:
-        """What the workers journalled last goes into the ledger, if the database is there."""
+        """Drain the rest of the journals, if the database answers."""
         try:
             async with asyncio.timeout(LAST_DRAIN_S):
                 if self._migrated.is_set():
@@ -160,5 +161,5 @@ class LedgerService:
             self.abandoned = True
             log.error("the ledger database does not answer; the journal is drained at the next start")
         except (SQLAlchemyError, OSError) as error:
-            self.abandoned = True  # an earlier call may still be waiting where this one failed
-            log.error("the last of the journal is drained at the next start: %s", error)
+            self.abandoned = True  # an earlier call may still be waiting for the database
+            log.error("the rest of the journal is drained at the next start: %s", error)

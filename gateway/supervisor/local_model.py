@@ -1,4 +1,4 @@
-"""The packaged local model's process: found, started, health-checked."""
+"""Finds, starts and health-checks the process of the packaged local model."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ log = logging.getLogger(__name__)
 
 GGUF = "smollm2-135m-instruct-q4_1.gguf"
 HOST = "127.0.0.1"
-LOOK_S = 5.0
-PATIENCE = 4
-"""So many looks without an answer, and it is frozen."""
+PROBE_S = 5.0
+MAX_FAILURES = 4
+"""Number of failed probes in a row after which the process counts as frozen."""
 
 
 def find_weights(settings: Settings) -> Path | None:
-    """None when it is switched off or not needed, or when its engine or its weights are not installed."""
+    """The weights to serve. None: the local model is off, backends are listed, or engine or weights are not
+    installed."""
     local = settings.config.local_model
     weights = Path(local.gguf) if local.gguf else settings.paths.models / GGUF
     wanted = local.enabled and settings.config.backends is None
@@ -32,7 +33,7 @@ def find_weights(settings: Settings) -> Path | None:
 
 
 class LocalModel:
-    """llama.cpp's server as a child process on a port that stays the same over restarts."""
+    """llama.cpp's server as a child process. Its port stays the same when it is restarted."""
 
     def __init__(self, settings: Settings, weights: Path, on_change: Callable[[], None] = lambda: None) -> None:
         local = settings.config.local_model
@@ -63,13 +64,13 @@ class LocalModel:
         yield "local model", self.child.pid
 
     async def watch(self) -> None:
-        """Kill it when it no longer answers, until cancelled; `child.keep` starts it again."""
-        silent = 0
+        """Kill the process when it no longer answers, until cancelled. `child.keep` then restarts it."""
+        failures = 0
         while True:
-            await asyncio.sleep(LOOK_S)
-            status = await status_of(HOST, self.port, "/health", LOOK_S)
-            silent = 0 if status or self.child.pid is None else silent + 1
-            if silent >= PATIENCE:
+            await asyncio.sleep(PROBE_S)
+            status = await status_of(HOST, self.port, "/health", PROBE_S)
+            failures = 0 if status or self.child.pid is None else failures + 1
+            if failures >= MAX_FAILURES:
                 log.error("the local model is frozen: starting it again")
-                self.child.put_down("frozen")
-                silent = 0
+                self.child.kill("frozen")
+                failures = 0

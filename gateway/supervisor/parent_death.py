@@ -1,8 +1,8 @@
-"""Ties a process to its parent: the kernel kills it when the parent is gone.
+"""Makes the kernel kill a process when its parent ends.
 
-As a program, `python -IS tether.py PARENT COMMAND…`, it becomes COMMAND. It runs in a fresh interpreter instead of
-between fork and exec of ours, where threads make Python code unsafe. The kernel means the *thread* that started us: it
-must live as long as its process does.
+As a program, `python -IS parent_death.py PARENT_PID COMMAND…`, it does so for itself and then becomes COMMAND. It runs
+in a fresh interpreter, because Python code between fork and exec is unsafe in a process with threads. The kernel kills
+the process when the *thread* that started it ends, so that thread must live as long as its process.
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def prctl(option: int, value: int | bytes) -> bool:
-    """Linux only; whether the kernel did it."""
+    """Call prctl(2), on Linux only. Returns whether it succeeded."""
     return bool(ctypes.CDLL(None).prctl(option, value, 0, 0, 0) == 0)
 
 
-def prefix() -> list[str]:
-    """The words to put before a command whose program is given with its full path."""
+def command_prefix() -> list[str]:
+    """Words to put before a command, whose program must be given by its full path, so that it dies with this
+    process."""
     return [sys.executable, "-IS", __file__, str(os.getpid())]
 
 
-def tie(parent: int) -> bool:
-    """False if `parent` is not, or no longer, this process's parent: nothing would end this process then."""
+def die_with(parent: int) -> bool:
+    """Die when process `parent` dies. False: `parent` is no longer this process's parent, so this has no effect."""
     if sys.platform == "linux":
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     return os.getppid() == parent
 
 
 def main() -> None:
-    if not tie(int(sys.argv[1])):
+    if not die_with(int(sys.argv[1])):
         sys.exit(1)
     os.execv(sys.argv[2], sys.argv[2:])  # noqa: S606 - the supervisor's own command
 

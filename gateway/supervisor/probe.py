@@ -1,4 +1,4 @@
-"""Asks one of our own servers one question over HTTP, without a client library."""
+"""Sends one GET request to a local server, without a client library."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 
 async def status_of(host: str, port: int, path: str, timeout_s: float) -> int:
-    """The status of `GET path`; 0 when there is no answer in time."""
+    """The HTTP status of `GET path`; 0: no answer in time."""
     try:
         async with asyncio.timeout(timeout_s):
             reader, writer = await asyncio.open_connection(host, port)

@@ -20,13 +20,13 @@ log = logging.getLogger(__name__)
 FIRST_WAIT_S = 0.1
 LONGEST_WAIT_S = 10.0
 STEADY_S = 20.0
-"""One that ran this long starts with a clean record."""
-LOOP = 5
-"""So many short lives in a row are a crash loop."""
+"""After a process has run for so long, its earlier short lives are forgotten."""
+CRASH_LOOP = 5
+"""Number of short lives in a row that make a crash loop."""
 
 
 class Process(Protocol):
-    """One life, however it was started."""
+    """A running process, forked or started as a program."""
 
     @property
     def pid(self) -> int: ...
@@ -37,11 +37,11 @@ class Process(Protocol):
 
 
 Start = Callable[[], Awaitable[Process]]
-"""Raises OSError when there is no memory, or are no processes left."""
+"""Starts the process. Raises OSError, for example when memory or process ids are exhausted."""
 
 
 class ChildProcess:
-    """Belongs to the event loop of the main thread, on which its process also depends for its life."""
+    """Keeps a process running. Use it in the main thread's event loop: the process ends when that thread ends."""
 
     def __init__(
         self,
@@ -49,17 +49,17 @@ class ChildProcess:
         start: Start,
         *,
         on_change: Callable[[], None] = lambda: None,
-        last_words: Callable[[], str] = lambda: "",
+        last_error: Callable[[], str] = lambda: "",
     ) -> None:
-        """`last_words`: the error that the process reported before it ended."""
+        """`last_error`: the error that the process reported before it ended."""
         self.name = name
         self.short_lives = 0
-        """In a row, up to now."""
+        """Number of short lives in a row."""
         self.starts = 0
         self.ends: Counter[str] = Counter()
         """Number of processes that ended without being asked to, by cause."""
         self._cause = ""
-        self._begin, self._on_change, self._last_words = start, on_change, last_words
+        self._begin, self._on_change, self._last_error = start, on_change, last_error
         self._process: Process | None = None
         self._began = 0.0
         self._how = ""
@@ -74,11 +74,11 @@ class ChildProcess:
 
     @property
     def trouble(self) -> str:
-        """Empty unless it keeps ending."""
-        return f"{self.name} keeps ending {self._how}" if self.short_lives >= LOOP else ""
+        """A sentence for /health if the process is in a crash loop, else empty."""
+        return f"{self.name} keeps ending {self._how}" if self.short_lives >= CRASH_LOOP else ""
 
     async def keep(self) -> None:
-        """Run it until cancelled; then it still runs, and `stop` ends it."""
+        """Start the process, and again whenever it ends, until cancelled. Then it still runs; `stop` ends it."""
         wait_s = FIRST_WAIT_S
         while True:
             self._began = asyncio.get_running_loop().time()
@@ -98,30 +98,30 @@ class ChildProcess:
             if self.lived_s > STEADY_S:
                 self.short_lives, wait_s = 0, FIRST_WAIT_S
             self.short_lives += 1
-            self._tell(how, wait_s)
+            self._log_end(how, wait_s)
             self._on_change()
             await asyncio.sleep(wait_s)
             wait_s = min(wait_s * 2, LONGEST_WAIT_S)
 
-    def _tell(self, how: str, wait_s: float) -> None:
+    def _log_end(self, how: str, wait_s: float) -> None:
         """Log each end, until the process is in a crash loop, which is logged once."""
-        words = self._last_words()
+        words = self._last_error()
         how = f"{how}: {words}" if words else how
-        if self.short_lives < LOOP:
+        if self.short_lives < CRASH_LOOP:
             log.warning("%s %s; again in %.1f s", self.name, how, wait_s)
-        elif self.short_lives == LOOP:
+        elif self.short_lives == CRASH_LOOP:
             log.error("%s keeps ending, the last time it %s; it is tried again and again", self.name, how)
 
-    def look(self) -> None:
-        """Forgive one that has lived long enough."""
+    def check(self) -> None:
+        """Forget earlier short lives if the process has run long enough."""
         if self.short_lives and self.pid and self.lived_s > STEADY_S:
             if self.trouble:
                 log.warning("%s runs steadily again", self.name)
             self.short_lives = 0
             self._on_change()
 
-    def put_down(self, cause: str) -> None:
-        """It is of no use any more."""
+    def kill(self, cause: str) -> None:
+        """Kill the process and count its end under `cause`."""
         self._cause = cause
         self.signal(signal.SIGKILL)
 
@@ -130,9 +130,9 @@ class ChildProcess:
             self._process.send_signal(number)
 
     async def stop(self, timeout_s: float) -> None:
-        """Politely, then not. Call when `keep` no longer runs."""
+        """Send SIGTERM and, after `timeout_s`, SIGKILL. Call it when `keep` no longer runs."""
         self.signal(signal.SIGTERM)
-        self.signal(signal.SIGCONT)  # a frozen one could not obey
+        self.signal(signal.SIGCONT)  # a stopped process would not handle SIGTERM
         if self._process is None:
             return
         try:
@@ -152,20 +152,20 @@ async def spawn(
     fds: Sequence[int] = (),
     silent: bool = False,
 ) -> Process:
-    """A fresh program, which the kernel ends with us. Raises OSError."""
+    """Start a program that the kernel kills when this process dies. Raises OSError."""
     return await asyncio.create_subprocess_exec(
-        *parent_death.prefix(),
+        *parent_death.command_prefix(),
         *command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL if silent else None,
         env=child_environment(environment or {}),
         pass_fds=tuple(fds),
-        start_new_session=True,  # Ctrl-C is for the supervisor, who then drains
+        start_new_session=True,  # Ctrl-C goes to the supervisor only, which then stops its children in order
     )
 
 
 def program(command: Sequence[str], *, silent: bool = False) -> Start:
-    """The same program at each start."""
+    """A `Start` that runs this command. `silent`: without standard output."""
     return partial(spawn, command, silent=silent)
 
 

@@ -1,4 +1,4 @@
-"""What a running gateway occupies: data directory, listening socket, runtime file."""
+"""The resources of a running gateway: data directory, listening socket, runtime file."""
 
 from __future__ import annotations
 
@@ -17,16 +17,20 @@ import orjson
 
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import Paths
+from gateway.settings.running import register, unregister
 
 log = logging.getLogger(__name__)
 
 BACKLOG = 2048
 STALE_S = 3.0
-"""How long the workers of a killed supervisor may take to leave its port."""
+"""Longest time for which the workers of a killed supervisor may still have its port."""
 
 
 def occupy(paths: Paths) -> int:
-    """Create the directories and lock them: the lock holds while the descriptor is open. Raises ConfigError."""
+    """Create the directories and lock them. Returns the lock's descriptor: closing it releases the lock.
+
+    Raises ConfigError.
+    """
     try:
         for folder in (paths.data, paths.journal, paths.valkey, paths.models, paths.files):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -48,8 +52,10 @@ def occupy(paths: Paths) -> int:
 
 
 def _own_alone(folder: Path) -> None:
-    """What lies in `folder` is for its owner alone, also what an earlier version made readable to others. The mode of
-    what is made from now on is the process's umask. Raises OSError."""
+    """Remove other users' access to all that is in `folder`, since earlier versions allowed it. Raises OSError.
+
+    New files get their mode from the process's umask.
+    """
     folder.chmod(0o700)
     for place, folders, files in os.walk(folder):
         for name in (*folders, *files):
@@ -63,7 +69,7 @@ def _own_alone(folder: Path) -> None:
 def listen(host: str, port: int, patience_s: float = 0.0) -> socket.socket:
     """A bound, listening socket. `patience_s`: how long to wait for a port that is taken. Raises ConfigError."""
     deadline = time.monotonic() + patience_s
-    name = host.encode() if host.isascii() else host  # text would bring in the tables for international names
+    name = host.encode() if host.isascii() else host  # a str would import the tables for international names
     while True:
         try:
             family, _, _, _, address = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)[0]
@@ -78,9 +84,9 @@ def listen(host: str, port: int, patience_s: float = 0.0) -> socket.socket:
 
 
 def lift_file_limit() -> int:
-    """Allow as many open files as the system lets us, and all that we start: a stream takes two. → how many."""
+    """Raise the limit of open files to the highest allowed, since a stream needs two. Returns the limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(OSError, ValueError):  # macOS says "unlimited" and means less
+    with suppress(OSError, ValueError):  # macOS reports "unlimited" and refuses it
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
@@ -91,14 +97,14 @@ def reachable(host: str) -> str:
 
 
 class RuntimeFile:
-    """runtime.json: always whole, rewritten whenever a fact changes, gone when the gateway is."""
+    """runtime.json: rewritten atomically whenever a fact changes, removed when the gateway ends."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._written = b""
 
     def left_behind(self) -> bool:
-        """The last gateway on this directory was killed."""
+        """Does the file exist? Then the last gateway on this directory was killed."""
         return self._path.exists()
 
     def write(self, facts: dict[str, Any]) -> None:
@@ -109,13 +115,16 @@ class RuntimeFile:
         try:
             whole.write_bytes(data)
             whole.replace(self._path)
-        except OSError as error:  # a disk in trouble must not end who looks after the workers
-            log.error("%s cannot be written: %s", self._path, error)
+            if not self._written:
+                register(os.getpid(), self._path.parent)
+        except OSError as error:  # a disk error must not end the supervisor
+            log.error("%s cannot be written: %s", error.filename or self._path, error)
         else:
             self._written = data
 
     def remove(self) -> None:
         try:
             self._path.unlink(missing_ok=True)
+            unregister(os.getpid())
         except OSError as error:
             log.error("%s cannot be removed: %s", self._path, error)

@@ -20,16 +20,16 @@ from gateway.wiring import Worker
 
 BEAT_S = 1.0
 SOON_S = 0.05
-"""Pause between beats until it is ready, for which others wait."""
+"""Interval of heartbeats until the worker is ready, because the supervisor waits for that."""
 
 
 class Server(uvicorn.Server):
     """uvicorn that reports its state, and shuts down without breaking a connection."""
 
-    def __init__(self, config: uvicorn.Config, application: Application, say: Callable[[str], None]) -> None:
+    def __init__(self, config: uvicorn.Config, application: Application, report: Callable[[str], None]) -> None:
         super().__init__(config)
-        self._application, self._say = application, say
-        self._asked = asyncio.Event()
+        self._application, self._report = application, report
+        self._exit_requested = asyncio.Event()
         self._tasks = Tasks()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -37,25 +37,25 @@ class Server(uvicorn.Server):
         self._loop.add_signal_handler(signal.SIGUSR1, lambda: setattr(drain, "draining", True))
         await super().startup(sockets)
         settle()
-        self._tasks.spawn(self._beat(), "pulse")
+        self._tasks.spawn(self._beat(), "heartbeat")
 
     async def _beat(self) -> None:
-        """From the loop itself: when it is stuck, there is silence."""
+        """Send heartbeats. They come from the event loop, so that they stop when it is stuck."""
         ring = self._application.wiring.ring
         while True:
-            self._say("ready" if ring.ready else "open")
+            self._report("ready" if ring.ready else "open")
             await asyncio.sleep(BEAT_S if ring.ready else SOON_S)
 
     async def main_loop(self) -> None:
-        """Without uvicorn's ten looks a second at what only a signal changes."""
-        await self._asked.wait()
+        """Wait for the exit signal. Replaces uvicorn's loop, which polls ten times a second."""
+        await self._exit_requested.wait()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Unlike uvicorn's, it does not raise the signal again once all is closed."""
+        """Handle SIGTERM and SIGINT. Unlike uvicorn's, it does not raise the signal again after the shutdown."""
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
         if self.started:
-            self._loop.call_soon_threadsafe(self._asked.set)
+            self._loop.call_soon_threadsafe(self._exit_requested.set)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for server in self.servers:
@@ -63,17 +63,17 @@ class Server(uvicorn.Server):
         for listening in sockets or []:
             listening.close()
         self.server_state.default_headers = LAST_ANSWER
-        connections = cast(set[Connection], self.server_state.connections)  # web sockets are never made
+        connections = cast(set[Connection], self.server_state.connections)  # no web sockets are served
         await leave(connections, self._application.wiring.worker.settings.config.shutdown.grace_period)
         await super().shutdown(sockets)
         await self._tasks.aclose()
 
 
-def serve(worker: Worker, say: Callable[[str], None]) -> None:
-    """One worker on the socket that the supervisor bound, until SIGTERM, which it follows at once but gently.
+def serve(worker: Worker, report: Callable[[str], None]) -> None:
+    """Serve on the socket that the supervisor bound, until SIGTERM. Streams in progress are finished first.
 
-    SIGHUP reloads the policies, SIGUSR1 makes it not ready: the whole gateway will end. `say` takes one word a second,
-    `open` or `ready`. Raises what kept it from starting.
+    SIGHUP reloads the policies. SIGUSR1 makes the worker report not ready, because the whole gateway will stop.
+    `report` is called each second with `open` or `ready`. Raises the error that kept the application from starting.
     """
     application = Application(worker)
     requests = worker.settings.config.requests
@@ -89,13 +89,13 @@ def serve(worker: Worker, say: Callable[[str], None]) -> None:
         date_header=False,
         backlog=2048,
         timeout_keep_alive=75,
-        timeout_graceful_shutdown=1,  # for what is left when the drain is over
+        timeout_graceful_shutdown=1,  # for requests that remain after the drain
     )
-    # Not uvicorn's own `fd`: it takes every descriptor for a unix socket, so that Nagle's algorithm stays on and each
-    # answer on a kept connection waits 40 ms for an acknowledgement.
+    # Uvicorn's own `fd` option treats every descriptor as a unix socket and so leaves Nagle's algorithm on: each answer
+    # on a kept connection would wait 40 ms for an acknowledgement.
     listening = None if worker.fd is None else [socket.socket(fileno=worker.fd)]
     try:
-        Server(config, application, say).run(sockets=listening)
+        Server(config, application, report).run(sockets=listening)
     except SystemExit:
         if application.failure is None:
             raise

@@ -1,4 +1,4 @@
-"""Keeps the embedded Valkey running: restarts it on its data when it is dead or frozen."""
+"""Keeps the embedded Valkey running: restarts it on its data when it has ended or is frozen."""
 
 from __future__ import annotations
 
@@ -20,21 +20,24 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 1.0
+CHECK_S = 1.0
 FROZEN_S = 3.0
-"""Without an answer for so long, it is as good as dead. (Workers count it as down much earlier.)"""
+"""After so long without an answer it is restarted. (Workers count it as down much earlier.)"""
 LONGEST_WAIT_S = 5.0
 
 
 class StateServer:
-    """Every call to the server runs on one thread that lives as long as this process: the kernel ties the server's
-    life to the thread that started it."""
+    """Runs the server from one thread that lives as long as this process, because the kernel kills the server when the
+    thread that started it ends."""
 
     def __init__(
         self, paths: Paths, on_change: Callable[[], None] = lambda: None, *, max_memory_bytes: int | None = None
     ) -> None:
         self._server = EmbeddedServer(
-            paths.valkey, socket_path=paths.socket, prefix=parent_death.prefix(), max_memory_bytes=max_memory_bytes
+            paths.valkey,
+            socket_path=paths.socket,
+            prefix=parent_death.command_prefix(),
+            max_memory_bytes=max_memory_bytes,
         )
         self._on_change = on_change
         self._ends = Counter(gone=0, frozen=0)
@@ -60,36 +63,36 @@ class StateServer:
         yield "valkey", self.pid
 
     async def start(self) -> None:
-        """Raises ConfigError when there is no way to start it."""
+        """Raises ConfigError when the server cannot be started."""
         try:
-            await self._call(self._start)
+            await self._in_thread(self._start)
         except EmbeddedServerError as error:
             raise ConfigError([str(error)]) from error
         self._on_change()
 
     async def keep(self) -> None:
-        """Watch it until cancelled."""
+        """Restart the server whenever it has ended or is frozen, until cancelled."""
         loop = asyncio.get_running_loop()
         answered = loop.time()
         while True:
-            await self._end_or_look()
-            if await self._call(self._server.ping):
+            await self._wait_for_end()
+            if await self._in_thread(self._server.ping):
                 answered = loop.time()
             elif not self._server.alive() or loop.time() - answered > FROZEN_S:
-                await self._revive()
+                await self._restart()
                 answered = loop.time()
 
-    async def _end_or_look(self) -> None:
-        """Time for the next look: at once when it ends, where the kernel tells."""
+    async def _wait_for_end(self) -> None:
+        """Return after `CHECK_S`, or as soon as the process ends, on systems that report it."""
         pid, loop = self.pid, asyncio.get_running_loop()
         if pid is None or not hasattr(os, "pidfd_open"):
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_S)
             return
         ended = asyncio.Event()
         fd = os.pidfd_open(pid)
         loop.add_reader(fd, ended.set)
         try:
-            async with asyncio.timeout(LOOK_S):
+            async with asyncio.timeout(CHECK_S):
                 await ended.wait()
         except TimeoutError:
             pass
@@ -97,15 +100,15 @@ class StateServer:
             loop.remove_reader(fd)
             os.close(fd)
 
-    async def _revive(self) -> None:
+    async def _restart(self) -> None:
         cause = "frozen" if self._server.alive() else "gone"
         self._ends[cause] += 1
-        log.error("the state server is %s: starting it again", cause)
-        wait_s = LOOK_S
+        log.error("the state server is %s: restarting it", cause)
+        wait_s = CHECK_S
         while True:
             try:
-                await self._call(self._server.kill)
-                await self._call(self._start)
+                await self._in_thread(self._server.kill)
+                await self._in_thread(self._start)
             except (EmbeddedServerError, OSError) as error:
                 log.error("%s", error)
                 await asyncio.sleep(wait_s)
@@ -118,7 +121,7 @@ class StateServer:
         try:
             self._server.start()
         except EmbeddedServerError as error:
-            # What it holds can be rebuilt from the ledger: better an empty server than none.
+            # Its data are unreadable. They can be rebuilt from the ledger, so start with an empty server.
             aside = self._server.set_aside() if "ended with" in str(error) else None
             if aside is None:
                 raise
@@ -126,8 +129,8 @@ class StateServer:
             self._server.start()
 
     async def stop(self) -> None:
-        await self._call(self._server.stop)
+        await self._in_thread(self._server.stop)
         self._thread.shutdown(wait=False)
 
-    async def _call(self, work: Callable[[], T]) -> T:
+    async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)

@@ -25,7 +25,7 @@ from gateway.settings.gateway import Settings
 from gateway.supervisor.accepted import Accepted
 from gateway.supervisor.figures import Figures, SupervisorFigures
 from gateway.supervisor.fork_server import ForkServer, ForkServerGone
-from gateway.supervisor.heartbeat import TOLD
+from gateway.supervisor.heartbeat import WORKER_VARIABLE
 from gateway.supervisor.ledger_service import LedgerService
 from gateway.supervisor.local_model import LocalModel, find_weights
 from gateway.supervisor.process import Process, python, spawn
@@ -37,13 +37,14 @@ log = logging.getLogger(__name__)
 
 STOP_S = 5.0
 POLICIES_S = 1.0
-"""Here only alerts read the policies, and copies are made of them for workers that start beside a wrong file."""
+"""Interval of looking for changed policies. The supervisor needs them for alerts, and copies them for workers that
+start while a policy file is invalid."""
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-"""Numeric libraries would start a spinning thread per core in every worker; the operator may say otherwise."""
+"""Set to 1 unless the operator has set them: numeric libraries would start a busy thread per core in every worker."""
 
 
 class Supervisor:
-    """The parent process of `thriftgate serve`. `run` from the main thread, while there is no other."""
+    """The parent process of `thriftgate serve`. Call `run` from the main thread, while it is the only one."""
 
     def __init__(
         self,
@@ -59,8 +60,8 @@ class Supervisor:
         facts: Mapping[str, Any] | None = None,
         worker_command: Sequence[str] | None = None,
     ) -> None:
-        """`config`: the file that `settings` were read from. `facts`: more for runtime.json. `worker_command`: what to
-        start for each worker, instead of forking it."""
+        """`config`: the file that `settings` were read from. `facts`: further entries of runtime.json.
+        `worker_command`: the program to start for each worker, instead of forking it."""
         self._settings, self._count = settings, workers
         self._accepted = Accepted(settings, config)
         self._host = host or settings.config.listen.host
@@ -69,17 +70,19 @@ class Supervisor:
         self._facts = dict(facts or {})
         self._worker_command = worker_command
         self._started_at = time.time()
-        self._crew = WorkerPool(workers, self._launch, self._crew_changed)
+        self._workers = WorkerPool(workers, self._launch, self._workers_changed)
         self._rolling = asyncio.Event()
-        self._nursery: ForkServer | None = None
+        self._fork_server: ForkServer | None = None
         self._state: StateServer | None = None
         self._model: LocalModel | None = None
         self._runtime = RuntimeFile(settings.paths.runtime)
         self._tasks = Tasks()
 
     def run(self) -> None:
-        """Until SIGTERM or SIGINT; a second one ends it without waiting for streams. Raises ConfigError before
-        anything is started when files, data directory or port are not as they must be."""
+        """Run until SIGTERM or SIGINT; a second signal ends it without waiting for streams.
+
+        Raises ConfigError, before any process is started, when files, data directory or port cannot be used.
+        """
         policies = Policies(self._settings.policies, self._settings.config.ceilings)
         for old_names in (self._settings.old_names, *policies.current.old_names.values()):
             if old_names:
@@ -89,12 +92,12 @@ class Supervisor:
             define(name, variable(name) or "1")
         if self._worker_command is None:
             with postponed():
-                self._nursery = ForkServer.open()
+                self._fork_server = ForkServer.open()
         try:
             self._run(policies)
         finally:
-            if self._nursery:
-                self._nursery.rest()
+            if self._fork_server:
+                self._fork_server.stop()
 
     def _run(self, policies: Policies) -> None:
         books = LedgerService(self._settings, policies, known=lambda: self._settings.known_receivers)
@@ -115,61 +118,61 @@ class Supervisor:
             os.close(lock)
 
     async def _main(self, policies: Policies, books: LedgerService) -> None:
-        leave = self._listen_to_signals(policies)
+        stop = self._listen_to_signals(policies)
         async with AsyncExitStack() as exits:
             exits.push_async_callback(books.aclose)
             await asyncio.gather(self._open_state(exits), books.open())
             self._prepare_model(exits)
             exits.push_async_callback(self._tasks.aclose)
-            policies.on_change(partial(self._keep_policies, policies))
-            rolls = self._tasks.spawn(self._rolls(policies), "rolling restarts")
-            exits.push_async_callback(self._end_workers)
-            exits.callback(rolls.cancel)  # from here on nothing is started again
-            self._crew.start()
-            self._tasks.spawn(self._crew.watch(), "workers")
+            policies.on_change(partial(self._copy_policies, policies))
+            watching = self._tasks.spawn(self._watch_rolls(policies), "rolling restarts")
+            exits.push_async_callback(self._stop_workers)
+            exits.callback(watching.cancel)  # from here on, no process is restarted
+            self._workers.start()
+            self._tasks.spawn(self._workers.watch(), "workers")
             if self._state:
                 self._tasks.spawn(self._state.keep(), "state server")
-            parts: list[SupervisorFigures | None] = [books, self._crew, self._state, self._model]
+            parts: list[SupervisorFigures | None] = [books, self._workers, self._state, self._model]
             self._tasks.spawn(self._figures.run(part for part in parts if part), "figures")
             self._tasks.spawn(books.run(), "ledger")
             self._tasks.spawn(policies.watch(POLICIES_S), "policies")
             self._tasks.spawn(self._when_ready(books), "readiness")
             settle()
-            await leave.wait()
+            await stop.wait()
             self._announce("finishing open streams")
         if books.abandoned:
-            self._leave_threads_behind()
+            self._exit_without_threads()
 
-    def _keep_policies(self, policies: Policies) -> None:
+    def _copy_policies(self, policies: Policies) -> None:
         work = asyncio.to_thread(keep, self._settings.paths.policies, policies.current.files)
         self._tasks.spawn(work, "policies kept")
 
-    def _leave_threads_behind(self) -> None:
-        """One may wait for ever for a database that does not answer, and closing the loop would wait with it."""
+    def _exit_without_threads(self) -> None:
+        """Exit at once. A thread may wait forever for a database, and closing the event loop would wait for it."""
         log.info("leaving without waiting for the database")
         self._runtime.remove()
-        if self._nursery:
-            self._nursery.rest()
-        os._exit(0)  # all else is closed, what was spent is in the journal, and the kernel gives up the lock
+        if self._fork_server:
+            self._fork_server.stop()
+        os._exit(0)  # all else is closed, the journal has the spend, and the kernel releases the lock
 
     def _listen_to_signals(self, policies: Policies) -> asyncio.Event:
-        """Set by the first signal to leave."""
-        leave, loop = asyncio.Event(), asyncio.get_running_loop()
+        """Install the signal handlers. Returns an event that the first SIGTERM or SIGINT sets."""
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
 
         def go() -> None:
-            if leave.is_set():
-                self._crew.hurry()
-            leave.set()
+            if stop.is_set():
+                self._workers.kill()
+            stop.set()
 
         def reload() -> None:
-            self._crew.reload()
+            self._workers.reload()
             self._tasks.spawn(policies.reload(), "reload")
 
         loop.add_signal_handler(signal.SIGTERM, go)
         loop.add_signal_handler(signal.SIGINT, go)
         loop.add_signal_handler(signal.SIGHUP, reload)
         loop.add_signal_handler(signal.SIGUSR2, self._rolling.set)
-        return leave
+        return stop
 
     async def _open_state(self, exits: AsyncExitStack) -> None:
         if self._settings.config.state.redis_url:
@@ -185,8 +188,8 @@ class Supervisor:
             exits.push_async_callback(self._model.child.stop, STOP_S)
 
     async def _launch(self, number: int, heartbeat: int) -> Process:
-        """Fork a worker; if that fails, spawn it."""
-        told = {
+        """Start a worker: fork it or, if that fails, start it as a program. Raises OSError."""
+        settings = {
             "config": str(self._accepted.path),
             "data_dir": str(self._settings.paths.data),
             "policies": [str(folder.absolute()) for folder in self._settings.policies],
@@ -196,24 +199,25 @@ class Supervisor:
             "worker": number,
             "workers": self._count,
         }
-        fds = {"fd": self._socket.fileno(), "pulse": heartbeat}
-        if self._nursery:
+        fds = {"fd": self._socket.fileno(), "heartbeat": heartbeat}
+        if self._fork_server:
             try:
-                return await self._nursery.fork(told, fds)
+                return await self._fork_server.fork(settings, fds)
             except ForkServerGone as error:
-                log.error("%s: worker %d is started by itself, and needs more memory", error, number)
+                log.error("%s: worker %d is started as a program, and needs more memory", error, number)
         command = self._worker_command or python("-m", "gateway.supervisor.worker")
-        environment = {TOLD: orjson.dumps({**told, **fds}).decode()}
+        environment = {WORKER_VARIABLE: orjson.dumps({**settings, **fds}).decode()}
         return await spawn(command, environment=environment, fds=list(fds.values()))
 
-    def _crew_changed(self) -> None:
-        if self._nursery and self._crew.at_rest:
-            self._nursery.rest()
+    def _workers_changed(self) -> None:
+        if self._fork_server and self._workers.at_rest:
+            self._fork_server.stop()
         self._write_facts()
 
     async def _when_ready(self, books: LedgerService) -> None:
-        """Say so; only then start what would compete with the workers for the processor."""
-        await self._crew.ready()
+        """When a worker answers, announce it. Start the other processes after that, so that they do not slow it
+        down."""
+        await self._workers.ready()
         self._announce(f"listening on {self._url}")
         self._on_ready()
         self._tasks.spawn(books.alert(), "alerts")
@@ -221,15 +225,15 @@ class Supervisor:
             self._tasks.spawn(self._model.child.keep(), "local model")
             self._tasks.spawn(self._model.watch(), "local model watch")
 
-    async def _rolls(self, policies: Policies) -> None:
-        """A rolling restart whenever one is asked for; what is asked meanwhile is one more."""
+    async def _watch_rolls(self, policies: Policies) -> None:
+        """Do a rolling restart after each SIGUSR2. Signals during one cause one more."""
         while True:
             await self._rolling.wait()
             self._rolling.clear()
-            self._crew.refuse(await self._roll(policies))
+            self._workers.note_refusal(await self._roll(policies))
 
     async def _roll(self, policies: Policies) -> str:
-        """Why it was not done; empty when it was."""
+        """Do a rolling restart. Returns why it was not done, for /health; empty: it was."""
         before = self._settings.config.shutdown.grace_period
         try:
             self._settings = self._accepted.renew()
@@ -237,7 +241,7 @@ class Supervisor:
             log.error("no rolling restart, the workers stay as they are:\n%s", error)
             return "gateway.yaml was refused, see the log"
         log.info("rolling restart begins")
-        done = await self._crew.roll(before)
+        done = await self._workers.roll(before)
         if done:
             await policies.adopt(self._settings.config.ceilings)
         else:
@@ -245,14 +249,14 @@ class Supervisor:
         if done == self._count:
             log.info("rolling restart done")
             return ""
-        log.error("rolling restart given up after %d of %d: a replacement did not become ready", done, self._count)
+        log.error("rolling restart stopped after %d of %d: a replacement did not become ready", done, self._count)
         return "the last rolling restart was given up, see the log"
 
-    async def _end_workers(self) -> None:
-        """No new ones; those that run finish their streams."""
+    async def _stop_workers(self) -> None:
+        """Stop accepting connections and end the workers when their streams are finished."""
         shutdown = self._settings.config.shutdown
         self._socket.close()
-        await self._crew.end(shutdown.drain_delay, shutdown.grace_period)
+        await self._workers.stop(shutdown.drain_delay, shutdown.grace_period)
 
     @property
     def _url(self) -> str:
@@ -268,8 +272,8 @@ class Supervisor:
                 "port": self._port,
                 "url": self._url,
                 "started_at": self._started_at,
-                "workers": self._crew.pids,
-                "troubles": self._crew.troubles,
+                "workers": self._workers.pids,
+                "troubles": self._workers.troubles,
                 "valkey": {"pid": state.pid, "url": state.url} if state else None,
                 "local_model": {"pid": model.child.pid, "port": model.port, "url": model.url} if model else None,
                 **self._facts,

@@ -8,26 +8,27 @@ from typing import Any
 
 import orjson
 
-from gateway.app import told
+from gateway.app import worker_from
 from gateway.runtime.garbage_collection import one_heap
 from gateway.settings.environment import variable
-from gateway.supervisor.heartbeat import FAILED, TOLD, speaker
+from gateway.supervisor.heartbeat import FAILED, WORKER_VARIABLE, reporter
 from gateway.supervisor.server import serve
 from gateway.telemetry.log_lines import log_to
 
 
-def run(said: Mapping[str, Any]) -> None:
-    """Serve until asked to stop. `said["fd"]`: the listening socket; `said["pulse"]`: the pipe for state reports."""
+def run(settings: Mapping[str, Any]) -> None:
+    """Serve until SIGTERM. `settings["fd"]`: the listening socket; `settings["heartbeat"]`: the pipe to the
+    supervisor."""
     one_heap()
     log_to()
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    say = speaker(said["pulse"])
+    report = reporter(settings["heartbeat"])
     try:
-        serve(told(said), say)
+        serve(worker_from(settings), report)
     except Exception as error:
-        say(f"{FAILED}{type(error).__name__}: {error}")
+        report(f"{FAILED}{type(error).__name__}: {error}")
         raise
 
 
 if __name__ == "__main__":
-    run(orjson.loads(variable(TOLD)))
+    run(orjson.loads(variable(WORKER_VARIABLE)))

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class AccessLog:
-    """Lines wait in a bounded buffer; `flush` writes them and may block, so it belongs in a thread."""
+    """Lines wait in a bounded buffer. `flush` writes them; it may block, so call it in a thread."""
 
     def __init__(self, enabled: bool) -> None:
         self._enabled = enabled
@@ -54,13 +54,13 @@ class AccessLog:
         )
 
     def refusal(self, request_id: str, status: int, code: str, path: str) -> None:
-        """A request that was refused before its tenant was known."""
+        """Log a request that was refused before its tenant was known."""
         if self._enabled:
             line = {"at": round(time.time(), 3), "request": request_id, "status": status, "error": code}
             self._waiting.append({**line, "path": path[:200]})
 
     def flush(self) -> None:
-        """Write what waits, in one call. Lines that standard output does not take are lost."""
+        """Write all waiting lines in one call. Lines that standard output does not accept are lost."""
         lines = [orjson.dumps(self._waiting.popleft()) for _ in range(len(self._waiting))]
         if not lines:
             return

@@ -1,4 +1,4 @@
-"""All exported attribute names: OpenTelemetry's `gen_ai.*` where it has one, else `thriftgate.*`.
+"""All exported attribute names: OpenTelemetry's `gen_ai.*` if it defines one, else `thriftgate.*`.
 
 Source: OpenTelemetry semantic conventions for generative AI (github.com/open-telemetry/semantic-conventions-genai, in
 development status, read 2026-11).
@@ -22,7 +22,7 @@ OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 CACHE_READ_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
 CACHE_WRITE_TOKENS: Final = "gen_ai.usage.cache_write.input_tokens"
 CACHE_CREATION_TOKENS: Final = "gen_ai.usage.cache_creation.input_tokens"
-"""The name of `CACHE_WRITE_TOKENS` until the middle of 2026; many readers of traces know only this one."""
+"""The name of `CACHE_WRITE_TOKENS` until mid-2026. Many trace viewers know only this one."""
 REASONING_TOKENS: Final = "gen_ai.usage.reasoning.output_tokens"
 FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
 TOKEN_TYPE: Final = "gen_ai.token.type"  # noqa: S105
@@ -50,12 +50,12 @@ Value = str | int | float | bool | list[str]
 
 
 def operation(dialect: DialectName) -> str:
-    """OpenTelemetry's word for what is asked; it has none for what is passed through, which keeps its dialect's."""
+    """OpenTelemetry's name of the operation; for passthrough dialects, which have none, the dialect's own name."""
     return FACTS[dialect].operation
 
 
 def of_request(record: Record) -> dict[str, Value]:
-    """Attributes of a request's span. No prompt, no key."""
+    """Attributes of a request's span. They contain no prompt and no key."""
     found: dict[str, Value] = {
         OPERATION: operation(record.dialect),
         REQUEST_MODEL: record.model,
@@ -106,8 +106,8 @@ def of_attempt(attempt: Attempt, asked: str) -> dict[str, Value]:
 
 
 def of_usage(usage: Usage) -> dict[str, Value]:
-    """Token counts: `INPUT_TOKENS` include what was read from and written to the provider's cache, `OUTPUT_TOKENS` the
-    reasoning. The parts are left out where there are none."""
+    """Token counts. `INPUT_TOKENS` include those read from and written to the provider's cache, `OUTPUT_TOKENS` include
+    reasoning. Parts that are 0 are left out."""
     written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
     found: dict[str, Value] = {INPUT_TOKENS: usage.all_input, OUTPUT_TOKENS: usage.all_output}
     if usage.cached_tokens:

@@ -18,45 +18,67 @@ if TYPE_CHECKING:
 
 Samples = Iterable[tuple[Labels, float]]
 Family = tuple[str, str, str, Labels]
-"""Prometheus name (of a counter without `_total`), kind, help, label names."""
+"""Prometheus name (without `_total` for counters), kind, help, label names."""
 
 NAMED: dict[tuple[str, str], tuple[str, str, str]] = {
     ("state", "healthy"): ("thriftgate_state_up", "gauge", "1 if every worker reaches the state server."),
     ("policies", "stale"): ("thriftgate_policies_stale", "gauge", "1 if a worker refused the last reload."),
-    ("keys", "age_s"): ("thriftgate_keys_age_seconds", "gauge", "Since keys were last read."),
+    ("keys", "age_s"): ("thriftgate_keys_age_seconds", "gauge", "Seconds since keys were last read."),
     ("journal", "open"): ("thriftgate_open_attempts", "gauge", "Calls of backends in progress."),
-    ("journal", "waiting"): ("thriftgate_journal_waiting", "gauge", "Lines that the disk has refused so far."),
-    ("journal", "refusals"): ("thriftgate_journal_refusals", "counter", "Calls not made for want of a journal."),
-    ("budgets", "exhausted"): ("thriftgate_budget_refusals", "counter", "Requests that found their budget spent."),
-    ("limits", "refused"): ("thriftgate_limit_refusals", "counter", "Requests that found their limit reached."),
+    ("journal", "waiting"): (
+        "thriftgate_journal_waiting",
+        "gauge",
+        "Lines that are waiting because the disk refused them.",
+    ),
+    ("journal", "refusals"): (
+        "thriftgate_journal_refusals",
+        "counter",
+        "Calls not made because the journal was not writable.",
+    ),
+    ("budgets", "exhausted"): (
+        "thriftgate_budget_refusals",
+        "counter",
+        "Requests refused because their budget was spent.",
+    ),
+    ("limits", "refused"): ("thriftgate_limit_refusals", "counter", "Requests refused by a rate or concurrency limit."),
 }
-"""Figures of parts that have a metric name of their own: (part, figure) → name, kind, help."""
+"""Figures of parts with their own metric name: (part, figure) → name, kind, help."""
 
 OF_BACKENDS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
-    ("thriftgate_backend_available", "gauge", "Share of the workers that would call it now.", ("available",)),
+    (
+        "thriftgate_backend_available",
+        "gauge",
+        "Share of the workers that consider the backend available.",
+        ("available",),
+    ),
     ("thriftgate_backend_in_flight", "gauge", "Calls in progress.", ("in_flight",)),
     ("thriftgate_backend_waiting", "gauge", "Requests in its queue.", ("waiting",)),
     (
-        *("thriftgate_backend_refusals", "counter", "Requests that its queue did not take, or kept too long."),
+        *("thriftgate_backend_refusals", "counter", "Requests that its queue refused, or that waited in it too long."),
         ("refused", "refused_batch", "refused_share", "timed_out"),
     ),
 )
-"""Name, kind and help of the figures of part `fleet` that are summed."""
+"""Name, kind, help of metrics, and the figures of the part `fleet` that each adds up."""
 
 OF_SUPERVISOR: dict[str, Family] = {
-    "workers_wanted": ("thriftgate_workers_wanted", "gauge", "Workers that there should be.", ()),
+    "workers_wanted": ("thriftgate_workers_wanted", "gauge", "Configured number of workers.", ()),
     "workers_ready": ("thriftgate_workers_ready", "gauge", "Workers that answer requests.", ()),
     "worker_starts": ("thriftgate_worker_starts", "counter", "Workers started.", ()),
     "worker_ends": ("thriftgate_worker_restarts", "counter", "Workers replaced.", ("cause",)),
     "state_server_up": ("thriftgate_state_server_up", "gauge", "1 while the embedded state server runs.", ()),
-    "state_server_ends": ("thriftgate_state_server_restarts", "counter", "It was started again.", ("cause",)),
+    "state_server_ends": (
+        "thriftgate_state_server_restarts",
+        "counter",
+        "Restarts of the embedded state server.",
+        ("cause",),
+    ),
     "local_model_up": ("thriftgate_local_model_up", "gauge", "1 while the local model's process runs.", ()),
-    "ledger_lag": ("thriftgate_ledger_lag_seconds", "gauge", "Since journals were last drained into SQL.", ()),
+    "ledger_lag": ("thriftgate_ledger_lag_seconds", "gauge", "Seconds since journals were last drained into SQL.", ()),
     "ledger_rows": ("thriftgate_ledger_rows", "counter", "Rows written into the ledger.", ()),
     "ledger_errors": ("thriftgate_ledger_errors", "counter", "Drains that failed.", ()),
-    "ledger_refused": ("thriftgate_ledger_refused_rows", "counter", "Rows that the database did not take.", ()),
-    "ledger_damaged": ("thriftgate_ledger_damaged_lines", "counter", "Lines of a journal that make no sense.", ()),
-    "alerts": ("thriftgate_alerts", "counter", "Alerts and their letters.", ("outcome",)),
+    "ledger_refused": ("thriftgate_ledger_refused_rows", "counter", "Rows that the database refused.", ()),
+    "ledger_damaged": ("thriftgate_ledger_damaged_lines", "counter", "Journal lines that cannot be read.", ()),
+    "alerts": ("thriftgate_alerts", "counter", "Alerts and their deliveries.", ("outcome",)),
     "budget_used": (
         "thriftgate_budget_used_ratio",
         "gauge",
@@ -70,16 +92,21 @@ OF_SUPERVISOR: dict[str, Family] = {
         ("host",),
     ),
 }
-"""What the supervisor publishes as [key, labels, value]."""
+"""Key in the supervisor's published figures ([key, labels, value]) → metric."""
 
 PROCESSES: tuple[Family, ...] = (
     ("thriftgate_process_cpu_seconds", "counter", "CPU time, user and system.", ("process",)),
-    ("thriftgate_process_resident_bytes", "gauge", "Memory, pages shared with others included.", ("process",)),
+    (
+        "thriftgate_process_resident_bytes",
+        "gauge",
+        "Memory, including pages shared with other processes.",
+        ("process",),
+    ),
 )
 
 
 def text(host: Host) -> bytes:
-    """All of it."""
+    """The whole text."""
     from prometheus_client import CollectorRegistry, generate_latest
 
     registry = CollectorRegistry()
@@ -88,7 +115,7 @@ def text(host: Host) -> bytes:
 
 
 class Collector:
-    """Prometheus' view: nothing is computed before a scrape."""
+    """Builds Prometheus' metrics when they are scraped."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -125,7 +152,9 @@ class Collector:
         from prometheus_client.core import HistogramMetricFamily
 
         totals = self._host.totals
-        backends = [values for values, _ in _of_backends(rooms, ("available",))]  # growth shows from 0 alone
+        backends = [
+            values for values, _ in _of_backends(rooms, ("available",))
+        ]  # `increase` needs a series that starts at 0
         for name, attribute, what, labels, factor in COUNTERS:
             sums = dict.fromkeys(backends if labels == ("backend",) else (), 0) | getattr(totals, attribute)
             samples = [(values, total * factor) for values, total in sums.items()]
@@ -137,7 +166,8 @@ class Collector:
             yield family
 
     def _workers(self) -> Iterable[Metric]:
-        """What only tells something of each by itself. While one is being replaced, two have its number."""
+        """Figures that are useful only per worker. While a worker is being replaced, two processes have the same
+        number."""
         busy: dict[Labels, float] = defaultdict(float)
         lag: dict[Labels, float] = defaultdict(float)
         for life in self._host.living:
@@ -145,9 +175,12 @@ class Collector:
             lag[(life.worker,)] = max(lag[(life.worker,)], life.rooms.get(("overload", "lag_ms"), 0.0) / 1000)
         own = ("worker",)
         yield _family(("thriftgate_worker_in_flight", "gauge", "Requests in progress.", own), busy.items())
-        yield _family(("thriftgate_worker_lag_seconds", "gauge", "How late its event loop is.", own), lag.items())
+        yield _family(("thriftgate_worker_lag_seconds", "gauge", "Delay of its event loop.", own), lag.items())
         age = self._host.oldest_s(time.time())
-        yield _family(("thriftgate_figures_age_seconds", "gauge", "Of the worker heard of last.", ()), [((), age)])
+        yield _family(
+            ("thriftgate_figures_age_seconds", "gauge", "Age of the oldest figures of a living worker.", ()),
+            [((), age)],
+        )
 
     def _supervisor(self) -> Iterable[Metric]:
         told: dict[str, list[tuple[Labels, float]]] = defaultdict(list)
@@ -180,7 +213,7 @@ def _of_backends(rooms: Figures, parts: tuple[str, ...]) -> Samples:
 
 
 def _processes(pids: Mapping[str, int]) -> dict[str, tuple[float, float]]:
-    """Process → CPU seconds, bytes in memory. Of those that are gone, and where there is no /proc, nothing."""
+    """Process → (CPU seconds, bytes of memory). Ended processes are left out, and all are on systems without /proc."""
     found = {}
     for name, pid in pids.items():
         try:

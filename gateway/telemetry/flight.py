@@ -1,4 +1,4 @@
-"""Flight records: each request's decisions and their reasons, for an hour, for the owner of the key."""
+"""Flight records: each request's decisions and their reasons. Kept for an hour; only the key's team can read them."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ KEEP_S = 3600
 FLUSH_S = 0.25
 RECENT = 512
 MOST = 16
-"""Written per flush: of a busy worker's requests a sample, those first that something befell."""
+"""Most records stored per flush. If there are more, eventful requests come first."""
 A_SECOND = 12
-"""Written in the long run: an hour of them takes some 25 MiB of the state server …"""
+"""Most records stored per second in the long run: an hour of them takes about 25 MiB of the state server."""
 AT_ONCE = 1024
-"""… and so many more after a quiet time."""
+"""Most records stored at once after a quiet time."""
 FEW = 2
-"""Records per flush up to which is also worked out what would have changed a decision: it takes a millisecond each."""
+"""Up to this many records per flush also get their what-if analysis, which takes a millisecond each."""
 _SLOT = slice(0, 13)
-"""Of a request's id: four seconds. What began in them lies together."""
+"""The part of a request's id that names its time slot of four seconds. Records of one slot are stored together."""
 
 
 class FlightRecords:
-    """Recent records in memory at once; in the state a moment later those that hold more than the ledger does.
+    """Keeps recent records in memory. A moment later those that contain more than the ledger are written to the state.
 
-    Most requests go well and had no choice: writing each of them down twice would cost more than answering them.
+    Most requests succeed and had no choice of backends: storing each of them twice would cost more than answering it.
     """
 
     def __init__(self, state: State, archive: Archive | None = None) -> None:
-        """`archive`: read for requests that are neither recent nor in the state server."""
+        """`archive`: read for requests that are neither in memory nor in the state."""
         self._state, self._archive = state, archive
         self._recent: OrderedDict[str, Record] = OrderedDict()
         self._decided: list[Record] = []
         self._eventful: list[Record] = []
         self._allowance = float(AT_ONCE)
         self.dropped = 0
-        """Records of which other workers have only the ledger's part."""
+        """Records that were not written to the state; other workers find only the ledger's facts about them."""
 
     def add(self, record: Record) -> None:
         recent = self._recent
@@ -63,7 +63,7 @@ class FlightRecords:
             self.dropped += 1
 
     async def find(self, request_id: str, team: str) -> dict[str, Any] | None:
-        """The record as JSON values, or None when this team has no such request."""
+        """The record as JSON values, or None if this team has no such request."""
         record = self._recent.get(request_id)
         if record is not None:
             return flight(record) if record.tenant.team == team else None
@@ -83,7 +83,7 @@ class FlightRecords:
         return found
 
     async def flush(self) -> None:
-        """Write what waits; what cannot be written is dropped, flight records are a convenience."""
+        """Write the waiting records. Those that cannot be written are dropped: flight records are a convenience."""
         self._allowance = min(self._allowance + A_SECOND * FLUSH_S, AT_ONCE)
         batch = [*self._eventful, *self._decided][: min(MOST, int(self._allowance))]
         self._allowance -= len(batch)
@@ -93,7 +93,9 @@ class FlightRecords:
         for record in batch if self._state.healthy else ():
             field = _field(record.request_id, record.tenant.team)
             told = flight(record, what_if=len(batch) <= FEW)
-            compressed = zlib.compress(orjson.dumps(told, default=str))  # half of it, and it stays for an hour
+            compressed = zlib.compress(
+                orjson.dumps(told, default=str)
+            )  # about half the size, and it is kept for an hour
             slots.setdefault(self._key(record.request_id), []).append((field, compressed))
         try:
             for key, fields in slots.items():
@@ -106,9 +108,9 @@ class FlightRecords:
 
 
 def _decided(record: Record) -> bool:
-    """Was there a choice between backends? The ledger has only its outcome."""
+    """Whether there was a choice between backends. The ledger contains only its result."""
     route = record.route
-    if record.finish == "length" and record.notes:  # a budget may have ended it
+    if record.finish == "length" and record.notes:  # a budget may have cut the answer off
         return True
     return record.cache == "semantic" or (route is not None and (route.grade is not None or len(route.considered) > 1))
 
@@ -118,7 +120,7 @@ def _field(request_id: str, team: str) -> str:
 
 
 def flight(record: Record, *, what_if: bool = True) -> dict[str, Any]:
-    """JSON values of a record: no prompt, no answer, no secret. The ledger's `Archive` tells the same keys."""
+    """JSON values of a record, without prompt, answer or secret. The ledger's `Archive` returns the same keys."""
     route = record.route
     return {
         "id": record.request_id,
@@ -197,5 +199,5 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
 
 
 def _usd(pico: int | None) -> str | None:
-    """Exact, as text: JSON numbers would round it."""
+    """USD as exact text, since JSON numbers would be rounded."""
     return None if pico is None else usd_text(pico)

@@ -1,4 +1,4 @@
-"""OTLP export of histograms that were counted without OpenTelemetry's SDK, beside the SDK's own metrics."""
+"""Exports over OTLP, together with the SDK's metrics, histograms that were counted without OpenTelemetry's SDK."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from gateway.telemetry.latency import Instrument, Latencies
 from gateway.telemetry.metrics import Labels
 
 _UNKNOWN = cast("float", None)
-"""Least and greatest value of a series, which OTLP may leave out."""
+"""Minimum and maximum of a series, which OTLP allows to be omitted."""
 
 
 class HistogramExporter(OTLPMetricExporter):
-    """Adds `latencies` to each export: the SDK reads counters when asked, but has no such histogram."""
+    """Adds `latencies` to each export. The SDK can read counters on demand, but not histograms."""
 
     def __init__(self, latencies: Latencies) -> None:
         super().__init__()
@@ -40,13 +40,13 @@ class HistogramExporter(OTLPMetricExporter):
     def export(
         self, metrics_data: MetricsData, timeout_millis: float | None = None, **kwargs: Any
     ) -> MetricExportResult:
-        """Called by one thread at a time, which is not the event loop's."""
+        """Called by one thread at a time, never the event loop's."""
         first, *others = metrics_data.resource_metrics
         whole = MetricsData([self._with_histograms(first), *others])
         return super().export(whole, timeout_millis, **kwargs)
 
     def _with_histograms(self, resource: ResourceMetrics) -> ResourceMetrics:
-        """The scope is the gateway's only one; a second one of the same name would replace it."""
+        """Adds the histograms to the gateway's own scope; a second scope of the same name would replace it."""
         now = time.time_ns()
         histograms = [metric for each in self._latencies.instruments if (metric := self._metric(each, now))]
         self._sent_at = now

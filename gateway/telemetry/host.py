@@ -19,15 +19,15 @@ from gateway.telemetry.metrics import Totals
 log = logging.getLogger(__name__)
 
 PUBLISH_S = 1.0
-"""How old the figures of the other processes may be."""
+"""Seconds between two editions of a process's figures: other processes' figures are at most this old."""
 SUPERVISOR, PAST = "supervisor", "past"
-"""Pages of their own: the parent process; the sum of all workers that have ended."""
+"""Names of further figure files: the supervisor's own; the sum of all workers that have ended."""
 REMEMBERED = 256
-"""Names of ended workers that the sum keeps, for a reader that saw their pages before they were added and deleted."""
+"""Names of ended workers that the sum lists, for a reader that saw their files before these were added and deleted."""
 
 
 def _mean(values: Iterable[float]) -> float:
-    """Without what `statistics` brings along, fractions and all."""
+    """The mean in plain floats; `statistics` would import fractions and more."""
     known = list(values)
     return sum(known) / len(known)
 
@@ -48,20 +48,20 @@ _NOW: dict[Callable[[Iterable[float]], float], tuple[str, ...]] = {
     _mean: ("available", "first_byte_ms"),
 }
 HOW = {figure: how for how, figures in _NOW.items() for figure in figures}
-"""How figures that tell of now are put together over the living workers. All others are counts: they are added up,
-those of ended workers too."""
+"""Gauge → how its values are combined over the living workers. All other figures are counters: they are added up,
+including those of ended workers."""
 
 Figures = dict[tuple[str, str], float]
 
 
 def how(figure: str) -> Callable[[Iterable[float]], float] | None:
-    """None for a count. Backends' figures have the backend's name before a dot."""
+    """How the figure is combined; None for a counter. A backend's figures have its name and a dot as prefix."""
     return HOW.get(figure.rpartition(".")[2])
 
 
 @dataclass(slots=True)
 class Life:
-    """What one worker published last."""
+    """The figures that one worker published last."""
 
     worker: str
     at: float
@@ -71,16 +71,16 @@ class Life:
 
 @dataclass(slots=True)
 class Host:
-    """Everything there is to show."""
+    """All figures of the host."""
 
     totals: Totals = field(default_factory=Totals)
     counts: Figures = field(default_factory=lambda: defaultdict(float))
-    """Counts of parts: (part, figure) → sum over all lives."""
+    """Counters of parts: (part, figure) → sum over all workers, ended ones included."""
     living: list[Life] = field(default_factory=list)
     supervisor: Mapping[str, Any] = field(default_factory=dict)
 
     def add(self, told: Mapping[str, Any], living: bool) -> None:
-        """A worker's page, or that of the past."""
+        """Add the figures of one worker, or the sum of the ended ones."""
         self.totals.take(told["totals"])
         rooms: Figures = {(room, figure): value for room, figure, value in told["rooms"]}
         for place, value in rooms.items():
@@ -100,12 +100,12 @@ class Host:
         return found
 
     def oldest_s(self, now: float) -> float:
-        """Age of the oldest figures of a living worker."""
+        """Seconds since the living worker with the oldest figures published them."""
         return max((now - life.at for life in self.living), default=0.0)
 
 
 def told(worker: int, totals: Totals, rooms: Iterable[tuple[str, str, float]]) -> dict[str, Any]:
-    """What a worker has to say, as JSON takes it."""
+    """A worker's figures as JSON values."""
     return {
         "worker": worker,
         "at": time.time(),
@@ -116,15 +116,16 @@ def told(worker: int, totals: Totals, rooms: Iterable[tuple[str, str, float]]) -
 
 
 def look(folder: Path, own: tuple[str, Mapping[str, Any]] | None = None) -> Host:
-    """What is published. Reads files, but for the page of the process that looks, whose name and figures are `own`:
-    a disk that took nothing lately must not hide what only this process knows.
+    """Read the published figures. `own`: the name and figures of the calling process, which are not read from its file.
+
+    So its figures are complete even if the disk has accepted no writes lately.
     """
     host, lives = Host(), {}
     mine = own[0] if own else ""
     for name in page.names(folder):
         if name not in (SUPERVISOR, PAST, mine):
             lives[name] = (page.alive(folder, name), page.read(folder, name))
-    past = orjson.loads(page.read(folder, PAST) or b"{}")  # after the others: who ended meanwhile is named there
+    past = orjson.loads(page.read(folder, PAST) or b"{}")  # read last: it names the workers that ended meanwhile
     if past:
         host.add(past, living=False)
     for name, (living, data) in lives.items():
@@ -137,7 +138,7 @@ def look(folder: Path, own: tuple[str, Mapping[str, Any]] | None = None) -> Host
 
 
 class Voice:
-    """A worker's own page."""
+    """Publishes a worker's own figures."""
 
     def __init__(self, folder: Path, worker: int) -> None:
         """Raises OSError."""
@@ -147,7 +148,7 @@ class Voice:
         self._silent = False
 
     def say(self, told: Mapping[str, Any]) -> None:
-        """Publish it. A disk that refuses keeps the last edition, so that nothing that was shown is taken back."""
+        """Publish the figures. If the disk refuses, the last edition stays, so that counters never go back."""
         try:
             self._page.write(orjson.dumps(told))
         except OSError as error:
@@ -165,10 +166,10 @@ class Voice:
 
 
 class Archive:
-    """The supervisor's side: its own figures, and the sum of the workers that have ended. Call it from one thread."""
+    """The supervisor's side: publishes its own figures and the sum of the ended workers. Call it from one thread."""
 
     def __init__(self, folder: Path) -> None:
-        """Forgets what an earlier gateway left. Raises OSError."""
+        """Deletes the files of an earlier gateway. Raises OSError."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for left in folder.iterdir():
             left.unlink()
@@ -178,7 +179,7 @@ class Archive:
         self._added: deque[str] = deque(maxlen=REMEMBERED)
 
     def write(self, told: Mapping[str, Any]) -> None:
-        """Publish the supervisor's own figures, and add up those of ended workers. Raises OSError; try again later."""
+        """Publish the supervisor's figures and add up those of ended workers. Raises OSError; call it again later."""
         self._own.write(orjson.dumps({"pid": os.getpid(), "at": time.time(), **told}))
         ended = [name for name in page.names(self._folder) if not page.alive(self._folder, name)]
         if not ended:

@@ -1,6 +1,6 @@
-"""How long requests and calls of backends take: histograms under OpenTelemetry's names, added to by plain arithmetic.
+"""Histograms of the duration of requests and backend calls, under OpenTelemetry's names, counted by plain arithmetic.
 
-They are exported over OTLP alone; `/metrics` has histograms of its own, with fewer labels.
+They are exported over OTLP only; `/metrics` has its own histograms, with fewer labels.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from gateway.telemetry import attributes as names
 from gateway.telemetry.metrics import Histogram, Labels
 
 MOST_MODELS = 200
-"""Further names that clients ask for are exported as `_OTHER`: a wildcard in a policy lets them make up any."""
+"""Models beyond this number are exported as `_OTHER`, because a wildcard in a policy lets clients invent names."""
 DURATIONS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 FIRST_TOKENS = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
-"""Upper bounds in seconds, as the semantic conventions recommend them."""
+"""Upper bounds in seconds, as recommended by the semantic conventions."""
 
 _SHARED = (names.OPERATION, names.PROVIDER, names.REQUEST_MODEL, names.RESPONSE_MODEL, names.ERROR_TYPE)
 OF_REQUESTS = (*_SHARED, names.CACHE)
 OF_CALLS = (*_SHARED, names.BACKEND)
-"""Attributes of a series. Where one is empty the series is exported without it."""
+"""Attributes of a series. Empty ones are not exported."""
 
 Series = defaultdict[Labels, Histogram]
 
@@ -37,7 +37,7 @@ class Instrument:
 
 
 class Latencies:
-    """What this worker has seen since it started."""
+    """Durations measured by this worker since its start."""
 
     def __init__(self) -> None:
         self.requests: Series = defaultdict(partial(Histogram, DURATIONS))
@@ -45,15 +45,17 @@ class Latencies:
         self.calls: Series = defaultdict(partial(Histogram, DURATIONS))
         self.first_chunks: Series = defaultdict(partial(Histogram, DURATIONS))
         self.instruments = (
-            Instrument(names.REQUEST_DURATION, "Requests, until their answer's end.", OF_REQUESTS, self.requests),
-            Instrument(names.FIRST_TOKEN, "Streams, until their first token.", OF_REQUESTS, self.first_tokens),
-            Instrument(names.OPERATION_DURATION, "Calls of backends.", OF_CALLS, self.calls),
-            Instrument(names.FIRST_CHUNK, "Backends' streams, until they begin.", OF_CALLS, self.first_chunks),
+            Instrument(
+                names.REQUEST_DURATION, "Duration of requests, to the end of the answer.", OF_REQUESTS, self.requests
+            ),
+            Instrument(names.FIRST_TOKEN, "Time to the first token of streams.", OF_REQUESTS, self.first_tokens),
+            Instrument(names.OPERATION_DURATION, "Duration of backend calls.", OF_CALLS, self.calls),
+            Instrument(names.FIRST_CHUNK, "Time to the first chunk of backends' streams.", OF_CALLS, self.first_chunks),
         )
         self._models: set[str] = set()
 
     def add(self, record: Record) -> None:
-        """A request that has ended."""
+        """Add a finished request."""
         asked, served = names.operation(record.dialect), record.served_by
         for attempt in record.attempts:
             self._call(attempt, asked)
@@ -63,7 +65,7 @@ class Latencies:
         self.requests[key].add((record.duration_ms or 0.0) / 1000)
         if record.stream and record.first_byte_ms is not None and not record.error:
             first = record.first_byte_ms / 1000
-            if served is not None and served.spoke_at is not None:  # what came before may have been no token
+            if served is not None and served.spoke_at is not None:  # bytes before it may have contained no token
                 first = max(first, served.spoke_at - record.started_at)
             self.first_tokens[key].add(first)
 
@@ -73,11 +75,11 @@ class Latencies:
         backend, error = attempt.backend, attempt.error
         key = (asked, backend.provider_name, backend.model, "" if error else backend.model, error, backend.name)
         self.calls[key].add(max(0.0, attempt.ended_at - attempt.started_at))
-        if attempt.spoke_at is not None and attempt.first_byte_at is not None:  # it was a stream
+        if attempt.spoke_at is not None and attempt.first_byte_at is not None:  # a stream
             self.first_chunks[key].add(max(0.0, attempt.first_byte_at - attempt.started_at))
 
     def _model(self, record: Record, served: Attempt | None) -> str:
-        """What the client asked for, unless that may be any text: of a refused request nobody knows a model."""
+        """The requested model. Empty for a refused request, whose model may be any text."""
         if served is None and record.error:
             return ""
         model = record.model

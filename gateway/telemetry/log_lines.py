@@ -1,4 +1,4 @@
-"""Log formatting: bounded line length, control characters escaped."""
+"""Log format: bounded line length, escaped control characters."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from gateway.domain.text.truncation import cut
 from gateway.domain.text.visible import visible
 
 LONGEST = 2000
-"""Characters of a line; a traceback has many lines."""
+"""Most characters of a line. A traceback has several lines."""
 
 
 class LogLines(logging.Formatter):
-    """Cuts every line of what it formats, and writes out control and invisible characters."""
+    """Shortens long lines and escapes control and invisible characters."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record)
-        if len(text) > LONGEST:  # before it is made visible too: that can make ten characters of one
+        if len(text) > LONGEST:  # before escaping too, which can turn one character into ten
             text = _short(text)
         text = visible(text, lines=True)
         return text if len(text) <= LONGEST else _short(text)
@@ -28,7 +28,7 @@ def _short(text: str) -> str:
 
 
 def log_to(stream: TextIO | None = None) -> None:
-    """Log to `stream`, standard error if None, from level INFO on. Call it once, at the start of a process."""
+    """Log to `stream` (standard error if None) from level INFO on. Call it once, at the start of a process."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(LogLines("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])

@@ -14,18 +14,18 @@ log = logging.getLogger(__name__)
 
 Labels = tuple[str, ...]
 MOST_TEAMS = 1000
-"""Of further ones a worker tells only together, so that metrics stay small."""
+"""Teams beyond this number are counted together, so that the metrics stay small."""
 OTHERS = "(others)"
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
 class Histogram:
-    """Counts per bucket, the last for +Inf, and the sum in seconds."""
+    """Counts per bucket, of which the last is +Inf, and the sum in seconds."""
 
     __slots__ = ("bounds", "counts", "sum")
 
     def __init__(self, bounds: tuple[float, ...] = SECONDS) -> None:
-        """`bounds`: the greatest value of each bucket but the last, ascending."""
+        """`bounds`: the upper bounds of all buckets but the last, ascending."""
         self.bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
         self.sum = 0.0
@@ -35,12 +35,12 @@ class Histogram:
         self.sum += value
 
     def take(self, counts: Iterable[int], total: float) -> None:
-        """Add another's."""
+        """Add the counts and the sum of another histogram."""
         self.counts = [mine + its for mine, its in zip(self.counts, counts, strict=True)]
         self.sum += total
 
     def cumulative(self) -> Iterable[tuple[str, float]]:
-        """(upper bound, requests at or below it), in Prometheus' form."""
+        """Yields (upper bound, number of requests at or below it), in Prometheus' form."""
         seen = 0
         for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):
             seen += count
@@ -48,7 +48,7 @@ class Histogram:
 
 
 class Totals:
-    """What this worker has seen since it started."""
+    """Counters of this worker since its start."""
 
     def __init__(self) -> None:
         self.requests: defaultdict[Labels, int] = defaultdict(int)  # team, model served, cache, status
@@ -100,14 +100,14 @@ class Totals:
             self.degraded[(part,)] += 1
 
     def _new(self, team: str) -> str:
-        """What it is called: by its own name, of the first `MOST_TEAMS`."""
+        """The team's label: its name, or `OTHERS` beyond the first `MOST_TEAMS`."""
         if len(self._teams) >= MOST_TEAMS:
             return OTHERS
         self._teams.add(team)
         return team
 
     def told(self) -> dict[str, Any]:
-        """As JSON takes it: counter → rows of labels and value, histogram → rows of labels, counts and sum."""
+        """As JSON values: counter → rows of labels and value; histogram → rows of labels, counts and sum."""
         counters = {
             attribute: [[*labels, _fitting(value)] for labels, value in getattr(self, attribute).items()]
             for _, attribute, *_ in COUNTERS
@@ -130,7 +130,7 @@ class Totals:
 
 
 def _fitting(value: int) -> int | str:
-    """JSON's whole numbers end at 64 bits, which is some $9M in pico-dollars."""
+    """The value as a string if it exceeds JSON's 64 bits, about $9M in pico-dollars."""
     return value if value < 1 << 63 else str(value)
 
 
@@ -138,10 +138,16 @@ COUNTERS: tuple[tuple[str, str, str, Labels, float], ...] = (
     ("thriftgate_requests", "requests", "Requests answered.", ("team", "backend", "cache", "status"), 1),
     ("thriftgate_attempts", "attempts", "Calls of backends.", ("backend", "outcome"), 1),
     ("thriftgate_tokens", "tokens", "Tokens by class.", ("team", "backend", "class"), 1),
-    ("thriftgate_cost_usd", "cost_pico", "Spend; the ledger has it exact.", ("team", "backend"), 1e-12),
-    ("thriftgate_unpriced_attempts", "unpriced", "Calls of which something has no known price.", ("backend",), 1),
-    ("thriftgate_cache_saved_usd", "saved_pico", "What cache hits would have cost.", ("team",), 1e-12),
-    ("thriftgate_trimmed_tokens", "trimmed", "Input tokens left out.", ("team",), 1),
+    ("thriftgate_cost_usd", "cost_pico", "Spend in USD; exact figures are in the ledger.", ("team", "backend"), 1e-12),
+    (
+        "thriftgate_unpriced_attempts",
+        "unpriced",
+        "Calls with tokens or units that have no known price.",
+        ("backend",),
+        1,
+    ),
+    ("thriftgate_cache_saved_usd", "saved_pico", "Estimated cost saved by cache hits, in USD.", ("team",), 1e-12),
+    ("thriftgate_trimmed_tokens", "trimmed", "Input tokens dropped by trimming.", ("team",), 1),
     ("thriftgate_escalations", "escalations", "Weak answers replaced by strong ones.", ("team",), 1),
     ("thriftgate_degraded_requests", "degraded", "Requests served while a part was down.", ("part",), 1),
     ("thriftgate_refused", "refused", "Requests refused before a tenant was known.", ("code",), 1),
@@ -158,7 +164,7 @@ Stats = Callable[[], Mapping[str, int | float | str]]
 
 
 def figures(rooms: Mapping[str, Stats]) -> Iterable[tuple[str, str, int | float]]:
-    """(part, figure, value) of all numbers. A part whose `stats` fails is left out."""
+    """Yields (part, figure, value) for all numeric figures. A part whose `stats` fails is left out."""
     for room, stats in rooms.items():
         try:
             found = stats()

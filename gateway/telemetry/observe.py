@@ -1,4 +1,4 @@
-"""Telemetry's interface: called at a request's begin and end; works after the answer."""
+"""Telemetry's interface, called at the begin and the end of a request. The work is done after the answer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ _LONGEST_WHY = 500
 
 
 class Telemetry:
-    """Metrics, spans (errors, escalations and slow requests always, others sampled), log, flight records."""
+    """Metrics, spans, log and flight records. Spans of errors, escalations and slow requests are always exported,
+    others are sampled."""
 
     def __init__(
         self,
@@ -45,8 +46,8 @@ class Telemetry:
         board: Path | None = None,
         worker: int = 0,
     ) -> None:
-        """`archive`: has requests without a flight record of their own. `board`: where the workers of this host publish
-        their figures for each other; None: this is the only worker."""
+        """`archive`: finds requests that have no flight record. `board`: the folder in which the workers of this host
+        publish their figures for each other; None if this is the only worker."""
         self._settings = settings
         self._board, self._worker = board, worker
         self._voice: Voice | None = None
@@ -72,7 +73,11 @@ class Telemetry:
             try:
                 self._voice = await asyncio.to_thread(Voice, self._board, self._worker)
             except OSError as error:
-                log.error("/metrics shows this worker alone when it is asked, %s: %s", self._board, error)
+                log.error(
+                    "/metrics of this worker shows only its own figures, because %s is not usable: %s",
+                    self._board,
+                    error,
+                )
             else:
                 self._tasks.spawn(self._publish_forever(self._voice), "figures")
 
@@ -94,19 +99,21 @@ class Telemetry:
                     await asyncio.to_thread(self._access.flush)
                 if self._exporter.waiting:
                     await asyncio.to_thread(self._exporter.flush)
-            except Exception:  # one odd record must not silence all that follow
+            except Exception:  # one faulty record must not stop the rest
                 log.exception("flight records or access log could not be written")
 
     def begin(self, record: Record) -> None:
-        """Register a request; `end` follows, however it ends."""
+        """Count a request as in progress. `end` is called in any case."""
         self.totals.in_flight += 1
 
     def end(self, record: Record, error: BaseException | None) -> None:
-        """Its reply is closed. Raises nothing."""
+        """Record a request whose reply is closed. Never raises."""
         self.totals.in_flight -= 1
         if error is not None:
             _failed(record, error)
-        record.duration_ms = round((time.perf_counter() - record.started) * 1e6) / 1000  # `round(…, 3)` goes by text
+        record.duration_ms = (
+            round((time.perf_counter() - record.started) * 1e6) / 1000
+        )  # faster than `round(…, 3)`, which converts to text
         try:
             self.totals.add(record)
             self._access.request(record)
@@ -115,11 +122,11 @@ class Telemetry:
                 self._exporter.latencies.add(record)
                 if self._kept(record):
                     self._exporter.emit(record)
-        except Exception:  # the answer is with the client already
+        except Exception:  # the client already has the answer
             log.exception("request %s is missing from the figures", record.request_id)
 
     def _kept(self, record: Record) -> bool:
-        """Are its spans exported?"""
+        """Whether the request's spans are exported."""
         if self._eventful(record) or random.random() < self._settings.sample:  # noqa: S311
             return True
         if not record.trace or not self._settings.client_sampled:
@@ -137,7 +144,7 @@ class Telemetry:
         )
 
     def refused(self, request_id: str, error: GatewayError, path: str) -> None:
-        """A request that ended before its tenant was known."""
+        """Count and log a request that was refused before its tenant was known."""
         self.totals.refused[(error.code,)] += 1
         self._access.refusal(request_id, error.status, error.code, path)
 
@@ -147,7 +154,8 @@ class Telemetry:
             await asyncio.sleep(PUBLISH_S)
 
     async def _publish(self, voice: Voice) -> dict[str, Any]:
-        """What was published. One at a time: an older edition must not follow a newer one."""
+        """Publish this worker's figures and return them. One at a time, so that an older edition never follows a newer
+        one."""
         async with self._turn:
             told = self._told()
             await asyncio.to_thread(voice.say, told)
@@ -157,13 +165,14 @@ class Telemetry:
         return told(self._worker, self.totals, figures(self._rooms))
 
     async def exposition(self) -> bytes:
-        """What Prometheus reads: of this worker as of now, of the others as of `PUBLISH_S` ago."""
+        """The text for Prometheus: current figures of this worker, those of the others up to `PUBLISH_S` seconds
+        old."""
         voice = self._voice
         if voice is None:
             host = Host()
             host.add(self._told(), living=True)
             return await asyncio.to_thread(text, host)
-        told = await self._publish(voice)  # first: what was shown is not taken back, whatever becomes of this worker
+        told = await self._publish(voice)  # first, so that counters never go back, even if this worker dies
         return await asyncio.to_thread(lambda: text(voice.look(told)))
 
     async def flight(self, request_id: str, team: str) -> dict[str, Any] | None:
@@ -186,6 +195,6 @@ def _failed(record: Record, error: BaseException) -> None:
         )
     elif isinstance(error, asyncio.CancelledError):
         record.error = record.error or "client_closed_request"
-        record.status = 499  # nginx's number for a client that hung up
+        record.status = 499  # nginx's status for a client that closed the connection
     else:
         record.status, record.error = 500, type(error).__name__

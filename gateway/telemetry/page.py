@@ -1,4 +1,5 @@
-"""A file in which a process publishes its figures: always whole, whatever happens to process or disk."""
+"""A file in which a process publishes its figures. It is always readable, even if the process dies or the disk fills
+up."""
 
 from __future__ import annotations
 
@@ -11,26 +12,28 @@ from pathlib import Path
 from zlib import crc32
 
 _HEAD = struct.Struct(">QII")
-"""Number of the edition, length and checksum of what follows."""
+"""Edition number, length and checksum of the data that follows."""
 _GRAIN = 32768
-"""Files are made larger in steps of so many bytes, ahead of need: a disk that is full does not stop what is there."""
+"""Files grow in steps of this many bytes, ahead of need, so that a full disk does not stop updates."""
 SIDES = (".a", ".b")
 
 
 class MetricsFile:
-    """Editions are written to two files in turn, so that one of them is always whole.
+    """Writes editions to two files in turn, so that one of them is always complete.
 
-    The process holds a lock on the first for as long as it lives. From any thread.
+    The process holds a lock on the first one as long as it lives. May be called from any thread.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
-        """Opens it. Raises OSError."""
+        """Creates the files. Raises OSError."""
         self.name = name
         self._turn = threading.Lock()
         self._edition = 0
         self._room = [0, 0]
         self._fds: list[int] = []
-        new = folder / f"{name}.new"  # seen by nobody before it is locked: it would be taken for a dead one's
+        new = (
+            folder / f"{name}.new"
+        )  # not visible to readers before it is locked, since they take an unlocked file for that of a dead process
         try:
             for place in (new, folder / f"{name}{SIDES[1]}"):
                 self._fds.append(os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -43,7 +46,7 @@ class MetricsFile:
             raise
 
     def write(self, data: bytes) -> None:
-        """A new edition. Raises OSError; then the last one stays."""
+        """Write a new edition. Raises OSError; the previous edition then stays."""
         with self._turn:
             edition = self._edition + 1
             number = edition % 2
@@ -58,7 +61,7 @@ class MetricsFile:
         self._room[number] = size
 
     def close(self) -> None:
-        """What was published stays; the process counts as gone."""
+        """Close the files and release the lock, so that the process counts as ended. The figures stay readable."""
         with self._turn:
             for fd in self._fds:
                 os.close(fd)
@@ -72,17 +75,17 @@ def _write(fd: int, data: bytes, at: int) -> None:
 
 
 def names(folder: Path) -> list[str]:
-    """Of all pages there."""
+    """Names of all published files in the folder."""
     return sorted(path.stem for path in folder.glob(f"*{SIDES[0]}"))
 
 
 def read(folder: Path, name: str) -> bytes | None:
-    """The newest edition that is whole; None if there is none."""
+    """The newest complete edition; None if there is none."""
     newest, found = 0, None
     for side in SIDES:
         try:
             data = (folder / f"{name}{side}").read_bytes()
-        except OSError:  # not there, or the disk is not
+        except OSError:  # the file is missing or the disk fails
             continue
         if len(data) < _HEAD.size:
             continue
@@ -94,7 +97,7 @@ def read(folder: Path, name: str) -> bytes | None:
 
 
 def alive(folder: Path, name: str) -> bool:
-    """Whether its process still has it open, be it frozen."""
+    """Whether the file's process is alive, even if it is suspended."""
     try:
         fd = os.open(folder / f"{name}{SIDES[0]}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -109,7 +112,7 @@ def alive(folder: Path, name: str) -> bool:
 
 
 def remove(folder: Path, name: str) -> None:
-    """Forget it."""
-    for side in reversed(SIDES):  # the first is the one that is found
+    """Delete the files."""
+    for side in reversed(SIDES):  # reversed, because readers look for the first one
         with suppress(FileNotFoundError):
             (folder / f"{name}{side}").unlink()

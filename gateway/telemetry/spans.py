@@ -1,4 +1,4 @@
-"""OpenTelemetry spans and metrics from finished records."""
+"""Exports OpenTelemetry spans and metrics of finished records."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ log = logging.getLogger(__name__)
 
 CLOSE_S = 3.0
 MOST_WAITING = 10_000
-"""Most finished requests that wait for their spans; beyond that the oldest are lost."""
+"""Most finished requests that wait for export; beyond that the oldest are dropped."""
 UNNAMED = "unknown_service"
-"""What the SDK calls a service that the environment does not name."""
+"""The SDK's service name if the environment sets none."""
 
 
 class Exporter:
-    """OTLP over HTTP, opened only when OTEL_EXPORTER_OTLP_ENDPOINT is set; the SDK's threads do the sending."""
+    """OTLP over HTTP, opened only if OTEL_EXPORTER_OTLP_ENDPOINT is set. The SDK's threads send."""
 
     def __init__(self, totals: Totals, rooms: Mapping[str, Stats]) -> None:
         self._totals = totals
@@ -108,7 +108,7 @@ class Exporter:
             self.waiting.append(record)
 
     def flush(self) -> None:
-        """Make the spans that wait. Call it off the loop: the SDK takes some 0.1 ms for each."""
+        """Create the waiting spans. Call it off the event loop: the SDK takes about 0.1 ms for each."""
         with self._flushing:
             for _ in range(len(self.waiting)):
                 record = self.waiting.popleft()
@@ -118,7 +118,7 @@ class Exporter:
                     log.exception("request %s is missing from the traces", record.request_id)
 
     def _emit(self, record: Record) -> None:
-        """One span for the request and a child for each attempt, with their true times."""
+        """Create one span for the request and a child span for each attempt, with their real times."""
         from opentelemetry import trace
         from opentelemetry.trace import SpanKind, Status, StatusCode
 
@@ -152,10 +152,10 @@ class Exporter:
         self.spans += 1 + len(record.attempts)
 
     def close(self) -> None:
-        """Sends what is left; blocks for up to `CLOSE_S`, so call it off the loop."""
+        """Send what is left. Blocks for up to `CLOSE_S`, so call it off the event loop."""
         self.flush()
         providers = [provider for provider in (self._traces, self._metrics) if provider is not None]
-        # The SDK tries for half a minute when nobody listens, unless its exporters are ended themselves.
+        # Without this the SDK retries for half a minute if no server listens.
         ending = [Thread(target=provider.shutdown, daemon=True) for provider in providers]
         until = time.monotonic() + CLOSE_S
         for thread in ending:
@@ -163,13 +163,13 @@ class Exporter:
         for thread in ending:
             thread.join(max(0.0, until - time.monotonic()))
         if any(thread.is_alive() for thread in ending):
-            log.warning("the OTLP endpoint does not take the last spans and metrics; they are lost")
+            log.warning("the OTLP endpoint does not accept the last spans and metrics; they are lost")
             for sender in self._senders:
                 sender.shutdown()
 
 
 def _parent_of(record: Record) -> Context | None:
-    """The client's span. It counts as sampled: what is to be exported has been decided before."""
+    """The client's span. It is marked as sampled, because the decision to export has been made."""
     parent = read_parent(record.trace) if record.trace else None
     if parent is None:
         return None

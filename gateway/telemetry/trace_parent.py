@@ -1,4 +1,4 @@
-"""The client's place in a trace, as W3C Trace Context has it: the headers `traceparent` and `tracestate`."""
+"""The client's position in a trace, from the W3C Trace Context headers `traceparent` and `tracestate`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 _PARENT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _LONGEST_PARENT = 512
 _LONGEST_STATE = 512
-"""Characters; the standard asks for as many to be kept."""
+"""Characters. The standard requires at least this many to be kept."""
 _SAMPLED = 1
 
 
@@ -18,13 +18,13 @@ class TraceParent:
     trace_id: int
     span_id: int
     sampled: bool
-    """Does the client keep its part of the trace?"""
+    """Whether the client records its part of the trace."""
     state: str
-    """`tracestate`, empty where there is none or too much."""
+    """The header `tracestate`; empty if it is missing or too long."""
 
 
 def read_parent(headers: Mapping[bytes, bytes]) -> TraceParent | None:
-    """The client's trace headers, names in lower case; None if they are not valid."""
+    """The client's trace headers (names in lower case); None if they are missing or invalid."""
     said = headers.get(b"traceparent")
     if said is None or len(said) > _LONGEST_PARENT or (found := _PARENT.fullmatch(said)) is None:
         return None

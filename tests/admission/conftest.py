@@ -25,6 +25,7 @@ from gateway.domain.tenant import Key, Tenant
 from gateway.state.leases.leases import Leases
 from gateway.state.redis.connection import State
 from gateway.state.redis.embedded import EmbeddedServer
+from tests.support.waiting import until
 
 ZONES = [ZoneInfo(name) for name in ("UTC", "Asia/Tokyo")]
 """Policies are loaded in a thread, which reads the zones' files; here they are read now and kept."""
@@ -182,11 +183,16 @@ async def states(server: EmbeddedServer) -> AsyncIterator[tuple[State, State]]:
 
 
 async def up_again(*some: State) -> None:
-    for _ in range(200):
-        if all(state.healthy for state in some):
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError("state never came back")
+    await until(lambda: all(state.healthy for state in some))
+
+
+async def until_settled(state: State, least: int, most: int | None = None) -> None:
+    """Wait until so many nano-dollars are settled."""
+
+    async def settled() -> bool:
+        return least <= (await counters(state))[0] <= (most or least)
+
+    await until(settled)
 
 
 async def counters(state: State) -> tuple[int, int]:

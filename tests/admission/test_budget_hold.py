@@ -24,6 +24,7 @@ from tests.admission.conftest import (
     spend,
     tenant,
 )
+from tests.support.waiting import until
 
 
 async def test_a_hold_covers_input_and_the_longest_plain_answer(state: State) -> None:
@@ -320,9 +321,16 @@ async def test_finish_lets_running_answers_overdraw_and_refuses_new_ones(state: 
                     await hold.grow(tokens, tokens)
             assert hold.held >= 3000
             close(seen, hold, backend(), Usage(10, output_tokens=3000))
-        await asyncio.sleep(0.2)  # until what it had set aside beyond the limit is given up
-        with pytest.raises(BudgetExhausted, match="has spent its budget of 1000 tokens today"):
-            await budgets.hold(who, record(who), asking(5)).extend(backend(), 10)
+
+        async def refused_as_spent() -> bool:  # once what it had set aside beyond the limit is given up
+            with released(budgets.hold(who, record(who), asking(5))) as late:
+                try:
+                    await late.extend(backend(), 10)
+                except BudgetExhausted as refused:
+                    return "has spent its budget of 1000 tokens today" in refused.message
+            return False
+
+        await until(refused_as_spent)
         free = budgets.hold(who, record(who), asking(5))
         await free.extend(backend("free"), 10)
         assert free.held == 0

@@ -15,6 +15,7 @@ from gateway.errors import LimitExceeded
 from gateway.state.redis.connection import State
 from gateway.state.redis.embedded import EmbeddedServer
 from tests.admission.conftest import record, tenant
+from tests.support.waiting import until
 
 
 @contextmanager
@@ -109,20 +110,21 @@ async def test_tokens_are_charged_at_once_and_corrected_when_known(state: State)
         assert error.retry_after_s is not None
         first.settle(100)
         first.settle(900)  # only the first counts
-        await asyncio.sleep(0.25)
-        second = await limits.admit(who, 800, record(who))
+        second = await until(lambda: limits.admit(who, 800, record(who)), not_yet=(LimitExceeded,))
         second.settle(2000)
-        await asyncio.sleep(0.25)
-        assert len(await permit(limits, who, 1, tokens=1)) == 0
+
+        async def nothing_left() -> bool:
+            return not await permit(limits, who, 1, tokens=1)
+
+        await until(nothing_left)
 
 
 async def test_a_request_that_no_backend_answered_costs_no_tokens(state: State) -> None:
     who = tenant(limits={"tokens_per_minute": 1000})
     async with limits_on(state) as limits:
         for _ in range(3):
-            with leaving(await limits.admit(who, 900, record(who))):
+            with leaving(await until(lambda: limits.admit(who, 900, record(who)), not_yet=(LimitExceeded,))):
                 pass
-            await asyncio.sleep(0.25)
 
 
 async def test_a_request_larger_than_the_limit_is_told_that_waiting_is_no_help(state: State) -> None:
@@ -143,15 +145,18 @@ async def test_places_among_the_concurrent_ones_come_back(state: State) -> None:
         with ExitStack() as exits:
             for one in running:
                 exits.callback(one.release)
-        await asyncio.sleep(0.11)
-        assert len(await permit(limits, who, 5)) == 3
+        for _ in range(3):
+            await until(lambda: limits.admit(who, 10, record(who)), not_yet=(LimitExceeded,))
+        await refused(limits, who)
 
 
 async def test_a_changed_policy_holds_from_the_next_request(state: State) -> None:
     async with limits_on(state) as limits:
         assert len(await permit(limits, tenant(limits={"requests_per_minute": 2}), 5)) == 2
-        await asyncio.sleep(0.11)
-        assert len(await permit(limits, tenant(limits={"requests_per_minute": 4}), 5)) == 2
+        changed = tenant(limits={"requests_per_minute": 4})
+        for _ in range(2):
+            await until(lambda: limits.admit(changed, 10, record(changed)), not_yet=(LimitExceeded,))
+        await refused(limits, changed)
 
 
 async def test_what_a_lease_gives_while_the_server_is_away_is_told_too(server: EmbeddedServer) -> None:
@@ -164,8 +169,7 @@ async def test_what_a_lease_gives_while_the_server_is_away_is_told_too(server: E
             await limits.admit(who, 10, record(who))
         os.kill(server.pid, signal.SIGSTOP)
         try:
-            while not limits.stats()["leases.failed"]:
-                await asyncio.sleep(0.02)
+            await until(lambda: limits.stats()["leases.failed"])
             seen = record(who)
             await limits.admit(who, 10, seen)
             assert seen.degraded == {"state"}
@@ -194,10 +198,7 @@ async def test_with_the_server_frozen_a_worker_goes_on_with_its_share(server: Em
             assert 50 < error.retry_after_s <= 60
         finally:
             os.kill(server.pid, signal.SIGCONT)
-        for _ in range(100):
-            if state.healthy:
-                break
-            await asyncio.sleep(0.02)
+        await until(lambda: state.healthy)
         await asyncio.sleep(0.5)
         assert len(await permit(limits, who, 60)) == 30
     await state.aclose()

@@ -88,7 +88,7 @@ def policy(*targets: str, limit: str = "10", **facts: Any) -> Policy:
 
 def alerts(
     database: Database,
-    policies: Mapping[str, Policy],
+    policies: Mapping[str, Policy] | Callable[[], Mapping[str, Policy]],
     receiver: Receiver | None = None,
     clock: Clock | None = None,
     organisations: Mapping[str, Sequence[Budget]] | None = None,
@@ -97,7 +97,7 @@ def alerts(
     known = receivers(lambda target: urls.get(target, ""))
     return Alerts(
         database,
-        lambda: policies,
+        policies if callable(policies) else lambda: policies,
         organisations=organisations or {},
         receivers=known,
         clock=clock or Clock(),

@@ -18,7 +18,8 @@ from gateway.ledger.store.writer import Writer
 from gateway.runtime.tasks import Tasks
 from gateway.state.sql.database import Database
 from tests.alerts.house import Clock, Receiver, alerts, book, policy, receivers, row
-from tests.ledger.samples import journal, spend, until
+from tests.ledger.samples import journal, spend
+from tests.support.waiting import until
 
 
 async def test_a_threshold_fires_once_and_is_logged(any_database: Database, caplog: pytest.LogCaptureFixture) -> None:
@@ -106,10 +107,10 @@ async def test_a_new_process_looks_at_every_team_by_itself(database: Database) -
 async def test_a_changed_policy_is_looked_at_without_new_spend(database: Database) -> None:
     clock = Clock()
     await book(database, row(1, "6", clock))
-    policies = {"search": policy(limit="100")}
-    room = alerts(database, policies, clock=clock)
+    in_force = [{"search": policy(limit="100")}]
+    room = alerts(database, lambda: in_force[-1], clock=clock)
     assert await room.check_once() == 0
-    room._watch._policies = lambda: {"search": policy(limit="7")}
+    in_force.append({"search": policy(limit="7")})
     assert await room.check_once() == 2
 
 

@@ -74,7 +74,7 @@ async def test_what_is_critical_and_not_acknowledged_in_time_is_escalated_once(
     assert await rooms[1].deliver_once() == 1
     body, _ = receiver.got[-1]
     assert (body["threshold"], body["escalated"]) == ("100%", True)
-    assert body["text"].startswith("Nobody acknowledged for 10 minutes: Team search has used up")
+    assert body["text"].startswith("Not acknowledged for 10 minutes: Team search has used up")
     clock.now += 86400
     assert await rooms[2].escalate_once() == 0
     for room in rooms:

@@ -52,13 +52,21 @@ async def serving(make: Callable[[], SMTP], tls: ssl.SSLContext | None = None) -
     await server.wait_closed()
 
 
-def mailer(at: int, certificate: Certificate, recipients: str = "ops@example.com", **server: str) -> Smtp:
+def mailer(
+    at: int,
+    certificate: Certificate,
+    recipients: str = "ops@example.com",
+    *,
+    trusted: Callable[[], ssl.SSLContext] | None = None,
+    timeout_s: float = 8.0,
+    **server: str,
+) -> Smtp:
     facts = {"host": "127.0.0.1", "port": str(at), "user": "", "password": "", "from": "tg@example.com", "tls": ""}
     return Smtp(
         recipients_of=lambda _: recipients,
         server=lambda: {**facts, **server},
-        tls=lambda: certificate.client,
-        timeout_s=8.0,
+        tls=trusted or (lambda: certificate.client),
+        timeout_s=timeout_s,
     )
 
 
@@ -102,8 +110,7 @@ async def test_a_mail_is_delivered_over_tls_and_in_the_clear_where_that_is_said(
 async def test_a_certificate_that_is_not_trusted_gets_no_mail(certificate: Certificate) -> None:
     post = Post()
     async with serving(lambda: SMTP(post), certificate.server) as port:
-        smtp = mailer(port, certificate, tls="tls")
-        smtp._tls = ssl.create_default_context
+        smtp = mailer(port, certificate, trusted=ssl.create_default_context, tls="tls")
         accepted, said = await smtp.deliver("env:OPS", "x", BODY)
     assert (accepted, post.mails) == (False, [])
     assert said.startswith("cannot be reached")
@@ -116,9 +123,9 @@ async def test_a_certificate_that_is_not_trusted_gets_no_mail(certificate: Certi
         ({"host": ""}, "THRIFTGATE_SMTP_HOST is not set"),
         ({"tls": "maybe"}, "THRIFTGATE_SMTP_TLS must be starttls, tls or none"),
         ({"port": "smtp"}, "THRIFTGATE_SMTP_PORT a number"),
-        ({"recipients": "ops"}, "env:OPS or THRIFTGATE_SMTP_FROM is no mail address"),
-        ({"recipients": "a@b.c\r\nBcc: x@y.z"}, "env:OPS or THRIFTGATE_SMTP_FROM is no mail address"),
-        ({"from": "me"}, "env:OPS or THRIFTGATE_SMTP_FROM is no mail address"),
+        ({"recipients": "ops"}, "env:OPS or THRIFTGATE_SMTP_FROM is not a mail address"),
+        ({"recipients": "a@b.c\r\nBcc: x@y.z"}, "env:OPS or THRIFTGATE_SMTP_FROM is not a mail address"),
+        ({"from": "me"}, "env:OPS or THRIFTGATE_SMTP_FROM is not a mail address"),
     ],
 )
 async def test_what_the_environment_lacks_is_named(facts: dict[str, str], words: str, certificate: Certificate) -> None:
@@ -143,8 +150,7 @@ async def test_a_server_that_says_nothing_or_is_away_holds_nobody_up(certificate
 
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    smtp = mailer(port, certificate)
-    smtp._timeout_s = 0.2
+    smtp = mailer(port, certificate, timeout_s=0.2)
     accepted, said = await smtp.deliver("env:OPS", "x", BODY)
     assert (accepted, said) == (False, "no answer within 0.2 s")
     server.close()

@@ -137,7 +137,7 @@ def test_the_payload_says_it_in_fields_and_in_plain_words() -> None:
         ({"alerts": ["100%"], "on_exhausted": "downgrade"}, "Only answers that cost nothing are served until 2026-02"),
         ({"alerts": ["100%"], "window": "total"}, "refused until the limit is raised."),
         ({"alerts": ["50%"], "limit_usd": "0.0000004", "spent": 0.00000025}, "has spent 0.00000025 USD, 50% or more"),
-        ({"alerts": ["100%"], "hard": False}, "600.00 USD are spent. Nothing is refused for that."),
+        ({"alerts": ["100%"], "hard": False}, "600.00 USD are spent. The limit is not enforced."),
         ({"alerts": ["100%"], "name": "pilot"}, "has used up its monthly budget 'pilot' of 500 USD:"),
     ],
 )

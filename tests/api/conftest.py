@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,8 @@ class Building:
 
     house: House
     inference: Inference
+    make_inference: Callable[..., Inference]
+    """Another worker's endpoint, with an `idempotency` of its own."""
     routes: Starlette
     ring: Keys
     policies: Policies
@@ -101,15 +104,16 @@ async def building(state: State, database: Database, tmp_path: Path) -> AsyncIte
         overload = LoadShedder(concurrent=2000, lag_s=10.0)
         authenticator = Authenticator(tenants)
         idempotency = Idempotency(state, patience_s=5)
-        inference = Inference(
+        make_inference = partial(
+            Inference,
             tenants=tenants,
             pipeline=house.pipeline,
             telemetry=house.telemetry,
             limits=RequestLimits(max_body_bytes=10_000, body_timeout=0.2, deadline=5),
             overload=overload,
             envelope=Envelope(Cors(("*",)), "auto"),
-            idempotency=idempotency,
         )
+        inference = make_inference(idempotency=idempotency)
         spend = UsageFigures(
             database,
             catalogue(),
@@ -134,7 +138,7 @@ async def building(state: State, database: Database, tmp_path: Path) -> AsyncIte
         admin = Admin(authenticator=authenticator, fleet=house.fleet, database=database, policies=policies, spend=spend)
         root = ModelRoutes(authenticator=authenticator, fleet=house.fleet)
         routes = Starlette(routes=[*root.routes, *service.routes, *admin.routes, *alerts.routes])
-        opened = Building(house, inference, routes, ring, policies, drain, overload, folder, {})
+        opened = Building(house, inference, make_inference, routes, ring, policies, drain, overload, folder, {})
         await opened.key("search")
         yield opened
         await inference.aclose()

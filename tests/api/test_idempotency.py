@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -11,15 +12,15 @@ import pytest
 
 from gateway.api.idempotency import idempotency
 from gateway.api.idempotency.idempotency import Idempotency
-from gateway.api.routes.inference import Inference
 from gateway.api.server.asgi import Headers
 from gateway.api.server.caller import Caller
 from gateway.errors import DeadlineExceeded, GatewayError, KeyReused
 from gateway.state.redis.connection import State
 from tests.api.conftest import Building
 from tests.fakes.client import Client
-from tests.fakes.house import tenant, until
+from tests.fakes.house import tenant
 from tests.fakes.provider import Fail, Reply
+from tests.support.waiting import until
 
 KEY = {"idempotency-key": "retry-1"}
 
@@ -98,7 +99,7 @@ async def test_without_a_key_a_client_that_leaves_stops_the_backend(building: Bu
     await until(lambda: house.provider.exchanges)
     await client.hang_up()
     await asyncio.wait_for(serving, 30)
-    await house.provider.until(lambda: house.provider.last.hung_up)
+    await until(lambda: house.provider.last.hung_up)
 
 
 async def test_another_request_with_the_same_key_is_refused(building: Building) -> None:
@@ -341,11 +342,11 @@ async def test_what_is_kept_is_bounded(workers: tuple[Worker, Worker], monkeypat
 async def test_the_endpoint_takes_what_another_worker_stored(building: Building, state: State) -> None:
     await ask(building, asked(stream=True))
     other = Idempotency(state, patience_s=5)
-    inference: Inference = building.inference
-    inference._idempotency = other
-    again = await ask(building, asked(stream=True))
+    inference = building.make_inference(idempotency=other)
+    again = await ask(replace(building, inference=inference), asked(stream=True))
     assert again.body.endswith(b"[DONE]\n\n")
     assert again.headers["content-type"].startswith("text/event-stream")
     assert again.headers["idempotency-replayed"] == "true"
     assert len(building.house.provider.exchanges) == 1
+    await inference.aclose()
     await other.aclose()

@@ -11,8 +11,8 @@ import pytest
 from gateway.errors import GatewayError
 from tests.api.conftest import Building
 from tests.fakes.client import Client
-from tests.fakes.house import until
 from tests.fakes.provider import Fail, Raw, Reply
+from tests.support.waiting import until
 
 HELLO = [{"role": "user", "content": "hello there"}]
 
@@ -77,7 +77,7 @@ async def test_hanging_up_midway_cancels_the_backend(building: Building) -> None
     await client.until(5)
     await client.hang_up()
     await asyncio.wait_for(serving, 30)
-    await house.provider.until(lambda: house.provider.last.hung_up)
+    await until(lambda: house.provider.last.hung_up)
     (labels,) = house.telemetry.totals.requests
     assert labels[-1] == "499"
     assert building.overload.stats()["in_flight"] == 0
@@ -95,7 +95,7 @@ async def test_hanging_up_before_the_first_byte_cancels_the_backend(building: Bu
     await client.hang_up()
     await asyncio.wait_for(serving, 30)
     assert client.messages == []
-    await house.provider.until(lambda: house.provider.last.hung_up)
+    await until(lambda: house.provider.last.hung_up)
     assert house.quiet()
 
 

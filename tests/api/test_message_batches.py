@@ -116,7 +116,7 @@ async def test_a_request_or_a_body_that_is_too_large_is_told_so(desk: Desk, monk
     large = BODY.replace(b"hello", b"h" * 20_000)
     answer = await create(desk, large)
     assert (answer.status, answer.json["error"]["type"]) == (413, "request_too_large")
-    assert told(answer) == "requests.0: longer than the 10000 bytes of a request."
+    assert told(answer) == "requests.0: longer than 10000 bytes, the limit of a request."
     monkeypatch.setattr("gateway.api.routes.message_batches.MAX_BYTES", 50)
     for headers in ({}, {"content-length": str(len(BODY))}):
         answer = await create(desk, headers=headers)

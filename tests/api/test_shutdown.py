@@ -9,7 +9,7 @@ import pytest
 
 from gateway.api.server import shutdown as leaving
 from gateway.api.server.shutdown import leave
-from tests.fakes.house import until
+from tests.support.waiting import until
 
 
 @dataclass

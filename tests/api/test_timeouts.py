@@ -17,6 +17,7 @@ from gateway.api.server.caller import AsgiCaller, Caller
 from gateway.api.server.timeouts import MAX_HEAD_BYTES, guarded
 from gateway.runtime.deadlines import Deadlines
 from gateway.runtime.tasks import Tasks
+from tests.support.waiting import until
 
 HEAD_S, STALL_S = 0.4, 0.8
 PIECE = b"x" * 50_000
@@ -80,9 +81,7 @@ class Line:
 
     async def dropped(self) -> None:
         """Wait until the gateway has given up the connection."""
-        async with asyncio.timeout(30):
-            while self._state.connections:
-                await asyncio.sleep(0.01)
+        await until(lambda: not self._state.connections)
 
     async def until(self, ending: bytes) -> bytes:
         data = b""
@@ -115,9 +114,7 @@ async def line(application: Application, request: pytest.FixtureRequest) -> Asyn
     for connection in list(state.connections):
         connection.transport.abort()  # type: ignore[union-attr]
     await asyncio.gather(*state.tasks, return_exceptions=True)
-    async with asyncio.timeout(30):
-        while state.connections:
-            await asyncio.sleep(0.01)
+    await until(lambda: not state.connections)
 
 
 async def test_a_client_that_says_nothing_is_left(line: Line) -> None:

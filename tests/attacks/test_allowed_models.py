@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import subprocess
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
 
 import httpx
 import pytest
 
+from gateway.domain.request import DialectName
 from tests.e2e.conftest import CONFIG, Providers, ports, providers
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Fail, Reply
+from tests.support.requests import post, post_chat
+from tests.support.waiting import until
 
 __all__ = ["ports", "providers"]
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(180)]  # processes start, on a machine that is busy
@@ -44,15 +46,8 @@ async def http(gateway: GatewayProcess) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-async def ask(
-    http: httpx.AsyncClient, key: str, model: str, path: str = "/v1/chat/completions", **more: Any
-) -> httpx.Response:
-    messages = [{"role": "user", "content": "hello there"}]
-    prompt = {"input": "hello there"} if path in ("/v1/responses", "/v1/embeddings") else {"messages": messages}
-    body = {"model": model, **prompt, "max_tokens": 20, "temperature": 0, **more}
-    if path != "/v1/chat/completions" and path != "/v1/messages":
-        del body["max_tokens"]
-    return await http.post(path, json=body, headers={"authorization": f"Bearer {key}"})
+async def ask(http: httpx.AsyncClient, key: str, model: str, content: str = "hello there") -> httpx.Response:
+    return await post_chat(http, content, key=key, model=model, max_tokens=20, temperature=0)
 
 
 async def names(http: httpx.AsyncClient, key: str) -> set[str]:
@@ -61,16 +56,16 @@ async def names(http: httpx.AsyncClient, key: str) -> set[str]:
 
 
 @pytest.mark.parametrize("model", ["large", "scripted-large", "gpt-4o", "claude"])
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/embeddings"])
+@pytest.mark.parametrize("dialect", ["openai_chat", "openai_responses", "anthropic_messages", "openai_embeddings"])
 async def test_a_model_that_the_policy_does_not_allow_is_refused_in_the_clients_shape(
-    gateway: GatewayProcess, providers: Providers, http: httpx.AsyncClient, path: str, model: str
+    gateway: GatewayProcess, providers: Providers, http: httpx.AsyncClient, dialect: DialectName, model: str
 ) -> None:
-    reply = await ask(http, await gateway.key("held"), model, path)
+    reply = await post(http, dialect, key=await gateway.key("held"), model=model)
     error = reply.json()["error"]
     assert (reply.status_code, error["type"]) == (403, "permission_error")
     assert repr(model) in error["message"]
     assert "allowed_models of team held's policy" in error["message"]
-    assert ("code" in error) == (path != "/v1/messages")
+    assert ("code" in error) == (dialect != "anthropic_messages")
     assert not providers.large.exchanges
     assert not providers.claude.exchanges
 
@@ -109,11 +104,11 @@ async def test_a_cached_answer_to_an_open_name_is_not_one_of_a_model_that_the_ke
     gateway: GatewayProcess, providers: Providers, http: httpx.AsyncClient
 ) -> None:
     free, held = await gateway.key("free"), await gateway.key("free", "--allowed-model", "small")
-    asked = [{"role": "user", "content": "what is the answer that both may give?"}]
+    question = "what is the answer that both may give?"
     providers.small.script(Fail(500), Fail(500), Fail(500))
     providers.large.script(Reply("of the large one"))
-    assert "of the large one" in (await ask(http, free, "both", messages=asked)).text
-    reply = await ask(http, held, "both", messages=asked)
+    assert "of the large one" in (await ask(http, free, "both", question)).text
+    reply = await ask(http, held, "both", question)
     assert "of the large one" not in reply.text
 
 
@@ -123,8 +118,12 @@ async def test_a_rotated_key_is_held_to_what_the_old_one_was(
     made = await asyncio.to_thread(gateway.json, "keys", "create", "--team", "free", "--allowed-model", "small")
     assert made["allowed_models"] == ["small"]
     rotated = await asyncio.to_thread(gateway.json, "keys", "rotate", made["id"])
-    await asyncio.sleep(1.0)  # what the gateway promises
-    assert (await ask(http, rotated["key"], "large")).status_code == 403
+
+    async def known() -> httpx.Response | None:
+        reply = await ask(http, rotated["key"], "large")
+        return reply if reply.status_code != 401 else None
+
+    assert (await until(known)).status_code == 403
 
 
 async def test_a_list_names_tiers_and_models_too_and_an_empty_one_opens_nothing(
@@ -162,9 +161,11 @@ async def test_what_is_allowed_takes_effect_with_the_policys_next_edit(
     key = await gateway.key("moving")
     assert (await ask(http, key, "large")).status_code == 200
     gateway.write_policy("moving", "allowed_models: [small]\n")
-    async with asyncio.timeout(15):
-        while (await ask(http, key, "large")).status_code != 403:
-            await asyncio.sleep(0.1)
+
+    async def refused() -> bool:
+        return (await ask(http, key, "large")).status_code == 403
+
+    await until(refused, 15)
 
 
 def test_check_names_what_no_backend_is_called(gateway: GatewayProcess) -> None:

@@ -12,6 +12,7 @@ import pytest
 from gateway.dialects.anthropic_messages.assembly import MessageAssembly
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider, Raw
+from tests.support.requests import chat_fields
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
 
@@ -21,7 +22,7 @@ backends:
       dialects: [{dialects}], window_tokens: 8000, price: {{input: 0.1, output: 0.4}}}}
 local_model: {{enabled: false}}
 """
-CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 5}
+CHAT = chat_fields(max_tokens=5)
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,8 @@ import pytest_asyncio
 
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider, Reply
+from tests.support.requests import cache_result
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(180)]  # a process starts, with the real embedder
 
@@ -35,28 +37,26 @@ WITHIN_S = 60.0
 
 
 @dataclass
-class House:
-    gateway: GatewayProcess
+class Gateway:
+    process: GatewayProcess
     keys: dict[str, str]
     http: httpx.AsyncClient
 
     @property
     def data(self) -> Path:
-        return self.gateway.home / "data"
+        return self.process.home / "data"
 
     async def ask(self, team: str, text: str, cache: str = "") -> str:
-        body = {"model": "large", "temperature": 0, "messages": [{"role": "user", "content": text}]}
-        headers = {"authorization": f"Bearer {self.keys[team]}"} | ({"x-thriftgate-cache": cache} if cache else {})
-        reply = await self.http.post(f"{self.gateway.base}/v1/chat/completions", json=body, headers=headers)
-        return str(reply.headers.get("x-thriftgate-cache", "")) if reply.status_code == 200 else str(reply.status_code)
+        return await cache_result(self.http, text, cache=cache, key=self.keys[team], model="large")
+
+    async def found_by_meaning(self, team: str, text: str) -> bool:
+        return await self.ask(team, text, "only") == "semantic"
 
     def files_with(self, word: str) -> list[str]:
         return [str(path) for path in self.data.rglob("*") if path.is_file() and word.encode() in read(path)]
 
     async def until(self, word: str, there: bool) -> None:
-        async with asyncio.timeout(WITHIN_S):
-            while bool(self.files_with(word)) is not there:
-                await asyncio.sleep(0.2)
+        await until(lambda: bool(self.files_with(word)) is there, WITHIN_S)
 
 
 def read(path: Path) -> bytes:
@@ -67,7 +67,7 @@ def read(path: Path) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory, port: int) -> Iterator[GatewayProcess]:
+def process(tmp_path_factory: pytest.TempPathFactory, port: int) -> Iterator[GatewayProcess]:
     home = tmp_path_factory.mktemp("rest") / "home"
     before = os.umask(0o022)
     try:
@@ -80,52 +80,51 @@ def gateway(tmp_path_factory: pytest.TempPathFactory, port: int) -> Iterator[Gat
 
 
 @pytest_asyncio.fixture
-async def house(gateway: GatewayProcess, port: int) -> AsyncIterator[House]:
-    keys = {team: await gateway.key(team) for team in ("search", "other")}
-    async with Provider(port=port, default=Reply(text=f"{ANSWER} is another.")), httpx.AsyncClient(timeout=30) as http:
-        yield House(gateway, keys, http)
+async def gateway(process: GatewayProcess, port: int) -> AsyncIterator[Gateway]:
+    keys = {team: await process.key(team) for team in ("search", "other")}
+    answer = Reply(text=f"{ANSWER} is another.")
+    async with Provider(port=port, default=answer), httpx.AsyncClient(base_url=process.base, timeout=30) as http:
+        yield Gateway(process, keys, http)
 
 
-async def test_what_is_flushed_is_gone_from_disk_within_a_minute_and_the_rest_stays(house: House) -> None:
-    await house.ask("search", "Why is the sky blue?")
-    async with asyncio.timeout(60):
-        while await house.ask("search", "why is the sky blue", "only") != "semantic":
-            await asyncio.sleep(0.2)
+async def test_what_is_flushed_is_gone_from_disk_within_a_minute_and_the_rest_stays(gateway: Gateway) -> None:
+    await gateway.ask("search", "Why is the sky blue?")
+    await until(lambda: gateway.found_by_meaning("search", "why is the sky blue"), 60)
     await asyncio.gather(
-        *(house.ask("search", f"Where is {MARKER} mined in year {year}?") for year in range(1900, 1920)),
-        *(house.ask("other", f"Where is {KEPT} mined in year {year}?") for year in range(1900, 1920)),
+        *(gateway.ask("search", f"Where is {MARKER} mined in year {year}?") for year in range(1900, 1920)),
+        *(gateway.ask("other", f"Where is {KEPT} mined in year {year}?") for year in range(1900, 1920)),
     )
-    await house.until(MARKER, there=True)
-    await house.until(KEPT, there=True)
-    done = await asyncio.to_thread(house.gateway.json, "cache", "flush", "--team", "search", "--yes")
+    await gateway.until(MARKER, there=True)
+    await gateway.until(KEPT, there=True)
+    done = await asyncio.to_thread(gateway.process.json, "cache", "flush", "--team", "search", "--yes")
     assert done["answers"] >= 20
     began = time.monotonic()
-    await house.until(MARKER, there=False)
+    await gateway.until(MARKER, there=False)
     print(f"gone from disk after {time.monotonic() - began:.1f} s")
-    assert house.files_with(KEPT)
-    assert await house.ask("other", f"Where is {KEPT} mined in year 1907?") == "exact"
-    assert await house.ask("other", f"where is {KEPT} mined in year 1907", "only") == "semantic"
-    assert await house.ask("search", f"Where is {MARKER} mined in year 1907?", "only") == "504"
-    done = await asyncio.to_thread(house.gateway.json, "cache", "flush", "--all", "--yes")
-    await house.until(ANSWER, there=False)
-    await house.until(KEPT, there=False)
+    assert gateway.files_with(KEPT)
+    assert await gateway.ask("other", f"Where is {KEPT} mined in year 1907?") == "exact"
+    assert await gateway.ask("other", f"where is {KEPT} mined in year 1907", "only") == "semantic"
+    assert await gateway.ask("search", f"Where is {MARKER} mined in year 1907?", "only") == "504"
+    done = await asyncio.to_thread(gateway.process.json, "cache", "flush", "--all", "--yes")
+    await gateway.until(ANSWER, there=False)
+    await gateway.until(KEPT, there=False)
 
 
-async def test_every_file_is_its_owners_alone(house: House) -> None:
-    await house.ask("search", "How old is the universe?")
+async def test_every_file_is_its_owners_alone(gateway: Gateway) -> None:
+    await gateway.ask("search", "How old is the universe?")
     modes = {
-        str(path.relative_to(house.data)): oct(stat.S_IMODE(path.lstat().st_mode))
-        for path in (house.data, *house.data.rglob("*"))
+        str(path.relative_to(gateway.data)): oct(stat.S_IMODE(path.lstat().st_mode))
+        for path in (gateway.data, *gateway.data.rglob("*"))
     }
     assert len(modes) > 10
     assert {name: mode for name, mode in modes.items() if int(mode, 8) & 0o077} == {}
 
 
-async def test_what_an_earlier_version_left_readable_is_closed_at_the_start(house: House) -> None:
-    old = house.data / "files" / "old"
-    await asyncio.to_thread(house.gateway.stop)
+async def test_what_an_earlier_version_left_readable_is_closed_at_the_start(gateway: Gateway) -> None:
+    old = gateway.data / "files" / "old"
+    await asyncio.to_thread(gateway.process.stop)
     old.write_text("a batch's prompts")
     old.chmod(0o644)
-    (house.data / "ledger.sqlite").chmod(0o644)
-    await asyncio.to_thread(house.gateway.start)
-    assert {oct(stat.S_IMODE(path.stat().st_mode)) for path in (old, house.data / "ledger.sqlite")} == {"0o600"}
+    (gateway.data / "ledger.sqlite").chmod(0o644)
+    await asyncio.to_thread(gateway.process.start)
+    assert {oct(stat.S_IMODE(path.stat().st_mode)) for path in (old, gateway.data / "ledger.sqlite")} == {"0o600"}

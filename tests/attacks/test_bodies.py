@@ -15,6 +15,7 @@ import pytest
 
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider
+from tests.support.requests import chat_body
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
 
@@ -73,7 +74,7 @@ async def test_a_body_of_more_items_than_the_operator_allows_is_refused_unparsed
 
 @pytest.mark.parametrize("text", ['[{"a": 1, "b": [2, 3]}], ' * 20_000, '\\"[{,:\\\\' * 60_000])
 async def test_what_stands_in_a_text_is_no_item(http: httpx.AsyncClient, provider: Provider, text: str) -> None:
-    body = orjson.dumps({"model": "small", "messages": [{"role": "user", "content": text}]})
+    body = chat_body(text, model="small")
     answer = await http.post(CHAT, content=body)
     assert answer.status_code == 200, answer.text[:300]
     assert provider.exchanges[-1].json["messages"][0]["content"] == text

@@ -17,6 +17,7 @@ import zstandard
 
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider, Raw
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # a process starts, on a machine that is busy
 
@@ -95,12 +96,14 @@ def cpu_s(gateway: GatewayProcess) -> float:
 
 async def rested(gateway: GatewayProcess) -> float:
     """The CPU time when the gateway has nothing left to do."""
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            before = cpu_s(gateway)
-            await asyncio.sleep(0.5)  # a span of time is what is measured
-            if (now := cpu_s(gateway)) - before < 0.1:
-                return now
+
+    async def at_rest() -> float | None:
+        before = cpu_s(gateway)
+        await asyncio.sleep(0.5)  # CPU time of half a second
+        now = cpu_s(gateway)
+        return now if now - before < 0.1 else None
+
+    return await until(at_rest, PATIENCE_S)
 
 
 @pytest.mark.parametrize("name", BODIES)

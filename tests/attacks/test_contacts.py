@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -15,6 +16,8 @@ import pytest
 
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.provider import Provider
+from tests.support.requests import cache_result
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(180)]  # a process starts, traced, with the real embedder
 
@@ -53,18 +56,14 @@ def traces(folder: Path) -> bool:
 async def used(gateway: GatewayProcess, port: int) -> None:
     """One request answered by meaning: whatever loads late has been loaded."""
     key = await gateway.key("search")
-    async with Provider(port=port), httpx.AsyncClient(timeout=30) as http, asyncio.timeout(90):
+    asked = partial(cache_result, key=key, model="large")
+    async with Provider(port=port), httpx.AsyncClient(base_url=gateway.base, timeout=30) as http:
 
-        async def ask(text: str, cache: str) -> str:
-            body = {"model": "large", "temperature": 0, "messages": [{"role": "user", "content": text}]}
-            headers = {"authorization": f"Bearer {key}", "x-thriftgate-cache": cache}
-            reply = await http.post(f"{gateway.base}/v1/chat/completions", json=body, headers=headers)
-            return str(reply.headers.get("x-thriftgate-cache", ""))
+        async def found_by_meaning() -> bool:
+            await asked(http, "Why is the sky blue?", cache="refresh")
+            return await asked(http, "why is the sky blue", cache="only") == "semantic"
 
-        await ask("Why is the sky blue?", "refresh")
-        while await ask("why is the sky blue", "only") != "semantic":
-            await asyncio.sleep(0.2)
-            await ask("Why is the sky blue?", "refresh")
+        await until(found_by_meaning, 90)
 
 
 async def test_a_gateway_contacts_its_backends_and_nobody_else(tmp_path: Path) -> None:

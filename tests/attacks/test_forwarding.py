@@ -6,10 +6,12 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import httpx
+import orjson
 import pytest
 
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider, Reply
+from tests.support.requests import chat_fields, fields_in
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]
 
@@ -28,10 +30,10 @@ POLICIES = {
     "strict": "cache: {enabled: false}\ndata: {regions: [eu]}\nlimits: {service_tiers: []}\n",
 }
 PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}
-SAID: dict[str, dict[str, Any]] = {
-    "chat": {"model": "gpt", "messages": [{"role": "user", "content": "hi"}]},
-    "responses": {"model": "gpt", "input": "hi"},
-    "messages": {"model": "claude", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 9},
+REQUESTS: dict[str, dict[str, Any]] = {
+    "chat": chat_fields(model="gpt"),
+    "responses": fields_in("openai_responses", model="gpt"),
+    "messages": fields_in("anthropic_messages", model="claude"),
 }
 MCP = {"type": "mcp", "server_label": "s", "server_url": "https://elsewhere.test/mcp"}
 
@@ -49,16 +51,16 @@ async def provider(port: int) -> AsyncIterator[Provider]:
         yield provider
 
 
-async def ask(
+async def post(
     gateway: GatewayProcess, team: str, dialect: str, content: bytes | None = None, query: str = "", **more: Any
 ) -> httpx.Response:
     key, headers = await gateway.key(team), more.pop("headers", {})
-    said = {"content": content} if content else {"json": {**SAID[dialect], **more}}
+    body = content or orjson.dumps({**REQUESTS[dialect], **more})
     async with httpx.AsyncClient(base_url=gateway.base, timeout=30, headers={"x-api-key": key, **headers}) as http:
-        return await http.post(PATHS[dialect] + query, **said, headers={"content-type": "application/json"})
+        return await http.post(PATHS[dialect] + query, content=body, headers={"content-type": "application/json"})
 
 
-def told(answer: httpx.Response, *words: str) -> None:
+def check_refusal(answer: httpx.Response, *words: str) -> None:
     """Refused in its dialect's shape, with these words."""
     assert answer.status_code in (400, 403), answer.text
     error = answer.json()["error"]
@@ -94,21 +96,21 @@ CLOSED: list[tuple[str, dict[str, Any], str, str]] = [
 async def test_an_ordinary_key_reaches_nothing_in_the_providers_account(
     gateway: GatewayProcess, provider: Provider, dialect: str, fields: dict[str, Any], field: str, key: str
 ) -> None:
-    told(await ask(gateway, "closed", dialect, **fields), field, key)
+    check_refusal(await post(gateway, "closed", dialect, **fields), field, key)
     assert not provider.exchanges
 
 
 async def test_escapes_and_keys_given_twice_hide_nothing(gateway: GatewayProcess, provider: Provider) -> None:
     escaped = rb'{"model":"gpt","input":"hi","tools":[{"type":"\u006dcp","serv\u0065r_url":"https://a.test"}]}'
-    told(await ask(gateway, "closed", "responses", escaped), "tools[0]", "data.forward")
+    check_refusal(await post(gateway, "closed", "responses", escaped), "tools[0]", "data.forward")
     twice = b'{"model":"gpt","messages":[{"role":"user","content":"hi"}],"store":true,"store":false}'
-    told(await ask(gateway, "closed", "chat", twice), "store", "twice")
+    check_refusal(await post(gateway, "closed", "chat", twice), "store", "twice")
     assert not provider.exchanges
 
 
 async def test_a_policy_opens_what_it_names(gateway: GatewayProcess, provider: Provider) -> None:
     for dialect, fields, _, _ in CLOSED:
-        answer = await ask(gateway, "open", dialect, **fields)
+        answer = await post(gateway, "open", dialect, **fields)
         assert answer.status_code == 200, (fields, answer.text)
     sent = [exchange.json for exchange in provider.exchanges]
     assert sent[0]["tools"] == [MCP]
@@ -119,7 +121,7 @@ async def test_a_policy_opens_what_it_names(gateway: GatewayProcess, provider: P
 async def test_a_response_nobody_said_how_to_store_is_sent_as_not_to_be_stored(
     gateway: GatewayProcess, provider: Provider
 ) -> None:
-    assert (await ask(gateway, "closed", "responses")).status_code == 200
+    assert (await post(gateway, "closed", "responses")).status_code == 200
     assert provider.last.json["store"] is False
 
 
@@ -132,25 +134,29 @@ async def test_unknown_fields_betas_usual_tiers_and_the_providers_own_tools_go_o
         "tools": [{"type": "web_search_20250305", "name": "w"}],
     }
     beta = {"anthropic-beta": "brand-new-2026-01-01", "anthropic-version": "2023-06-01"}
-    assert (await ask(gateway, "closed", "messages", headers=beta, speed="fast", **more)).status_code == 200
+    assert (await post(gateway, "closed", "messages", headers=beta, speed="fast", **more)).status_code == 200
     assert {name: provider.last.json[name] for name in more} == more
     assert provider.last.json["speed"] == "fast"
     assert provider.last.header(b"anthropic-beta") == beta["anthropic-beta"].encode()
     more = {"never_heard_of": 1, "service_tier": "priority"}
-    assert (await ask(gateway, "closed", "chat", **more)).status_code == 200
+    assert (await post(gateway, "closed", "chat", **more)).status_code == 200
     assert {name: provider.last.json[name] for name in more} == more
 
 
 async def test_a_policy_of_regions_and_tiers_says_no_to_what_leaves_them(
     gateway: GatewayProcess, provider: Provider
 ) -> None:
-    told(await ask(gateway, "strict", "messages", inference_geo="us"), "inference_geo", "data.regions")
-    told(await ask(gateway, "strict", "responses", tools=[{"type": "web_search"}]), "tools[0]", "data.regions")
-    told(await ask(gateway, "strict", "chat", service_tier="priority"), "service_tier", "limits.service_tiers")
-    told(await ask(gateway, "strict", "messages", speed="fast"), "speed", "limits.service_tiers")
+    check_refusal(await post(gateway, "strict", "messages", inference_geo="us"), "inference_geo", "data.regions")
+    check_refusal(
+        await post(gateway, "strict", "responses", tools=[{"type": "web_search"}]), "tools[0]", "data.regions"
+    )
+    check_refusal(
+        await post(gateway, "strict", "chat", service_tier="priority"), "service_tier", "limits.service_tiers"
+    )
+    check_refusal(await post(gateway, "strict", "messages", speed="fast"), "speed", "limits.service_tiers")
     assert not provider.exchanges
     for fields in ({"service_tier": "default"}, {}):
-        assert (await ask(gateway, "strict", "chat", **fields)).status_code == 200
+        assert (await post(gateway, "strict", "chat", **fields)).status_code == 200
 
 
 async def test_counting_the_tokens_of_a_prompt_sends_on_no_more_than_asking_it(
@@ -160,6 +166,6 @@ async def test_counting_the_tokens_of_a_prompt_sends_on_no_more_than_asking_it(
     asked = {"messages": [{"role": "user", "content": [{"type": "document", "source": source}]}]}
     key = await gateway.key("closed")
     async with httpx.AsyncClient(base_url=gateway.base, timeout=30, headers={"x-api-key": key}) as http:
-        answer = await http.post("/v1/messages/count_tokens", json={**SAID["messages"], **asked})
-    told(answer, "messages[0].content[0].source.file_id", "data.forward")
+        answer = await http.post("/v1/messages/count_tokens", json={**REQUESTS["messages"], **asked})
+    check_refusal(answer, "messages[0].content[0].source.file_id", "data.forward")
     assert not provider.exchanges

@@ -12,6 +12,7 @@ from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.line import Line
 from tests.fakes.provider import Provider
 from tests.fakes.provider_script import Raw
+from tests.support.requests import chat_body
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # a process starts, on a machine that is busy
 
@@ -23,7 +24,7 @@ backends:
       price: {{input: 0.1, output: 0.4}}}}
 local_model: {{enabled: false}}
 """
-CHAT = orjson.dumps({"model": "small", "messages": [{"role": "user", "content": "hello"}]})
+CHAT = chat_body(model="small")
 WHOLE = orjson.dumps(
     {
         "id": "x", "object": "chat.completion", "created": 1, "model": "scripted-small",

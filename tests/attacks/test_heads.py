@@ -13,6 +13,7 @@ import pytest
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider
 from tests.fakes.provider_script import Fail, Raw
+from tests.support.requests import chat_body
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # a process starts, on a machine that is busy
 
@@ -33,7 +34,7 @@ WAITING = """\
   - {{name: w{number}, kind: openai, base_url: "http://127.0.0.1:{port}/v1", model: scripted-{number}, tier: hosted,
       price: {{input: 0.1, output: 0.4}}}}
 """
-CHAT = orjson.dumps({"model": "small", "messages": [{"role": "user", "content": "hello"}]})
+CHAT = chat_body(model="small")
 
 
 @pytest.fixture(scope="module")
@@ -245,7 +246,7 @@ async def test_no_provider_has_a_client_wait_for_more_than_a_day(
     gateway: GatewayProcess, key: str, provider: Provider, number: int
 ) -> None:
     provider.script(*[Fail(status=429, retry_after=WAITS[number])] * 4)
-    body = orjson.dumps({"model": f"w{number}", "messages": [{"role": "user", "content": "hello"}]})
+    body = chat_body(model=f"w{number}")
     headers = {"authorization": f"Bearer {key}"}
     async with httpx.AsyncClient(base_url=gateway.base, headers=headers, timeout=60) as http:
         answer = await http.post("/v1/chat/completions", content=body, headers={"content-type": "application/json"})
@@ -260,7 +261,7 @@ async def test_one_answer_does_not_take_a_backend_away_for_a_day(
 ) -> None:
     """Others pause it for a minute; what can go nowhere else asks it again at once."""
     provider.script(Fail(status=status, retry_after="86400"))
-    body = orjson.dumps({"model": f"w{status}", "messages": [{"role": "user", "content": "hello"}]})
+    body = chat_body(model=f"w{status}")
     headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
     async with httpx.AsyncClient(base_url=gateway.base, headers=headers, timeout=60) as http:
         answers = [await http.post("/v1/chat/completions", content=body) for _ in range(2)]
@@ -276,7 +277,7 @@ async def test_no_provider_has_a_client_wait_for_more_than_a_day_in_milliseconds
 ) -> None:
     lines = f"HTTP/1.1 429 Later\r\nretry-after-ms: {said}\r\ncontent-type: application/json\r\ncontent-length: 2"
     provider.script(Raw((lines.encode() + b"\r\n\r\n{}",)))
-    body = orjson.dumps({"model": "w429", "messages": [{"role": "user", "content": "hello"}]})
+    body = chat_body(model="w429")
     headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
     async with httpx.AsyncClient(base_url=gateway.base, headers=headers, timeout=60) as http:
         answer = await http.post("/v1/chat/completions", content=body)

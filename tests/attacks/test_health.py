@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -10,6 +9,7 @@ import httpx
 import pytest
 
 from tests.e2e.gateway_process import GatewayProcess
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # a process starts
 
@@ -90,19 +90,21 @@ async def test_a_key_sees_the_parts_and_the_backends_that_it_may_use(
     }
 
 
-async def told(http: httpx.AsyncClient, headers: dict[str, str], wanted: bool) -> None:
+async def until_bare(http: httpx.AsyncClient, headers: dict[str, str], wanted: bool) -> None:
     """Wait until health is as without a key, or is not."""
-    async with asyncio.timeout(30):
-        while ((await http.get("/health", headers=headers)).json() == BARE) is not wanted:
-            await asyncio.sleep(0.02)
+
+    async def as_wanted() -> bool:
+        return ((await http.get("/health", headers=headers)).json() == BARE) is wanted
+
+    await until(as_wanted)
 
 
 async def test_a_revoked_key_sees_as_much_as_none(gateway: GatewayProcess, http: httpx.AsyncClient) -> None:
     made = gateway.json("keys", "create", "--team", "all")
     headers = {"authorization": f"Bearer {made['key']}"}
-    await told(http, headers, False)
+    await until_bare(http, headers, False)
     gateway.run("keys", "revoke", made["id"])
-    await told(http, headers, True)
+    await until_bare(http, headers, True)
 
 
 async def test_probes_need_no_key_and_health_tells_of_trouble_but_not_whose(
@@ -111,8 +113,8 @@ async def test_probes_need_no_key_and_health_tells_of_trouble_but_not_whose(
     for path in ("/health/live", "/health/ready"):
         assert (await http.get(path)).status_code == 200
     gateway.write_policy("one", "nonsense: true\n")
-    await told(http, {}, False)
+    await until_bare(http, {}, False)
     trouble = {"status": "degraded", "parts": {**BARE["parts"], "policies": "stale"}}
     assert (await http.get("/health")).json() == trouble
     gateway.write_policy("one", POLICIES["one"])
-    await told(http, {}, True)
+    await until_bare(http, {}, True)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
 
 import httpx
 import pytest
@@ -12,6 +10,8 @@ import pytest_asyncio
 
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider
+from tests.support.requests import cache_result, post_chat
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(200)]  # a process starts, with the real embedder
 
@@ -48,23 +48,13 @@ QUESTIONS = {
 """Kind → two questions that no other kind asks: one is planted with hidden text, the other without."""
 
 
-@dataclass
-class House:
-    gateway: GatewayProcess
-    key: str
-    http: httpx.AsyncClient
+async def until_semantic(http: httpx.AsyncClient, text: str) -> None:
+    """Wait until the semantic cache answers `text`."""
 
-    async def ask(self, text: str, cache: str = "") -> str:
-        """How the cache served it; `504` when only the cache was asked and had nothing."""
-        body = {"model": "large", "temperature": 0, "messages": [{"role": "user", "content": text}]}
-        headers = {"authorization": f"Bearer {self.key}"} | ({"x-thriftgate-cache": cache} if cache else {})
-        reply = await self.http.post(f"{self.gateway.base}/v1/chat/completions", json=body, headers=headers)
-        return str(reply.headers.get("x-thriftgate-cache", "")) if reply.status_code == 200 else str(reply.status_code)
+    async def found() -> bool:
+        return await cache_result(http, text, cache="only", model="large") == "semantic"
 
-    async def until_by_meaning(self, text: str) -> None:
-        async with asyncio.timeout(100):
-            while (await self.ask(text, "only")) != "semantic":
-                await asyncio.sleep(0.1)
+    await until(found, 100)
 
 
 @pytest.fixture(scope="module")
@@ -76,27 +66,30 @@ def gateway(tmp_path_factory: pytest.TempPathFactory, port: int) -> Iterator[Gat
 
 
 @pytest_asyncio.fixture
-async def house(gateway: GatewayProcess, port: int) -> AsyncIterator[House]:
-    key = await gateway.key("search")
-    async with Provider(port=port), httpx.AsyncClient(timeout=30) as http:
-        house = House(gateway, key, http)
-        await house.ask("Why is the sky blue?")
-        await house.until_by_meaning("why is the sky blue")  # the embedder loads after the gateway is ready
-        yield house
+async def http(gateway: GatewayProcess, port: int) -> AsyncIterator[httpx.AsyncClient]:
+    headers = {"authorization": f"Bearer {await gateway.key('search')}"}
+    async with Provider(port=port), httpx.AsyncClient(base_url=gateway.base, headers=headers, timeout=30) as http:
+        await post_chat(http, "Why is the sky blue?", model="large", temperature=0)
+        await until_semantic(http, "why is the sky blue")  # the embedder loads after the gateway is ready
+        yield http
 
 
-async def test_a_question_with_hidden_text_neither_takes_nor_gives_the_clean_questions_answer(house: House) -> None:
+async def test_a_question_with_hidden_text_neither_takes_nor_gives_the_clean_questions_answer(
+    http: httpx.AsyncClient,
+) -> None:
     served = {}
     for kind, hide in HIDDEN.items():
         planted, clean = QUESTIONS[kind]
-        await house.ask(hide(planted))
-        await house.ask(clean)
-        await house.until_by_meaning(clean.lower())  # what is asked next is found, if anything would be
-        served[kind, "the clean question after the hidden one"] = await house.ask(planted, "only")
-        served[kind, "the hidden question after the clean one"] = await house.ask(hide(clean), "only")
+        for text in (hide(planted), clean):
+            await post_chat(http, text, model="large", temperature=0)
+        await until_semantic(http, clean.lower())  # what is asked next is found, if anything would be
+        for case, text in (("clean after hidden", planted), ("hidden after clean", hide(clean))):
+            served[kind, case] = await cache_result(http, text, cache="only", model="large")
     assert {case: how for case, how in served.items() if how != "504"} == {}
 
 
-async def test_a_question_with_an_emoji_is_still_recognised_when_the_emoji_is_asked_again(house: House) -> None:
-    await house.ask("What does a red flag 🚩 mean at the beach?")
-    await house.until_by_meaning("what does a red flag 🚩 mean at the beach")
+async def test_a_question_with_an_emoji_is_still_recognised_when_the_emoji_is_asked_again(
+    http: httpx.AsyncClient,
+) -> None:
+    await post_chat(http, "What does a red flag 🚩 mean at the beach?", model="large", temperature=0)
+    await until_semantic(http, "what does a red flag 🚩 mean at the beach")

@@ -15,6 +15,7 @@ from gateway.domain.routing.whereabouts import providers_own
 from gateway.ledger.prices.catalogue import PACKAGED, Catalogue
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider
+from tests.support.requests import post_chat
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(180)]  # processes start, on a machine that is busy
 
@@ -55,18 +56,16 @@ def gateway(
         yield process
 
 
-async def ask(gateway: GatewayProcess, model: str, team: str = "closed") -> httpx.Response:
-    key = await gateway.key(team)
-    body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": "hello"}], "max_tokens": 5}
+async def reply_of(gateway: GatewayProcess, model: str, team: str = "closed") -> httpx.Response:
     async with httpx.AsyncClient(base_url=gateway.base, timeout=30) as http:
-        return await http.post("/v1/chat/completions", json=body, headers={"authorization": f"Bearer {key}"})
+        return await post_chat(http, key=await gateway.key(team), model=model, max_tokens=5)
 
 
 @pytest.mark.parametrize("model", ["small", "declared", "proxy", "claimed", "dotted", "mapped"])
 async def test_a_backend_that_is_not_known_to_be_the_operators_gets_no_prompt(
     gateway: GatewayProcess, provider: Provider, model: str
 ) -> None:
-    reply = await ask(gateway, model)
+    reply = await reply_of(gateway, model)
     assert reply.status_code == 403
     assert "the policy forbids hosted backends" in reply.json()["error"]["message"]
     assert not provider.exchanges
@@ -75,10 +74,10 @@ async def test_a_backend_that_is_not_known_to_be_the_operators_gets_no_prompt(
 async def test_a_private_address_and_a_name_that_the_operator_calls_local_are_open(
     gateway: GatewayProcess, provider: Provider
 ) -> None:
-    assert (await ask(gateway, "mine")).status_code == 200
-    assert (await ask(gateway, "ours")).status_code == 502  # it was tried, and the name leads nowhere
+    assert (await reply_of(gateway, "mine")).status_code == 200
+    assert (await reply_of(gateway, "ours")).status_code == 502  # it was tried, and the name leads nowhere
     for _ in range(3):
-        assert (await ask(gateway, "auto", "judged")).headers["x-thriftgate-backend"] in ("mine", "ours")
+        assert (await reply_of(gateway, "auto", "judged")).headers["x-thriftgate-backend"] in ("mine", "ours")
 
 
 async def test_only_what_is_open_is_listed(gateway: GatewayProcess) -> None:

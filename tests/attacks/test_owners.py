@@ -12,6 +12,7 @@ import pytest
 
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider, Reply
+from tests.support.requests import chat_fields
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]
 
@@ -26,7 +27,7 @@ POLICIES = {
     "together": "cache: {enabled: false}\ndata: {store_prompts: true, share: team}\n",
 }
 LINE = {"custom_id": "1", "method": "POST", "url": "/v1/chat/completions"}
-BODY = {"model": "gpt", "messages": [{"role": "user", "content": "[[reply tokens=3]]"}]}
+BODY = chat_fields("[[reply tokens=3]]", model="gpt")
 MESSAGES = {"requests": [{"custom_id": "1", "params": {**BODY, "max_tokens": 9}}]}
 
 

@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 from collections.abc import Iterator
 
-import orjson
 import pytest
 
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider, Reply
+from tests.support.requests import chat_body
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
 
@@ -39,8 +40,7 @@ async def test_a_stream_with_requests_behind_it_is_no_longer_bought_when_the_con
     gateway: GatewayProcess, provider: Provider
 ) -> None:
     provider.script(Reply(tokens=2_000, drip_s=0.02))
-    hello = {"role": "user", "content": "hello"}
-    body = orjson.dumps({"model": "small", "messages": [hello], "stream": True})
+    body = chat_body(model="small", stream=True)
     key = await gateway.key("one")
     head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {key}\r\n"
     head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
@@ -48,7 +48,7 @@ async def test_a_stream_with_requests_behind_it_is_no_longer_bought_when_the_con
     writer.write(head.encode() + body + NEXT)
     assert await reader.readuntil(b"data: ")
     await closed(writer)
-    await provider.until(lambda: provider.last.hung_up, timeout_s=10)
+    await until(lambda: provider.last.hung_up, within_s=10)
 
 
 async def test_answers_to_a_pipeline_that_ends_in_no_request_leave_no_traceback(gateway: GatewayProcess) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.error import HTTPError
@@ -15,7 +14,7 @@ import orjson
 import pytest
 
 from tests.e2e.gateway_process import GatewayProcess
-from tests.fakes.house import until
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(180)]  # processes start, on a machine that is busy
 
@@ -123,10 +122,7 @@ def peak_kib(gateway: GatewayProcess) -> int:
 
 
 async def awaited(gateway: GatewayProcess, true: Callable[[], object]) -> None:
-    began = time.monotonic()
-    while not await asyncio.to_thread(true):
-        assert time.monotonic() - began < SEEN_S, gateway.log[-2000:]
-        await asyncio.sleep(0.05)
+    await until(lambda: asyncio.to_thread(true), SEEN_S)
 
 
 @pytest.mark.parametrize("attack", ATTACKS)

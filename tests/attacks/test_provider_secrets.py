@@ -14,8 +14,10 @@ import orjson
 import pytest
 import pytest_asyncio
 
+from gateway.domain.request import DialectName
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider, Raw
+from tests.support.requests import post
 from tests.telemetry.conftest import Receiver
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # a process starts
@@ -42,8 +44,8 @@ local_model: {{enabled: false}}
 
 
 @dataclass
-class House:
-    gateway: GatewayProcess
+class Gateway:
+    process: GatewayProcess
     key: str
     provider: Provider
     http: httpx.AsyncClient
@@ -51,29 +53,22 @@ class House:
     heard: list[str]
     """Everything that a client was sent."""
 
-    async def ask(self, step: Raw, path: str = "chat/completions", **more: object) -> httpx.Response:
+    async def ask(self, step: Raw, dialect: DialectName = "openai_chat", **more: object) -> httpx.Response:
         self.provider.default = step
-        body = {"model": "small", "messages": [{"role": "user", "content": "hello"}], **more}
-        if path == "responses":
-            body = {"model": "small", "input": "hello", **more}
-        if path == "messages":
-            body["max_tokens"] = 9
         headers = {"authorization": f"Bearer {self.key}", "x-thriftgate-cache": "bypass"}
-        reply = await self.http.post(f"{self.gateway.base}/v1/{path}", json=body, headers=headers)
-        flight = await self.http.get(
-            f"{self.gateway.base}/v1/requests/{reply.headers['x-request-id']}", headers=headers
-        )
+        reply = await post(self.http, dialect, headers=headers, model="small", **more)
+        flight = await self.http.get(f"/v1/requests/{reply.headers['x-request-id']}", headers=headers)
         self.heard += [str(reply.headers.multi_items()), reply.text, flight.text]
         return reply
 
 
-def answer(status: int, body: object, *headers: str) -> Raw:
+def whole_reply(status: int, body: object, *headers: str) -> Raw:
     data = orjson.dumps(body)
     head = [f"HTTP/1.1 {status} Said", "content-type: application/json", f"content-length: {len(data)}", *headers]
     return Raw(("\r\n".join(head).encode() + b"\r\n\r\n" + data,))
 
 
-def stream(*events: bytes) -> Raw:
+def streamed_reply(*events: bytes) -> Raw:
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
     return Raw((head, *(b"data: " + event + b"\n\n" for event in events)), then="fin")
 
@@ -86,7 +81,7 @@ def received() -> Iterator[Receiver]:
 
 
 @pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory, port: int, received: Receiver) -> Iterator[GatewayProcess]:
+def process(tmp_path_factory: pytest.TempPathFactory, port: int, received: Receiver) -> Iterator[GatewayProcess]:
     environment = {"SMALL_KEY": KEY, "OTEL_EXPORTER_OTLP_ENDPOINT": received.url}
     home = tmp_path_factory.mktemp("secrets") / "home"
     with GatewayProcess(
@@ -96,10 +91,10 @@ def gateway(tmp_path_factory: pytest.TempPathFactory, port: int, received: Recei
 
 
 @pytest_asyncio.fixture
-async def house(gateway: GatewayProcess, port: int, received: Receiver) -> AsyncIterator[House]:
-    key = await gateway.key("search")
-    async with Provider(port=port) as provider, httpx.AsyncClient(timeout=30) as http:
-        yield House(gateway, key, provider, http, received, [])
+async def gateway(process: GatewayProcess, port: int, received: Receiver) -> AsyncIterator[Gateway]:
+    key = await process.key("search")
+    async with Provider(port=port) as provider, httpx.AsyncClient(base_url=process.base, timeout=30) as http:
+        yield Gateway(process, key, provider, http, received, [])
 
 
 def traces_in(text: str) -> list[str]:
@@ -112,52 +107,55 @@ def kept_in(folder: Path) -> dict[str, list[str]]:
     return {name: traces for name, traces in found.items() if traces}
 
 
-def whole(**usage: object) -> dict[str, object]:
+def completion(**usage: object) -> dict[str, object]:
     choice = {"index": 0, "message": {"role": "assistant", "content": "fine"}, "finish_reason": "stop"}
     tokens = {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4}
     return {"id": "c", "object": "chat.completion", "choices": [choice], "usage": tokens, **usage}
 
 
-async def answers(house: House, words: str) -> None:
+async def answers(gateway: Gateway, words: str) -> None:
     """Whole answers and refusals; neither lets the backend rest."""
-    told = (f"openai-version: {words}", f"x-ratelimit-limit-requests: {words}", f"openai-model: {words}")
-    assert (await house.ask(answer(200, whole(), *told))).status_code == 200
+    headers = (f"openai-version: {words}", f"x-ratelimit-limit-requests: {words}", f"openai-model: {words}")
+    assert (await gateway.ask(whole_reply(200, completion(), *headers))).status_code == 200
     error = {"message": words, "type": words, "code": words, "param": words}
-    for path in ("chat/completions", "responses", "messages"):
-        reply = await house.ask(answer(400, {"error": error}, *told), path)
+    dialects: tuple[DialectName, ...] = ("openai_chat", "openai_responses", "anthropic_messages")
+    for dialect in dialects:
+        reply = await gateway.ask(whole_reply(400, {"error": error}, *headers), dialect)
         assert reply.status_code == 400
         assert "[key]" in reply.text
-    await house.ask(answer(422, {"detail": [{"input": words}]}))
-    await house.ask(answer(400, {"error": words}))
+    await gateway.ask(whole_reply(422, {"detail": [{"input": words}]}))
+    await gateway.ask(whole_reply(400, {"error": words}))
 
 
-async def failures(house: House, words: str) -> None:
+async def failures(gateway: Gateway, words: str) -> None:
     error = {"message": words, "type": words, "code": words, "param": words}
     chunk = orjson.dumps({"id": "c", "choices": [{"index": 0, "delta": {"content": "hi"}}]})
     for last in (orjson.dumps({"error": error}), orjson.dumps({"error": words}), words.encode()):
-        await house.ask(stream(chunk, last), stream=True)
+        await gateway.ask(streamed_reply(chunk, last), stream=True)
     for status in (200, 500, 503, 429):
-        await house.ask(answer(status, {"error": error}, f"x-request-id: {words}"))
+        await gateway.ask(whole_reply(status, {"error": error}, f"x-request-id: {words}"))
 
 
-async def test_a_provider_that_repeats_its_key_tells_it_to_nobody(house: House) -> None:
+async def test_a_provider_that_repeats_its_key_tells_it_to_nobody(gateway: Gateway) -> None:
     for words in WORDS:
-        await answers(house, words)
+        await answers(gateway, words)
     for name in (KEY[:30], KEY[8:]):
-        assert (await house.ask(answer(200, whole(service_tier=name)))).status_code == 200
-        del house.heard[-2]  # the body of a whole answer is the provider's, to the byte
+        assert (await gateway.ask(whole_reply(200, completion(service_tier=name)))).status_code == 200
+        del gateway.heard[-2]  # the body of a whole answer is the provider's, to the byte
     for words in WORDS:
-        await failures(house, words)
-    assert any("The stream of small broke" in text and "[key]" in text for text in house.heard)
-    assert traces_in("\n".join(house.heard)) == []
+        await failures(gateway, words)
+    assert any("The stream of small broke" in text and "[key]" in text for text in gateway.heard)
+    assert traces_in("\n".join(gateway.heard)) == []
 
-    usage_text = house.gateway.run("usage", "--team", "search", "--by", "model", "--json").stdout
-    metrics = await house.http.get(house.gateway.base + "/metrics", headers={"authorization": f"Bearer {house.key}"})
+    usage_text = gateway.process.run("usage", "--team", "search", "--by", "model", "--json").stdout
+    metrics = await gateway.http.get(
+        gateway.process.base + "/metrics", headers={"authorization": f"Bearer {gateway.key}"}
+    )
     deadline = time.monotonic() + 30
-    while not house.received.spans and time.monotonic() < deadline:
-        await house.http.get(house.gateway.base + "/health/live")
-    house.gateway.stop()  # whatever was waiting is written and sent
-    assert traces_in(usage_text + metrics.text + house.gateway.log) == []
-    assert house.received.spans
-    assert traces_in("".join(map(str, (*house.received.traces, *house.received.metrics)))) == []
-    assert kept_in(house.gateway.home / "data") == {}
+    while not gateway.received.spans and time.monotonic() < deadline:
+        await gateway.http.get(gateway.process.base + "/health/live")
+    gateway.process.stop()  # whatever was waiting is written and sent
+    assert traces_in(usage_text + metrics.text + gateway.process.log) == []
+    assert gateway.received.spans
+    assert traces_in("".join(map(str, (*gateway.received.traces, *gateway.received.metrics)))) == []
+    assert kept_in(gateway.process.home / "data") == {}

@@ -95,8 +95,8 @@ def test_a_policy_cannot_name_a_variable_of_the_gateways_own(
     gateway: GatewayProcess, listener: Listener, kind: str, name: str
 ) -> None:
     said, heard = said_and_heard(gateway, listener, f"{{{kind}: env:{name}}}")
-    assert (said, heard) == (f"env:{name} is the gateway's own; name another variable", [])
-    assert f"env:{name} is the gateway's own" in gateway.run("check", check=False).stdout
+    assert (said, heard) == (f"env:{name} is a variable of the gateway itself; use another one", [])
+    assert f"env:{name} is a variable of the gateway itself" in gateway.run("check", check=False).stdout
 
 
 @pytest.mark.parametrize("kind", ["webhook", "slack"])
@@ -122,7 +122,7 @@ def test_with_the_operators_list_only_its_names_are_open(gateway: GatewayProcess
         said, heard = said_and_heard(gateway, listener, "{receiver: finops}")
         assert (said, set(heard)) == ("answered 204", {f"/{SECRET}"})
         said, heard = said_and_heard(gateway, listener, "{webhook: env:TEAM_URL}")
-        assert "a policy names one of the operator's receivers instead" in said
+        assert "is not allowed in a policy; use one of the operator's receivers" in said
         assert not heard
         said, heard = said_and_heard(gateway, listener, "{receiver: other}")
         assert (said, heard) == ("the operator's file has no receiver called 'other'", [])

@@ -13,6 +13,7 @@ import pytest
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider
 from tests.fakes.provider_script import Raw
+from tests.support.requests import post_chat
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # a process starts, on a machine that is busy
 
@@ -52,9 +53,7 @@ async def answered(http: httpx.AsyncClient, provider: Provider, *headers: str) -
     """What a client gets when the provider's answer has `headers`."""
     lines = ["HTTP/1.1 200 OK", "content-type: application/json", f"content-length: {len(WHOLE)}", *headers]
     provider.script(Raw(("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + WHOLE,)))
-    reply = await http.post(
-        "/v1/chat/completions", json={"model": "small", "messages": [{"role": "user", "content": "hello"}]}
-    )
+    reply = await post_chat(http, model="small")
     assert reply.status_code == 200, reply.text
     return reply
 

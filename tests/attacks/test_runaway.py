@@ -9,6 +9,7 @@ import pytest
 
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.provider import Provider, Reply
+from tests.support.requests import post_chat
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
 
@@ -30,9 +31,8 @@ async def test_after_a_runaway_stream_a_short_question_is_answered(tmp_path: Pat
             httpx.AsyncClient(base_url=gateway.base, headers=headers, timeout=60) as http,
         ):
             provider.script(Reply(tokens=40_000))
-            ask = {"model": "small", "messages": [{"role": "user", "content": "hello"}]}
-            endless = await http.post("/v1/chat/completions", json={**ask, "stream": True})
+            endless = await post_chat(http, model="small", stream=True)
             assert endless.text.rstrip().endswith("[DONE]")
             for _ in range(3):
-                answer = await http.post("/v1/chat/completions", json=ask)
+                answer = await post_chat(http, model="small")
                 assert answer.status_code == 200, answer.text[:300]

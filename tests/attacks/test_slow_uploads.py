@@ -10,6 +10,7 @@ import pytest
 
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider
+from tests.support.requests import chat_body
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # a process starts, on a machine that is busy
 
@@ -133,7 +134,7 @@ async def test_the_body_of_a_refused_request_is_not_waited_for(gateway: GatewayP
 
 
 async def test_a_body_that_pauses_and_then_comes_is_answered(gateway: GatewayProcess, key: str, port: int) -> None:
-    body = b'{"model": "small", "messages": [{"role": "user", "content": "hello"}]}'
+    body = chat_body(model="small")
     async with Provider(port=port):
         reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
         writer.write(head("/v1/chat/completions", key, f"content-length: {len(body)}") + body[:20])

@@ -90,7 +90,7 @@ def test_a_server_of_another_user_is_told_nothing(shared: Path, tmp_path: Path) 
             finally:
                 await state.aclose()
 
-        with pytest.raises(StateUnavailable, match=f"user {NOBODY} listens there"):
+        with pytest.raises(StateUnavailable, match=f"the server runs as user {NOBODY}"):
             asyncio.run(ask(f"unix://{path}?{own_socket.QUERY}"))
     finally:
         listener.terminate()

@@ -13,6 +13,7 @@ import pytest_asyncio
 
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider
+from tests.support.requests import post_chat
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(180)]  # processes start
 
@@ -55,10 +56,9 @@ async def used(gateway: GatewayProcess, port: int) -> AsyncIterator[GatewayProce
     """With a hostile key that has asked hostile prompts of hostile models."""
     key = await gateway.key("search", "--name", HOSTILE)
     headers = {"authorization": f"Bearer {key}", "x-thriftgate-tags": "who=[/bold]"}
-    async with Provider(port=port), httpx.AsyncClient(timeout=30) as http:
+    async with Provider(port=port), httpx.AsyncClient(base_url=gateway.base, timeout=30) as http:
         for model in ("small", "large", HOSTILE.replace("\r", "")):
-            body = {"model": model, "temperature": 0, "messages": [{"role": "user", "content": HOSTILE}]}
-            reply = await http.post(f"{gateway.base}/v1/chat/completions", json=body, headers=headers)
+            reply = await post_chat(http, HOSTILE, headers=headers, model=model, temperature=0)
             assert reply.status_code == 200
         yield gateway
 

@@ -25,6 +25,7 @@ from gateway.errors import (
 from tests.backends.conftest import CallerOf, backend_at
 from tests.fakes.caller import Caller, chat, read
 from tests.fakes.provider import Fail, Provider, Raw, Reply
+from tests.support.waiting import until
 
 
 async def test_a_backend_that_fails_once_is_asked_again(small: Provider, large: Provider, pair: Caller) -> None:
@@ -91,7 +92,7 @@ async def test_an_error_whose_body_never_ends_is_hung_up_on(small: Provider, pai
         await pair.call(chat(), within_s=0.4)
     assert caught.value.status == 400
     await read(await pair.call(chat()))
-    await small.until(lambda: [one.hung_up for one in small.exchanges] == [True, True, False], timeout_s=1.0)
+    await until(lambda: [one.hung_up for one in small.exchanges] == [True, True, False], within_s=1.0)
 
 
 async def test_a_refused_connection_gives_way_to_the_next(small: Provider, pair: Caller) -> None:
@@ -171,7 +172,7 @@ async def test_a_breaker_opens_after_failures_and_a_lone_backend_is_then_tried_b
     assert len(small.exchanges) == 5  # the fifth failure opened it, so the third request did not try again
     small.script(Fail(500, delay_s=0.2))
     first = asyncio.create_task(caller.call(chat()))
-    await small.until(lambda: len(small.exchanges) == 6)
+    await until(lambda: len(small.exchanges) == 6)
     with pytest.raises(AllBackendsFailed) as caught:
         await caller.call(chat())
     assert caught.value.status == 503
@@ -210,10 +211,10 @@ async def test_after_a_rest_one_probe_closes_the_breaker_while_others_fall_back(
     small.script(Fail(500), Fail(500))
     await read(await pair.call(chat()))
     assert not pair.fleet.state(pair.fleet.backends[0]).available
-    await asyncio.sleep(0.11)
+    await until(lambda: pair.fleet.state(pair.fleet.backends[0]).available)
     small.script(Reply(delay_s=0.25))
     probing = asyncio.get_running_loop().create_task(pair.call(chat()))
-    await small.until(lambda: len(small.exchanges) == 3)
+    await until(lambda: len(small.exchanges) == 3)
     await read(await Caller(pair.fleet).call(chat()))
     assert len(small.exchanges) == 3
     assert len(large.exchanges) == 2
@@ -231,7 +232,7 @@ async def test_a_backend_that_does_not_begin_in_time_gives_way(
     await read(await pair.call(chat(stream=stream)))
     assert pair.outcomes == [("small", "interrupted"), ("large", "ok")]
     assert pair.record.attempts[0].error == "backend_timeout"
-    await small.until(lambda: small.last.hung_up)
+    await until(lambda: small.last.hung_up)
 
 
 async def test_a_prompt_that_was_at_work_when_it_broke_off_is_paid_for(small: Provider, pair: Caller) -> None:
@@ -343,7 +344,7 @@ async def test_nothing_is_called_when_the_books_cannot_be_opened(
 async def test_books_that_fill_up_while_a_backend_fails_stop_the_next_attempt(small: Provider, pair: Caller) -> None:
     small.script(Fail(500, delay_s=0.05))
     calling = asyncio.get_running_loop().create_task(pair.call(chat()))
-    await small.until(lambda: bool(small.exchanges))
+    await until(lambda: small.exchanges)
     pair.books.full = True
     with pytest.raises(LedgerUnavailable):
         await calling

@@ -28,6 +28,7 @@ from tests.backends.conftest import CallerOf
 from tests.fakes.azure import Azure, Resource
 from tests.fakes.caller import Caller, chat, read
 from tests.fakes.provider import Fail, Reply
+from tests.support.waiting import until
 
 KEY = "azure-key-0123456789"
 VERSION = "2024-10-21"
@@ -130,9 +131,7 @@ async def test_a_token_goes_as_bearer_and_is_read_again_when_its_file_changes(az
         await asyncio.sleep(0.05)
         assert provider.secret == "first-token"
         file.write_text("second-token")
-        async with asyncio.timeout(20):
-            while provider.secret != "second-token":
-                await asyncio.sleep(0.01)
+        await until(lambda: provider.secret == "second-token")
         assert provider.sign([], b"") == [(b"authorization", b"Bearer second-token")]
     finally:
         await provider.aclose()
@@ -150,9 +149,7 @@ async def test_heads_that_were_used_before_carry_the_new_token(azure: Azure, tmp
         await read(await Caller(fleet).call(chat()))
         azure.resource.tokens = {"second-token"}
         file.write_text("second-token")
-        async with asyncio.timeout(20):
-            while provider.secret != "second-token":
-                await asyncio.sleep(0.01)
+        await until(lambda: provider.secret == "second-token")
         await read(await Caller(fleet).call(chat()))
     finally:
         await fleet.aclose()

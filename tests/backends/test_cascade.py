@@ -19,6 +19,7 @@ from tests.backends.conftest import CallerOf, backend_at
 from tests.backends.strategies import route_of
 from tests.fakes.caller import Caller, chat, read
 from tests.fakes.provider import Fail, Provider, Reply
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -144,7 +145,7 @@ async def test_an_answer_that_does_not_come_in_time_leaves_the_one_before(
     assert said(await read(await call(three, within_s=1.0))) == "7"
     assert three.outcomes == [("small", "ok"), ("middle", "interrupted")]
     assert three.settled()
-    await middle.until(lambda: middle.last.hung_up)
+    await until(lambda: middle.last.hung_up)
     assert three.fleet.stats()["middle.in_flight"] == 0
 
 
@@ -155,13 +156,13 @@ async def test_a_caller_that_leaves_midway_closes_every_attempt_once(
     small.script(Reply(text="7"))
     middle.script(Reply(text="7", prefill_s=30))
     calling = call(three, chat(stream=stream))
-    await middle.until(lambda: bool(middle.exchanges))
+    await until(lambda: middle.exchanges)
     calling.cancel()
     with pytest.raises(asyncio.CancelledError):
         await calling
     assert list(three.books.closed.values()) == ["interrupted", "escalated"]
     assert three.books.still_open == []
-    await middle.until(lambda: middle.last.hung_up)
+    await until(lambda: middle.last.hung_up)
     assert sum(three.fleet.stats()[f"{name}.in_flight"] for name in ("small", "middle", "large")) == 0  # type: ignore[misc]
 
 
@@ -175,7 +176,7 @@ async def test_of_several_asked_at_once_the_rest_are_left_when_two_agree(
     assert dict(three.outcomes)["large"] == "interrupted"
     assert sorted(dict(three.outcomes).values()) == ["escalated", "interrupted", "ok"]
     assert three.settled()
-    await large.until(lambda: large.last.hung_up)
+    await until(lambda: large.last.hung_up)
 
 
 async def test_a_request_that_is_wrong_everywhere_is_refused_at_once(
@@ -243,7 +244,7 @@ async def test_a_stream_that_takes_too_long_to_compare_comes_from_the_reference(
     answer = await call(three, chat(stream=True))
     assert streamed(await read(answer)) == "So it is 7, says the reference."
     assert three.outcomes == [("small", "escalated"), ("middle", "interrupted"), ("large", "ok")]
-    await middle.until(lambda: middle.last.hung_up)
+    await until(lambda: middle.last.hung_up)
     left = three.record.attempts[1]
     assert left.usage is not None
     assert 0 < left.usage.output_tokens <= middle.last.tokens_sent
@@ -278,7 +279,7 @@ async def test_a_stream_that_repeats_itself_is_stopped_at_once(
     middle.script(Reply(text="7"))
     large.script(Reply(text="7"))
     assert streamed(await read(await call(three, chat(stream=True)))) == "7"
-    await small.until(lambda: small.last.hung_up)
+    await until(lambda: small.last.hung_up)
     assert small.last.tokens_sent < 1000
     stopped = three.record.attempts[0]
     assert (stopped.outcome, stopped.error) == ("escalated", "repetition")
@@ -319,7 +320,7 @@ async def test_clients_of_every_dialect_get_the_chosen_stream_in_their_own(
     assert answer.completion() is not None
     assert dict(three.outcomes)["small"] == "escalated"
     assert three.settled()
-    await small.until(lambda: small.last.hung_up)
+    await until(lambda: small.last.hung_up)
 
 
 class Broken:

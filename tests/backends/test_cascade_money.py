@@ -18,8 +18,9 @@ from gateway.routing.router import Router
 from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
 from tests.backends.strategies import route_of
-from tests.fakes.house import INPUT, OUTPUT, House, ask, backend, opened_house, tenant, until
+from tests.fakes.house import INPUT, OUTPUT, House, ask, backend, opened_house, tenant
 from tests.fakes.provider import Reply
+from tests.support.waiting import until
 
 
 class Decided(Router):
@@ -124,7 +125,7 @@ async def test_a_hedge_is_paid_for_beside_the_winner_and_marked(house: House) ->
     ]
     assert rows[1]["cost_pico"] == rows[1]["input_tokens"] * INPUT > 0
     assert sum(row["cost_pico"] for row in rows) == house.record.cost_pico
-    await house.provider.until(lambda: house.provider.last.hung_up)
+    await until(lambda: house.provider.last.hung_up)
     assert house.quiet()
 
 

@@ -13,6 +13,7 @@ from gateway.errors import BackendGarbage, BackendTimeout, BackendUnreachable, G
 from tests.backends.http_calls import OK, PLAIN, STREAM, Dial, collect, fetch, pieces_until, send
 from tests.fakes.certificate import Certificate, make
 from tests.fakes.provider import Fail, Provider, Raw, Reply
+from tests.support.waiting import until
 
 
 @pytest.fixture(scope="session")
@@ -228,7 +229,7 @@ class TestGarbage:
         provider.script(Raw((raw,), then="hang"))
         with pytest.raises(BackendGarbage, match="small sent"):
             await send(dial(provider), first_byte_timeout=2.0)
-        await provider.until(lambda: provider.open_connections == 0)
+        await until(lambda: provider.open_connections == 0)
 
     @pytest.mark.parametrize(
         "body", [b"zz\r\nhello\r\n", b"-5\r\nhello\r\n", b"5\r\nhello!!\r\n", b"fffffffffffffffff\r\nhello\r\n"]
@@ -242,7 +243,7 @@ class TestGarbage:
         with pytest.raises((BackendGarbage, StreamBroken)):  # aiohttp cannot say which
             await collect(response, got)
         assert got.startswith(b"abc")
-        await provider.until(lambda: provider.open_connections == 0)
+        await until(lambda: provider.open_connections == 0)
 
 
 class TestCuts:
@@ -398,7 +399,7 @@ class TestHangingUp:
         provider.script(Fail(cut="hang"))
         client = dial(provider, concurrent=1)
         task = asyncio.ensure_future(send(client))
-        await provider.until(lambda: bool(provider.exchanges))
+        await until(lambda: provider.exchanges)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -410,7 +411,7 @@ class TestHangingUp:
         provider.script(Reply(cut="hang", after=1))
         client = dial(provider, concurrent=1)
         task = asyncio.ensure_future(fetch(client, STREAM))
-        await provider.until(lambda: bool(provider.exchanges))
+        await until(lambda: provider.exchanges)
         await asyncio.sleep(0.02)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -457,7 +458,7 @@ class TestHangingUp:
             await waiting
         with pytest.raises(BackendUnreachable):
             await send(client)
-        await provider.until(lambda: provider.open_connections == 0)
+        await until(lambda: provider.open_connections == 0)
 
 
 class TestBackPressure:
@@ -468,8 +469,7 @@ class TestBackPressure:
         body = bytes(range(256)) * (size // 256)
         provider.script(Raw((OK + b"content-length: %d\r\n\r\n" % size, body)))
         response = await send(dial(provider))
-        await asyncio.sleep(0.1)
-        assert provider.unsent > size // 2
+        await until(lambda: provider.unsent > size // 2)
         got = b"".join([piece async for piece in response])
         assert got == body
 

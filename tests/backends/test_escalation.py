@@ -14,6 +14,7 @@ from gateway.domain.routing.strategy import FAILED, StrategyAnswer
 from tests.backends.conftest import CallerOf, backend_at
 from tests.fakes.caller import Caller, chat, read
 from tests.fakes.provider import Fail, Provider, Reply
+from tests.support.waiting import until
 
 SURE, UNSURE = Reply(text="weak", logprob=math.log(0.95)), Reply(text="weak", logprob=math.log(0.3))
 
@@ -121,13 +122,13 @@ async def test_a_call_cancelled_during_escalation_closes_both_attempts(
     small.script(UNSURE)
     large.script(Reply(delay_s=10))
     calling = call(pair)
-    await large.until(lambda: bool(large.exchanges))
+    await until(lambda: large.exchanges)
     calling.cancel()
     with pytest.raises(asyncio.CancelledError):
         await calling
     assert list(pair.books.closed.values()) == ["interrupted", "escalated"]
     assert pair.books.still_open == []
-    await large.until(lambda: large.last.hung_up)
+    await until(lambda: large.last.hung_up)
 
 
 async def test_a_fallbacks_answer_is_not_escalated(small: Provider, large: Provider, caller_of: CallerOf) -> None:

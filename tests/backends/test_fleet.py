@@ -11,6 +11,7 @@ from gateway.errors import AllBackendsFailed, BackendRefused, StreamBroken
 from tests.backends.conftest import KEY, CallerOf, backend_at
 from tests.fakes.caller import Caller, chat, read
 from tests.fakes.provider import Fail, Provider, Reply
+from tests.support.waiting import until
 
 
 async def test_a_plain_answer_goes_through_byte_for_byte(small: Provider, caller_of: CallerOf) -> None:
@@ -254,7 +255,7 @@ async def test_a_client_that_hangs_up_closes_the_backends_connection_at_once(
         if b"t1 " in piece:
             break
     await answer.aclose()
-    await small.until(lambda: small.last.hung_up)
+    await until(lambda: small.last.hung_up)
     assert small.last.chunks_sent < 20
     assert answer.delivered_text().startswith("t0 ")
     assert not answer.complete
@@ -266,7 +267,7 @@ async def test_an_answer_never_read_closes_the_connection_too(small: Provider, c
     small.script(Reply(tokens=1000, drip_s=0.005))
     answer = await caller_of().call(chat(stream=True))
     await answer.aclose()
-    await small.until(lambda: small.last.hung_up)
+    await until(lambda: small.last.hung_up)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -276,11 +277,11 @@ async def test_a_cancelled_call_hangs_up_and_closes_its_attempt_as_interrupted(
     small.script(Reply(delay_s=10))
     caller = caller_of()
     calling = asyncio.get_running_loop().create_task(caller.call(chat(stream=stream)))
-    await small.until(lambda: bool(small.exchanges))
+    await until(lambda: small.exchanges)
     calling.cancel()
     with pytest.raises(asyncio.CancelledError):
         await calling
-    await small.until(lambda: small.last.hung_up)
+    await until(lambda: small.last.hung_up)
     assert list(caller.books.closed.values()) == ["interrupted"]
     assert caller.books.still_open == []
     usage = caller.record.attempts[0].usage

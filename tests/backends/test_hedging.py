@@ -11,6 +11,7 @@ from gateway.errors import AllBackendsFailed
 from tests.backends.conftest import CallerOf, backend_at
 from tests.fakes.caller import Caller, chat, read
 from tests.fakes.provider import Fail, Provider, Reply
+from tests.support.waiting import until
 
 HEDGING = Policy(team="search", hedging={"enabled": True, "share": "100%"})
 SLOW_S = 30.0
@@ -53,7 +54,7 @@ async def test_the_second_wins_where_the_first_is_slow_and_the_slow_one_is_on_th
     assert loser.usage.input_tokens == pair.tokens
     assert pair.record.served_by is answer.attempt is winner is pair.hold.followed
     assert [name for name, _ in pair.hold.extended[-2:]] == ["small", "large"]
-    await small.until(lambda: small.last.hung_up)
+    await until(lambda: small.last.hung_up)
     assert pair.fleet.stats()["hedged"] == 1
     assert pair.fleet.stats()["small.in_flight"] == 0
 
@@ -66,7 +67,7 @@ async def test_the_first_wins_where_it_begins_after_all(small: Provider, large: 
     assert pair.outcomes == [("small", "ok"), ("large", "interrupted")]
     assert [attempt.kind for attempt in pair.record.attempts] == ["", "hedge"]
     assert pair.hold.followed is pair.record.attempts[0]
-    await large.until(lambda: large.last.hung_up)
+    await until(lambda: large.last.hung_up)
 
 
 async def test_no_second_one_is_asked_where_the_first_begins_in_time(large: Provider, pair: Caller) -> None:
@@ -147,11 +148,11 @@ async def test_a_caller_that_leaves_closes_both_attempts_once(small: Provider, l
     small.script(Reply(delay_s=SLOW_S))
     large.script(Reply(delay_s=SLOW_S))
     calling = call(pair)
-    await large.until(lambda: bool(large.exchanges))
+    await until(lambda: large.exchanges)
     calling.cancel()
     with pytest.raises(asyncio.CancelledError):
         await calling
     assert list(pair.books.closed.values())[-2:] == ["interrupted", "interrupted"]
-    await small.until(lambda: small.last.hung_up)
-    await large.until(lambda: large.last.hung_up)
+    await until(lambda: small.last.hung_up)
+    await until(lambda: large.last.hung_up)
     assert pair.fleet.stats()["small.in_flight"] == pair.fleet.stats()["large.in_flight"] == 0

@@ -17,9 +17,9 @@ from gateway.errors import BackendOverloaded, GatewayError, StateUnavailable
 from gateway.state.redis.connection import State
 from tests.backends.conftest import CallerOf, backend_at
 from tests.fakes.caller import chat
-from tests.fakes.house import until
 from tests.fakes.model_server import ModelServer
 from tests.fakes.provider import Fail, Provider
+from tests.support.waiting import until
 
 
 class Clock:

@@ -18,6 +18,7 @@ from tests.backends.conftest import KEY
 from tests.fakes.caller import Caller, chat, read
 from tests.fakes.gemini import Gemini
 from tests.fakes.provider import Provider, Raw
+from tests.support.waiting import until
 
 extras = pytest.mark.extras
 
@@ -131,23 +132,18 @@ async def test_a_client_that_hangs_up_closes_the_providers_connection(gemini: Ge
     async for _ in answer:
         break
     await answer.aclose()
-    async with asyncio.timeout(30):
-        while not gemini.hung_up:
-            await asyncio.sleep(0.01)
+    await until(lambda: gemini.hung_up)
 
 
 @extras
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_cancelled_call_closes_the_providers_connection(gemini: Gemini, caller: Caller, stream: bool) -> None:
     calling = asyncio.get_running_loop().create_task(caller.call(chat("slow", stream=stream)))
-    async with asyncio.timeout(30):
-        while not gemini.bodies:
-            await asyncio.sleep(0.01)
-        calling.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await calling
-        while not gemini.hung_up:
-            await asyncio.sleep(0.01)
+    await until(lambda: gemini.bodies)
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    await until(lambda: gemini.hung_up)
     assert list(caller.books.closed.values()) == ["interrupted"]
 
 

@@ -14,6 +14,7 @@ from gateway.errors import BackendUnreachable, StreamBroken
 from tests.backends.http_calls import OK, PLAIN, STREAM, Dial, fetch, send
 from tests.fakes.provider import Fail, Provider, Raw, Reply
 from tests.fakes.provider_script import Step
+from tests.support.waiting import until
 
 
 class RefusesEarly(asyncio.Protocol):
@@ -76,7 +77,7 @@ class TestReuse:
         client = dial(provider)
         await fetch(client)
         provider.drop_idle()
-        await provider.until(lambda: provider.open_connections == 0)
+        await until(lambda: provider.open_connections == 0)
         assert b"You said" in await fetch(client)
 
     @pytest.mark.parametrize("how", ["fin", "rst"])
@@ -112,7 +113,7 @@ class TestReuse:
     async def test_idle_connections_are_closed_after_a_while(self, provider: Provider, dial: Dial) -> None:
         client = dial(provider, idle_timeout_s=0.05)
         await fetch(client)
-        await provider.until(lambda: provider.open_connections == 0)
+        await until(lambda: provider.open_connections == 0)
         assert b"You said" in await fetch(client)
 
     async def test_the_connection_used_last_is_reused_first(self, provider: Provider, dial: Dial) -> None:
@@ -171,7 +172,7 @@ class TestDesync:
         provider.script(Raw((good, 0.01, evil)), Reply())
         client = dial(provider)
         assert await fetch(client) == b"right"
-        await provider.until(lambda: provider.open_connections == 0)
+        await until(lambda: provider.open_connections == 0)
         assert b"You said" in await fetch(client)
 
 

@@ -9,6 +9,7 @@ from gateway.errors import AllBackendsFailed, DeadlineExceeded, StreamBroken
 from tests.backends.conftest import CallerOf, backend_at
 from tests.fakes.caller import Caller, chat, read
 from tests.fakes.provider import Provider, Raw, Reply
+from tests.support.waiting import until
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 ROLE = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}\n\n'
@@ -34,7 +35,7 @@ async def test_a_backend_that_says_done_and_then_hangs_keeps_nobody_waiting(
     async with asyncio.timeout(2):
         assert await read(answer) == ROLE + WORD + STOP + DONE
     assert answer.complete
-    await small.until(lambda: small.last.hung_up)
+    await until(lambda: small.last.hung_up)
 
 
 async def test_the_end_of_the_response_may_come_a_moment_after_done_and_the_connection_is_kept(
@@ -122,7 +123,7 @@ async def test_the_requests_deadline_holds_in_the_middle_of_a_stream_and_is_not_
         await read(answer)
     await answer.aclose()
     assert answer.delivered_text().startswith("t0 ")
-    await small.until(lambda: small.last.hung_up)
+    await until(lambda: small.last.hung_up)
     assert answer.attempt is not None
     assert answer.attempt.error == "deadline_exceeded"
 
@@ -147,7 +148,7 @@ async def test_streams_that_keep_breaking_open_the_breaker(small: Provider, call
         await answer.aclose()
     small.default = Reply(delay_s=5)
     probe = asyncio.create_task(caller.call(chat(stream=True)))
-    await small.until(lambda: len(small.exchanges) == 6)
+    await until(lambda: len(small.exchanges) == 6)
     with pytest.raises(AllBackendsFailed) as caught:
         await caller.call(chat(stream=True))
     assert caught.value.status == 503
@@ -163,7 +164,7 @@ async def test_a_stream_that_falls_silent_is_broken_though_its_deadline_is_far(
     with pytest.raises(StreamBroken, match="did not go on in time"):
         await read(answer)
     await answer.aclose()
-    await small.until(lambda: small.last.hung_up)
+    await until(lambda: small.last.hung_up)
 
 
 async def test_a_slow_stream_that_keeps_talking_is_no_silent_one(small: Provider, caller_of: CallerOf) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Iterator
 from decimal import Decimal
 from typing import Any
@@ -19,6 +18,7 @@ from gateway.domain.routing.load import Load
 from tests.fakes.caller import Caller, chat, read
 from tests.fakes.llama import llama
 from tests.fakes.model_server import ModelServer
+from tests.support.waiting import until
 
 MACHINE = PriceEntry(machine_hour_usd=Decimal(2))
 
@@ -228,9 +228,7 @@ async def test_nobody_looks_while_nobody_wants_to_know(
     await asyncio.sleep(0.05)
     assert server.asked == []
     scrape.load(0)
-    async with asyncio.timeout(5):
-        while len(server.asked) < 3:
-            await asyncio.sleep(0.005)
+    await until(lambda: len(server.asked) >= 3)
     clock.now += QUIET_S + 1
     await asyncio.sleep(0.05)
     before = len(server.asked)
@@ -277,20 +275,18 @@ async def test_the_real_local_model_tells_how_busy_it_is(model: int) -> None:
         asked = chat("Tell me a very long story about ships.", max_tokens=200, ignore_eos=True)  # for several looks
         return await read(await caller.call(asked, within_s=100))
 
+    def look() -> bool:
+        if (load := fleet.state(local).load) is not None:
+            seen.append(load)
+        return all(task.done() for task in asking)
+
     asking = [asyncio.create_task(ask(caller)) for caller in callers]
     try:
-        until = time.monotonic() + 100
-        while not all(task.done() for task in asking) and time.monotonic() < until:
-            if (load := fleet.state(local).load) is not None:
-                seen.append(load)
-            await asyncio.sleep(0.05)
+        await until(look, 100)
         answers = await asyncio.gather(*asking)
         assert (2, 2, 2) in {(load.running, load.waiting, load.capacity) for load in seen}
         assert max(load.tokens_per_second or 0 for load in seen) > 0
         assert all(answers)
-        async with asyncio.timeout(10):
-            while (load := fleet.state(local).load) is None or load.running:
-                await asyncio.sleep(0.05)
-        assert load.waiting == 0
+        await until(lambda: (load := fleet.state(local).load) and (load.running, load.waiting) == (0, 0))
     finally:
         await fleet.aclose()

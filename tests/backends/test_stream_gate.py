@@ -15,6 +15,7 @@ from gateway.errors import BudgetExhausted, StreamBroken
 from tests.backends.conftest import CallerOf, backend_at
 from tests.fakes.caller import Caller, chat, read
 from tests.fakes.provider import Fail, Provider, Reply
+from tests.support.waiting import until
 
 REFUSAL = "I'm sorry, but I can't help with that, because " + "I was told not to. " * 50
 
@@ -46,7 +47,7 @@ async def test_a_refusing_stream_is_stopped_at_once_and_nothing_of_it_is_seen(
     small.script(Reply(text=REFUSAL, drip_s=0.005))
     assert said(await read(await call(pair))) == "strong, says the larger one"
     assert pair.outcomes == [("small", "escalated"), ("large", "ok")]
-    await small.until(lambda: small.last.hung_up)
+    await until(lambda: small.last.hung_up)
     weak = pair.record.attempts[0]
     assert weak.error == "refusal"
     assert weak.usage is not None
@@ -102,7 +103,7 @@ async def test_a_slow_stream_is_kept_back_for_so_long_and_no_longer(small: Provi
     answer = await call(pair)
     assert pair.record.attempts[0].chunks < 15
     await answer.aclose()
-    await small.until(lambda: small.last.hung_up)
+    await until(lambda: small.last.hung_up)
 
 
 @pytest.mark.parametrize("off", [{"hold_tokens": 0}, {"hold_for": "0s"}])
@@ -152,7 +153,8 @@ async def test_under_load_every_weak_beginning_is_replaced_before_its_first_byte
 ) -> None:
     weak, strong = Reply(text=REFUSAL, drip_s=0.002), Reply(text="Here is what you wanted. " * 10, drip_s=0.002)
     small.script(*(weak if number % 2 else strong for number in range(40)))
-    callers = [Caller(pair.fleet) for _ in range(40)]
+    patient = Policy(team="search", streams={"hold_for": "30s"})
+    callers = [Caller(pair.fleet, policy=patient) for _ in range(40)]
     heard = [said(await read(answer)) for answer in await asyncio.gather(*(call(each) for each in callers))]
     assert len(heard) == 40
     assert not any("sorry" in each for each in heard)

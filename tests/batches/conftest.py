@@ -25,6 +25,7 @@ from gateway.policy.tenants import Tenants
 from gateway.settings.gateway import Ceilings
 from gateway.state.sql.database import Database
 from tests.batches.fake_pipeline import FakeMemory, FakePipeline
+from tests.support.waiting import until
 
 URL = "/v1/chat/completions"
 
@@ -92,10 +93,11 @@ class Host:
         return runner
 
     async def until(self, batch: Batch, done: Callable[[Batch], bool] = lambda batch: bool(batch.finished_at)) -> Batch:
-        async with asyncio.timeout(30):
-            while not done(found := await self.jobs.get(Viewer(batch.team), batch.id)):
-                await asyncio.sleep(0.01)
-        return found
+        async def found() -> Batch | None:
+            now = await self.jobs.get(Viewer(batch.team), batch.id)
+            return now if done(now) else None
+
+        return await until(found)
 
     async def results(self, batch: Batch, file_id: str | None) -> dict[str, Any]:
         """custom_id → result, of a file that the batch's team can see."""

@@ -71,7 +71,7 @@ def test_what_is_no_list_of_requests_is_told_so(body: bytes, told: str, size: in
 def test_requests_have_a_largest_size_and_number(monkeypatch: pytest.MonkeyPatch) -> None:
     body = orjson.dumps({"requests": [{"x": "y"}, {"x": "y" * 50}]})
     assert len(cut(body, longest=58)) == 2
-    with pytest.raises(BodyTooLarge, match=r"requests\.1: longer than the 57 bytes"):
+    with pytest.raises(BodyTooLarge, match=r"requests\.1: longer than 57 bytes"):
         cut(body, longest=57)
     with pytest.raises(BodyTooLarge, match="more than 1; split"):
         cut(body, most=1)

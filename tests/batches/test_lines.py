@@ -26,13 +26,13 @@ def test_good_lines_have_no_problems_and_blank_ones_do_not_count(tmp_path: Path)
     [
         (b"{]\n", None, "not valid JSON"),
         (b"[1]\n", None, "not a JSON object"),
-        (jsonl(line("a")), "custom_id", "that of line 1 already"),
+        (jsonl(line("a")), "custom_id", "already used by line 1"),
         (jsonl(line("")), "custom_id", "1 to 256"),
         (jsonl(line("b") | {"custom_id": 7}), "custom_id", "string"),
         (jsonl(line("b", method="GET")), "method", "POST"),
         (jsonl(line("b", url="/v1/embeddings")), "url", URL),
         (jsonl(line("b", body="hello")), "body", "object"),
-        (jsonl(line("b", "x" * 20_000)), None, "longer than the 10000 bytes"),
+        (jsonl(line("b", "x" * 20_000)), None, "longer than 10000 bytes"),
     ],
 )  # fmt: skip
 def test_a_bad_line_is_told_with_its_number(tmp_path: Path, bad: bytes, param: str | None, told: str) -> None:

@@ -13,6 +13,7 @@ from gateway.batches.forms import FORMS, MESSAGES
 from gateway.domain.tenant import Tenant, Viewer
 from gateway.errors import BadRequest, LimitExceeded, NotFound
 from tests.batches.conftest import Host, jsonl, line
+from tests.support.waiting import until
 
 DAY_S = 24 * 3600
 
@@ -30,10 +31,11 @@ async def made(host: Host, tenant: Tenant, *requests: dict[str, Any]) -> Batch:
 
 
 async def ended(host: Host, batch: Batch) -> Batch:
-    async with asyncio.timeout(30):
-        while not (found := await host.message_jobs.get(Viewer(batch.team), batch.id)).finished_at:
-            await asyncio.sleep(0.01)
-    return found
+    async def finished() -> Batch | None:
+        found = await host.message_jobs.get(Viewer(batch.team), batch.id)
+        return found if found.finished_at else None
+
+    return await until(finished)
 
 
 async def results(host: Host, batch: Batch) -> dict[str, Any]:
@@ -50,9 +52,12 @@ async def bytes_left(host: Host) -> list[str]:
 
 async def left_alone(host: Host, *names: str | None) -> None:
     """Wait until nothing else is on the disk: the runner clears up after it has told of the end."""
-    async with asyncio.timeout(30):
-        while await bytes_left(host) != sorted(name for name in names if name):
-            await asyncio.sleep(0.01)
+    expected = sorted(name for name in names if name)
+
+    async def nothing_else() -> bool:
+        return await bytes_left(host) == expected
+
+    await until(nothing_else)
 
 
 async def test_every_request_has_a_result_and_no_file_is_seen(host: Host) -> None:
@@ -87,8 +92,8 @@ async def test_every_request_has_a_result_and_no_file_is_seen(host: Host) -> Non
         ([{"custom_id": "a"}], "requests.0.params: params must be an object"),
         ([request("a"), request("b!")], "requests.1.custom_id: custom_id must be a string that matches"),
         ([request("a"), request("x" * 65)], "requests.1.custom_id"),
-        ([request("a"), request("a")], "requests.1.custom_id: custom_id 'a' is that of requests.0 already"),
-        ([request("a", "x" * 20_000)], "requests.0: This is longer than the 10000 bytes"),
+        ([request("a"), request("a")], "requests.1.custom_id: custom_id 'a' is already used by requests.0"),
+        ([request("a", "x" * 20_000)], "requests.0: This is longer than 10000 bytes"),
     ],
 )
 async def test_what_is_no_request_is_told_with_its_place(host: Host, requests: list[Any], told: str) -> None:
@@ -142,9 +147,7 @@ async def test_a_cancelled_batch_tells_what_was_not_sent_also_after_a_restart(ho
     host.pipeline.script |= {f"q{number}": [gate] for number in range(2, 12)}
     batch = await made(host, await host.tenant(), *(request(f"q{number}") for number in range(12)))
     await host.run()
-    async with asyncio.timeout(30):
-        while "q5" not in host.pipeline.asked:
-            await asyncio.sleep(0.005)
+    await until(lambda: "q5" in host.pipeline.asked)
     cancelling = await host.message_jobs.cancel(Viewer(batch.team), batch.id)
     assert cancelling.status == "cancelling"
     assert (await host.message_jobs.cancel(Viewer(batch.team), batch.id)).cancelling_at == cancelling.cancelling_at

@@ -20,12 +20,11 @@ from gateway.errors import (
 )
 from gateway.policy.keys import revoke
 from tests.batches.conftest import URL, Host, jsonl, line
+from tests.support.waiting import until
 
 
-async def asked(host: Host, *questions: str) -> None:
-    async with asyncio.timeout(30):
-        while not set(questions) <= set(host.pipeline.asked):
-            await asyncio.sleep(0.005)
+async def until_asked(host: Host, *questions: str) -> None:
+    await until(lambda: set(questions) <= set(host.pipeline.asked))
 
 
 async def test_every_line_has_one_result(host: Host) -> None:
@@ -129,7 +128,7 @@ async def test_a_batch_gives_way_to_interactive_requests(host: Host) -> None:
         host.overload.enter(f"team{number}", batch=False)
     batch = await host.batch(await host.tenant(), *(line(f"q{number}") for number in range(8)))
     await host.run()
-    await asked(host, "q0")
+    await until_asked(host, "q0")
     ended = await host.until(batch)
     assert host.pipeline.most == 1  # the twentieth that is a batch's own
     assert ended.completed == 8
@@ -140,11 +139,8 @@ async def test_a_batch_without_failures_has_no_error_file(host: Host) -> None:
     await host.run()
     ended = await host.until(batch)
     assert ended.error_file_id is None
-    async with asyncio.timeout(30):
-        while host.files.path(batch.result_id("error")) in await asyncio.to_thread(
-            lambda: list(host.files.directory.iterdir())
-        ):
-            await asyncio.sleep(0.01)
+    errors = host.files.path(batch.result_id("error"))
+    await until(lambda: asyncio.to_thread(lambda: not errors.exists()))
 
 
 async def test_a_restart_sends_no_line_again_that_has_a_result(host: Host) -> None:
@@ -152,7 +148,7 @@ async def test_a_restart_sends_no_line_again_that_has_a_result(host: Host) -> No
     host.pipeline.script |= {"c": [never], "d": [never]}
     batch = await host.batch(await host.tenant(), *(line(name) for name in "abcdefgh"))
     first = await host.run()
-    await asked(host, "c", "d")
+    await until_asked(host, "c", "d")
     await host.until(batch, lambda batch: batch.completed >= 2)
     for task in first._tasks._running:  # as a kill: nothing gets to say goodbye
         task.cancel()
@@ -174,7 +170,7 @@ async def test_closing_lets_lines_in_flight_end(host: Host) -> None:
     host.pipeline.script |= {name: [gate] for name in names}
     batch = await host.batch(await host.tenant(), *map(line, names))
     runner = await host.run()
-    await asked(host, *names[:LINES])
+    await until_asked(host, *names[:LINES])
     asyncio.get_running_loop().call_later(0.05, gate.set)
     await runner.aclose()
     assert host.pipeline.asked == names[:LINES]
@@ -200,7 +196,7 @@ async def test_a_cancelled_batch_keeps_what_it_has_and_tells_the_rest(host: Host
     host.pipeline.script |= {f"q{number}": [gate] for number in range(2, 20)}
     batch = await host.batch(await host.tenant(), *(line(f"q{number}") for number in range(20)))
     await host.run()
-    await asked(host, "q5")
+    await until_asked(host, "q5")
     assert (await host.jobs.cancel(Viewer(batch.team), batch.id)).status == "cancelling"
     await asyncio.sleep(0.05)
     gate.set()
@@ -290,7 +286,7 @@ async def test_a_line_that_waits_to_be_tried_again_does_not_hold_up_the_end(host
     host.pipeline.script["a"] = [LimitExceeded("later", retry_after_s=3600)]
     batch = await host.batch(await host.tenant(), line("a"))
     await host.run()
-    await asked(host, "a")
+    await until_asked(host, "a")
     if ending == "cancelled":
         await host.jobs.cancel(Viewer(batch.team), batch.id)
     else:

@@ -29,6 +29,7 @@ from gateway.state.sql.database import Database
 from tests.batches.conftest import URL, jsonl, line
 from tests.fakes.house import House, ask, backend, opened_house, tenant
 from tests.fakes.provider import Fail, Reply
+from tests.support.waiting import until
 
 POLICY = "team: search\ncache: {enabled: false}\n"
 
@@ -53,10 +54,11 @@ class Night:
         return await self.jobs.create(self.tenant, asked)
 
     async def ended(self, batch: Batch) -> Batch:
-        async with asyncio.timeout(30):
-            while not (found := await self.jobs.get(Viewer(batch.team), batch.id)).finished_at:
-                await asyncio.sleep(0.01)
-        return found
+        async def finished() -> Batch | None:
+            found = await self.jobs.get(Viewer(batch.team), batch.id)
+            return found if found.finished_at else None
+
+        return await until(finished)
 
 
 @pytest.fixture
@@ -90,9 +92,8 @@ async def test_an_interactive_request_overtakes_the_lines_that_wait(night: Night
     provider.default = Reply(delay_s=0.2)
     batch = await night.start(*(f"line {number}" for number in range(LINES * 2)))
     narrow = night.house.fleet.backends[1]
-    async with asyncio.timeout(30):
-        while night.house.fleet.state(narrow).in_flight < 1 or night.house.pipeline.telemetry.totals.in_flight < LINES:
-            await asyncio.sleep(0.005)
+    await until(lambda: night.house.fleet.state(narrow).in_flight >= 1)
+    await until(lambda: night.house.pipeline.telemetry.totals.in_flight >= LINES)
     await night.house.read(ask("I am in a hurry", model="narrow"), tenant("key_2", "people"))
     texts = [exchange.json["messages"][0]["content"] for exchange in provider.exchanges]
     assert texts.index("I am in a hurry") < LINES  # in turn it would come after the lines that were there before it

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
@@ -24,6 +23,7 @@ from gateway.domain.tenant import Key, Tenant
 from gateway.state.redis.connection import State
 from gateway.state.redis.log import IndexLog
 from tests.fakes.embedder import FakeEmbedder
+from tests.support.waiting import until
 
 BACKEND = Backend(name="small", kind="openai", base_url="http://127.0.0.1:9/v1", model="tiny")
 
@@ -104,6 +104,9 @@ class Worker:
         await self.cache.lookup(asked, who, seen)
         return seen
 
+    async def misses(self, asked: CompletionRequest, who: Tenant) -> bool:
+        return (await self.ask(asked, who)).cache == "miss"
+
     async def serve(self, asked: CompletionRequest, who: Tenant, answer: Given | None = None) -> Record:
         """Look up; on a miss the backend answers and that is stored. Waits until this worker knows it."""
         seen = record(who)
@@ -123,14 +126,6 @@ class Worker:
         """The cached answer's text, or None."""
         found = await self.cache.lookup(asked, who, record(who))
         return found.answer.delivered_text() if isinstance(found, Hit) else None
-
-
-async def until(holds: Callable[[], bool], within_s: float = 30.0) -> None:
-    """Poll; AssertionError when it takes longer."""
-    deadline = time.monotonic() + within_s
-    while not holds():
-        assert time.monotonic() < deadline, "did not come true in time"
-        await asyncio.sleep(0.005)
 
 
 @pytest_asyncio.fixture

@@ -12,7 +12,7 @@ import pytest
 from gateway.cache.packing import Vector
 from gateway.cache.semantic.embedder import ModelEmbedder
 from gateway.errors import EmbedderUnavailable
-from tests.cache.conftest import until
+from tests.support.waiting import until
 
 
 class Scripted:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from gateway.cache.entry import Entry
-from gateway.cache.store.bodies import BESIDE_BYTES, Bodies, Stored
+from gateway.cache.store.bodies import OVERHEAD_BYTES, Bodies, Stored
 from gateway.domain.money.usage import Usage
 from gateway.state.redis.connection import State
 
@@ -43,7 +43,7 @@ async def test_what_is_at_hand_counts_only_while_the_index_is_up_to_date(state: 
 
 
 async def test_little_is_kept_at_hand(state: State) -> None:
-    bodies = Bodies(state, at_hand_bytes=10 + 2 * BESIDE_BYTES)
+    bodies = Bodies(state, memory_bytes=10 + 2 * OVERHEAD_BYTES)
     for name in (b"a", b"b"):
         bodies.keep(name, stored(b"x" * 8))
     assert await bodies.get(entry(b"a"), recall=True) is None

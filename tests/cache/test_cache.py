@@ -17,8 +17,9 @@ from gateway.errors import CacheOnlyMiss, StateUnavailable
 from gateway.state.redis.connection import State
 from gateway.state.redis.embedded import EmbeddedServer
 from gateway.state.redis.log import IndexLog
-from tests.cache.conftest import Given, Worker, completion, record, request, tenant, until
+from tests.cache.conftest import Given, Worker, completion, record, request, tenant
 from tests.fakes.embedder import FakeEmbedder
+from tests.support.waiting import until
 
 
 async def test_the_same_request_is_answered_from_the_cache_with_what_it_saved(worker: Worker) -> None:
@@ -338,8 +339,8 @@ async def test_a_frozen_state_server_costs_a_moment_and_not_the_answer(
         os.kill(pid, signal.SIGSTOP)
         async with asyncio.timeout(3):
             other = [await worker.ask(request(f"What is {number} + 1?"), tenant()) for number in range(20)]
-            while (await worker.ask(request(), tenant())).cache == "exact":  # at hand, while it cannot be out of date
-                await asyncio.sleep(0.05)
+            # at hand, while it cannot be out of date
+            await until(lambda: worker.misses(request(), tenant()))
         assert {seen.cache for seen in other} == {"miss"}
         seen = await worker.ask(request(), tenant())
         assert (seen.cache, seen.degraded) == ("miss", {"state"})

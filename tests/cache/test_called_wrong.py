@@ -8,8 +8,9 @@ from typing import Any
 from gateway.cache.keys import scope
 from gateway.cache.quality.counters import read
 from gateway.state.sql.database import Database
-from tests.cache.conftest import Worker, request, tenant, until
+from tests.cache.conftest import Worker, request, tenant
 from tests.fakes.embedder import FakeEmbedder
+from tests.support.waiting import until
 
 WHO = tenant()
 

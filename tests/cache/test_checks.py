@@ -12,8 +12,9 @@ from gateway.domain.protocols import FreshAnswer
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
 from gateway.state.redis.connection import State
-from tests.cache.conftest import completion, request, tenant, until
+from tests.cache.conftest import completion, request, tenant
 from tests.fakes.embedder import FakeEmbedder
+from tests.support.waiting import until
 
 
 class Buyer:

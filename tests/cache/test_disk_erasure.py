@@ -9,6 +9,7 @@ from gateway.cache.store.disk_erasure import DiskErasure
 from gateway.state.redis.connection import State
 from gateway.state.redis.embedded import EmbeddedServer
 from gateway.state.redis.log import IndexLog
+from tests.support.waiting import until
 
 FAR = 4e9
 
@@ -56,9 +57,7 @@ async def test_the_gateways_own_server_writes_its_file_anew(tmp_path: Path) -> N
         scrub = DiskErasure(state, log)
         scrub.note(Flush("search", 5.0))
         assert await scrub.tidy()
-        async with asyncio.timeout(30):
-            while await asyncio.to_thread(on_disk):
-                await asyncio.sleep(0.02)
+        await until(lambda: asyncio.to_thread(lambda: not on_disk()))
     finally:
         await state.aclose()
         await asyncio.to_thread(server.stop)

@@ -21,8 +21,9 @@ from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
 from gateway.errors import StateUnavailable
 from gateway.state.sql.database import Database
-from tests.cache.conftest import completion, request, tenant, until
+from tests.cache.conftest import completion, request, tenant
 from tests.fakes.embedder import FakeEmbedder
+from tests.support.waiting import until
 
 WHO = tenant()
 S = scope(WHO)

@@ -10,7 +10,8 @@ from gateway.domain.record import Record
 from gateway.domain.request import Controls
 from gateway.domain.tenant import Tenant
 from gateway.state.redis.connection import State
-from tests.cache.conftest import Worker, record, request, tenant, until
+from tests.cache.conftest import Worker, record, request, tenant
+from tests.support.waiting import until
 
 EXACT: dict[str, Any] = {"cache": {"semantic": {"enabled": False}}}
 

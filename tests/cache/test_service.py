@@ -3,15 +3,13 @@ from __future__ import annotations
 import asyncio
 
 import numpy as np
-import pytest
 
 from gateway.cache.entry import Entry
 from gateway.cache.keys import Question
 from gateway.cache.packing import pack
-from gateway.cache.semantic import service
 from gateway.cache.semantic.service import Semantic, SemanticResult
-from tests.cache.conftest import until
 from tests.fakes.embedder import FakeEmbedder
+from tests.support.waiting import until
 
 QUESTION = Question(b"p", "How do I cook rice?")
 
@@ -65,9 +63,8 @@ async def test_without_an_embedder_every_question_is_new() -> None:
         await level.aclose()
 
 
-async def test_a_slow_embedder_makes_a_miss(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "DEADLINE_S", 0.02)
-    level = Semantic(SlowEmbedder(), max_bytes=2**20)
+async def test_a_slow_embedder_makes_a_miss() -> None:
+    level = Semantic(SlowEmbedder(), max_bytes=2**20, deadline_s=0.02)
     level.begin()
     await until(lambda: level.ready)
     assert await level.find(QUESTION, "who", 0.01) == SemanticResult()
@@ -84,9 +81,9 @@ async def test_the_first_question_makes_it_load_and_is_new() -> None:
     await level.aclose()
 
 
-async def test_an_embedder_that_raises_makes_misses_and_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_embedder_that_raises_makes_misses_and_rests() -> None:
     embedder = BrokenEmbedder()
-    level = Semantic(embedder, max_bytes=2**20, kept=list)
+    level = Semantic(embedder, max_bytes=2**20, kept=list, pause_s=0.3)
     level.begin()
     await until(lambda: level.ready)
     for _ in range(embedder.fails):
@@ -96,15 +93,17 @@ async def test_an_embedder_that_raises_makes_misses_and_rests(monkeypatch: pytes
     assert await level.find(QUESTION, "who", 0.01) == SemanticResult()
     assert await level.vector(QUESTION, "who") is None
     assert len(embedder.texts) == embedder.fails, "while it rests it is not asked"
-    monkeypatch.setattr(service, "_REST_S", 0.0)
-    assert (await level.find(QUESTION, "who", 0.01)).vector is not None
+
+    async def embedded_again() -> bool:
+        return (await level.find(QUESTION, "who", 0.01)).vector is not None
+
+    await until(embedded_again)
     assert not level.failed
     await level.aclose()
 
 
-async def test_nobody_waits_for_an_embedder_that_was_late_three_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "DEADLINE_S", 0.01)
-    level = Semantic(SlowEmbedder(), max_bytes=2**20)
+async def test_nobody_waits_for_an_embedder_that_was_late_three_times() -> None:
+    level = Semantic(SlowEmbedder(), max_bytes=2**20, deadline_s=0.01)
     level.begin()
     await until(lambda: level.ready)
     for _ in range(5):

@@ -13,12 +13,12 @@ from gateway.cache import cache
 from gateway.cache.entry import Entry
 from gateway.cache.keys import Question
 from gateway.cache.packing import pack
-from gateway.cache.store import snapshot
 from gateway.cache.store.snapshot import SnapshotWriter, read, write
 from gateway.state.redis.connection import State
 from gateway.state.redis.log import Position
-from tests.cache.conftest import request, tenant, until
+from tests.cache.conftest import request, tenant
 from tests.fakes.embedder import FakeEmbedder
+from tests.support.waiting import until
 
 POSITION = Position("e1", "5-0", [("4-0", 3), ("5-0", 1)])
 FAR = 4e9
@@ -63,16 +63,18 @@ async def test_a_worker_that_starts_again_reads_only_what_came_since(
     make_worker: Callable[..., Any], state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cache, "TIDY_S", 0.02)
-    monkeypatch.setattr(snapshot, "_NEWS", 1)
-    keep = SnapshotWriter(tmp_path / "index", writes=True)
+    keep = SnapshotWriter(tmp_path / "index", writes=True, min_entries=1)
     who = tenant()
     first = await make_worker(FakeEmbedder(), keep=keep)
     for number in range(5):
         await first.serve(request(f"How do I cook {number} eggs?"), who)
     await until(lambda: first.cache.stats()["snapshots"] >= 1)
-    while await asyncio.to_thread(kept, keep.path) < 5:
+
+    async def all_kept() -> bool:
         await first.cache.flush("search", prefix="nothing")  # news, so that it is written anew
-        await asyncio.sleep(0.05)
+        return await asyncio.to_thread(kept, keep.path) >= 5
+
+    await until(all_kept)
     await first.cache.aclose()
     second = await make_worker(FakeEmbedder(), keep=SnapshotWriter(keep.path, writes=False))
     await second.cache.caught_up(5)

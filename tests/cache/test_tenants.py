@@ -12,7 +12,8 @@ import orjson
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.cache.coalescing.shared_call import Paid, SharedCall
+from gateway.cache.coalescing.shared_call import SharedCall
+from gateway.cache.coalescing.source import Paid
 from gateway.cache.keys import scope
 from gateway.cache.result import Miss
 from gateway.domain.answer import Answer, Sink

@@ -22,7 +22,8 @@ from gateway.domain.request import Controls
 from gateway.state.redis.connection import State
 from gateway.state.redis.embedded import EmbeddedServer
 from gateway.state.redis.log import IndexLog
-from tests.cache.conftest import Given, Worker, completion, record, request, tenant, until
+from tests.cache.conftest import Given, Worker, completion, record, request, tenant
+from tests.support.waiting import until
 
 
 class Box:
@@ -93,10 +94,7 @@ async def test_what_does_not_fit_is_dropped_and_counted(state: State, bounds: Bo
 
 
 async def test_a_full_outbox_costs_the_answer_nothing(state: State) -> None:
-    cache = Cache(state, IndexLog(state, "cache"), None)
-    cache._write_behind = WriteBehind(
-        state, IndexLog(state, "cache"), Bodies(state), cache._lost, bounds=Bounds(answers=1)
-    )
+    cache = Cache(state, IndexLog(state, "cache"), None, unsent=Bounds(answers=1))
     for text, kept in (("one", "exact"), ("two", "miss")):
         miss = await cache.lookup(request(text), tenant(), record(tenant()))
         assert isinstance(miss, Miss)
@@ -167,7 +165,7 @@ async def test_the_author_does_not_read_its_own_batches_again(make_worker: Calla
     one, two = await make_worker(), await make_worker()
     await one.serve(request(), tenant())
     await until(lambda: two.cache.stats()["entries"] == 1)
-    assert one.cache._write_behind._own == {}
+    assert one.cache._write_behind._own_names == {}
     assert one.cache._log.stats()["handled"] == two.cache._log.stats()["handled"] == 1
     assert one.cache.stats()["entries"] == 1
 

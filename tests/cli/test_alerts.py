@@ -84,4 +84,4 @@ def test_dead_letters_are_listed_and_tried_again(folder: Path) -> None:
     assert (dead["target"], dead["last_error"]) == ("env:HOOK", "answered 500")
     assert "answered 500" in run(folder, "dead-letters").stdout
     assert values(run(folder, "dead-letters", "--retry", "--json")) == {"retried": 1}
-    assert run(folder, "dead-letters").stdout.startswith("No dead letters")
+    assert run(folder, "dead-letters").stdout.startswith("No delivery was given up")

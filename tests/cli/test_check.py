@@ -105,9 +105,9 @@ def test_an_old_name_is_told_with_file_line_and_new_name(folder: Path) -> None:
     result = check(folder, "auto: {reference: big}")
     assert result.exit_code == 0
     assert orjson.loads(result.output)["notes"] == [
-        f"{folder / 'gateway.yaml'}:2: backends.0.queue: is called max_pending_requests now; "
+        f"{folder / 'gateway.yaml'}:2: backends.0.queue: is now called max_pending_requests; "
         "the old name is accepted until version 1.0",
-        f"{folder / 'policies' / 'search.yaml'}:2: models.auto.reference: is called baseline now; "
+        f"{folder / 'policies' / 'search.yaml'}:2: models.auto.reference: is now called baseline; "
         "the old name is accepted until version 1.0",
     ]
 

@@ -114,7 +114,7 @@ def test_people_get_tables(tmp_path: Path, pair: tuple[Provider, Provider]) -> N
     assert done.exit_code == 0, done.output
     assert "quantised as good as full" in done.stdout
     assert "3, 1 failed" in done.stdout
-    assert "For no part is it shown that quantised is adequate at 0.95." in done.stdout
+    assert "quantised is not shown to be adequate at 0.95 for any difficulty." in done.stdout
     assert "on the ledger under team research (kind shadow)" in done.stdout
 
 
@@ -131,7 +131,7 @@ def test_it_ends_when_the_money_does(tmp_path: Path, pair: tuple[Provider, Provi
 
 def test_what_cannot_be_meant_is_told_and_nobody_is_asked(tmp_path: Path, pair: tuple[Provider, Provider]) -> None:
     for words, complaint in [
-        (("full", "nobody"), "no backend 'nobody'; there are: full, quantised, unpriced"),
+        (("full", "nobody"), "no backend 'nobody'; known: full, quantised, unpriced"),
         (("full", "unpriced"), "no known price"),
         (("full", "quantised", "--judge", "nobody"), "no backend 'nobody'"),
         (("full", "quantised", "--max-usd", "much"), "--max-usd"),

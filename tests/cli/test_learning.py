@@ -70,7 +70,7 @@ def test_how_often_asking_on_was_for_nothing_is_told_and_counts_nothing(folder: 
     assert json(folder, "learned")["escalations"] == [
         {"team": "search", "backend": "small", "compared": 4, "agreed": 0.75}
     ]
-    assert "75% as the stronger one's" in run(folder, "learned").output
+    assert "75% agree with the stronger backend" in run(folder, "learned").output
 
 
 def test_a_plan_is_put_on_trial_and_status_tells(folder: Path) -> None:

@@ -82,10 +82,10 @@ def test_wrong_hits_are_told_with_their_interval_and_those_that_nobody_checked(f
     low, high = told["search"]["interval"]
     text = " ".join(run(folder, "usage").output.split())
     assert (
-        "Cache of search, by meaning: 200 hits in 1,000 look-ups; 1 of 20 checked were wrong, which is 1.00% of "
-        f"look-ups (95%: {low:.2%} to {high:.2%}) and 5.0% of hits. 2 called wrong by their clients."
+        "Semantic cache of search: 200 hits in 1,000 look-ups; 1 of 20 checked were wrong, which is 1.00% of "
+        f"look-ups (95%: {low:.2%} to {high:.2%}) and 5.0% of hits. 2 were reported as wrong by clients."
     ) in text
-    assert "Cache of chat, by meaning: 1 hits in 5 look-ups; none was checked yet." in text
+    assert "Semantic cache of chat: 1 hits in 5 look-ups; none was checked yet." in text
 
 
 def test_csv_and_parquet_have_the_same_rows(folder: Path) -> None:
@@ -100,7 +100,7 @@ def test_focus_says_what_is_not_in_it(folder: Path) -> None:
     result = run(folder, "usage", "--format", "focus")
     rows = list(csv.DictReader(io.StringIO(result.stdout)))
     assert sum(Decimal(one["BilledCost"]) for one in rows) == Decimal("0.000101")
-    assert "Not in it, since nobody knows their price: 1 attempts." in result.stderr
+    assert "Not included: 1 attempts without a known price." in result.stderr
     path = folder / "focus.parquet"
     run(folder, "usage", "--format", "focus-parquet", "--output", str(path))
     assert pyarrow.parquet.read_table(path).num_rows == len(rows)
@@ -124,7 +124,7 @@ def test_reconcile_ends_well_only_when_all_matched(folder: Path) -> None:
     bad = run(folder, *words)
     assert bad.exit_code == 1
     assert "differing: 1" in bad.output
-    assert "Attempts here without a known price: 1" in bad.output
+    assert "The ledger has 1 attempts without a price" in bad.output
     assert run(folder, *words, "--tolerance", "-1").exit_code == 2
 
 

@@ -12,20 +12,11 @@ from anthropic.types import Message, RawMessageStreamEvent
 from anthropic.types.beta import BetaMessage
 from pydantic import BaseModel, TypeAdapter
 
-from gateway.dialects.anthropic_messages.dialect import parse
 from gateway.dialects.streams import sse
-from gateway.domain.request import CompletionRequest, Controls
-from tests.dialects.samples import USER
 
 EVENTS: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
 TOOL = {"name": "weather", "description": "Of a city.", "input_schema": {"type": "object", "properties": {}}}
 PNG = {"type": "base64", "media_type": "image/png", "data": "aGk="}
-
-
-def asked(raw: bytes | None = None, headers: dict[bytes, bytes] | None = None, **fields: Any) -> CompletionRequest:
-    """A parsed request; `raw` as it is, or a small one with `fields`."""
-    body = raw if raw is not None else orjson.dumps({"model": "auto", "max_tokens": 100, "messages": [USER], **fields})
-    return parse(body, "req_1", Controls(), headers or {})
 
 
 def said_in(stream: bytes) -> Iterator[tuple[bytes, Any]]:

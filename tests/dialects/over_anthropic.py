@@ -11,8 +11,8 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from gateway.dialects.translate.chat_to_messages.translator import ChatToMessages
 from gateway.domain.routing.route import ContextPlan
-from tests.dialects.samples import chat
 from tests.dialects.sdk_types import misfits, unknown
+from tests.support.requests import chat_request
 
 Model = TypeVar("Model", ChatCompletion, ChatCompletionChunk)
 
@@ -32,7 +32,7 @@ def sent(
     **fields: Any,
 ) -> dict[str, Any]:
     """The body, which is one of Anthropic's but for top-level fields that are `strange`."""
-    body: dict[str, Any] = orjson.loads(wire.body(request or chat(**fields), model, plan))
+    body: dict[str, Any] = orjson.loads(wire.body(request or chat_request(**fields), model, plan))
     known = {name: value for name, value in body.items() if name not in SAMPLING and name not in strange}
     kinds = message_create_params
     kind = kinds.MessageCreateParamsStreaming if body.get("stream") else kinds.MessageCreateParamsNonStreaming
@@ -42,7 +42,7 @@ def sent(
 
 def answered(message: dict[str, Any] | bytes) -> ChatCompletion:
     """What the client gets of an Anthropic message."""
-    plain = wire.plain(chat(), message if isinstance(message, bytes) else orjson.dumps(message))
+    plain = wire.plain(chat_request(), message if isinstance(message, bytes) else orjson.dumps(message))
     return checked(ChatCompletion.model_validate_json(plain.body, strict=True))
 
 

@@ -11,11 +11,11 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from gateway.dialects.openai_chat.native import ChatToChat
-from gateway.dialects.openai_responses.dialect import parse
 from gateway.dialects.translate.responses_to_chat.translator import ResponsesToChat
 from gateway.dialects.via_chat import ViaChat
-from gateway.domain.request import CompletionRequest, Controls
+from gateway.domain.request import CompletionRequest
 from tests.dialects.samples import DONE, USAGE_ONLY, chunk, read
+from tests.support.requests import request_in
 
 NOW = 1_700_000_000
 translation = ResponsesToChat(clock=lambda: NOW + 0.5)
@@ -23,17 +23,17 @@ wire = ViaChat(translation, ChatToChat())
 EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 
 
-def asked(**fields: Any) -> CompletionRequest:
-    body = {"model": "auto", "input": "hi", **fields}
-    return parse(orjson.dumps(body), "req_0123456789ab", Controls(), {})
+def responses_request(**fields: Any) -> CompletionRequest:
+    """Always with the same id, from which the ids of its items come."""
+    return request_in("openai_responses", request_id="req_0123456789ab", **fields)
 
 
-def said(**fields: Any) -> dict[str, Any]:
+def chat_fields_of(**fields: Any) -> dict[str, Any]:
     """The chat body of a request."""
-    return translation.chat(asked(**fields), None)
+    return translation.chat(responses_request(**fields), None)
 
 
-def told(request: CompletionRequest, *deltas: dict[str, Any], finish: str = "stop", usage: bool = True) -> bytes:
+def streamed(request: CompletionRequest, *deltas: dict[str, Any], finish: str = "stop", usage: bool = True) -> bytes:
     """The whole stream that the client gets when a chat backend streams `deltas`."""
     sent = [chunk({"role": "assistant", "content": ""}), *map(chunk, deltas), chunk({}, finish)]
     reader = wire.reader(request)
@@ -72,5 +72,5 @@ def accumulate(stream: bytes, **options: Any) -> Any:
 
     with httpx.Client(transport=httpx.MockTransport(answer)) as http:
         client = openai.OpenAI(api_key="k", base_url="http://gateway/v1", http_client=http, max_retries=0)
-        with client.responses.stream(model="auto", input="hi", **options) as stream_of_events:
+        with client.responses.stream(model="auto", input="hello", **options) as stream_of_events:
             return stream_of_events.get_final_response()

@@ -9,29 +9,23 @@ from typing import Any
 import orjson
 from hypothesis import HealthCheck, settings
 
-from gateway.dialects.openai_chat.dialect import parse
-from gateway.domain.request import CompletionRequest, Controls
+from gateway.domain.request import CompletionRequest
 from gateway.errors import StreamBroken
+from tests.support.requests import chat_request, user
 
 GOLDEN = Path(__file__).parent / "golden"
 steady = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """Properties on a busy machine: no stop-watch."""
-USER = {"role": "user", "content": "hi"}
+USER = user()
 
 
 def golden(name: str) -> bytes:
     return (GOLDEN / name).read_bytes()
 
 
-def chat(raw: bytes | None = None, **fields: Any) -> CompletionRequest:
-    """A parsed chat request; `raw` as it is, or a small one with `fields`."""
-    body = raw if raw is not None else orjson.dumps({"model": "auto", "messages": [USER], **fields})
-    return parse(body, "req_1", Controls(), {})
-
-
 def streaming(*, wants_usage: bool = False, **fields: Any) -> CompletionRequest:
     options: dict[str, Any] = {"stream_options": {"include_usage": True}} if wants_usage else {}
-    return chat(stream=True, **options, **fields)
+    return chat_request(stream=True, **options, **fields)
 
 
 def chunk(delta: dict[str, Any] | None = None, finish: str | None = None, index: int = 0, **top: Any) -> bytes:

@@ -36,8 +36,9 @@ from gateway.errors import (
     StreamBroken,
     UnknownModel,
 )
-from tests.dialects.messages_samples import PNG, TOOL, accumulated, asked, strict, well_formed
+from tests.dialects.messages_samples import PNG, TOOL, accumulated, strict, well_formed
 from tests.dialects.samples import USER, steady
+from tests.support.requests import messages_request
 
 # -- requests ----------------------------------------------------------------------------------------------------------
 
@@ -62,7 +63,7 @@ def test_what_the_gateway_acts_on_is_read() -> None:
             ],
         }
     )  # fmt: skip
-    request = asked(raw)
+    request = messages_request(raw=raw)
     assert request.turns == [
         Turn(-1, "system", "Be\nbrief."),
         Turn(0, "user", "Look:", images=1),
@@ -93,7 +94,7 @@ def test_what_the_gateway_acts_on_is_read() -> None:
     ],
 )  # fmt: skip
 def test_needs(fields: dict[str, Any], needs: set[str]) -> None:
-    assert asked(**fields).needs == needs
+    assert messages_request(**fields).needs == needs
 
 
 @pytest.mark.parametrize(
@@ -111,7 +112,7 @@ def test_needs(fields: dict[str, Any], needs: set[str]) -> None:
         ({"max_tokens": -1}, "max_tokens"),
         ({"messages": None}, "messages"),
         ({"messages": []}, "messages"),
-        ({"messages": "hi"}, "messages"),
+        ({"messages": "hello"}, "messages"),
         ({"messages": [7]}, "messages[0]"),
         ({"messages": [{"content": "x"}]}, "messages[0].role"),
         ({"messages": [USER, {"role": "user"}]}, "messages[1].content"),
@@ -134,7 +135,7 @@ def test_needs(fields: dict[str, Any], needs: set[str]) -> None:
 )
 def test_what_makes_no_sense_is_named(body: bytes | dict[str, Any], param: str | None) -> None:
     with pytest.raises(BadRequest) as caught:
-        asked(body) if isinstance(body, bytes) else asked(**body)
+        messages_request(raw=body) if isinstance(body, bytes) else messages_request(**body)
     assert caught.value.param == param
     if param is not None:
         assert param in orjson.loads(error_body(caught.value, "r"))["error"]["message"]
@@ -142,7 +143,7 @@ def test_what_makes_no_sense_is_named(body: bytes | dict[str, Any], param: str |
 
 def test_a_prompt_to_be_counted_needs_no_limit() -> None:
     prompt = parse_prompt(orjson.dumps({"model": "m", "messages": [USER]}), "r", Controls(), {})
-    assert (prompt.max_output_tokens, prompt.turns) == (None, [Turn(0, "user", "hi")])
+    assert (prompt.max_output_tokens, prompt.turns) == (None, [Turn(0, "user", "hello")])
 
 
 WHOLE = [f"line {number}" for number in range(40)]
@@ -246,7 +247,7 @@ STORED = {
 
 
 def test_a_stored_answer_streams_as_if_it_were_new() -> None:
-    rest, ending = replayed(asked(stream=True), STORED)
+    rest, ending = replayed(messages_request(stream=True), STORED)
     well_formed(rest + ending)
     assert ending == b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
     assert accumulated(rest + ending) == Message.model_validate(STORED)
@@ -254,7 +255,7 @@ def test_a_stored_answer_streams_as_if_it_were_new() -> None:
 
 
 def test_a_stored_answer_without_usage_streams_too() -> None:
-    rest, ending = replayed(asked(stream=True), {**STORED, "usage": None, "content": []})
+    rest, ending = replayed(messages_request(stream=True), {**STORED, "usage": None, "content": []})
     well_formed(rest + ending)
 
 

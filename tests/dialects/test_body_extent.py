@@ -30,12 +30,11 @@ def test_slices_of_any_size_count_what_a_parser_counts(value: object, size: int)
     body = orjson.dumps([[], value])
     most = items(orjson.loads(body))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(body_extent, "_SLICE", size)
         patch.setattr(body_extent, "KEYS_PER_ITEM", 1000)
         patch.setattr(body_extent, "VALUES_PER_ITEM", 1000)
-        check_extent(body, most)
+        check_extent(body, most, size)
         with pytest.raises(BodyTooLarge, match=f"more than {most - 1} objects and arrays"):
-            check_extent(body, most - 1)
+            check_extent(body, most - 1, size)
 
 
 @pytest.mark.parametrize(

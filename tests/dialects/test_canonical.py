@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.dialects.canonical import canonical
-from tests.dialects.samples import chat
+from tests.support.requests import chat_request
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from tests.dialects.samples import chat
     ],
 )
 def test_how_it_travels_and_who_asks_makes_no_difference(fields: dict[str, Any]) -> None:
-    assert canonical(chat(**fields)) == canonical(chat())
+    assert canonical(chat_request(**fields)) == canonical(chat_request())
 
 
 @pytest.mark.parametrize(
@@ -36,11 +36,11 @@ def test_how_it_travels_and_who_asks_makes_no_difference(fields: dict[str, Any])
     ],
 )
 def test_everything_else_does_even_a_field_nobody_has_heard_of(fields: dict[str, Any]) -> None:
-    assert canonical(chat(**fields)) != canonical(chat())
+    assert canonical(chat_request(**fields)) != canonical(chat_request())
 
 
 def test_the_request_itself_stays_as_it_was() -> None:
-    request = chat(stream=True, user="u")
+    request = chat_request(stream=True, user="u")
     canonical(request)
     assert request.body["stream"] is True
     assert request.body["user"] == "u"

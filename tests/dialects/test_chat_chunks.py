@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gateway.dialects.openai_chat.chunks import ChatChunks
 from gateway.dialects.streams.sse import payload
 from gateway.errors import BackendGarbage
-from tests.dialects.responses_samples import asked, wire
+from tests.dialects.responses_samples import responses_request, wire
 from tests.dialects.samples import DONE, STOP, USAGE_ONLY, chunk, read, steady, text
 
 TEXT = st.text(alphabet=st.sampled_from('ab"\\\n/ñ🌈,:{}[]') | st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -78,13 +78,13 @@ def test_a_stream_is_told_as_if_every_event_were_parsed(said: list[tuple[str, st
 
 
 def whole(sent: list[bytes]) -> tuple[bytes, bytes | None]:
-    reader = wire.reader(asked(stream=True))
+    reader = wire.reader(responses_request(stream=True))
     return read(reader, sent) + reader.ending, reader.completion()
 
 
 @pytest.mark.parametrize("garbage", [b"data: {\n\n", b"data: 3\n\n", b'data: {"choices":[3]}\n\n'])
 def test_an_event_that_is_no_chunk_breaks_the_stream_after_what_came_before_it(garbage: bytes) -> None:
-    reader = wire.reader(asked(stream=True))
+    reader = wire.reader(responses_request(stream=True))
     told = reader.feed(text("Hello") + garbage + text("more"))
     assert b'"delta":"Hello"' in told
     assert b"more" not in told

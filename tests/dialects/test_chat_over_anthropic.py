@@ -13,9 +13,10 @@ from gateway.backends.providers.base import PATHS
 from gateway.domain.money.usage import Usage
 from gateway.errors import BackendError, StreamBroken
 from tests.dialects.over_anthropic import checked, wire
-from tests.dialects.samples import chat, events_of, streaming
+from tests.dialects.samples import events_of, streaming
 from tests.dialects.sdk import accumulate
 from tests.fakes.provider import Fail, Provider, Raw, Reply
+from tests.support.requests import chat_request
 
 THOUGHT = {"type": "thinking", "thinking": 'Let me "see":\n both cities.', "signature": "c2lnbmVk"}
 REDACTED = {"type": "redacted_thinking", "data": "eHg="}
@@ -61,7 +62,7 @@ class Asked:
     """What came of one request."""
 
     def __init__(self, stream: bool) -> None:
-        self.request = streaming(wants_usage=True) if stream else chat()
+        self.request = streaming(wants_usage=True) if stream else chat_request()
         self.reader = wire.reader(self.request)
         self.relayed = b""
 

@@ -8,8 +8,9 @@ import pytest
 from gateway.dialects.clients import DIALECTS
 from gateway.dialects.openai_chat.content_parts import flattened
 from gateway.dialects.registry import wire
-from gateway.domain.request import CompletionRequest, Controls, DialectName
+from gateway.domain.request import CompletionRequest, DialectName
 from tests.dialects.samples import DONE, STOP, chunk, read
+from tests.support.requests import request_in
 
 THOUGHT = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}, {"type": "text", "text": "m."}]}
 PARTS = [
@@ -18,14 +19,11 @@ PARTS = [
     {"type": "reference", "reference_ids": [1]},
     {"type": "text", "text": "la"},
 ]
-ASKED: dict[DialectName, dict[str, Any]] = {
-    "openai_responses": {"input": "hi"},
-    "anthropic_messages": {
-        "messages": [{"role": "user", "content": "hi"}],
-        "max_tokens": 2000,
-        "thinking": {"type": "enabled", "budget_tokens": 1024},
-    },
+THINKS: dict[DialectName, dict[str, Any]] = {
+    "openai_responses": {},
+    "anthropic_messages": {"max_tokens": 2000, "thinking": {"type": "enabled", "budget_tokens": 1024}},
 }
+"""Client dialect → fields of a request that wants to see the thinking."""
 
 
 def test_parts_become_text_and_thinking() -> None:
@@ -43,23 +41,24 @@ def test_other_content_is_an_error(content: object) -> None:
         flattened({"content": content})
 
 
-def ask(client: DialectName, **fields: Any) -> CompletionRequest:
-    body = orjson.dumps({"model": "auto", **ASKED[client], **fields})
-    return DIALECTS[client].parse(body, "req_1", Controls(), {})
+def thinking_request(client: DialectName, **fields: Any) -> CompletionRequest:
+    return request_in(client, **THINKS[client], **fields)
 
 
-def said(client: DialectName, body: bytes) -> tuple[str, str]:
-    """Thinking and text of a plain answer."""
+def thinking_and_text(client: DialectName, body: bytes) -> tuple[str, str]:
+    """Of a plain answer."""
     message = DIALECTS[client].choices(orjson.loads(body))[0]["message"]
     return message.get("reasoning_content", ""), message["content"]
 
 
-@pytest.mark.parametrize("client", ASKED)
+@pytest.mark.parametrize("client", THINKS)
 def test_other_clients_read_text_and_thinking(client: DialectName) -> None:
     way, message = wire(client, "openai_chat"), {"role": "assistant", "content": PARTS}
     choice = {"index": 0, "message": message, "finish_reason": "stop"}
-    plain = way.plain(ask(client), orjson.dumps({"id": "c", "object": "chat.completion", "choices": [choice]}))
-    assert said(client, plain.body) == ("Hmm.", "Hola")
-    reader = way.reader(ask(client, stream=True))
+    plain = way.plain(
+        thinking_request(client), orjson.dumps({"id": "c", "object": "chat.completion", "choices": [choice]})
+    )
+    assert thinking_and_text(client, plain.body) == ("Hmm.", "Hola")
+    reader = way.reader(thinking_request(client, stream=True))
     read(reader, [b"".join(chunk({"content": [part]}) for part in PARTS) + STOP + DONE])
-    assert said(client, reader.completion() or b"") == ("Hmm.", "Hola")
+    assert thinking_and_text(client, reader.completion() or b"") == ("Hmm.", "Hola")

@@ -11,7 +11,8 @@ from gateway.dialects.openai_chat.dialect import parse
 from gateway.dialects.openai_chat.request import MAX_DEPTH
 from gateway.domain.request import Controls
 from gateway.errors import BadRequest
-from tests.dialects.samples import USER, chat
+from tests.dialects.samples import USER
+from tests.support.requests import chat_request
 
 PICTURE = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
@@ -47,14 +48,14 @@ def test_null_says_as_little_as_an_absent_field() -> None:
     nulls = dict.fromkeys(
         ["stream", "stream_options", "n", "temperature", "max_tokens", "tools", "response_format", "logprobs"]
     )
-    request = chat(**nulls)
+    request = chat_request(**nulls)
     assert (request.stream, request.wants_usage, request.parallel) == (False, False, 1)
     assert (request.max_output_tokens, request.temperature, request.needs) == (None, None, frozenset())
 
 
 def test_the_old_name_of_the_output_limit_counts_too() -> None:
-    assert chat(max_tokens=5).max_output_tokens == 5
-    assert chat(max_tokens=5, max_completion_tokens=6).max_output_tokens == 6
+    assert chat_request(max_tokens=5).max_output_tokens == 5
+    assert chat_request(max_tokens=5, max_completion_tokens=6).max_output_tokens == 6
 
 
 @pytest.mark.parametrize(
@@ -74,12 +75,12 @@ def test_the_old_name_of_the_output_limit_counts_too() -> None:
     ],
 )
 def test_what_a_request_cannot_do_without_is_seen(fields: dict[str, Any], needs: set[str]) -> None:
-    assert chat(**fields).needs == needs
+    assert chat_request(**fields).needs == needs
 
 
 def test_turns_carry_text_calls_results_and_images() -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    turns = chat(
+    turns = chat_request(
         messages=[
             {"role": "developer", "content": "be kind"},
             {"role": "user", "content": [{"type": "text", "text": "a"}, PICTURE, {"type": "text", "text": "b"}]},
@@ -111,26 +112,26 @@ def test_turns_carry_text_calls_results_and_images() -> None:
         b"null",
         b"[1]",
         b'"x"',
-        b'{"model":"a","messages":[{"role":"user","content":"hi"}],"temperature":NaN}',
-        b'{"model":"a","messages":[{"role":"user","content":"hi"}],"temperature":Infinity}',
+        b'{"model":"a","messages":[{"role":"user","content":"hello"}],"temperature":NaN}',
+        b'{"model":"a","messages":[{"role":"user","content":"hello"}],"temperature":Infinity}',
         b'{"model":"a","messages":[{"role":"user","content":"\\ud800"}]}',
         b'{"model":"a","messages":[{"role":"user","content":"\xff"}]}',
         b'{"model":"a","messages":[{"role":"user","content":"\n"}]}',
-        b'{"model":"a","messages":[{"role":"user","content":"hi"}]} trailing',
-        b'\xef\xbb\xbf{"model":"a","messages":[{"role":"user","content":"hi"}]}',
+        b'{"model":"a","messages":[{"role":"user","content":"hello"}]} trailing',
+        b'\xef\xbb\xbf{"model":"a","messages":[{"role":"user","content":"hello"}]}',
         b"[" * 100_000,
-        b'{"model":"a","messages":[{"role":"user","content":"hi"}],"x":' + b"[" * 1000 + b"]" * 1000 + b"}",
-        b'{"model":"a","messages":[{"role":"user","content":"hi"}],"x":' + b'{"x":' * 200 + b"1" + b"}" * 201,
+        b'{"model":"a","messages":[{"role":"user","content":"hello"}],"x":' + b"[" * 1000 + b"]" * 1000 + b"}",
+        b'{"model":"a","messages":[{"role":"user","content":"hello"}],"x":' + b'{"x":' * 200 + b"1" + b"}" * 201,
     ],
 )
 def test_a_body_that_is_no_sound_json_object_is_a_bad_request(raw: bytes) -> None:
     with pytest.raises(BadRequest):
-        chat(raw)
+        chat_request(raw=raw)
 
 
 def test_nesting_up_to_the_limit_is_accepted_and_can_be_written_again() -> None:
-    raw = b'{"model":"a","messages":[{"role":"user","content":"hi"}],"x":' + b"[" * (MAX_DEPTH - 1)
-    request = chat(raw + b"]" * (MAX_DEPTH - 1) + b"}")
+    raw = b'{"model":"a","messages":[{"role":"user","content":"hello"}],"x":' + b"[" * (MAX_DEPTH - 1)
+    request = chat_request(raw=raw + b"]" * (MAX_DEPTH - 1) + b"}")
     assert orjson.dumps(request.body)
 
 
@@ -143,8 +144,8 @@ def test_nesting_up_to_the_limit_is_accepted_and_can_be_written_again() -> None:
         ({"messages": None}, "messages"),
         ({"messages": []}, "messages"),
         ({"messages": {}}, "messages"),
-        ({"messages": "hi"}, "messages"),
-        ({"messages": ["hi"]}, "messages[0]"),
+        ({"messages": "hello"}, "messages"),
+        ({"messages": ["hello"]}, "messages[0]"),
         ({"messages": [USER, {"content": "x"}]}, "messages[1].role"),
         ({"messages": [{"role": 1}]}, "messages[0].role"),
         ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content"),
@@ -176,6 +177,6 @@ def test_nesting_up_to_the_limit_is_accepted_and_can_be_written_again() -> None:
 )
 def test_a_wrong_field_is_named(fields: dict[str, Any], param: str) -> None:
     with pytest.raises(BadRequest) as caught:
-        chat(**fields)
+        chat_request(**fields)
     assert caught.value.param == param
     assert param in caught.value.message

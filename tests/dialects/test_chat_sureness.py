@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from gateway.dialects.openai_chat.logprobs import can_ask, with_logprobs, without
-from tests.fakes.caller import chat
+from tests.support.requests import chat_request
 
 LOGPROBS = {"content": [{"token": "a", "logprob": -0.1, "bytes": [97], "top_logprobs": []}], "refusal": None}
 
@@ -15,7 +15,7 @@ def event(**choice: object) -> bytes:
 
 
 def test_the_request_asks_for_what_the_client_did_not() -> None:
-    asked = chat(stream=True, temperature=0)
+    asked = chat_request(stream=True, temperature=0)
     told = with_logprobs(asked)
     assert orjson.loads(told.raw) == {**asked.body, "logprobs": True} == told.body
     assert "logprobs" not in asked.body
@@ -26,7 +26,7 @@ def test_the_request_asks_for_what_the_client_did_not() -> None:
     ("fields", "can"), [({"stream": True}, True), ({}, False), ({"stream": True, "logprobs": True}, False)]
 )
 def test_only_streams_whose_client_did_not_ask_need_it(fields: dict[str, bool], can: bool) -> None:
-    assert can_ask(chat(**fields)) is can  # type: ignore[arg-type]
+    assert can_ask(chat_request(**fields)) is can  # type: ignore[arg-type]
 
 
 def test_the_answer_is_as_if_nobody_had_asked() -> None:

@@ -14,38 +14,42 @@ from gateway.dialects.openai_chat.native import ChatToChat
 from gateway.dialects.registry import LIMITS
 from gateway.domain.request import Controls
 from gateway.domain.routing.route import ContextPlan
-from tests.dialects.samples import USER, chat, steady, streaming
+from tests.dialects.samples import USER, steady, streaming
+from tests.support.requests import chat_request
 
 RAW = b'{ "model":"auto", "messages":[ {"role":"user","content":"caf\\u00e9 \\/"} ],"top_p":1.0,"x":null,"y":1E2}'
 wire = ChatToChat()
 
 
 def test_with_nothing_to_change_the_very_bytes_go_on() -> None:
-    request = chat(RAW)
+    request = chat_request(raw=RAW)
     assert wire.body(request, "auto", None) is RAW
     assert wire.body(request, "auto", ContextPlan(10, 10)) is RAW
 
 
 def test_only_the_models_name_changes() -> None:
-    assert wire.body(chat(RAW), 'qu"en', None) == RAW.replace(b'"auto"', b'"qu\\"en"')
+    assert wire.body(chat_request(raw=RAW), 'qu"en', None) == RAW.replace(b'"auto"', b'"qu\\"en"')
 
 
 def test_a_stream_is_asked_for_its_usage_unless_the_client_did() -> None:
-    raw = b'{"model":"m","messages":[{"role":"user","content":"hi"}],"stream":true%s}'
+    raw = b'{"model":"m","messages":[{"role":"user","content":"hello"}],"stream":true%s}'
     asked = b',"stream_options":{"include_usage":true}'
-    assert wire.body(chat(raw % b""), "m", None) == b'{"stream_options":{"include_usage":true},' + (raw % b"")[1:]
-    assert wire.body(chat(raw % asked), "m", None) == raw % asked
+    assert (
+        wire.body(chat_request(raw=raw % b""), "m", None)
+        == b'{"stream_options":{"include_usage":true},' + (raw % b"")[1:]
+    )
+    assert wire.body(chat_request(raw=raw % asked), "m", None) == raw % asked
     other = b',"stream_options": {"include_obfuscation":false,"include_usage":false}'
     merged = b',"stream_options": {"include_obfuscation":false,"include_usage":true}'
-    assert wire.body(chat(raw % other), "m", None) == raw % merged
-    assert wire.body(chat(raw % b',"stream_options":null'), "m", None) == raw % asked
+    assert wire.body(chat_request(raw=raw % other), "m", None) == raw % merged
+    assert wire.body(chat_request(raw=raw % b',"stream_options":null'), "m", None) == raw % asked
 
 
 def test_log_probabilities_are_asked_for_only_where_they_can_be_taken_out_again() -> None:
-    assert orjson.loads(wire.body(chat(), "auto", None, logprobs=True))["logprobs"] is True
-    assert orjson.loads(wire.body(chat(logprobs=None), "auto", None, logprobs=True))["logprobs"] is True
+    assert orjson.loads(wire.body(chat_request(), "auto", None, logprobs=True))["logprobs"] is True
+    assert orjson.loads(wire.body(chat_request(logprobs=None), "auto", None, logprobs=True))["logprobs"] is True
     assert "logprobs" not in orjson.loads(wire.body(streaming(), "auto", None, logprobs=True))
-    wanted = chat(logprobs=True)
+    wanted = chat_request(logprobs=True)
     assert wire.body(wanted, "auto", None, logprobs=True) is wanted.raw
 
 
@@ -64,7 +68,7 @@ def test_log_probabilities_are_asked_for_only_where_they_can_be_taken_out_again(
 def test_an_output_limit_goes_where_the_client_put_its_own_and_where_the_server_reads_it(
     limits: tuple[str, ...], fields: dict[str, Any], changed: set[str]
 ) -> None:
-    request = chat(**fields)
+    request = chat_request(**fields)
     body = orjson.loads(ChatToChat(limits).body(request, "auto", None, max_output_tokens=99))
     assert body == {**request.body, **dict.fromkeys(changed, 99)}
 
@@ -76,7 +80,7 @@ def test_trimmed_context_keeps_the_other_messages_in_their_own_bytes() -> None:
         b'{"type":"text","text":"er"}]},{"role":"user","content":"last", "z":1.0}],"seed":1.0}'
     )
     plan = ContextPlan(100, 50, drop=frozenset({1}), replace={2: "short"})
-    assert wire.body(chat(raw), "m", plan) == (
+    assert wire.body(chat_request(raw=raw), "m", plan) == (
         b'{"model":"m","messages":[{"role" : "system","content":"a\\u00e9"},'
         b'{"role":"user","content":[{"type":"text","text":"short"},{"type":"image_url","image_url":{"url":"u"}}]},'
         b'{"role":"user","content":"last", "z":1.0}],"seed":1.0}'
@@ -85,7 +89,9 @@ def test_trimmed_context_keeps_the_other_messages_in_their_own_bytes() -> None:
 
 def test_a_shortened_message_without_text_gets_some() -> None:
     picture = {"type": "image_url", "image_url": {"url": "u"}}
-    request = chat(messages=[{"role": "user", "content": [picture]}, {"role": "assistant", "content": None, "x": 1}])
+    request = chat_request(
+        messages=[{"role": "user", "content": [picture]}, {"role": "assistant", "content": None, "x": 1}]
+    )
     body = orjson.loads(wire.body(request, "auto", ContextPlan(9, 5, replace={0: "a", 1: "b"})))
     assert body["messages"] == [
         {"role": "user", "content": [picture, {"type": "text", "text": "a"}]},

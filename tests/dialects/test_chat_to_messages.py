@@ -12,7 +12,8 @@ from gateway.domain.request import Controls
 from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BadRequest
 from tests.dialects.over_anthropic import sent, wire
-from tests.dialects.samples import USER, chat, streaming
+from tests.dialects.samples import USER, streaming
+from tests.support.requests import chat_request
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 TOOL = {"type": "function", "function": {"name": "weather", "description": "Looks", "parameters": SCHEMA}}
@@ -24,14 +25,14 @@ def call(call_id: str, arguments: str = '{"city":"Bilbao"}') -> dict[str, Any]:
 
 
 def test_the_smallest_request() -> None:
-    assert sent() == {"model": "claude", "max_tokens": 4096, "messages": [{"role": "user", "content": "hi"}]}
+    assert sent() == {"model": "claude", "max_tokens": 4096, "messages": [{"role": "user", "content": "hello"}]}
 
 
 @pytest.mark.parametrize(
     ("given", "told", "limit"), [({}, 99, 99), ({"max_tokens": 5}, None, 5), ({"max_completion_tokens": 6}, 7, 7)]
 )
 def test_an_output_limit_is_always_sent(given: dict[str, Any], told: int | None, limit: int) -> None:
-    body = orjson.loads(wire.body(chat(**given), "claude", None, max_output_tokens=told))
+    body = orjson.loads(wire.body(chat_request(**given), "claude", None, max_output_tokens=told))
     assert body["max_tokens"] == limit
     assert "max_completion_tokens" not in body
 
@@ -157,8 +158,8 @@ def test_the_old_function_calls_find_their_results() -> None:
 
 
 def test_a_request_of_system_messages_alone_still_has_a_turn() -> None:
-    body = sent(messages=[{"role": "system", "content": "Say hi."}])
-    assert body["messages"] == [{"role": "user", "content": "Say hi."}]
+    body = sent(messages=[{"role": "system", "content": "Say hello."}])
+    assert body["messages"] == [{"role": "user", "content": "Say hello."}]
     assert "system" not in body
 
 
@@ -214,18 +215,20 @@ def test_images_and_documents_with_their_cache_marks() -> None:
 )
 def test_what_anthropic_cannot_do_is_named(fields: dict[str, Any], param: str) -> None:
     with pytest.raises(BadRequest) as caught:
-        wire.body(chat(**fields), "claude", None)
+        wire.body(chat_request(**fields), "claude", None)
     assert caught.value.param == param
 
 
 def test_trimmed_context_is_translated_and_errors_keep_the_clients_numbers() -> None:
-    request = chat(messages=[USER, {"role": "assistant", "content": "long"}, {"role": "user", "content": "last"}])
+    request = chat_request(
+        messages=[USER, {"role": "assistant", "content": "long"}, {"role": "user", "content": "last"}]
+    )
     plan = ContextPlan(9, 5, drop=frozenset({0}), replace={1: "short"})
     assert sent(request, plan)["messages"] == [
         {"role": "assistant", "content": "short"},
         {"role": "user", "content": "last"},
     ]
-    wrong = chat(messages=[USER, USER, {"role": "tool", "content": "x"}])
+    wrong = chat_request(messages=[USER, USER, {"role": "tool", "content": "x"}])
     with pytest.raises(BadRequest, match=r"messages\[2\]"):
         wire.body(wrong, "claude", ContextPlan(9, 5, drop=frozenset({0})))
 

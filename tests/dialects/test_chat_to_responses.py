@@ -19,7 +19,8 @@ from gateway.domain.money.usage import Usage
 from gateway.domain.request import Controls
 from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BackendGarbage, BadRequest
-from tests.dialects.samples import USER, chat, golden, streaming
+from tests.dialects.samples import USER, golden, streaming
+from tests.support.requests import chat_request
 
 wire = ChatToResponses()
 PARAMS = TypeAdapter(ResponseCreateParamsNonStreaming)
@@ -30,7 +31,7 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}
 
 
 def sent(request: Any = None, plan: ContextPlan | None = None, **fields: Any) -> dict[str, Any]:
-    body = orjson.loads(wire.body(request or chat(**fields), "gpt-5", plan))
+    body = orjson.loads(wire.body(request or chat_request(**fields), "gpt-5", plan))
     PARAMS.validate_python(body)
     return dict(body)
 
@@ -40,7 +41,7 @@ def call(call_id: str, arguments: str = '{"city": "Bilbao" }') -> dict[str, Any]
 
 
 def test_the_smallest_request_stores_nothing() -> None:
-    assert sent() == {"model": "gpt-5", "input": [{"role": "user", "content": "hi"}], "store": False}
+    assert sent() == {"model": "gpt-5", "input": [{"role": "user", "content": "hello"}], "store": False}
     assert sent(store=True)["store"] is False
 
 
@@ -49,7 +50,7 @@ def test_the_smallest_request_stores_nothing() -> None:
     [({}, None, None), ({}, 99, 99), ({"max_tokens": 5}, None, 5), ({"max_completion_tokens": 6}, 7, 7)],
 )
 def test_an_output_limit_has_one_name(given: dict[str, Any], told: int | None, limit: int | None) -> None:
-    body = orjson.loads(wire.body(chat(**given), "gpt-5", None, max_output_tokens=told))
+    body = orjson.loads(wire.body(chat_request(**given), "gpt-5", None, max_output_tokens=told))
     assert body.get("max_output_tokens") == limit
     assert not {"max_tokens", "max_completion_tokens"} & body.keys()
 
@@ -105,7 +106,7 @@ def test_parameters_are_translated_dropped_as_hints_or_carried(fields: dict[str,
 
 def test_a_stream_is_asked_for_as_one_and_its_noise_as_the_client_wants_it() -> None:
     assert orjson.loads(wire.body(streaming(wants_usage=True), "gpt-5", None)) == {**sent(), "stream": True}
-    quiet = chat(stream=True, stream_options={"include_obfuscation": False})
+    quiet = chat_request(stream=True, stream_options={"include_obfuscation": False})
     assert orjson.loads(wire.body(quiet, "gpt-5", None))["stream_options"] == {"include_obfuscation": False}
 
 
@@ -253,7 +254,7 @@ def test_a_refusal_is_remembered_as_one() -> None:
         {"role": "assistant", "content": None, "refusal": "No."},
         {"role": "assistant", "content": [{"type": "text", "text": "a"}, {"type": "refusal", "refusal": "No."}]},
     ]
-    body = orjson.loads(wire.body(chat(messages=[USER, *spoken]), "gpt-5", None))
+    body = orjson.loads(wire.body(chat_request(messages=[USER, *spoken]), "gpt-5", None))
     no = {"type": "refusal", "refusal": "No."}
     assert [item["content"] for item in body["input"][1:]] == [
         [no],
@@ -264,7 +265,7 @@ def test_a_refusal_is_remembered_as_one() -> None:
 def test_trimmed_context() -> None:
     messages = [USER, {"role": "user", "content": "long"}, {"role": "user", "content": "last"}]
     plan = ContextPlan(100, 50, drop=frozenset({0}), replace={1: "short"})
-    assert [item["content"] for item in sent(chat(messages=messages), plan)["input"]] == ["short", "last"]
+    assert [item["content"] for item in sent(chat_request(messages=messages), plan)["input"]] == ["short", "last"]
 
 
 @pytest.mark.parametrize(
@@ -321,7 +322,7 @@ def test_trimmed_context() -> None:
 )
 def test_what_cannot_be_said_is_refused_by_its_name(fields: dict[str, Any], param: str) -> None:
     with pytest.raises(BadRequest) as caught:
-        wire.body(chat(**fields), "gpt-5", None)
+        wire.body(chat_request(**fields), "gpt-5", None)
     assert caught.value.param == param
 
 
@@ -389,7 +390,7 @@ def test_a_refusal_names_the_clients_field() -> None:
 
 
 def test_a_whole_answer() -> None:
-    plain = wire.plain(chat(), golden("openai_responses.json"))
+    plain = wire.plain(chat_request(), golden("openai_responses.json"))
     completion = orjson.loads(plain.body)
     ChatCompletion.model_validate(completion)
     assert (completion["id"], completion["created"]) == ("resp_0689f1", 1754999123)
@@ -412,7 +413,7 @@ def test_calls_keep_their_ids_and_their_arguments_as_they_were_written() -> None
     item = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "f", "arguments": '{ "a":1.0}'}
     custom = {"type": "custom_tool_call", "call_id": "call_2", "name": "shell", "input": "ls"}
     refused = {"type": "message", "content": [{"type": "refusal", "refusal": "No."}]}
-    plain = wire.plain(chat(), orjson.dumps({"status": "completed", "output": [refused, item, custom]}))
+    plain = wire.plain(chat_request(), orjson.dumps({"status": "completed", "output": [refused, item, custom]}))
     assert plain.finish == "tool_calls"
     message = plain.choices[0]["message"]
     assert message["tool_calls"] == [
@@ -434,7 +435,7 @@ def test_calls_keep_their_ids_and_their_arguments_as_they_were_written() -> None
     ],
 )
 def test_how_it_ended_in_chats_words(said: dict[str, Any], finish: str) -> None:
-    plain = wire.plain(chat(), orjson.dumps({"output": [], "usage": {"input_tokens": -1}, **said}))
+    plain = wire.plain(chat_request(), orjson.dumps({"output": [], "usage": {"input_tokens": -1}, **said}))
     assert (plain.finish, plain.usage) == (finish, Usage(doubt="input_tokens"))
     assert "usage" not in orjson.loads(plain.body)
 
@@ -443,11 +444,11 @@ def test_log_probabilities_are_for_who_asked() -> None:
     row = {"token": "a", "logprob": 0.0, "bytes": [97], "top_logprobs": []}
     part = {"type": "output_text", "text": "a", "logprobs": [row]}
     body = orjson.dumps({"status": "completed", "output": [{"type": "message", "content": [part]}]})
-    asking, silent = wire.plain(chat(logprobs=True), body), wire.plain(chat(), body)
+    asking, silent = wire.plain(chat_request(logprobs=True), body), wire.plain(chat_request(), body)
     assert (asking.confidence, silent.confidence) == (1.0, 1.0)
     assert orjson.loads(asking.body)["choices"][0]["logprobs"] == {"content": [row], "refusal": None}
     assert orjson.loads(silent.body)["choices"][0]["logprobs"] is None
-    asked = orjson.loads(wire.body(chat(), "m", None, logprobs=True))
+    asked = orjson.loads(wire.body(chat_request(), "m", None, logprobs=True))
     assert asked["include"] == ["message.output_text.logprobs"]
 
 
@@ -456,4 +457,4 @@ def test_log_probabilities_are_for_who_asked() -> None:
 )
 def test_what_is_no_whole_response_is_garbage(body: bytes) -> None:
     with pytest.raises(BackendGarbage):
-        wire.plain(chat(), body)
+        wire.plain(chat_request(), body)

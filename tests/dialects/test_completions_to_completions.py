@@ -18,19 +18,15 @@ from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.errors import BackendGarbage, StreamBroken
 from tests.dialects.samples import DONE, USAGE, cut, event, read, steady
+from tests.support.requests import completions_request
 
 wire = CompletionsToCompletions()
 READ = Usage(input_tokens=5, output_tokens=2)
 
 
-def completions(**fields: Any) -> CompletionRequest:
-    body = {"model": "auto", "prompt": "hi", **fields}
-    return parse(orjson.dumps(body), "req_1", Controls(), {})
-
-
 def streaming(*, wants_usage: bool = False, **fields: Any) -> CompletionRequest:
     options: dict[str, Any] = {"stream_options": {"include_usage": True}} if wants_usage else {}
-    return completions(stream=True, **options, **fields)
+    return completions_request(stream=True, **options, **fields)
 
 
 def said(text: str, finish: str | None = None, index: int = 0, **more: Any) -> bytes:
@@ -53,19 +49,19 @@ def test_only_the_model_and_what_we_ask_for_is_spliced() -> None:
         b'{"stream_options":{"include_usage":true}, "prompt" : ["a"],\n"model":"m", "temperature": 1.00, "new": null, '
         b'"stream":true}'
     )
-    assert orjson.loads(wire.body(completions(max_tokens=9), "m", None, max_output_tokens=4))["max_tokens"] == 4
-    assert wire.body(completions(), "auto", None) == completions().raw
+    assert orjson.loads(wire.body(completions_request(max_tokens=9), "m", None, max_output_tokens=4))["max_tokens"] == 4
+    assert wire.body(completions_request(), "auto", None) == completions_request().raw
 
 
 def test_the_gateways_own_wish_for_log_probabilities_is_granted_and_hidden() -> None:
-    request = completions()
+    request = completions_request()
     assert orjson.loads(wire.body(request, "auto", None, logprobs=True))["logprobs"] == 1
     logprobs = {"tokens": ["a", "b"], "token_logprobs": [None, -0.5], "top_logprobs": None, "text_offset": [0, 1]}
     body = orjson.dumps({**TOP, "choices": [{"text": "ab", "index": 0, "logprobs": logprobs, "finish_reason": "stop"}]})
     plain = wire.plain(request, body)
     assert plain.confidence == pytest.approx(math.exp(-0.5))
     assert orjson.loads(plain.body)["choices"][0]["logprobs"] is None
-    assert wire.plain(completions(logprobs=0), body).body == body
+    assert wire.plain(completions_request(logprobs=0), body).body == body
 
 
 def test_a_plain_answer_goes_through_and_is_read() -> None:
@@ -76,7 +72,7 @@ def test_a_plain_answer_goes_through_and_is_read() -> None:
             "usage": USAGE,
         }
     )
-    plain = wire.plain(completions(n=2), body)
+    plain = wire.plain(completions_request(n=2), body)
     assert (plain.body, plain.usage, plain.finish, plain.text) == (body, READ, "stop", "a\nb")
     assert plain.choices == choices(orjson.loads(body))
 
@@ -86,7 +82,7 @@ def test_a_plain_answer_goes_through_and_is_read() -> None:
 )
 def test_anything_but_a_completion_is_garbage(body: bytes) -> None:
     with pytest.raises(BackendGarbage):
-        wire.plain(completions(), body)
+        wire.plain(completions_request(), body)
 
 
 @steady
@@ -158,4 +154,4 @@ def test_a_long_uniform_stream_is_not_parsed_event_by_event() -> None:
 @pytest.mark.parametrize("logprobs", [{"token_logprobs": 0.5}, {"token_logprobs": {"a": 1}}, 7])
 def test_log_probabilities_of_a_wrong_type_tell_nothing(logprobs: Any) -> None:
     body = orjson.dumps({"choices": [{"text": "a", "index": 0, "finish_reason": "stop", "logprobs": logprobs}]})
-    assert wire.plain(completions(logprobs=1), body).confidence is None
+    assert wire.plain(completions_request(logprobs=1), body).confidence is None

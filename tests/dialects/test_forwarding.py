@@ -5,26 +5,22 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.dialects.anthropic_messages import dialect as anthropic_messages
-from gateway.dialects.openai_chat import dialect as openai_chat
-from gateway.dialects.openai_responses import dialect as openai_responses
 from gateway.dialects.requests.forwarding import check_forwarding
 from gateway.domain.policy import Policy
-from gateway.domain.request import CompletionRequest, Controls
+from gateway.domain.request import CompletionRequest, DialectName
 from gateway.errors import BadRequest, Forbidden
+from tests.support.requests import body_in, request_in
 
-PARSERS = {"chat": openai_chat.parse, "responses": openai_responses.parse, "messages": anthropic_messages.parse}
-SAID: dict[str, dict[str, Any]] = {
-    "chat": {"messages": [{"role": "user", "content": "hi"}]},
-    "responses": {"input": "hi"},
-    "messages": {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 9},
+DIALECTS: dict[str, DialectName] = {
+    "chat": "openai_chat",
+    "responses": "openai_responses",
+    "messages": "anthropic_messages",
 }
 MCP = {"type": "mcp", "server_label": "s", "server_url": "https://elsewhere.test/mcp"}
 
 
 def request(dialect: str, raw: bytes | None = None, **fields: Any) -> CompletionRequest:
-    body = raw or orjson.dumps({"model": "m", **SAID[dialect], **fields})
-    return PARSERS[dialect](body, "r", Controls(), {})
+    return request_in(DIALECTS[dialect], raw=raw, **fields)
 
 
 def policy(**fields: Any) -> Policy:
@@ -131,7 +127,7 @@ def test_what_a_provider_would_look_up_is_refused_by_place_and_key_until_the_pol
 def test_names_spelled_with_escapes_are_refused_as_well(
     dialect: str, fields: dict[str, Any], where: str, what: str
 ) -> None:
-    raw = orjson.dumps({"model": "m", **SAID[dialect], **fields})
+    raw = body_in(DIALECTS[dialect], **fields)
     for plain, escaped in (
         (b"server_url", rb"serv\u0065r_url"), (b"connector_id", rb"connector\u005fid"), (b"file_id", rb"fil\u0065_id"),
         (b"vector_store", rb"vec\u0074or_store"), (b'"container', rb'"\u0063ontainer'),
@@ -184,7 +180,7 @@ def test_what_names_nothing_of_anybody_goes_on(dialect: str, fields: dict[str, A
     check_forwarding(request(dialect, **fields), policy())
 
 
-@pytest.mark.parametrize("dialect", PARSERS)
+@pytest.mark.parametrize("dialect", DIALECTS)
 def test_storing_is_refused_where_the_team_may_not_store(dialect: str) -> None:
     param, told = refused(request(dialect, store=True))
     assert (param, "data.store_prompts" in told) == ("store", True)
@@ -193,14 +189,13 @@ def test_storing_is_refused_where_the_team_may_not_store(dialect: str) -> None:
 
 def test_a_key_given_twice_hides_nothing() -> None:
     for raw in (
-        b'{"model":"m","store":true,"store":false,"messages":[{"role":"user","content":"hi"}]}',
+        b'{"model":"m","store":true,"store":false,"messages":[{"role":"user","content":"hello"}]}',
         b'{"model":"m","messages":[{"role":"user","content":[{"type":"file","file":{"file_id":"f","file_id":null}}]}]}',
     ):
         with pytest.raises(BadRequest, match="twice"):
             check_forwarding(request("chat", raw), policy())
-    twice = (
-        b'{"model":"m","tools":[{"type":"web_search","type":"function"}],"messages":[{"role":"user","content":"hi"}]}'
-    )
+    tools = b'[{"type":"web_search","type":"function"}]'
+    twice = b'{"model":"m","tools":%b,"messages":[{"role":"user","content":"hello"}]}' % tools
     with pytest.raises(BadRequest, match="twice"):
         check_forwarding(request("chat", twice), policy(data={"server_tools": "forbidden"}))
 

@@ -14,7 +14,8 @@ from gateway.dialects.base import Translator
 from gateway.dialects.canonical import canonical
 from gateway.dialects.registry import wire
 from gateway.errors import BackendError, BadRequest
-from tests.dialects.samples import STOP, chat, event, steady, streaming, text
+from tests.dialects.samples import STOP, event, steady, streaming, text
+from tests.support.requests import chat_request
 
 WORDS = ["", "x", "user", "system", "assistant", "tool", "text", "image_url", "file", "refusal", "function", "auto"]
 WORDS += ["json_schema", "allowed_tools", "message_start", "content_block_start", "content_block_delta", "tool_use"]
@@ -62,7 +63,7 @@ def test_a_request_is_either_refused_as_bad_or_can_be_sent(
     way: Translator, fields: dict[str, Any], messages: Any
 ) -> None:
     with suppress(BadRequest):
-        request = chat(orjson.dumps({"model": "auto", "messages": messages, **fields}))
+        request = chat_request(raw=orjson.dumps({"model": "auto", "messages": messages, **fields}))
         assert orjson.dumps(canonical(request), option=orjson.OPT_SORT_KEYS)
         assert isinstance(orjson.loads(way.body(request, "other", None, max_output_tokens=5)), dict)
 
@@ -72,7 +73,7 @@ def test_a_request_is_either_refused_as_bad_or_can_be_sent(
 @given(body=st.binary(max_size=20) | VALUES.map(orjson.dumps))
 def test_a_plain_answer_is_read_or_garbage(way: Translator, body: bytes) -> None:
     with suppress(BackendError):
-        way.plain(chat(), body)
+        way.plain(chat_request(), body)
     assert way.refusal(422, body, "small").status == 422
 
 

@@ -10,26 +10,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.dialects.clients import DIALECTS, at
 from gateway.dialects.registry import wire
-from gateway.domain.request import CompletionRequest, Controls, DialectName
+from gateway.domain.request import DialectName
 from gateway.errors import BackendError, BadRequest
 from tests.dialects.samples import STOP, chunk, event, steady, text
 from tests.dialects.test_hostile import VALUES
+from tests.support.requests import request_in
 
-ASKED: dict[DialectName, dict[str, Any]] = {
-    "openai_chat": {"messages": [{"role": "user", "content": "hi"}]},
-    "openai_completions": {"prompt": "hi"},
-    "openai_responses": {"input": "hi"},
-    "anthropic_messages": {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 9},
-    "gemini_generate": {"contents": [{"parts": [{"text": "hi"}]}]},
-}
+CLIENTS: tuple[DialectName, ...] = (
+    *("openai_chat", "openai_completions", "openai_responses"),
+    *("anthropic_messages", "gemini_generate"),
+)
 WAYS: list[tuple[DialectName, DialectName]] = [
-    *[(client, "openai_chat") for client in ASKED if client != "openai_chat"],
-    *[(client, "openai_responses") for client in ASKED if client != "openai_responses"],
-    *[(client, "anthropic_messages") for client in ASKED if client != "anthropic_messages"],
-    *[(client, "bedrock_converse") for client in ASKED],
-    *[(client, "gemini_generate") for client in ASKED],
+    *[(client, "openai_chat") for client in CLIENTS if client != "openai_chat"],
+    *[(client, "openai_responses") for client in CLIENTS if client != "openai_responses"],
+    *[(client, "anthropic_messages") for client in CLIENTS if client != "anthropic_messages"],
+    *[(client, "bedrock_converse") for client in CLIENTS],
+    *[(client, "gemini_generate") for client in CLIENTS],
 ]
 FIELDS = ["messages", "input", "instructions", "stream_options", "tools", "tool_choice", "functions", "function_call"]
 FIELDS += ["stop", "response_format", "reasoning_effort", "reasoning", "n", "temperature", "max_tokens", "logprobs"]
@@ -39,13 +36,6 @@ FIELDS += ["prompt_cache_key", "service_tier", "parallel_tool_calls", "max_compl
 FIELDS += ["contents", "generationConfig", "systemInstruction", "toolConfig", "safetySettings", "cached_content"]
 
 
-def asked(client: DialectName, **fields: Any) -> CompletionRequest:
-    body = orjson.dumps({"model": "auto", **ASKED[client], **fields})
-    dialect = at("/v1beta/models/auto:generateContent") if client == "gemini_generate" else DIALECTS[client]
-    assert dialect is not None
-    return dialect.parse(body, "req_1", Controls(), {})
-
-
 @pytest.mark.parametrize("way", WAYS, ids=" over ".join)
 @steady
 @given(fields=st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=3))
@@ -53,7 +43,7 @@ def test_a_request_is_either_refused_as_bad_or_can_be_sent(
     way: tuple[DialectName, DialectName], fields: dict[str, Any]
 ) -> None:
     with suppress(BadRequest):
-        body = wire(*way).body(asked(way[0], **fields), "other", None, max_output_tokens=5)
+        body = wire(*way).body(request_in(way[0], **fields), "other", None, max_output_tokens=5)
         assert isinstance(orjson.loads(body), dict)
 
 
@@ -63,7 +53,7 @@ def test_geminis_parts_are_either_refused_as_bad_or_can_be_sent(value: Any, name
     contents = [{"role": role, "parts": [{name: value}, value]} for role in ("user", "model")]
     fields = {"contents": contents, "tools": [{"functionDeclarations": [{"name": "f", "parameters": value}]}]}
     with suppress(BadRequest):
-        wire("gemini_generate", "anthropic_messages").body(asked("gemini_generate", **fields), "other", None)
+        wire("gemini_generate", "anthropic_messages").body(request_in("gemini_generate", **fields), "other", None)
 
 
 @pytest.mark.parametrize("way", WAYS, ids=" over ".join)
@@ -71,7 +61,7 @@ def test_geminis_parts_are_either_refused_as_bad_or_can_be_sent(value: Any, name
 @given(body=st.binary(max_size=20) | VALUES.map(orjson.dumps))
 def test_a_plain_answer_is_read_or_garbage(way: tuple[DialectName, DialectName], body: bytes) -> None:
     with suppress(BackendError):
-        wire(*way).plain(asked(way[0]), body)
+        wire(*way).plain(request_in(way[0]), body)
 
 
 ODD = st.one_of(
@@ -80,9 +70,9 @@ ODD = st.one_of(
     VALUES.map(lambda value: chunk({"content": value, "tool_calls": value})),
     VALUES.map(lambda value: event({"choices": value})),
     VALUES.map(lambda value: event({"contentBlockDelta": {"contentBlockIndex": 0, "delta": value}})),
+    VALUES.map(lambda value: event({"metadata": {"usage": value}})),
     VALUES.map(lambda value: event({"candidates": [{"content": {"parts": [value, {"text": value}]}}]})),
     VALUES.map(lambda value: event({"candidates": value, "usageMetadata": value, "promptFeedback": value})),
-    VALUES.map(lambda value: event({"metadata": {"usage": value}})),
     st.sampled_from([text("a"), STOP]),
 )
 
@@ -91,7 +81,7 @@ ODD = st.one_of(
 @steady
 @given(odd=st.lists(ODD, max_size=6))
 def test_a_stream_is_read_or_a_backend_error(way: tuple[DialectName, DialectName], odd: list[bytes]) -> None:
-    reader = wire(*way).reader(asked(way[0], stream=True))
+    reader = wire(*way).reader(request_in(way[0], stream=True))
     with suppress(BackendError):
         for piece in odd:
             reader.feed(piece)

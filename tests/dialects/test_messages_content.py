@@ -8,7 +8,8 @@ import pytest
 
 from gateway.errors import BadRequest
 from tests.dialects.over_anthropic import sent, wire
-from tests.dialects.samples import USER, chat
+from tests.dialects.samples import USER
+from tests.support.requests import chat_request
 
 MARK = {"type": "ephemeral", "ttl": "1h"}
 SIGNED = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
@@ -60,7 +61,7 @@ def test_thoughts_among_the_parts_of_a_message_are_kept_where_they_are() -> None
 
 def test_unsigned_reasoning_alone_leaves_nothing_behind() -> None:
     assert turns(USER, assistant(reasoning_content="hm"), USER) == [
-        {"role": "user", "content": [text("hi"), text("hi")]}
+        {"role": "user", "content": [text("hello"), text("hello")]}
     ]
 
 
@@ -135,7 +136,7 @@ def test_an_answer_that_has_begun_may_not_end_in_white_space() -> None:
 
 def test_texts_without_a_visible_character_are_left_out() -> None:
     assert turns(USER, assistant(" \n"), {"role": "user", "content": [text(""), text("a")]}, assistant("")) == [
-        {"role": "user", "content": [text("hi"), text("a")]}
+        {"role": "user", "content": [text("hello"), text("a")]}
     ]
 
 
@@ -156,7 +157,7 @@ def test_texts_without_a_visible_character_are_left_out() -> None:
 )
 def test_what_cannot_be_said_is_named(messages: list[dict[str, Any]], param: str) -> None:
     with pytest.raises(BadRequest) as caught:
-        wire.body(chat(messages=messages), "claude", None)
+        wire.body(chat_request(messages=messages), "claude", None)
     assert caught.value.param == param
 
 
@@ -178,7 +179,7 @@ def test_names_of_participants_are_a_hint_that_is_not_passed_on() -> None:
     ],
 )
 def test_arguments_are_sent_as_they_were_written(written: str, kept: str) -> None:
-    body = wire.body(chat(messages=[USER, assistant(tool_calls=[call("c", written)])]), "claude", None)
+    body = wire.body(chat_request(messages=[USER, assistant(tool_calls=[call("c", written)])]), "claude", None)
     assert b'"input":' + kept.encode() + b"}" in body
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from gateway.errors import BadRequest
 from tests.dialects.over_anthropic import sent, wire
-from tests.dialects.samples import USER, chat
+from tests.dialects.samples import USER
+from tests.support.requests import chat_request
 
 OLD, MIDDLE, NEW = "claude-sonnet-4-5-20250929", "claude-opus-4-6", "claude-sonnet-5"
 FUNCTION = {"type": "function", "function": {"name": "look"}}
@@ -112,5 +113,5 @@ def test_sampling_is_sent_as_far_as_the_model_takes_it(
 @pytest.mark.parametrize(("field", "value"), [("top_p", "0.5"), ("top_k", [1]), ("reasoning_effort", "extreme")])
 def test_what_is_nothing_of_the_sort_is_named(field: str, value: Any) -> None:
     with pytest.raises(BadRequest) as caught:
-        wire.body(chat(**{field: value}), NEW, None)
+        wire.body(chat_request(**{field: value}), NEW, None)
     assert caught.value.param == field

@@ -8,7 +8,8 @@ import pytest
 
 from gateway.errors import BadRequest
 from tests.dialects.over_anthropic import sent, wire
-from tests.dialects.samples import USER, chat
+from tests.dialects.samples import USER
+from tests.support.requests import chat_request
 
 MARK = {"type": "ephemeral"}
 LIMITED = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}, "required": ["n"]}
@@ -95,5 +96,5 @@ def test_who_the_user_really_is_is_not_told(user: str) -> None:
 )
 def test_what_has_no_equivalent_is_named(fields: dict[str, Any], param: str) -> None:
     with pytest.raises(BadRequest) as caught:
-        wire.body(chat(**fields), "claude", None)
+        wire.body(chat_request(**fields), "claude", None)
     assert caught.value.param == param

@@ -11,8 +11,9 @@ import pytest
 from gateway.dialects.translate.messages_to_chat.translator import MessagesToChat
 from gateway.domain.money.usage import Usage
 from gateway.settings.environment import keep_litellm_offline
-from tests.dialects.messages_samples import PNG, TOOL, asked
+from tests.dialects.messages_samples import PNG, TOOL
 from tests.dialects.samples import USER
+from tests.support.requests import messages_request
 
 pytestmark = [pytest.mark.extras, pytest.mark.filterwarnings("ignore::UserWarning")]  # of litellm's own types
 
@@ -75,7 +76,7 @@ def essence(message: dict[str, Any]) -> dict[str, Any]:
 def test_a_request_is_said_as_litellm_says_it(name: str) -> None:
     body = {"model": "gpt", "max_tokens": 100, "messages": [USER], **deepcopy(SAME[name])}
     expected, _ = theirs().translate_anthropic_to_openai(deepcopy(body))
-    said = translation.chat(asked(orjson.dumps(body)), None)
+    said = translation.chat(messages_request(raw=orjson.dumps(body)), None)
     assert [essence(one) for one in said["messages"]] == [essence(one) for one in expected["messages"]]
     assert {field: said.get(field) for field in FIELDS} == {field: expected.get(field) for field in FIELDS}
     functions = [tool["function"] for tool in said.get("tools", ())]
@@ -85,7 +86,7 @@ def test_a_request_is_said_as_litellm_says_it(name: str) -> None:
 def test_a_schema_is_asked_for_as_litellm_asks() -> None:
     form = {"type": "json_schema", "schema": SCHEMA}
     expected = theirs().translate_anthropic_output_format_to_openai(form)
-    said = translation.chat(asked(output_config={"format": form}), None)["response_format"]
+    said = translation.chat(messages_request(output_config={"format": form}), None)["response_format"]
     assert said["type"] == expected["type"]
     assert said["json_schema"]["schema"] == expected["json_schema"]["schema"]
 
@@ -105,7 +106,7 @@ def test_an_answer_is_told_as_litellm_tells_it(finish: str) -> None:
     }  # fmt: skip
     expected = adapter.translate_openai_response_to_anthropic(ModelResponse(**deepcopy(completion)))
     usage = Usage(input_tokens=6, cached_tokens=3, output_tokens=4)
-    said = orjson.loads(translation.plain(asked(), completion, usage))
+    said = orjson.loads(translation.plain(messages_request(), completion, usage))
     blocks = [{name: value for name, value in block.items() if value is not None} for block in expected["content"]]
     assert said["content"] == blocks
     assert said["stop_reason"] == expected["stop_reason"]

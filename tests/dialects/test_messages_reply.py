@@ -11,11 +11,12 @@ from openai.types.chat import ChatCompletion
 from gateway.domain.money.usage import Usage
 from gateway.errors import BackendGarbage
 from tests.dialects.over_anthropic import answered, message, wire
-from tests.dialects.samples import chat, golden
+from tests.dialects.samples import golden
+from tests.support.requests import chat_request
 
 
 def test_a_real_servers_message_becomes_a_chat_completion() -> None:
-    plain = wire.plain(chat(), golden("llamacpp_messages.json"))
+    plain = wire.plain(chat_request(), golden("llamacpp_messages.json"))
     assert plain.usage == Usage(input_tokens=1, cached_tokens=26, output_tokens=24)
     assert (plain.finish, plain.text) == ("length", "🌈" * 8)
     completion = ChatCompletion.model_validate_json(plain.body)
@@ -27,7 +28,7 @@ def test_a_real_servers_message_becomes_a_chat_completion() -> None:
 
 def test_a_message_of_thoughts_and_parallel_calls_byte_for_byte() -> None:
     answered(golden("anthropic_message.json"))
-    assert wire.plain(chat(), golden("anthropic_message.json")).body == golden("anthropic_message.as_chat.json")
+    assert wire.plain(chat_request(), golden("anthropic_message.json")).body == golden("anthropic_message.as_chat.json")
 
 
 def test_thoughts_and_calls_come_back() -> None:
@@ -54,7 +55,7 @@ def test_thoughts_and_calls_come_back() -> None:
             "output_tokens_details": {"thinking_tokens": 40},
         },
     }
-    plain = wire.plain(chat(), orjson.dumps(message))
+    plain = wire.plain(chat_request(), orjson.dumps(message))
     assert plain.usage == Usage(3, 100, 10, 20, output_tokens=10, reasoning_tokens=40)
     completion = orjson.loads(plain.body)
     ChatCompletion.model_validate(completion)
@@ -134,7 +135,7 @@ def test_refusals_in_openais_words(status: int, kind: str, words: str, code: str
 )
 def test_stop_reasons_in_openais_words(reason: str | None, finish: str) -> None:
     body: dict[str, Any] = {"type": "message", "content": [], "stop_reason": reason, "usage": {"input_tokens": -1}}
-    plain = wire.plain(chat(), orjson.dumps(body))
+    plain = wire.plain(chat_request(), orjson.dumps(body))
     assert (plain.finish, plain.usage) == (finish, Usage(doubt="input_tokens"))
 
 
@@ -144,10 +145,10 @@ def test_stop_reasons_in_openais_words(reason: str | None, finish: str) -> None:
         b"<html>",
         b"{}",
         b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}',
-        b'{"type":"message","content":"hi"}',
+        b'{"type":"message","content":"hello"}',
         b'{"choices":[]}',
     ],
 )
 def test_what_is_no_message_is_garbage(body: bytes) -> None:
     with pytest.raises(BackendGarbage):
-        wire.plain(chat(), body)
+        wire.plain(chat_request(), body)

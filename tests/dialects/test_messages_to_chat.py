@@ -16,8 +16,9 @@ from gateway.dialects.translate.messages_to_chat.translator import MessagesToCha
 from gateway.domain.money.usage import Usage
 from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BadRequest
-from tests.dialects.messages_samples import PNG, TOOL, asked, strict
+from tests.dialects.messages_samples import PNG, TOOL, strict
 from tests.dialects.samples import USER
+from tests.support.requests import messages_request
 
 translation = MessagesToChat()
 PARAMS: TypeAdapter[Any] = TypeAdapter(CompletionCreateParams)
@@ -25,7 +26,7 @@ CACHED = {"type": "ephemeral"}
 
 
 def chat(plan: ContextPlan | None = None, **fields: Any) -> dict[str, Any]:
-    said = translation.chat(asked(**fields), plan)
+    said = translation.chat(messages_request(**fields), plan)
     PARAMS.validate_python(said)
     return said
 
@@ -122,7 +123,7 @@ def test_a_schema_is_strict_where_openai_can_be() -> None:
         for fields in ({"output_config": {"format": form}}, {"output_format": form}):
             said = chat(**fields)["response_format"]["json_schema"]
             assert (said["schema"], said["strict"]) == (schema, is_strict)
-            assert "json_schema" in asked(**fields).needs
+            assert "json_schema" in messages_request(**fields).needs
 
 
 # -- tools -------------------------------------------------------------------------------------------------------------
@@ -159,7 +160,7 @@ def test_names_that_are_too_long_for_openai_are_cut_and_come_back() -> None:
         "tools": [{**TOOL, "name": name} for name in names],
         "tool_choice": {"type": "tool", "name": names[0]},
     }
-    request = asked(**fields, messages=[USER, assistant(use("t", {}, names[1])), user(result("t", "ok"))])
+    request = messages_request(**fields, messages=[USER, assistant(use("t", {}, names[1])), user(result("t", "ok"))])
     said = translation.chat(request, None)
     cut = [tool["function"]["name"] for tool in said["tools"]]
     assert len(set(cut)) == 2
@@ -244,7 +245,7 @@ def test_a_system_message_among_the_others_stays_in_its_place() -> None:
 def test_a_plan_leaves_turns_out_and_shortens_others() -> None:
     plan = ContextPlan(9, 5, drop=frozenset({0}), replace={2: "[…]"})
     said = chat(plan, system="S", messages=[USER, assistant(text("long")), user(text("longer")), USER])["messages"]
-    assert [one["content"] for one in said] == ["S", "long", "[…]", "hi"]
+    assert [one["content"] for one in said] == ["S", "long", "[…]", "hello"]
 
 
 FIRST = "messages[0].content[0]"
@@ -290,7 +291,7 @@ def test_a_hosted_search_beside_the_clients_own_tools_is_left_out(choice: dict[s
 )
 def test_what_chat_cannot_say_is_named(fields: dict[str, Any], param: str) -> None:
     with pytest.raises(BadRequest) as caught:
-        translation.chat(asked(**fields), None)
+        translation.chat(messages_request(**fields), None)
     assert caught.value.param == param
 
 
@@ -304,7 +305,7 @@ def completion(finish: str | None = "stop", choice: dict[str, Any] | None = None
 
 
 def message(answer: dict[str, Any], usage: Usage | None = None, **fields: Any) -> Message:
-    found = strict(Message, translation.plain(asked(**fields), answer, usage))
+    found = strict(Message, translation.plain(messages_request(**fields), answer, usage))
     assert isinstance(found, Message)
     return found
 
@@ -393,7 +394,7 @@ def test_whatever_a_backend_says_becomes_a_message(odd: dict[str, Any]) -> None:
 
 
 def test_without_usage_the_estimate_counts() -> None:
-    request = asked()
+    request = messages_request()
     request.estimated_tokens = 42
     said = orjson.loads(translation.plain(request, completion(content="word " * 8), None))
     assert said["usage"]["input_tokens"] == 42

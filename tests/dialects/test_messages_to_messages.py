@@ -17,9 +17,10 @@ from gateway.dialects.anthropic_messages.usage import messages_usage
 from gateway.domain.money.usage import Usage
 from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BackendGarbage, ContextTooLong, StreamBroken
-from tests.dialects.messages_samples import accumulated, asked, said_in, strict
+from tests.dialects.messages_samples import accumulated, said_in, strict
 from tests.dialects.samples import cut, golden, read, steady
 from tests.dialects.samples import named as event
+from tests.support.requests import messages_request
 
 wire = MessagesToMessages()
 
@@ -72,13 +73,13 @@ RAW = (
 
 
 def test_nothing_changes_but_the_model() -> None:
-    assert wire.body(asked(RAW), "auto", None) == RAW
-    assert wire.body(asked(RAW), "claude", None) == RAW.replace(b'"auto"', b'"claude"')
+    assert wire.body(messages_request(raw=RAW), "auto", None) == RAW
+    assert wire.body(messages_request(raw=RAW), "claude", None) == RAW.replace(b'"auto"', b'"claude"')
 
 
 def test_the_limit_and_the_plan_are_spliced_in() -> None:
     plan = ContextPlan(10, 5, drop=frozenset({0}), replace={1: "2"})
-    sent = wire.body(asked(RAW), "auto", plan, max_output_tokens=7)
+    sent = wire.body(messages_request(raw=RAW), "auto", plan, max_output_tokens=7)
     assert b'"max_tokens":7,' in sent
     assert b'[{"role":"assistant","content":"2"},{"role":"user","content":[{"type":"text","text":"th\\u0072ee"' in sent
     assert b'"temperature": 1.0e0, "invented": {"a": [1.50, null]}' in sent
@@ -95,7 +96,7 @@ def test_the_limit_and_the_plan_are_spliced_in() -> None:
 def test_a_lower_limit_leaves_room_beside_the_budget_for_thinking(
     budget: int, most: int, expected: dict[str, Any]
 ) -> None:
-    request = asked(thinking={"type": "enabled", "budget_tokens": budget})
+    request = messages_request(thinking={"type": "enabled", "budget_tokens": budget})
     assert orjson.loads(wire.body(request, "auto", None, max_output_tokens=most))["thinking"] == expected
 
 
@@ -103,7 +104,9 @@ def test_thoughts_that_nobody_signed_are_not_shown_to_a_backend_that_checks_sign
     ours = {"type": "thinking", "thinking": "hm", "signature": UNSIGNED}
     theirs = {"type": "thinking", "thinking": "so", "signature": "EqQB"}
     said = {"type": "text", "text": "yes"}
-    request = asked(messages=[{"role": "assistant", "content": [ours, theirs, said]}, {"role": "user", "content": "?"}])
+    request = messages_request(
+        messages=[{"role": "assistant", "content": [ours, theirs, said]}, {"role": "user", "content": "?"}]
+    )
     sent = orjson.loads(wire.body(request, "auto", None))["messages"]
     assert sent == [{"role": "assistant", "content": [theirs, said]}, {"role": "user", "content": "?"}]
 
@@ -113,15 +116,15 @@ def test_headers_carry_version_and_betas_and_no_key() -> None:
         b"anthropic-version": b"2024-01-01", b"anthropic-beta": b"a-1,b-2", b"x-api-key": b"tg-mine",
         b"authorization": b"Bearer tg-mine", b"cookie": b"c", b"traceparent": b"00-1",
     }  # fmt: skip
-    sent = dict([*wire.headers(asked(headers=given)), *wire.forwarded(asked(headers=given))])
+    sent = dict([*wire.headers(messages_request(headers=given)), *wire.forwarded(messages_request(headers=given))])
     assert sent == {
         b"content-type": b"application/json", b"accept": b"application/json",
         b"anthropic-version": b"2024-01-01", b"anthropic-beta": b"a-1,b-2", b"traceparent": b"00-1",
     }  # fmt: skip
     unsaid = dict(
         [
-            *wire.headers(asked(headers={b"anthropic-version": b"2023-06-01"}, stream=True)),
-            *wire.forwarded(asked(headers={b"anthropic-version": b"2023-06-01"}, stream=True)),
+            *wire.headers(messages_request(headers={b"anthropic-version": b"2023-06-01"}, stream=True)),
+            *wire.forwarded(messages_request(headers={b"anthropic-version": b"2023-06-01"}, stream=True)),
         ]
     )
     assert (unsaid[b"anthropic-version"], unsaid[b"accept"]) == (b"2023-06-01", b"text/event-stream")
@@ -134,7 +137,7 @@ def test_headers_carry_version_and_betas_and_no_key() -> None:
 @pytest.mark.parametrize("size", [1, 7, 100, 10**6])
 def test_golden_streams_are_relayed_as_they_came(name: str, size: int) -> None:
     stream, (finish, said, usage) = golden(name), GOLDEN[name]
-    reader = wire.reader(asked(stream=True))
+    reader = wire.reader(messages_request(stream=True))
     relayed = read(reader, [stream[at : at + size] for at in range(0, len(stream), size)])
     assert relayed + reader.ending == stream
     assert reader.ending == STOP
@@ -180,7 +183,7 @@ def streams(draw: st.DrawFn) -> bytes:
 @steady
 @given(streams(), st.lists(st.integers(0, 3000)))
 def test_what_is_read_with_one_look_is_what_parsing_every_event_tells(stream: bytes, at: list[int]) -> None:
-    reader = wire.reader(asked(stream=True))
+    reader = wire.reader(messages_request(stream=True))
     end = stream.index(b"event: message_stop")
     relayed = read(reader, cut(stream, at))
     assert relayed == stream[:end]
@@ -201,7 +204,7 @@ def test_what_is_read_with_one_look_is_what_parsing_every_event_tells(stream: by
 
 
 def test_text_is_passed_on_at_once_and_counted() -> None:
-    reader = wire.reader(asked(stream=True))
+    reader = wire.reader(messages_request(stream=True))
     begun = START + event({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}})
     assert reader.feed(begun) == begun
     assert (reader.chunks, reader.silent) == (1, 1)
@@ -219,7 +222,7 @@ def test_a_beta_that_nobody_here_has_heard_of_goes_through() -> None:
     odd = block(0, {"type": "hologram", "depth": 1.50}, {"type": "hologram_delta", "voxels": [1]})
     extra = event({"type": "invented_tomorrow", "x": 1.0})
     last = END.replace(b'"usage":', b'"context_management":{"applied_edits":[]},"usage":')
-    reader = wire.reader(asked(stream=True))
+    reader = wire.reader(messages_request(stream=True))
     relayed = read(reader, [START + odd + extra + last + STOP])
     assert relayed == START + odd + extra + last
     assert reader.completion() is None  # what is not understood is not kept
@@ -233,7 +236,7 @@ def test_later_counts_override_earlier_ones_and_fields_of_the_last_event_are_kep
         "usage": {"input_tokens": 9, "cache_read_input_tokens": 4, "output_tokens": 5, "server_tool_use": None},
         "context_management": {"applied_edits": []},
     }
-    reader = wire.reader(asked(stream=True))
+    reader = wire.reader(messages_request(stream=True))
     read(reader, [START + event(last) + STOP])
     assert reader.usage == Usage(input_tokens=9, cached_tokens=4, output_tokens=5)
     assert reader.finish == "length"
@@ -245,7 +248,7 @@ def test_later_counts_override_earlier_ones_and_fields_of_the_last_event_are_kep
 
 def test_an_error_event_breaks_the_stream_after_what_came_before_it() -> None:
     stream = golden("anthropic_overloaded.sse")
-    reader = wire.reader(asked(stream=True))
+    reader = wire.reader(messages_request(stream=True))
     relayed = reader.feed(stream)
     assert stream.startswith(relayed)
     assert b"Hel" in relayed
@@ -259,7 +262,7 @@ def test_an_error_event_breaks_the_stream_after_what_came_before_it() -> None:
 
 @pytest.mark.parametrize("stream", [b"", START, START + text_block(0, "a") + END, START + END + STOP[:30]])
 def test_a_stream_without_its_last_event_is_broken(stream: bytes) -> None:
-    reader = wire.reader(asked(stream=True))
+    reader = wire.reader(messages_request(stream=True))
     reader.feed(stream)
     with pytest.raises(StreamBroken, match="before the answer was complete"):
         reader.eof()
@@ -267,14 +270,14 @@ def test_a_stream_without_its_last_event_is_broken(stream: bytes) -> None:
 
 
 def test_the_last_event_counts_without_its_blank_line_and_gets_one() -> None:
-    reader = wire.reader(asked(stream=True))
+    reader = wire.reader(messages_request(stream=True))
     assert read(reader, [START + END, STOP.rstrip()]) == START + END
     assert (reader.ended, reader.ending) == (True, STOP)
 
 
 @pytest.mark.parametrize("odd", [b"data: not json\n\n", b"data: []\n\n", b'data: {"choices":[]}\n\n', b"<html>"])
 def test_what_is_no_event_of_anthropics_is_garbage(odd: bytes) -> None:
-    reader = wire.reader(asked(stream=True))
+    reader = wire.reader(messages_request(stream=True))
     with pytest.raises(BackendGarbage):
         read(reader, [odd])
 
@@ -290,13 +293,13 @@ def test_what_is_no_event_of_anthropics_is_garbage(odd: bytes) -> None:
     ],
 )
 def test_odd_events_pass_but_no_message_is_made_of_them(odd: dict[str, Any]) -> None:
-    reader = wire.reader(asked(stream=True))
+    reader = wire.reader(messages_request(stream=True))
     assert read(reader, [START + event(odd) + END + STOP]) == START + event(odd) + END
     assert reader.completion() is None
 
 
 def test_a_long_answer_is_counted_but_not_kept() -> None:
-    reader = wire.reader(asked(stream=True))
+    reader = wire.reader(messages_request(stream=True))
     opening, closing = text_block(0, "").split(b"event: content_block_delta")[0], b""
     reader.feed(START + opening)
     one = event({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "abcd" * 100}})
@@ -323,7 +326,7 @@ MESSAGE = {
 
 def test_a_plain_answer_is_passed_on_as_it_came() -> None:
     body = orjson.dumps(MESSAGE, option=orjson.OPT_INDENT_2)
-    plain = wire.plain(asked(), body)
+    plain = wire.plain(messages_request(), body)
     assert plain.body is body
     assert (plain.usage, plain.finish) == (Usage(input_tokens=3, cached_tokens=2, output_tokens=9), "tool_calls")
     assert plain.choices[0]["message"]["content"] == "Hi"
@@ -333,7 +336,7 @@ def test_a_plain_answer_is_passed_on_as_it_came() -> None:
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b"{}", b'{"type":"message"}', b'{"type":"message","content":[1]}'])
 def test_what_is_no_message_is_garbage(body: bytes) -> None:
     with pytest.raises(BackendGarbage):
-        wire.plain(asked(), body)
+        wire.plain(messages_request(), body)
 
 
 def test_a_refusal_keeps_the_backends_words() -> None:
@@ -345,6 +348,6 @@ def test_a_refusal_keeps_the_backends_words() -> None:
 
 def test_a_block_without_a_type_is_read_for_its_text() -> None:
     stream = START + block(0, {"name": "n", "text": "Hi"}, {"type": "text_delta", "text": " there"}) + END + STOP
-    reader = wire.reader(asked(stream=True))
+    reader = wire.reader(messages_request(stream=True))
     read(reader, [stream])
     assert reader.delivered_text() == "Hi there"

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from gateway.dialects.anthropic_messages.thinking import UNSIGNED
 from gateway.dialects.translate.messages_to_chat.translator import MessagesToChat
 from gateway.domain.money.usage import Usage
-from tests.dialects.messages_samples import TOOL, accumulated, asked, said_in, well_formed
+from tests.dialects.messages_samples import TOOL, accumulated, said_in, well_formed
 from tests.dialects.samples import steady
+from tests.support.requests import messages_request
 
 translation = MessagesToChat()
 THINKING = {"type": "enabled", "budget_tokens": 1024}
@@ -26,7 +27,7 @@ def chunk(delta: Any = None, **choice: Any) -> dict[str, Any]:
 
 
 def written(*deltas: Any, finish: str = "stop", usage: Usage | None = USAGE, **fields: Any) -> bytes:
-    writer = translation.writer(asked(stream=True, thinking=THINKING, **fields))
+    writer = translation.writer(messages_request(stream=True, thinking=THINKING, **fields))
     stream = b"".join(writer.write(delta if "choices" in delta else chunk(delta)) for delta in deltas)
     stream += writer.end(finish, usage)
     well_formed(stream)
@@ -45,7 +46,7 @@ def blocks(stream: bytes) -> list[dict[str, Any]]:
 
 
 def test_text_as_it_comes() -> None:
-    request = asked(stream=True)
+    request = messages_request(stream=True)
     request.estimated_tokens = 33
     writer = translation.writer(request)
     first = list(said_in(writer.write(chunk({"role": "assistant", "content": ""}))))
@@ -101,7 +102,7 @@ def test_thoughts_then_text_then_calls() -> None:
 
 
 def test_a_call_is_streamed_while_it_grows_and_the_next_begins_at_once() -> None:
-    writer = translation.writer(asked(stream=True))
+    writer = translation.writer(messages_request(stream=True))
     writer.write(chunk(call(0, "", id="a", name="f")))
     assert b'"partial_json":"{\\"x\\""' in writer.write(chunk(call(0, '{"x"')))
     assert b"partial_json" in writer.write(chunk(call(0, ":1}")))
@@ -191,7 +192,7 @@ def test_signatures_close_what_they_sign() -> None:
 
 def test_who_did_not_ask_for_thoughts_sees_none() -> None:
     for thinking in (None, {"type": "disabled"}):
-        writer = translation.writer(asked(stream=True, thinking=thinking))
+        writer = translation.writer(messages_request(stream=True, thinking=thinking))
         stream = writer.write(chunk({"reasoning_content": "hm"})) + writer.write(chunk({"content": "Hi"}))
         stream += writer.end("stop", USAGE)
         well_formed(stream)
@@ -207,7 +208,7 @@ def test_a_refusal_and_a_stop_sequence() -> None:
 
 def test_names_that_had_to_be_cut_are_whole_again() -> None:
     name = "mcp__" + "x" * 80
-    cut = translation.chat(asked(tools=[{**TOOL, "name": name}]), None)["tools"][0]["function"]["name"]
+    cut = translation.chat(messages_request(tools=[{**TOOL, "name": name}]), None)["tools"][0]["function"]["name"]
     (block,) = blocks(written(call(0, "{}", id="x", name=cut), tools=[{**TOOL, "name": name}]))
     assert block["name"] == name
 

@@ -17,7 +17,7 @@ from gateway.domain.request import CompletionRequest, Controls, DialectName
 from gateway.errors import GatewayError
 
 ODD: tuple[Any, ...] = (None, "x", 1, [], {}, [1], [None], [[]], [{"type": 1}], {"a": 1}, True)
-USER = {"role": "user", "content": "hi"}
+USER = {"role": "user", "content": "hello"}
 BACKENDS: tuple[DialectName, ...] = (
     *("openai_chat", "openai_responses", "anthropic_messages"),
     *("bedrock_converse", "gemini_generate"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import orjson
 import pytest
 from openai.types import Completion
 
@@ -12,15 +11,15 @@ from gateway.dialects.openai_completions.dialect import choices, parse, replayed
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.errors import BadRequest
 from tests.dialects.samples import DONE, USAGE, events_of
+from tests.support.requests import completions_request
 
 
-def ask(**fields: Any) -> CompletionRequest:
-    body = {"model": "auto", "prompt": "hi", **fields}
-    return parse(orjson.dumps(body), "req_1", Controls(), {b"openai-beta": b"x", b"authorization": b"secret"})
+def beta_request(**fields: Any) -> CompletionRequest:
+    return completions_request(headers={b"openai-beta": b"x", b"authorization": b"secret"}, **fields)
 
 
 def test_what_the_gateway_acts_on_is_read() -> None:
-    request = ask(stream=True, stream_options={"include_usage": True}, max_tokens=7, temperature=0.5, n=3)
+    request = beta_request(stream=True, stream_options={"include_usage": True}, max_tokens=7, temperature=0.5, n=3)
     assert (request.dialect, request.model, request.stream, request.wants_usage) == (
         "openai_completions",
         "auto",
@@ -28,7 +27,7 @@ def test_what_the_gateway_acts_on_is_read() -> None:
         True,
     )
     assert (request.max_output_tokens, request.temperature, request.parallel) == (7, 0.5, 3)
-    assert (request.last_user, request.one_context, request.one_model) == ("hi", True, False)
+    assert (request.last_user, request.one_context, request.one_model) == ("hello", True, False)
     assert request.headers == {b"openai-beta": b"x"}
     assert request.needs == frozenset()
 
@@ -46,13 +45,13 @@ def test_what_the_gateway_acts_on_is_read() -> None:
 def test_several_prompts_are_several_answers_and_tokens_bind_to_a_model(
     fields: dict[str, Any], parallel: int, one_context: bool, one_model: bool, tokens: int | None
 ) -> None:
-    request = ask(**fields)
+    request = beta_request(**fields)
     assert (request.parallel, request.one_context, request.one_model) == (parallel, one_context, one_model)
     assert request.estimated_tokens == tokens
 
 
 def test_log_probabilities_need_a_backend_that_has_them() -> None:
-    assert ask(logprobs=0).needs == {"logprobs"}
+    assert beta_request(logprobs=0).needs == {"logprobs"}
 
 
 @pytest.mark.parametrize(
@@ -75,7 +74,7 @@ def test_log_probabilities_need_a_backend_that_has_them() -> None:
 )
 def test_what_it_could_not_act_on_is_refused_by_name(fields: dict[str, Any], param: str) -> None:
     with pytest.raises(BadRequest) as caught:
-        ask(**fields)
+        beta_request(**fields)
     assert caught.value.param == param
 
 
@@ -104,7 +103,7 @@ def test_a_stored_answer_has_its_choices_in_chat_form() -> None:
 @pytest.mark.parametrize("wants_usage", [True, False])
 def test_a_stored_answer_is_told_again_as_a_stream(wants_usage: bool) -> None:
     options = {"stream_options": {"include_usage": True}} if wants_usage else {}
-    events, ending = replayed(ask(stream=True, **options), STORED)
+    events, ending = replayed(beta_request(stream=True, **options), STORED)
     assert ending == DONE
     chunks = [Completion.model_construct(**chunk) for chunk in events_of(events)]
     assert all(chunk.object == "text_completion" and chunk.id == "cmpl-1" for chunk in chunks)

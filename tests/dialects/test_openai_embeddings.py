@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-import orjson
 import pytest
 
-from gateway.dialects.openai_embeddings.dialect import choices, parse
+from gateway.dialects.openai_embeddings.dialect import choices
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.errors import BadRequest
+from tests.support.requests import request_in
 
 
-def ask(**fields: Any) -> CompletionRequest:
-    return parse(orjson.dumps({"model": "emb", "input": "hi", **fields}), "req_1", Controls(tier="small"), {})
+def embeddings_request(**fields: Any) -> CompletionRequest:
+    return request_in("openai_embeddings", controls=Controls(tier="small"), **{"model": "emb", **fields})
 
 
 def test_it_is_one_model_s_affair_without_output_and_never_trimmed() -> None:
-    request = ask(input=["a", "b"], encoding_format="base64", dimensions=3)
+    request = embeddings_request(input=["a", "b"], encoding_format="base64", dimensions=3)
     assert (request.dialect, request.model, request.stream) == ("openai_embeddings", "emb", False)
     assert (request.max_output_tokens, request.parallel) == (0, 1)
     assert (request.one_model, request.one_context) == (True, False)
@@ -26,8 +26,8 @@ def test_it_is_one_model_s_affair_without_output_and_never_trimmed() -> None:
 
 
 def test_tokens_count_exactly() -> None:
-    assert ask(input=[[1, 2, 3], [4]]).estimated_tokens == 4
-    assert ask(input="a text").estimated_tokens is None
+    assert embeddings_request(input=[[1, 2, 3], [4]]).estimated_tokens == 4
+    assert embeddings_request(input="a text").estimated_tokens is None
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_tokens_count_exactly() -> None:
 )
 def test_what_it_could_not_act_on_is_refused_by_name(fields: dict[str, Any], param: str) -> None:
     with pytest.raises(BadRequest) as caught:
-        ask(**fields)
+        embeddings_request(**fields)
     assert caught.value.param == param
 
 

@@ -16,7 +16,7 @@ JSON = {b"content-type": b"application/json; charset=utf-8", b"authorization": b
 
 
 def ask(path: str = "/moderations", controls: Controls | None = None, **fields: Any) -> CompletionRequest:
-    body = orjson.dumps({"model": "mod", "input": "hi", **fields})
+    body = orjson.dumps({"model": "mod", "input": "hello", **fields})
     return Endpoint(path).parse(body, "req_1", controls or Controls(), JSON)
 
 
@@ -65,7 +65,7 @@ def test_a_form_names_its_model_and_may_ask_for_a_stream() -> None:
     assert not form({"model": "whisper", "stream": "false"}).stream
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b'{"input": "hi"}', b'{"model": 5}', b"\xff\xfb\x90"])
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"input": "hello"}', b'{"model": 5}', b"\xff\xfb\x90"])
 def test_without_a_model_it_is_refused(body: bytes) -> None:
     with pytest.raises(BadRequest):
         Endpoint("/moderations").parse(body, "r", Controls(), JSON)

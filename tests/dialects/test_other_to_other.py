@@ -23,7 +23,7 @@ def ask(raw: bytes, content_type: bytes = b"application/json") -> CompletionRequ
 
 
 def test_of_a_json_body_only_the_model_changes() -> None:
-    raw = b'{"input" : "hi", "model":"alias", "n": 1.0}'
+    raw = b'{"input" : "hello", "model":"alias", "n": 1.0}'
     assert wire.body(ask(raw), "m", None) == raw.replace(b"alias", b"m")
     assert wire.body(ask(raw), "alias", None) == raw
 

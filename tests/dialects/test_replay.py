@@ -15,8 +15,9 @@ from gateway.dialects.openai_chat.replay import chunks
 from gateway.dialects.replay import Replayed
 from gateway.dialects.streams import sse
 from gateway.domain.answer import Answer
-from tests.dialects.samples import DONE, chat, events_of, golden, read, steady, streaming
+from tests.dialects.samples import DONE, events_of, golden, read, steady, streaming
 from tests.dialects.sdk import accumulate
+from tests.support.requests import chat_request
 
 wire = ChatToChat()
 USAGE = {"prompt_tokens": 9, "completion_tokens": 12, "total_tokens": 21, "prompt_tokens_details": {"cached_tokens": 4}}
@@ -70,7 +71,7 @@ async def replay(request: Any, completion: bytes) -> tuple[Replayed, list[bytes]
 
 
 async def test_a_plain_answer_is_the_stored_body_to_the_byte() -> None:
-    answer: Answer = Replayed(chat(), STORED["text"])
+    answer: Answer = Replayed(chat_request(), STORED["text"])
     assert [piece async for piece in answer] == []
     assert answer.ending is STORED["text"]
     assert (answer.status, answer.content_type, answer.complete) == (200, "application/json", True)
@@ -148,7 +149,7 @@ def test_no_character_is_lost_between_the_pieces(content: str) -> None:
 
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_what_is_poured_is_what_iterating_yields_in_one_piece(streamed: bool) -> None:
-    request, completion = (streaming() if streamed else chat()), stored(choice())
+    request, completion = (streaming() if streamed else chat_request()), stored(choice())
     pieces: list[bytes] = []
 
     def take(piece: bytes) -> bool:

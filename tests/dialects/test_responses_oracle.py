@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from gateway.dialects.answers.usage import openai_usage
-from tests.dialects.responses_samples import asked, said, translation
+from tests.dialects.responses_samples import chat_fields_of, responses_request, translation
 
 REQUEST = """
 import sys, orjson
@@ -29,7 +29,7 @@ from litellm.responses.litellm_completion_transformation import transformation
 Config = transformation.LiteLLMCompletionResponsesConfig
 from litellm.types.utils import ModelResponse
 completion = ModelResponse(**orjson.loads(sys.stdin.buffer.read()))
-said = Config.transform_chat_completion_response_to_responses_api_response("hi", {}, completion)
+said = Config.transform_chat_completion_response_to_responses_api_response("hello", {}, completion)
 sys.stdout.buffer.write(said.model_dump_json().encode())
 """
 TOOL = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}, "strict": True}
@@ -77,7 +77,7 @@ def essence(message: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.extras
 def test_a_request_is_said_as_litellm_says_it() -> None:
-    theirs, ours = litellm(REQUEST, BODY), said(**BODY)
+    theirs, ours = litellm(REQUEST, BODY), chat_fields_of(**BODY)
     assert [essence(message) for message in ours["messages"]] == [essence(message) for message in theirs["messages"]]
     for name in ("temperature", "top_p", "parallel_tool_calls", "tool_choice", "user", "reasoning_effort"):
         assert ours[name] == theirs[name], name
@@ -97,7 +97,7 @@ def test_an_answer_is_told_as_litellm_tells_it() -> None:
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
     completion = {"id": "x", "object": "chat.completion", "created": 7, "model": "m", "choices": [choice]}
     theirs = litellm(ANSWER, {**completion, "usage": usage})
-    ours = orjson.loads(translation.plain(asked(), completion, openai_usage(usage)))
+    ours = orjson.loads(translation.plain(responses_request(), completion, openai_usage(usage)))
     names = ("type", "role", "call_id", "name", "arguments", "status")
 
     def told(response: dict[str, Any]) -> list[Any]:

@@ -10,7 +10,7 @@ from openai.types.responses import Response
 
 from gateway.dialects.openai_responses.dialect import choices
 from gateway.domain.money.usage import Usage
-from tests.dialects.responses_samples import NOW, asked, translation, wire
+from tests.dialects.responses_samples import NOW, responses_request, translation, wire
 
 TOOL = {"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": True, "description": None}
 
@@ -18,7 +18,7 @@ TOOL = {"type": "function", "name": "f", "parameters": {"type": "object"}, "stri
 def plain(message: dict[str, Any], finish: str = "stop", usage: Usage | None = None, **fields: Any) -> Response:
     choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish}
     completion = {"id": "c1", "object": "chat.completion", "created": 7, "model": "m", "choices": [choice]}
-    return Response.model_validate_json(translation.plain(asked(**fields), completion, usage))
+    return Response.model_validate_json(translation.plain(responses_request(**fields), completion, usage))
 
 
 def test_a_response_repeats_its_request() -> None:
@@ -28,7 +28,7 @@ def test_a_response_repeats_its_request() -> None:
         "metadata": {"a": "b"}, "truncation": "auto", "user": "u", "safety_identifier": "s",
         "text": {"format": {"type": "json_object"}}, "reasoning": {"effort": "low"}, "service_tier": "flex",
     }  # fmt: skip
-    shown = plain({"content": "hi"}, **given).model_dump(mode="json", exclude_unset=True)
+    shown = plain({"content": "hello"}, **given).model_dump(mode="json", exclude_unset=True)
     assert {name: shown[name] for name in given} == {
         **given,
         "text": {"format": {"type": "json_object"}, "verbosity": "medium"},
@@ -38,7 +38,7 @@ def test_a_response_repeats_its_request() -> None:
 
 
 def test_a_response_says_what_holds_when_the_client_said_nothing() -> None:
-    whole = plain({"content": "hi"})
+    whole = plain({"content": "hello"})
     assert whole.id == "resp_0123456789ab"
     assert (whole.object, whole.status, whole.model, whole.created_at) == ("response", "completed", "m", 7)
     assert (whole.completed_at, whole.error, whole.incomplete_details) == (NOW, None, None)
@@ -52,13 +52,13 @@ def test_thinking_text_and_calls_are_items() -> None:
         {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": '{"a":  1}'}},
         {"id": "call_2", "type": "function", "function": {"name": "g", "arguments": ""}},
     ]
-    whole = plain({"content": "hi", "reasoning_content": "hm", "tool_calls": calls}, "tool_calls")
-    assert plain({"content": "hi", "reasoning": "hm", "tool_calls": calls}, "tool_calls").output == whole.output
+    whole = plain({"content": "hello", "reasoning_content": "hm", "tool_calls": calls}, "tool_calls")
+    assert plain({"content": "hello", "reasoning": "hm", "tool_calls": calls}, "tool_calls").output == whole.output
     reasoning, message, *made = whole.output
     assert reasoning.type == "reasoning"
     assert reasoning.summary[0].text == "hm"
     assert message.type == "message"
-    assert whole.output_text == "hi"
+    assert whole.output_text == "hello"
     assert [(one.call_id, one.name, one.arguments) for one in made] == [  # type: ignore[union-attr]
         ("call_1", "f", '{"a":  1}'), ("call_2", "g", ""),
     ]  # fmt: skip
@@ -68,7 +68,7 @@ def test_thinking_text_and_calls_are_items() -> None:
 
 def test_usage_counts_cached_and_reasoning_tokens_as_parts() -> None:
     usage = Usage(10, 20, 3, 4, output_tokens=5, reasoning_tokens=6)
-    told = plain({"content": "hi"}, usage=usage).usage
+    told = plain({"content": "hello"}, usage=usage).usage
     assert told is not None
     assert (told.input_tokens, told.output_tokens, told.total_tokens) == (37, 11, 48)
     assert (told.input_tokens_details.cached_tokens, told.input_tokens_details.cache_write_tokens) == (20, 7)
@@ -101,11 +101,11 @@ def test_a_custom_tools_call_has_its_text() -> None:
 
 
 def test_the_wire_reads_a_backends_answer_into_a_response() -> None:
-    message = {"role": "assistant", "content": "hi"}
+    message = {"role": "assistant", "content": "hello"}
     usage = {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
     answer = {"id": "c", "created": 1, "model": "m", "choices": [{"message": message, "finish_reason": "stop"}]}
-    read = wire.plain(asked(), orjson.dumps({**answer, "usage": usage}))
-    assert Response.model_validate_json(read.body).output_text == "hi"
+    read = wire.plain(responses_request(), orjson.dumps({**answer, "usage": usage}))
+    assert Response.model_validate_json(read.body).output_text == "hello"
     assert read.usage == Usage(5, output_tokens=2)
     assert read.finish == "stop"
 
@@ -113,8 +113,8 @@ def test_the_wire_reads_a_backends_answer_into_a_response() -> None:
 @pytest.mark.parametrize(
     ("message", "finish"),
     [
-        ({"content": "hi", "refusal": None}, "stop"),
-        ({"content": "hi", "refusal": None, "reasoning_content": "hm"}, "length"),
+        ({"content": "hello", "refusal": None}, "stop"),
+        ({"content": "hello", "refusal": None, "reasoning_content": "hm"}, "length"),
         ({"content": None, "refusal": "no"}, "stop"),
         (
             {

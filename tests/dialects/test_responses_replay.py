@@ -7,7 +7,7 @@ from typing import Any
 from openai.types.responses import Response
 
 from gateway.dialects.openai_responses.dialect import replayed
-from tests.dialects.responses_samples import accumulate, asked, final, translation, types
+from tests.dialects.responses_samples import accumulate, final, responses_request, translation, types
 
 BEGIN = ["created", "in_progress"]
 TEXT = ["content_part.added", "output_text.delta", "output_text.done", "content_part.done"]
@@ -21,13 +21,13 @@ SUMMARY = [
 def stored(message: dict[str, Any], finish: str = "stop", **fields: Any) -> Response:
     choice = {"message": message, "finish_reason": finish}
     completion = {"model": "m", "created": 1, "choices": [choice]}
-    return Response.model_validate_json(translation.plain(asked(**fields), completion, None))
+    return Response.model_validate_json(translation.plain(responses_request(**fields), completion, None))
 
 
 def test_a_stored_answer_is_told_again_with_an_id_of_its_own() -> None:
     message = {"content": "one two three " * 20, "reasoning_content": "hm", "refusal": "no"}
     kept = stored(message, metadata={"a": "1"})
-    again = asked(stream=True, metadata={"a": "2"})
+    again = responses_request(stream=True, metadata={"a": "2"})
     again.id = "req_other"
     head, end = replayed(again, kept.model_dump(mode="json"))
     assert end.startswith(b"event: response.completed\n")
@@ -44,7 +44,7 @@ def test_a_stored_answer_is_told_again_with_an_id_of_its_own() -> None:
 def test_a_stored_call_and_an_incomplete_end_are_told_again() -> None:
     calls = [{"id": "call_1", "function": {"name": "f", "arguments": '{"a": 1}'}}]
     kept = stored({"content": None, "tool_calls": calls}, "length")
-    stream = b"".join(replayed(asked(stream=True), kept.model_dump(mode="json")))
+    stream = b"".join(replayed(responses_request(stream=True), kept.model_dump(mode="json")))
     assert types(stream) == [
         *BEGIN, "output_item.added", "function_call_arguments.delta", "function_call_arguments.done",
         "output_item.done", "incomplete",
@@ -61,6 +61,6 @@ def test_items_of_any_other_kind_are_told_whole() -> None:
         "action": {"type": "search", "query": "q"},
     }
     body["output"].insert(0, search)
-    stream = b"".join(replayed(asked(stream=True), body))
+    stream = b"".join(replayed(responses_request(stream=True), body))
     assert final(stream).output[0].model_dump(exclude_unset=True) == search
     assert types(stream)[2:4] == ["output_item.added", "output_item.done"]

@@ -14,7 +14,7 @@ from gateway.dialects.openai_responses.tools import known_tools
 from gateway.domain.request import Controls
 from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BadRequest, StreamBroken
-from tests.dialects.responses_samples import asked, said, translation
+from tests.dialects.responses_samples import chat_fields_of, responses_request, translation
 
 WEATHER = {
     "type": "function", "name": "weather", "description": "d", "strict": True,
@@ -37,7 +37,7 @@ def user(*parts: dict[str, Any]) -> dict[str, Any]:
         ({"input": None}, "input"),
         ({"input": []}, "input"),
         ({"input": 3}, "input"),
-        ({"input": ["hi"]}, "input[0]"),
+        ({"input": ["hello"]}, "input[0]"),
         ({"input": [{"type": 3}]}, "input[0]"),
         ({"input": [{"role": 3, "content": "a"}]}, "input[0].role"),
         ({"input": [{"role": "user", "content": 3}]}, "input[0].content"),
@@ -66,7 +66,7 @@ def user(*parts: dict[str, Any]) -> dict[str, Any]:
 )
 def test_what_cannot_be_acted_on_is_refused_by_name(fields: dict[str, Any], param: str) -> None:
     with pytest.raises(BadRequest) as caught:
-        asked(**fields)
+        responses_request(**fields)
     assert caught.value.param == param
 
 
@@ -77,7 +77,9 @@ def test_what_is_no_json_object_is_refused(body: bytes) -> None:
 
 
 def test_a_text_is_the_users_turn() -> None:
-    request = asked(input="hello", instructions="Be brief.", max_output_tokens=9, temperature=0, stream=True)
+    request = responses_request(
+        input="hello", instructions="Be brief.", max_output_tokens=9, temperature=0, stream=True
+    )
     assert [(turn.index, turn.role, turn.text) for turn in request.turns] == [
         (-1, "system", "Be brief."), (0, "user", "hello"),
     ]  # fmt: skip
@@ -86,7 +88,7 @@ def test_a_text_is_the_users_turn() -> None:
 
 
 def test_every_item_is_a_turn_but_reasoning() -> None:
-    request = asked(input=[
+    request = responses_request(input=[
         {"role": "developer", "content": "Be brief."},
         {"type": "message", "role": "user", "content": [
             {"type": "input_text", "text": "What is this?"}, {"type": "input_image", "image_url": DATA}]},
@@ -117,18 +119,18 @@ def test_every_item_is_a_turn_but_reasoning() -> None:
     ],
 )
 def test_what_a_backend_must_be_capable_of(fields: dict[str, Any], need: str) -> None:
-    assert asked(**fields).needs == {need}
+    assert responses_request(**fields).needs == {need}
 
 
 def test_a_small_request_is_a_small_chat_request() -> None:
-    assert said(input="hi", instructions="Be brief.") == {
+    assert chat_fields_of(input="hello", instructions="Be brief.") == {
         "model": "auto",
-        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}],
+        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"}],
     }
 
 
 def test_a_whole_tool_loop_is_said_as_chat_has_it() -> None:
-    messages = said(instructions="Be brief.", input=[
+    messages = chat_fields_of(instructions="Be brief.", input=[
         {"role": "developer", "content": [{"type": "input_text", "text": "Metric units."}]},
         {"role": "user", "content": "Weather and time?"},
         {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "two calls"}],
@@ -164,13 +166,15 @@ def test_a_whole_tool_loop_is_said_as_chat_has_it() -> None:
 
 def test_calls_that_are_answered_one_by_one_stay_apart() -> None:
     second, result = {**CALL, "call_id": "c2"}, {**RESULT, "call_id": "c2"}
-    messages = said(input=[{"role": "user", "content": "?"}, CALL, RESULT, second, result])["messages"]
+    messages = chat_fields_of(input=[{"role": "user", "content": "?"}, CALL, RESULT, second, result])["messages"]
     assert [message["role"] for message in messages] == ["user", "assistant", "tool", "assistant", "tool"]
 
 
 def test_thinking_between_calls_does_not_part_them() -> None:
     thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}
-    messages = said(input=[CALL, thought, {**CALL, "call_id": "c2"}, RESULT, {**RESULT, "call_id": "c2"}])["messages"]
+    messages = chat_fields_of(input=[CALL, thought, {**CALL, "call_id": "c2"}, RESULT, {**RESULT, "call_id": "c2"}])[
+        "messages"
+    ]
     assert [message["role"] for message in messages] == ["assistant", "tool", "tool"]
     assert [call["id"] for call in messages[0]["tool_calls"]] == ["c1", "c2"]
     assert messages[0]["reasoning_content"] == "hm"
@@ -178,7 +182,7 @@ def test_thinking_between_calls_does_not_part_them() -> None:
 
 def test_images_files_and_cache_marks_are_said_as_chat_has_them() -> None:
     pdf = "data:application/pdf;base64,AAAA"
-    parts = said(input=[user(
+    parts = chat_fields_of(input=[user(
         {"type": "input_text", "text": "see", "prompt_cache_breakpoint": {"mode": "explicit"}},
         {"type": "input_image", "image_url": DATA, "detail": "low"},
         {"type": "input_file", "filename": "a.pdf", "file_data": pdf},
@@ -193,7 +197,7 @@ def test_images_files_and_cache_marks_are_said_as_chat_has_them() -> None:
 def test_parameters_have_their_chat_names() -> None:
     schema = {"type": "object", "properties": {}}
     form = {"type": "json_schema", "name": "n", "schema": schema, "strict": True}
-    body = said(
+    body = chat_fields_of(
         max_output_tokens=9, temperature=0.5, top_p=0.9, parallel_tool_calls=False, tools=[WEATHER],
         text={"format": form, "verbosity": "low"}, reasoning={"effort": "low", "summary": "auto"}, user="u",
         top_logprobs=3, safety_identifier="s", prompt_cache_key="k", top_k=5, stream=True,
@@ -217,7 +221,7 @@ def test_parameters_have_their_chat_names() -> None:
         "prompt_cache_key": "k",
         "top_k": 5,
     }
-    assert said(text={"format": {"type": "json_object"}})["response_format"] == {"type": "json_object"}
+    assert chat_fields_of(text={"format": {"type": "json_object"}})["response_format"] == {"type": "json_object"}
 
 
 TIME = {"type": "function", "name": "time", "parameters": None}
@@ -236,7 +240,7 @@ TIME = {"type": "function", "name": "time", "parameters": None}
     ],
 )  # fmt: skip
 def test_every_form_of_tool_choice_means_the_same(choice: Any, wanted: Any, names: list[str]) -> None:
-    body = said(tools=[WEATHER, TIME], tool_choice=choice)
+    body = chat_fields_of(tools=[WEATHER, TIME], tool_choice=choice)
     assert body["tool_choice"] == wanted
     assert [tool["function"]["name"] for tool in body["tools"]] == names
 
@@ -244,14 +248,14 @@ def test_every_form_of_tool_choice_means_the_same(choice: Any, wanted: Any, name
 def test_a_custom_tool_is_a_function_of_one_text() -> None:
     tool = {"type": "custom", "name": "patch", "description": "Edit.",
             "format": {"type": "grammar", "syntax": "lark", "definition": "start: /a/"}}  # fmt: skip
-    call = {"type": "custom_tool_call", "call_id": "c", "name": "patch", "input": 'say "hi"'}
+    call = {"type": "custom_tool_call", "call_id": "c", "name": "patch", "input": 'say "hello"'}
     result = {"type": "custom_tool_call_output", "call_id": "c", "output": "done"}
-    body = said(tools=[tool], input=[{"role": "user", "content": "?"}, call, result])
+    body = chat_fields_of(tools=[tool], input=[{"role": "user", "content": "?"}, call, result])
     function = body["tools"][0]["function"]
     assert function["parameters"]["required"] == ["input"]
     assert function["description"] == "Edit.\n\nThe input must follow this lark grammar:\nstart: /a/"
     made = body["messages"][1]["tool_calls"][0]["function"]
-    assert orjson.loads(made["arguments"]) == {"input": 'say "hi"'}
+    assert orjson.loads(made["arguments"]) == {"input": 'say "hello"'}
     assert body["messages"][2] == {"role": "tool", "tool_call_id": "c", "content": "done"}
 
 
@@ -263,17 +267,17 @@ SPACE = {
 
 def test_a_namespace_is_said_in_its_functions_names() -> None:
     call = {**CALL, "name": "read", "namespace": "files"}
-    body = said(tools=[WEATHER, SPACE], input=[{"role": "user", "content": "?"}, call, RESULT])
+    body = chat_fields_of(tools=[WEATHER, SPACE], input=[{"role": "user", "content": "?"}, call, RESULT])
     assert [tool["function"]["name"] for tool in body["tools"]] == ["weather", "files__read", "files__edit"]
     assert body["messages"][1]["tool_calls"][0]["function"]["name"] == "files__read"
     choice = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "namespace", "name": "files"}]}
-    assert len(said(tools=[WEATHER, SPACE], tool_choice=choice)["tools"]) == 2
+    assert len(chat_fields_of(tools=[WEATHER, SPACE], tool_choice=choice)["tools"]) == 2
 
 
 @pytest.mark.parametrize("kind", ["web_search", "web_search_preview", "image_generation", "tool_search"])
 @pytest.mark.parametrize("choice", [{}, *[{"tool_choice": choice} for choice in ("auto", {**TIME, "name": "weather"})]])
 def test_hosted_tools_beside_the_clients_own_are_left_out(kind: str, choice: dict[str, Any]) -> None:
-    body = said(tools=[{"type": kind}, WEATHER], **choice)
+    body = chat_fields_of(tools=[{"type": kind}, WEATHER], **choice)
     assert [tool["function"]["name"] for tool in body["tools"]] == ["weather"]
 
 
@@ -282,7 +286,7 @@ def test_tools_among_the_items_are_tools_like_any_other(kind: str, place: int) -
     """Coding agents offer them there, so that what was said before stays cached."""
     items: list[dict[str, Any]] = [{"role": "user", "content": "?"}]
     items.insert(place, {"type": kind, "role": "developer", "tools": [SPACE, {"type": "tool_search"}, TIME]})
-    request = asked(input=items, tools=[{**TIME, "description": "older"}])
+    request = responses_request(input=items, tools=[{**TIME, "description": "older"}])
     body = translation.chat(request, None)
     assert [tool["function"]["name"] for tool in body["tools"]] == ["time", "files__read", "files__edit"]
     assert "description" not in body["tools"][0]["function"]
@@ -291,7 +295,7 @@ def test_tools_among_the_items_are_tools_like_any_other(kind: str, place: int) -
     turn = request.turns[place]
     assert (turn.index, turn.role) == (place, "system")  # counted as input, never dropped
     assert "edit" in turn.text
-    assert asked(input=items).needs == {"tools"}
+    assert responses_request(input=items).needs == {"tools"}
 
 
 def test_what_was_searched_for_is_left_out_as_what_was_found_follows() -> None:
@@ -301,7 +305,7 @@ def test_what_was_searched_for_is_left_out_as_what_was_found_follows() -> None:
         {"type": "tool_search_call", "call_id": "ts_1", "arguments": {"query": "q"}, "execution": "client"},
         {"role": "assistant", "content": "Found."},
     ]
-    assert [message["role"] for message in said(input=items)["messages"]] == ["user", "assistant"]
+    assert [message["role"] for message in chat_fields_of(input=items)["messages"]] == ["user", "assistant"]
 
 
 @pytest.mark.parametrize(
@@ -314,13 +318,13 @@ def test_what_was_searched_for_is_left_out_as_what_was_found_follows() -> None:
     ],
 )
 def test_a_tool_that_is_chosen_may_be_in_a_namespace(choice: dict[str, Any], name: str) -> None:
-    body = said(tools=[SPACE, {**TIME, "name": "read"}], tool_choice=choice)
+    body = chat_fields_of(tools=[SPACE, {**TIME, "name": "read"}], tool_choice=choice)
     assert body["tool_choice"] == {"type": "function", "function": {"name": name}}
 
 
 def test_a_name_that_a_namespace_makes_too_long_is_shortened_and_given_back() -> None:
     space = {"type": "namespace", "name": "n" * 50, "tools": [{**TIME, "name": "t" * 30}]}
-    body = said(tools=[space], input=[{**CALL, "name": "t" * 30, "namespace": "n" * 50}, RESULT])
+    body = chat_fields_of(tools=[space], input=[{**CALL, "name": "t" * 30, "namespace": "n" * 50}, RESULT])
     name = body["tools"][0]["function"]["name"]
     assert len(name) == 64
     assert body["messages"][0]["tool_calls"][0]["function"]["name"] == name
@@ -331,7 +335,7 @@ def test_pictures_in_results_are_shown_by_the_user_after_the_last_result() -> No
     """A tool's message of chat is text."""
     image = {"type": "input_image", "image_url": DATA}
     seen = [{"type": "input_text", "text": "a cat"}, image]
-    messages = said(input=[
+    messages = chat_fields_of(input=[
         CALL, {**CALL, "call_id": "c2"}, {**RESULT, "output": seen},
         {**RESULT, "call_id": "c2", "output": [image]}, {"role": "user", "content": "?"},
     ])["messages"]  # fmt: skip
@@ -350,7 +354,7 @@ def test_instructions_of_several_parts_are_one_system_message() -> None:
         {"role": "system", "content": "c"},
         {"role": "user", "content": "?"},
     ]
-    assert said(input=items)["messages"][0] == {"role": "system", "content": "a\n\nb\n\nc"}
+    assert chat_fields_of(input=items)["messages"][0] == {"role": "system", "content": "a\n\nb\n\nc"}
 
 
 @pytest.mark.parametrize(
@@ -388,7 +392,7 @@ def test_instructions_of_several_parts_are_one_system_message() -> None:
 )  # fmt: skip
 def test_what_chat_has_no_word_for_is_refused_by_name(fields: dict[str, Any], param: str) -> None:
     with pytest.raises(BadRequest) as caught:
-        said(**fields)
+        chat_fields_of(**fields)
     assert caught.value.param == param
 
 
@@ -401,7 +405,7 @@ def test_trimming_takes_reasoning_along_with_what_it_led_to() -> None:
         RESULT,
         {"role": "user", "content": "long " * 9},
     ]
-    request = asked(input=items, instructions="Be brief.")
+    request = responses_request(input=items, instructions="Be brief.")
     plan = ContextPlan(9, 5, drop=frozenset({0, 2, 3}), replace={4: "short"})
     messages = translation.chat(request, plan)["messages"]
     assert messages == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "short"}]
@@ -418,7 +422,7 @@ def test_trimming_takes_reasoning_along_with_what_it_led_to() -> None:
 )
 def test_a_shortened_item_says_the_shorter_text(item: dict[str, Any], where: str) -> None:
     plan = ContextPlan(9, 5, replace={0: "short"})
-    assert translation.chat(asked(input=[item]), plan)["messages"][0][where] == "short"
+    assert translation.chat(responses_request(input=[item]), plan)["messages"][0][where] == "short"
 
 
 @pytest.mark.parametrize(

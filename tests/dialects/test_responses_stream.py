@@ -15,10 +15,11 @@ from gateway.dialects.translate.chat_to_responses.stream import ResponsesStream
 from gateway.dialects.translate.chat_to_responses.translator import ChatToResponses
 from gateway.domain.money.usage import Usage
 from gateway.errors import BackendGarbage, StreamBroken
-from tests.dialects.samples import DONE, chat, cut, events_of, golden, read, read_until_broken, steady, streaming
+from tests.dialects.samples import DONE, cut, events_of, golden, read, read_until_broken, steady, streaming
 from tests.dialects.samples import event as unnamed
 from tests.dialects.samples import named as event
 from tests.dialects.sdk import accumulate
+from tests.support.requests import chat_request
 
 wire = ChatToResponses()
 CALLS = [("call_Ab1", '{"city": "Bilbao" }'), ("call_Ab2", "{}")]
@@ -88,7 +89,7 @@ def test_a_stream_says_what_the_plain_answer_says(name: str) -> None:
     """The last event has the plain answer, so the two ways can be compared."""
     stream = reader()
     read(stream, [golden(name)])
-    plain = wire.plain(chat(), orjson.dumps(events_of(golden(name))[-1]["response"]))
+    plain = wire.plain(chat_request(), orjson.dumps(events_of(golden(name))[-1]["response"]))
     whole = orjson.loads(stream.completion() or b"")
     ours, theirs = whole["choices"][0], orjson.loads(plain.body)["choices"][0]
     assert {**ours["message"], "content": ours["message"]["content"] or None} == {

@@ -21,6 +21,7 @@ from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BackendGarbage, BadRequest, StreamBroken
 from tests.dialects.samples import cut, events_of, golden, read, read_until_broken, steady
+from tests.support.requests import responses_request
 
 wire = ResponsesToResponses()
 RAW = b'{ "model":"auto", "input":[ {"role":"user","content":"caf\\u00e9 \\/"} ],"store":false,"x":null,"y":1E2}'
@@ -46,10 +47,9 @@ GOLDEN: dict[str, tuple[str, str, Usage]] = {
 }
 
 
-def asked(raw: bytes | None = None, **fields: Any) -> CompletionRequest:
-    """A parsed Responses request; `raw` as it is, or a small one with `fields`."""
-    body = raw if raw is not None else orjson.dumps({"model": "auto", "input": "hi", "store": False, **fields})
-    return parse(body, "req_1", Controls(), {})
+def unstored_request(raw: bytes | None = None, **fields: Any) -> CompletionRequest:
+    """A Responses request that is not to be stored; `raw` as it is, or a small one with `fields`."""
+    return responses_request(raw=raw, **{"store": False, **fields})
 
 
 def sent(request: CompletionRequest, plan: ContextPlan | None = None, **options: Any) -> dict[str, Any]:
@@ -57,13 +57,13 @@ def sent(request: CompletionRequest, plan: ContextPlan | None = None, **options:
 
 
 def test_with_nothing_to_change_the_very_bytes_go_on() -> None:
-    request = asked(RAW)
+    request = unstored_request(RAW)
     assert wire.body(request, "auto", None) is RAW
     assert wire.body(request, "auto", ContextPlan(10, 10)) is RAW
 
 
 def test_only_the_models_name_changes() -> None:
-    assert wire.body(asked(RAW), 'qu"en', None) == RAW.replace(b'"auto"', b'"qu\\"en"')
+    assert wire.body(unstored_request(RAW), 'qu"en', None) == RAW.replace(b'"auto"', b'"qu\\"en"')
 
 
 @pytest.mark.parametrize(
@@ -84,25 +84,25 @@ def test_only_the_models_name_changes() -> None:
     ],
 )
 def test_the_backend_stores_nothing(fields: dict[str, Any], changed: dict[str, Any]) -> None:
-    request = asked(**fields)
+    request = unstored_request(**fields)
     assert sent(request) == {**request.body, **changed}
 
 
 def test_a_response_that_nobody_put_in_is_not_silently_forgotten() -> None:
     with pytest.raises(BadRequest) as caught:
-        sent(asked(previous_response_id="resp_1"))
+        sent(unstored_request(previous_response_id="resp_1"))
     assert caught.value.param == "previous_response_id"
 
 
 def test_storing_is_refused_where_the_client_did_not_speak_of_it() -> None:
-    raw = b'{"model":"m","input": "hi" ,"y":1.0}'
-    assert wire.body(asked(raw), "m", None) == b'{"store":false,"model":"m","input": "hi" ,"y":1.0}'
+    raw = b'{"model":"m","input": "hello" ,"y":1.0}'
+    assert wire.body(unstored_request(raw), "m", None) == b'{"store":false,"model":"m","input": "hello" ,"y":1.0}'
 
 
 def test_an_output_limit_is_the_gateways_if_it_has_one() -> None:
-    assert sent(asked(max_output_tokens=50), max_output_tokens=9)["max_output_tokens"] == 9
-    assert sent(asked(), max_output_tokens=9)["max_output_tokens"] == 9
-    assert "max_output_tokens" not in sent(asked())
+    assert sent(unstored_request(max_output_tokens=50), max_output_tokens=9)["max_output_tokens"] == 9
+    assert sent(unstored_request(), max_output_tokens=9)["max_output_tokens"] == 9
+    assert "max_output_tokens" not in sent(unstored_request())
 
 
 def test_trimmed_context_keeps_the_other_items_in_their_own_bytes() -> None:
@@ -115,7 +115,7 @@ def test_trimmed_context_keeps_the_other_items_in_their_own_bytes() -> None:
         b'{"role":"user","content":"last", "z":1.0}],"seed":1.0}'
     )
     plan = ContextPlan(100, 50, drop=frozenset({1}), replace={-1: "brief", 4: "short", 5: "cut"})
-    body = wire.body(asked(raw), "m", plan)
+    body = wire.body(unstored_request(raw), "m", plan)
     assert body.startswith(
         b'{"model":"m","store":false,"instructions":"brief","input":[{"role" : "developer","content":"a\\u00e9"},'
         b'{"type":"reasoning","id":"rs","encrypted_content":"s","summary":[]},'
@@ -124,10 +124,10 @@ def test_trimmed_context_keeps_the_other_items_in_their_own_bytes() -> None:
     )
     assert body.endswith(b'{"role":"user","content":"last", "z":1.0}],"seed":1.0}')
     assert {part.get("text") for part in orjson.loads(body)["input"][4]["content"]} == {"cut", None}
-    gone = orjson.loads(wire.body(asked(raw), "m", ContextPlan(100, 50, drop=frozenset({-1, 3, 4}))))
+    gone = orjson.loads(wire.body(unstored_request(raw), "m", ContextPlan(100, 50, drop=frozenset({-1, 3, 4}))))
     assert gone["instructions"] is None
     assert [item.get("type", item.get("role")) for item in gone["input"]] == ["developer", "user", "user", "user"]
-    assert sent(asked(input="a long one"), ContextPlan(9, 5, replace={0: "short"}))["input"] == "short"
+    assert sent(unstored_request(input="a long one"), ContextPlan(9, 5, replace={0: "short"}))["input"] == "short"
 
 
 def test_reasoning_that_the_backend_cannot_know_stays_here() -> None:
@@ -138,9 +138,9 @@ def test_reasoning_that_the_backend_cannot_know_stays_here() -> None:
         {"type": "reasoning", "id": "rs_2", "summary": [], "encrypted_content": pack(thinking)},
         {"type": "reasoning", "id": "rs_3", "summary": [], "encrypted_content": "gAAAA"},
         {"type": "reasoning", "id": "rs_4", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]},
-        {"role": "user", "content": "hi"},
+        {"role": "user", "content": "hello"},
     ]
-    assert sent(asked(input=items))["input"] == items[2:]
+    assert sent(unstored_request(input=items))["input"] == items[2:]
 
 
 def test_the_clients_key_does_not_go_on() -> None:
@@ -152,7 +152,7 @@ def test_the_clients_key_does_not_go_on() -> None:
 def test_a_whole_answer_is_passed_on_as_it_came() -> None:
     body = golden("openai_responses.json")
     Response.model_validate_json(body)
-    plain = wire.plain(asked(), body)
+    plain = wire.plain(unstored_request(), body)
     assert plain.body is body
     assert (plain.finish, plain.usage) == ("stop", GOLDEN["openai_responses.sse"][2])
     assert plain.choices[0]["message"]["content"].startswith("Hola")
@@ -160,13 +160,13 @@ def test_a_whole_answer_is_passed_on_as_it_came() -> None:
 
 
 def test_log_probabilities_that_only_the_gateway_wants_are_taken_out_again() -> None:
-    assert sent(asked(), logprobs=True)["include"] == ["message.output_text.logprobs"]
-    wanted = asked(include=["message.output_text.logprobs"])
+    assert sent(unstored_request(), logprobs=True)["include"] == ["message.output_text.logprobs"]
+    wanted = unstored_request(include=["message.output_text.logprobs"])
     assert wire.body(wanted, "auto", None, logprobs=True) is wanted.raw
     row = b'{"token":"a","logprob":0.0,"bytes":[97],"top_logprobs":[]}'
     body = b'{"output":[{"type":"reasoning","content":null},{"type":"message","content":'
     body += b'[{"type":"output_text","text":"a", "logprobs": [%s]}]}],"status":"completed","z":1.0}'
-    plain = wire.plain(asked(), body % row)
+    plain = wire.plain(unstored_request(), body % row)
     assert (plain.body, plain.confidence) == (body % b"", 1.0)
     assert wire.plain(wanted, body % row).body == body % row
 
@@ -186,11 +186,11 @@ def test_log_probabilities_that_only_the_gateway_wants_are_taken_out_again() -> 
 )
 def test_what_is_no_whole_response_is_garbage(body: bytes) -> None:
     with pytest.raises(BackendGarbage):
-        wire.plain(asked(), body)
+        wire.plain(unstored_request(), body)
 
 
 def reader(**fields: Any) -> ResponsesRelay:
-    return wire.reader(asked(stream=True, **fields))
+    return wire.reader(unstored_request(stream=True, **fields))
 
 
 def last(name: str) -> bytes:
@@ -218,7 +218,7 @@ def test_the_plain_body_of_a_stream_is_what_its_last_event_says(name: str) -> No
     assert completion is not None
     assert completion in golden(name)
     assert orjson.loads(completion) == events_of(golden(name))[-1]["response"]
-    plain = wire.plain(asked(), completion)
+    plain = wire.plain(unstored_request(), completion)
     assert (plain.finish, plain.usage) == (relay.finish, relay.usage)
 
 
@@ -341,7 +341,7 @@ TOLD = {"store": True, "previous_response_id": "resp_0"}
 
 
 def test_the_answer_says_what_was_asked_of_the_gateway_and_not_of_the_backend() -> None:
-    request = asked(store=True)
+    request = unstored_request(store=True)
     request.told = TOLD
     body = b'{ "id":"resp_1", "store": false,"previous_response_id":null, "x":1.0,"status":"completed","output":[] }'
     said = wire.plain(request, body).body
@@ -351,7 +351,7 @@ def test_the_answer_says_what_was_asked_of_the_gateway_and_not_of_the_backend() 
 
 
 def test_a_stream_says_what_was_asked_of_the_gateway_and_not_of_the_backend() -> None:
-    request = asked(store=True, stream=True)
+    request = unstored_request(store=True, stream=True)
     request.told = TOLD
     relay = wire.reader(request)
     response = {"id": "resp_1", "store": False, "previous_response_id": None, "output": [], "status": "completed"}

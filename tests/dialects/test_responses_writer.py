@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.dialects.openai_responses.thinking import unpack
-from tests.dialects.responses_samples import NOW, accumulate, asked, events, final, told, types, wire
+from tests.dialects.responses_samples import NOW, accumulate, events, final, responses_request, streamed, types, wire
 from tests.dialects.samples import DONE, STOP, USAGE_ONLY, chunk, cut, read, steady, text
 
 BEGIN = ["created", "in_progress"]
@@ -30,7 +30,7 @@ def call(index: int, arguments: str = "", **more: Any) -> dict[str, Any]:
 
 
 def test_text_is_one_message_in_openais_order() -> None:
-    stream = told(asked(stream=True), {"content": "Hel"}, {"content": "lo"})
+    stream = streamed(responses_request(stream=True), {"content": "Hel"}, {"content": "lo"})
     assert types(stream) == [*BEGIN, *TEXT, *TEXT_DONE, "completed"]
     whole = accumulate(stream)
     assert whole.output_text == "Hello"
@@ -40,7 +40,7 @@ def test_text_is_one_message_in_openais_order() -> None:
 
 def test_the_items_of_the_end_are_those_that_were_told_before() -> None:
     deltas = [{"reasoning_content": "hm"}, {"content": "a"}, call(0, "{}", id="call_1", name="f")]
-    found = events(told(asked(stream=True), *deltas, finish="tool_calls"))
+    found = events(streamed(responses_request(stream=True), *deltas, finish="tool_calls"))
     done = [event["item"] for event in found if event["type"] == "response.output_item.done"]
     added = [event["item"]["id"] for event in found if event["type"] == "response.output_item.added"]
     assert done == found[-1]["response"]["output"]
@@ -50,7 +50,12 @@ def test_the_items_of_the_end_are_those_that_were_told_before() -> None:
 
 
 def test_thinking_comes_first_as_a_summary() -> None:
-    stream = told(asked(stream=True), {"reasoning_content": "Let me "}, {"reasoning_content": "see."}, {"content": "4"})
+    stream = streamed(
+        responses_request(stream=True),
+        {"reasoning_content": "Let me "},
+        {"reasoning_content": "see."},
+        {"content": "4"},
+    )
     assert types(stream) == [*BEGIN, *THOUGHT, *THOUGHT_DONE, *TEXT, *TEXT_DONE, "completed"]
     whole = final(stream)
     assert whole.output[0].type == "reasoning"
@@ -59,7 +64,7 @@ def test_thinking_comes_first_as_a_summary() -> None:
 
 
 def test_thinking_after_text_is_an_item_of_its_own() -> None:
-    stream = told(asked(stream=True), {"content": "a"}, {"reasoning_content": "hm"}, {"content": "b"})
+    stream = streamed(responses_request(stream=True), {"content": "a"}, {"reasoning_content": "hm"}, {"content": "b"})
     assert types(stream) == [
         *BEGIN, *TEXT, *TEXT_DONE, *THOUGHT, *THOUGHT_DONE, *TEXT, *TEXT_DONE, "completed",
     ]  # fmt: skip
@@ -70,14 +75,14 @@ def test_what_another_vendor_signed_travels_as_encrypted_content() -> None:
     block = {"type": "thinking", "thinking": "hm", "signature": "sig"}
     hidden = {"type": "redacted_thinking", "data": "xyz"}
     signed: list[dict[str, Any]] = [{"thinking_blocks": [block]}, {"thinking_blocks": [hidden]}]
-    whole = final(told(asked(stream=True), {"reasoning_content": "hm"}, *signed, {"content": "4"}))
+    whole = final(streamed(responses_request(stream=True), {"reasoning_content": "hm"}, *signed, {"content": "4"}))
     assert whole.output[0].type == "reasoning"
     assert unpack(whole.output[0].encrypted_content) == [block, hidden]
 
 
 def test_parallel_calls_one_after_the_other_are_closed_in_turn() -> None:
-    stream = told(
-        asked(stream=True),
+    stream = streamed(
+        responses_request(stream=True),
         call(0, id="call_a", name="weather"), call(0, '{"city": '), call(0, '"Bilbao"}'),
         call(1, id="call_b", name="time"), call(1, "{}"),
         finish="tool_calls",
@@ -90,8 +95,8 @@ def test_parallel_calls_one_after_the_other_are_closed_in_turn() -> None:
 
 
 def test_interleaved_calls_stay_open_side_by_side() -> None:
-    stream = told(
-        asked(stream=True),
+    stream = streamed(
+        responses_request(stream=True),
         call(0, id="call_a", name="f"), call(1, id="call_b", name="g"),
         call(1, '{"b":'), call(0, '{"a":'), call(0, "1}"), call(1, "2}"),
         finish="tool_calls",
@@ -108,17 +113,21 @@ def test_interleaved_calls_stay_open_side_by_side() -> None:
 def test_a_call_is_announced_once_its_name_is_known() -> None:
     beginning = {"tool_calls": [{"index": 0, "id": "call_a", "function": {"arguments": '{"a"'}}]}
     named = {"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": ":1}"}}]}
-    (item,) = accumulate(told(asked(stream=True), beginning, named, finish="tool_calls")).output
+    (item,) = accumulate(streamed(responses_request(stream=True), beginning, named, finish="tool_calls")).output
     assert (item.call_id, item.name, item.arguments) == ("call_a", "f", '{"a":1}')
 
 
 def test_a_message_is_closed_before_a_call_opens() -> None:
-    stream = told(asked(stream=True), {"content": "I look."}, call(0, "{}", id="c", name="f"), finish="tool_calls")
+    stream = streamed(
+        responses_request(stream=True), {"content": "I look."}, call(0, "{}", id="c", name="f"), finish="tool_calls"
+    )
     assert types(stream) == [*BEGIN, *TEXT, *TEXT_DONE, *ARGUMENTS, *ARGUMENTS_DONE, "completed"]
 
 
 def test_text_after_a_call_is_a_message_of_its_own() -> None:
-    stream = told(asked(stream=True), {"content": "a"}, call(0, "{}", id="c", name="f"), {"content": "b"})
+    stream = streamed(
+        responses_request(stream=True), {"content": "a"}, call(0, "{}", id="c", name="f"), {"content": "b"}
+    )
     whole = accumulate(stream)
     assert [item.type for item in whole.output] == ["message", "function_call", "message"]
     assert len({item.id for item in whole.output}) == 3
@@ -126,14 +135,14 @@ def test_text_after_a_call_is_a_message_of_its_own() -> None:
 
 
 def test_a_call_without_arguments_keeps_them_empty() -> None:
-    whole = final(told(asked(stream=True), call(0, id="c", name="f"), finish="tool_calls"))
+    whole = final(streamed(responses_request(stream=True), call(0, id="c", name="f"), finish="tool_calls"))
     assert whole.output[0].type == "function_call"
     assert (whole.output[0].arguments, whole.output[0].status) == ("", "completed")
 
 
 def test_a_custom_tool_is_called_with_text() -> None:
-    request = asked(stream=True, tools=[{"type": "custom", "name": "patch"}])
-    stream = told(
+    request = responses_request(stream=True, tools=[{"type": "custom", "name": "patch"}])
+    stream = streamed(
         request, call(0, id="c", name="patch"), call(0, '{"input": "*** Be'), call(0, 'gin\\n"}'), finish="tool_calls"
     )
     custom = ["output_item.added", "custom_tool_call_input.delta", "custom_tool_call_input.done", "output_item.done"]
@@ -145,8 +154,10 @@ def test_a_custom_tool_is_called_with_text() -> None:
 
 def test_a_call_within_a_namespace_has_the_name_that_the_client_knows() -> None:
     inner = [{"type": "function", "name": "read", "parameters": {}}, {"type": "custom", "name": "edit"}]
-    request = asked(stream=True, tools=[{"type": "namespace", "name": "files", "description": "d", "tools": inner}])
-    stream = told(
+    request = responses_request(
+        stream=True, tools=[{"type": "namespace", "name": "files", "description": "d", "tools": inner}]
+    )
+    stream = streamed(
         request, call(0, "{}", id="a", name="files__read"), call(1, '{"input":"x"}', id="b", name="files__edit"),
         finish="tool_calls",
     )  # fmt: skip
@@ -158,7 +169,7 @@ def test_a_call_within_a_namespace_has_the_name_that_the_client_knows() -> None:
 
 
 def test_a_refusal_is_a_part_of_its_own() -> None:
-    stream = told(asked(stream=True), {"content": "Well. "}, {"refusal": "I "}, {"refusal": "won't."})
+    stream = streamed(responses_request(stream=True), {"content": "Well. "}, {"refusal": "I "}, {"refusal": "won't."})
     refusal = ["content_part.added", "refusal.delta", "refusal.done", "content_part.done", "output_item.done"]
     assert types(stream) == [*BEGIN, *TEXT, *TEXT_DONE[:2], *refusal, "completed"]
     message = final(stream).output[0]
@@ -168,7 +179,7 @@ def test_a_refusal_is_a_part_of_its_own() -> None:
 
 
 def test_logprobs_ride_on_the_text() -> None:
-    request = asked(stream=True, include=["message.output_text.logprobs"], top_logprobs=1)
+    request = responses_request(stream=True, include=["message.output_text.logprobs"], top_logprobs=1)
     other = {"token": "e", "logprob": -2, "bytes": [101]}
     entry = {"token": "é", "logprob": -0.1, "bytes": None, "top_logprobs": [other]}
     choice = {"index": 0, "delta": {"content": "é"}, "finish_reason": None, "logprobs": {"content": [entry]}}
@@ -183,7 +194,7 @@ def test_logprobs_ride_on_the_text() -> None:
 
 @pytest.mark.parametrize(("finish", "reason"), [("length", "max_output_tokens"), ("content_filter", "content_filter")])
 def test_what_was_cut_off_is_incomplete(finish: str, reason: str) -> None:
-    stream = told(asked(stream=True), {"content": "Once"}, finish=finish)
+    stream = streamed(responses_request(stream=True), {"content": "Once"}, finish=finish)
     assert types(stream)[-1] == "incomplete"
     whole = final(stream)
     assert (whole.status, whole.incomplete_details.reason) == ("incomplete", reason)  # type: ignore[union-attr]
@@ -192,13 +203,13 @@ def test_what_was_cut_off_is_incomplete(finish: str, reason: str) -> None:
 
 
 def test_an_answer_without_a_word_is_an_empty_message() -> None:
-    whole = accumulate(told(asked(stream=True)))
+    whole = accumulate(streamed(responses_request(stream=True)))
     assert [item.type for item in whole.output] == ["message"]
     assert whole.output_text == ""
 
 
 def test_a_backend_that_does_not_count_leaves_usage_out() -> None:
-    assert final(told(asked(stream=True), {"content": "a"}, usage=False)).usage is None
+    assert final(streamed(responses_request(stream=True), {"content": "a"}, usage=False)).usage is None
 
 
 @steady
@@ -210,7 +221,7 @@ def test_any_split_of_the_bytes_tells_the_same(at: list[int]) -> None:
     ])  # fmt: skip
 
     def relayed(pieces: list[bytes]) -> bytes:
-        reader = wire.reader(asked(stream=True))
+        reader = wire.reader(responses_request(stream=True))
         return read(reader, pieces) + reader.ending
 
     assert relayed(cut(sent, at)) == relayed([sent])
@@ -218,7 +229,7 @@ def test_any_split_of_the_bytes_tells_the_same(at: list[int]) -> None:
 
 def kept(*deltas: dict[str, Any], finish: str = "stop") -> tuple[bytes, bytes | None]:
     """What a stream told, and what is kept of it."""
-    reader = wire.reader(asked(stream=True))
+    reader = wire.reader(responses_request(stream=True))
     told = read(reader, [*map(chunk, deltas), chunk({}, finish), USAGE_ONLY, DONE])
     return told + reader.ending, reader.completion()
 
@@ -243,5 +254,7 @@ def test_a_long_answer_is_kept_and_one_without_measure_is_not() -> None:
 
 
 def test_thinking_has_two_names_among_servers() -> None:
-    stream = told(asked(stream=True), {"reasoning": "hm"}, {"reasoning": "hm", "reasoning_content": "hm"})
+    stream = streamed(
+        responses_request(stream=True), {"reasoning": "hm"}, {"reasoning": "hm", "reasoning_content": "hm"}
+    )
     assert [item["summary"][0]["text"] for item in events(stream)[-1]["response"]["output"]] == ["hmhm"]

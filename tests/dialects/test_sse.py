@@ -78,7 +78,7 @@ def test_name_and_data_are_read_from_an_event(event: bytes, name: bytes, data: b
 
 
 @pytest.mark.parametrize(
-    "start", [b"data: 1\n\n", b": hi\n\n", b"\r\n\r\nid: 3\n\n", b"\xef\xbb\xbfdata: 1\n\n", b"event: a\n\n"]
+    "start", [b"data: 1\n\n", b": hello\n\n", b"\r\n\r\nid: 3\n\n", b"\xef\xbb\xbfdata: 1\n\n", b"event: a\n\n"]
 )
 def test_an_event_stream_is_recognised_byte_by_byte(start: bytes) -> None:
     blocks, _ = frame([start[i : i + 1] for i in range(len(start))])

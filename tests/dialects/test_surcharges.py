@@ -4,29 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import orjson
 import pytest
 
-from gateway.dialects.anthropic_messages import dialect as anthropic_messages
-from gateway.dialects.openai_chat import dialect as openai_chat
-from gateway.dialects.openai_responses import dialect as openai_responses
 from gateway.dialects.requests.surcharges import Surcharges, held_price, surcharges
 from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price
-from gateway.domain.request import CompletionRequest, Controls, DialectName
+from gateway.domain.request import DialectName
 from gateway.ledger.prices.price_book import PriceBook
+from tests.support.requests import request_in
 
 CHAT: DialectName = "openai_chat"
 CLAUDE: DialectName = "anthropic_messages"
-PARSE = {CHAT: openai_chat.parse, "openai_responses": openai_responses.parse, CLAUDE: anthropic_messages.parse}
-
-
-def ask(dialect: DialectName = CHAT, **fields: Any) -> CompletionRequest:
-    text = {"input": "hi"} if dialect == "openai_responses" else {"messages": [{"role": "user", "content": "hi"}]}
-    body = {"model": "m", "max_tokens": 5, **text, **fields}
-    if dialect == "openai_responses":
-        del body["max_tokens"]
-    return PARSE[dialect](orjson.dumps(body), "req_1", Controls(), {})
 
 
 @pytest.mark.parametrize(
@@ -43,7 +31,7 @@ def ask(dialect: DialectName = CHAT, **fields: Any) -> CompletionRequest:
     ],
 )
 def test_an_ordinary_request_has_none(dialect: DialectName, backend: DialectName, fields: dict[str, Any]) -> None:
-    assert surcharges(ask(dialect, **fields), backend) is None
+    assert surcharges(request_in(dialect, **fields), backend) is None
 
 
 @pytest.mark.parametrize(
@@ -89,12 +77,12 @@ def test_an_ordinary_request_has_none(dialect: DialectName, backend: DialectName
 def test_what_a_request_asks_for(
     dialect: DialectName, backend: DialectName, fields: dict[str, Any], found: Surcharges
 ) -> None:
-    assert surcharges(ask(dialect, **fields), backend) == found
+    assert surcharges(request_in(dialect, **fields), backend) == found
 
 
 @pytest.mark.parametrize("tools", [[1, None, "x"], [{"type": ["web_search"]}], [{"type": {"a": 1}}], {"type": "x"}])
 def test_garbage_among_tools_is_not_looked_at(tools: Any) -> None:
-    request = ask()
+    request = request_in(CHAT)
     request.body["tools"] = tools
     assert surcharges(request, CHAT) is None
 
@@ -142,10 +130,3 @@ def test_a_price_without_tiers_is_held_as_it_is() -> None:
     assert held_price(price, Surcharges("priority")) is None
     machine = Price(1, 2, every_tier=True)
     assert held_price(machine, Surcharges("priority")) is machine
-
-
-@pytest.mark.parametrize(
-    ("wanted", "may"), [(Surcharges(""), False), (Surcharges(None), True), (Surcharges("us"), True)]
-)
-def test_whether_a_tier_may_be_dearer(wanted: Surcharges, may: bool) -> None:
-    assert wanted.tier_may_be_dearer is may

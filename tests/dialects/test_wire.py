@@ -9,7 +9,8 @@ import pytest
 from gateway.dialects.base import Plain, StreamReader, Translator
 from gateway.dialects.registry import wire
 from gateway.domain.request import DialectName
-from tests.dialects.samples import chat, golden, streaming
+from tests.dialects.samples import golden, streaming
+from tests.support.requests import chat_request
 
 
 @pytest.mark.parametrize(
@@ -22,7 +23,7 @@ from tests.dialects.samples import chat, golden, streaming
 def test_every_pair_keeps_the_whole_promise(backend: DialectName, plain: str, stream: str) -> None:
     way: Translator = wire("openai_chat", backend)
     assert (way.client, way.backend) == ("openai_chat", backend)
-    whole = way.plain(chat(), golden(plain))
+    whole = way.plain(chat_request(), golden(plain))
     assert isinstance(whole, Plain)
     reader: StreamReader = way.reader(streaming())
     relayed = reader.feed(golden(stream))

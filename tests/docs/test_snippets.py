@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ast
 import asyncio
-import os
-import subprocess
-import sys
 import tomllib
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import orjson
@@ -57,14 +56,11 @@ def snippet(word: str) -> str:
 async def printed(gateway: GatewayProcess, program: str) -> str:
     """What `program` prints when it asks this gateway."""
     assert BASE in program
-    environment = {**os.environ, "THRIFTGATE_KEY": await gateway.key("search")}
-    done = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-c", program.replace(BASE, gateway.base)],
-        capture_output=True, text=True, env=environment, timeout=100, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    code = compile(program.replace(BASE, gateway.base), "<document>", "exec")
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as output:
+        patch.setenv("THRIFTGATE_KEY", await gateway.key("search"))
+        await asyncio.to_thread(exec, code, {"__name__": "__main__"})
+    return output.getvalue()
 
 
 @pytest.mark.heavy

@@ -37,6 +37,22 @@ def test_a_translation_has_the_sections_and_the_code_of_the_original(page: Path)
         assert code(page, language) == code(original(page), language)
 
 
+@pytest.mark.parametrize("page", TRANSLATED, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_translation_has_the_list_items_and_table_rows_of_the_original(page: Path) -> None:
+    """Section by section; but for the README's last one, which lists other pages."""
+    last = -1 if page.name == "README.md" else None
+    assert parts(page)[:last] == parts(original(page))[:last]
+
+
+def parts(page: Path) -> list[tuple[int, int]]:
+    """List items and table rows of each section."""
+    sections = re.split(r"^#+ .+$", without_code(page), flags=re.MULTILINE)
+    return [
+        (len(re.findall(r"^(?:- |\d+\. )", each, re.MULTILINE)), len(re.findall(r"^\|", each, re.MULTILINE)))
+        for each in sections
+    ]
+
+
 def code(page: Path, language: str) -> list[str]:
     """Without comments."""
     return [re.sub(r" +# .*", "", fence.text) for fence in fences(page, language)]

@@ -8,14 +8,20 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
-from urllib.error import URLError
-from urllib.request import urlopen
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
 
 import orjson
+from click.testing import CliRunner, Result
+
+from gateway.cli.main import cli
+from gateway.settings.files import ConfigError
 
 REPOSITORY = Path(__file__).parents[2]
 PATIENCE_S = 45
@@ -31,6 +37,33 @@ def free_port() -> int:
 
 def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "gateway.cli.main", *arguments]
+
+
+_ONE_AT_A_TIME = threading.Lock()
+"""A command in this process has the standard streams and the environment to itself."""
+
+
+def run_in_process(
+    arguments: list[str], environment: dict[str, str], stdin: str | None
+) -> subprocess.CompletedProcess[str]:
+    """As `command` in a process of its own, without the half second that its imports take. On a thread, because some
+    commands run an event loop."""
+    results: list[Result] = []
+
+    def invoke() -> None:
+        results.append(CliRunner(env=environment).invoke(cli, arguments, input=stdin, prog_name="thriftgate"))
+
+    with _ONE_AT_A_TIME:
+        thread = threading.Thread(target=invoke)
+        thread.start()
+        thread.join()
+    (result,) = results
+    code, errors = result.exit_code, result.stderr
+    if isinstance(result.exception, ConfigError):
+        code, errors = 2, f"{errors}{result.exception}\n"
+    elif result.exception is not None and not isinstance(result.exception, SystemExit):
+        errors += "".join(traceback.format_exception(result.exception))
+    return subprocess.CompletedProcess(arguments, code, result.stdout, errors)
 
 
 @dataclass
@@ -133,12 +166,16 @@ class GatewayProcess:
         self.process.wait(timeout=10)
 
     def run(self, *arguments: str, stdin: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """A sub-command on the same configuration."""
-        done = subprocess.run(
-            command(*arguments, *self._common()),
-            capture_output=True, text=True, input=stdin, cwd=REPOSITORY,
-            env={**os.environ, **self.environment}, timeout=PATIENCE_S, check=False,
-        )  # fmt: skip
+        """A sub-command on the same configuration; `serve`, which takes over its process, in one of its own."""
+        words = [*arguments, *self._common()]
+        if arguments[0] != "serve":
+            done = run_in_process(words, self.environment, stdin)
+        else:
+            done = subprocess.run(
+                command(*words),
+                capture_output=True, text=True, input=stdin, cwd=REPOSITORY,
+                env={**os.environ, **self.environment}, timeout=PATIENCE_S, check=False,
+            )  # fmt: skip
         if check and done.returncode:
             raise RuntimeError(f"{arguments} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
         return done
@@ -150,9 +187,25 @@ class GatewayProcess:
         """A key that the running gateway already knows; the same one when asked for the same again."""
         if (team, *more) not in self._keys:
             made = await asyncio.to_thread(self.json, "keys", "create", "--team", team, *more)
-            await asyncio.sleep(1.0)  # what the gateway promises
             self._keys[team, *more] = str(made["key"])
+            await self._until_known(self._keys[team, *more])
         return self._keys[team, *more]
+
+    async def _until_known(self, key: str) -> None:
+        """Each worker looks for new keys in its own time, and which of them answers is chance."""
+        known, enough = 0, 1 if self.workers == 1 else 5 * self.workers
+        async with asyncio.timeout(PATIENCE_S):
+            while known < enough:
+                known = known + 1 if await asyncio.to_thread(self._knows, key) else 0
+                await asyncio.sleep(0.02)
+
+    def _knows(self, key: str) -> bool:
+        try:
+            with urlopen(Request(f"{self.base}/v1/models", headers={"authorization": f"Bearer {key}"}), timeout=5):
+                return True
+        except HTTPError as refusal:
+            with refusal:
+                return refusal.code != 401
 
     def usage(self, team: str, by: str = "model") -> dict[str, Any]:
         found: dict[str, Any] = self.json("usage", "--team", team, "--by", by)

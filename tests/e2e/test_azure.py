@@ -19,6 +19,7 @@ from tests.e2e.conftest import client
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.azure import Azure, Resource
 from tests.fakes.provider import Raw
+from tests.support.gateway import eventually
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
 
@@ -69,10 +70,7 @@ async def costs(gateway: GatewayProcess, rows: int) -> list[dict[str, Any]]:
             link.row_factory = sqlite3.Row
             return [dict(row) for row in link.execute("SELECT * FROM ledger WHERE outcome = 'ok' ORDER BY rowid")]
 
-    async with asyncio.timeout(30):
-        while len(found := await asyncio.to_thread(look)) < rows:
-            await asyncio.sleep(0.05)
-    return found
+    return await eventually(lambda: asyncio.to_thread(look), lambda found: len(found) >= rows)
 
 
 def events(*choices: Any) -> bytes:

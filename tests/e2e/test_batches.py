@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from tests.e2e.conftest import Providers, client
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Fail, Reply
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
 
@@ -147,7 +148,7 @@ async def test_a_batch_can_be_cancelled(gateway: GatewayProcess, providers: Prov
     sdk = client(gateway, await gateway.key(*NIGHT))
     providers.small.default = Reply(delay_s=0.3)
     batch = await start(sdk, *(line(f"l{number}", f"Slow question {number}") for number in range(40)))
-    await providers.small.until(lambda: len(providers.small.exchanges) >= 2)
+    await until(lambda: len(providers.small.exchanges) >= 2)
     assert (await sdk.batches.cancel(batch.id)).status == "cancelling"
     batch = await ended(sdk, batch)
     assert batch.status == "cancelled"
@@ -294,7 +295,7 @@ async def test_a_batch_outlives_kill_9_without_sending_an_answered_line_again(
     provider.default = Reply(delay_s=0.05)
     provider.script(Fail(422, "nonsense"))
     batch = await start(sdk, *(line(f"l{number}", f"Question {number}.") for number in range(24)))
-    await provider.until(lambda: len(provider.exchanges) >= 12)
+    await until(lambda: len(provider.exchanges) >= 12)
     await asyncio.to_thread(gateway.kill)
     try:
         done = await asyncio.to_thread(recorded, gateway, batch)

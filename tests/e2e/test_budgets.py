@@ -14,6 +14,7 @@ import pytest
 
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.provider import Provider, Reply
+from tests.support.gateway import eventually
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]
 
@@ -131,7 +132,7 @@ async def test_an_answer_is_cut_at_the_limit_as_its_dialect_ends_a_long_one(
 ) -> None:
     key = await gateway.key("cut", "--name", f"{dialect} {backend}")
     provider = claude if backend == "claude" else chat
-    provider.script(Reply(tokens=400, drip_s=0.01))
+    provider.script(Reply(tokens=400, drip_s=0.003))
     response = await ask(gateway, key, dialect, question(dialect, backend))
     assert response.status_code == 200
     why, told = why_it_ended(dialect, response)
@@ -150,7 +151,7 @@ async def test_an_answer_is_cut_at_the_limit_as_its_dialect_ends_a_long_one(
 
 async def test_a_legacy_completion_is_cut_too(gateway: GatewayProcess, chat: Provider) -> None:
     key = await gateway.key("cut", "--name", "legacy")
-    chat.script(Reply(tokens=400, drip_s=0.01))
+    chat.script(Reply(tokens=400, drip_s=0.003))
     response = await ask(gateway, key, "openai_completions", question("openai_completions", "chat"))
     why, told = why_it_ended("openai_completions", response)
     assert why == "length"
@@ -161,7 +162,7 @@ async def test_what_was_cut_is_billed_as_it_was_sent_told_in_its_record_and_not_
     gateway: GatewayProcess, chat: Provider
 ) -> None:
     key = await gateway.key("cut", "--name", "record")
-    chat.script(Reply(tokens=400, drip_s=0.01))
+    chat.script(Reply(tokens=400, drip_s=0.003))
     response = await ask(gateway, key, "openai_chat", question("openai_chat", "chat", temperature=0))
     sent = chat.last.tokens_sent
     record = await flight(gateway, key, response.headers["x-request-id"])
@@ -176,11 +177,13 @@ async def test_what_was_cut_is_billed_as_it_was_sent_told_in_its_record_and_not_
 
 async def flight(gateway: GatewayProcess, key: str, request_id: str) -> dict[str, Any]:
     async with httpx.AsyncClient(base_url=gateway.base, headers={"authorization": f"Bearer {key}"}) as http:
-        async with asyncio.timeout(30):
-            while not (record := (await http.get(f"/v1/requests/{request_id}")).json()).get("notes"):
-                await asyncio.sleep(0.1)  # before the recorder's own, there may be the ledger's, which is shorter
-    found: dict[str, Any] = record
-    return found
+
+        async def fetch() -> dict[str, Any]:
+            found: dict[str, Any] = (await http.get(f"/v1/requests/{request_id}")).json()
+            return found
+
+        # Before the recorder's own, there may be the ledger's, which is shorter.
+        return await eventually(fetch, lambda record: record.get("notes"))
 
 
 @pytest.mark.parametrize("team", ["kind", "strict"])
@@ -207,9 +210,9 @@ async def test_a_soft_budget_is_told_by_a_header(gateway: GatewayProcess, chat: 
     chat.script(*[Reply(tokens=30)] * 2)
     first = await ask(gateway, key, "openai_chat", body)
     assert "x-thriftgate-over-budget" not in first.headers
-    async with asyncio.timeout(30):
-        while "x-thriftgate-over-budget" not in (second := await ask(gateway, key, "openai_chat", body)).headers:
-            await asyncio.sleep(0.1)
+    second = await eventually(
+        lambda: ask(gateway, key, "openai_chat", body), lambda reply: "x-thriftgate-over-budget" in reply.headers
+    )
     assert (second.status_code, second.headers["x-thriftgate-over-budget"]) == (200, "hint")
 
 
@@ -255,11 +258,10 @@ async def test_what_a_killed_worker_had_delivered_counts_and_what_it_held_is_fre
             return 0
 
     streams = [asyncio.ensure_future(one()) for _ in range(12)]
-    async with asyncio.timeout(30):
-        while sum(exchange.tokens_sent for exchange in list(chat.exchanges)) < 300:
-            await asyncio.sleep(0.01)
+    await chat.until(lambda: sum(exchange.tokens_sent for exchange in list(chat.exchanges)) >= 300, 30)
     os.kill(gateway.facts["workers"][0], signal.SIGKILL)
     await asyncio.gather(*streams)
+    chat.default = Reply(tokens=100, drip_s=0.002)  # those that follow wait for each other's holds
     async with asyncio.timeout(80):
         while (await asyncio.gather(*(one() for _ in range(6)))).count(429) < 6:
             pass

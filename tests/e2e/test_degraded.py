@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from gateway.state.redis.embedded import EmbeddedServer
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.provider import Provider, Reply
+from tests.support import waiting
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
 
@@ -73,17 +75,16 @@ async def ask(http: httpx.AsyncClient, gateway: GatewayProcess, team: str, text:
     return await http.post(f"{gateway.base}/v1/chat/completions", json=body(text), headers=headers)
 
 
-async def until(true: Callable[[], Any], within_s: float = 30.0) -> None:
-    """Poll; awaits what `true` returns if it has to."""
-    async with asyncio.timeout(within_s):
-        while True:
-            try:
-                found = true()
-                if await found if asyncio.iscoroutine(found) else found:
-                    return
-            except (OSError, ValueError, httpx.HTTPError):
-                pass  # not there yet
-            await asyncio.sleep(0.05)
+until = partial(waiting.until, not_yet=(OSError, ValueError, httpx.HTTPError))
+
+
+async def is_draining(gateway: GatewayProcess) -> bool:
+    """It says so, or takes no new connection any more."""
+    async with httpx.AsyncClient() as http:
+        try:
+            return (await http.get(f"{gateway.base}/health/ready")).status_code == 503
+        except httpx.ConnectError:
+            return True
 
 
 async def state_is(http: httpx.AsyncClient, gateway: GatewayProcess, how: str) -> bool:
@@ -279,7 +280,7 @@ async def test_a_connection_that_was_kept_is_served_once_more_while_draining(
         async with other.stream("POST", url, json=body(stream=True)) as reply:
             assert gateway.process
             gateway.process.terminate()
-            await asyncio.sleep(0.3)
+            await until(lambda: is_draining(gateway))
             late = await kept.post(url, json=body())
             assert (late.status_code, late.headers["connection"]) == (200, "close")
             assert (await reply.aread()).endswith(b"[DONE]\n\n")

@@ -19,6 +19,7 @@ from gateway.runtime.tasks import Tasks
 from gateway.state.sql.tables import ledger
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.provider import Fail, Provider, Reply
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
 
@@ -87,9 +88,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     await asyncio.to_thread(gateway.start)
     tasks = Tasks()
     try:
-        async with asyncio.timeout(15):
-            while len(gateway.facts["workers"]) < 2:
-                await asyncio.sleep(0.02)
+        await until(lambda: len(gateway.facts["workers"]) == 2)
         async with Provider(port=port) as provider, AsyncExitStack() as exits:
             yield Scene(gateway, provider, await gateway.key("busy"), tasks, exits)
             await tasks.aclose()
@@ -149,10 +148,10 @@ async def test_who_pays_hangs_up_and_twenty_others_at_two_workers_get_all_of_it(
     scene.provider.script(Reply(tokens=60, drip_s=0.02))
     leader = await scene.client()
     asking = scene.tasks.spawn(leader.ask(body()), "leader")
-    await scene.provider.until(lambda: b"t5" in leader.data)
+    await until(lambda: b"t5" in leader.data)
     others = [await scene.client() for _ in range(20)]
     following = [scene.tasks.spawn(client.ask(body()), "follower") for client in others]
-    await scene.provider.until(lambda: all(client.data for client in others))
+    await until(lambda: all(client.data for client in others))
     asking.cancel()
     answers = {await each for each in following}
     assert len(answers) == len(scene.provider.exchanges) == 1
@@ -165,7 +164,7 @@ async def test_when_all_hang_up_the_backend_is_left(scene: Scene) -> None:
     scene.provider.script(Reply(tokens=2000, drip_s=0.02))
     clients = [await scene.client() for _ in range(10)]
     asking = [scene.tasks.spawn(client.ask(body()), "client") for client in clients]
-    await scene.provider.until(lambda: all(client.data for client in clients))
+    await until(lambda: all(client.data for client in clients))
     for each in asking:
         each.cancel()
     await scene.provider.settled()
@@ -181,7 +180,7 @@ async def test_a_backend_that_breaks_midway_is_an_error_for_who_has_bytes_and_an
     scene.provider.script(Reply(tokens=200, drip_s=0.03, cut="rst", after=100), Reply(tokens=40, drip_s=0.02))
     streams, plain = [await scene.client() for _ in range(8)], [await scene.client() for _ in range(8)]
     leader = scene.tasks.spawn(streams[0].ask(body()), "leader")
-    await scene.provider.until(lambda: b"t3" in streams[0].data)
+    await until(lambda: b"t3" in streams[0].data)
     following = [scene.tasks.spawn(client.ask(body()), "stream") for client in streams[1:]]
     waiting = [scene.tasks.spawn(client.ask(body(stream=False)), "plain") for client in plain]
     for each in (leader, *following):

@@ -12,6 +12,7 @@ import pytest
 
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.provider import Provider, Reply
+from tests.support.gateway import eventually, usage_total
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]
 
@@ -77,15 +78,6 @@ def client(gateway: GatewayProcess, key: str) -> httpx.AsyncClient:
     return httpx.AsyncClient(base_url=gateway.base, headers={"authorization": f"Bearer {key}"}, timeout=20)
 
 
-async def spent(gateway: GatewayProcess, team: str, requests: int) -> dict[str, Any]:
-    """The team's total, once all its requests are on the ledger."""
-    async with asyncio.timeout(30):
-        while (total := (await asyncio.to_thread(gateway.usage, team))["total"])["requests"] < requests:
-            await asyncio.sleep(0.3)
-    found: dict[str, Any] = total
-    return found
-
-
 async def test_observing_promises_what_routing_then_costs(
     gateway: GatewayProcess, small: Provider, large: Provider, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -94,7 +86,7 @@ async def test_observing_promises_what_routing_then_costs(
     async with client(gateway, key) as http:
         served = {(await ask(http, prompt)).headers["x-thriftgate-backend"] for prompt in prompts}
         assert served == {"large"}
-        observed = await spent(gateway, "adopting", len(prompts))
+        observed = await usage_total(gateway, "adopting", requests=len(prompts))
         as_served, promised = Decimal(observed["undecided_usd"]), Decimal(observed["decided_usd"])
         assert observed["decided"] == len(prompts)
         assert as_served == Decimal(observed["cost_usd"])
@@ -102,12 +94,13 @@ async def test_observing_promises_what_routing_then_costs(
         assert 0.5 < observed["decided_adequacy"] < 1
 
         gateway.write_policy("adopting", f"{RULES}mode: route\n")
-        async with asyncio.timeout(30):
-            while (await ask(http, EASY[0])).headers["x-thriftgate-backend"] != "small":
-                await asyncio.sleep(0.2)
-        before = Decimal((await settled(gateway, "adopting"))["cost_usd"])
+        asked = len(prompts) + 1
+        while (await ask(http, EASY[0])).headers["x-thriftgate-backend"] != "small":
+            asked += 1
+            await asyncio.sleep(0.2)
+        before = Decimal((await usage_total(gateway, "adopting", requests=asked))["cost_usd"])
         by = [(await ask(http, prompt)).headers["x-thriftgate-backend"] for prompt in prompts]
-        after = await settled(gateway, "adopting")
+        after = await usage_total(gateway, "adopting", requests=asked + len(prompts))
     cost = Decimal(after["cost_usd"]) - before
     assert set(by) == {"small", "large"}
     with capsys.disabled():
@@ -115,16 +108,6 @@ async def test_observing_promises_what_routing_then_costs(
     assert cost == promised  # the scripted backends answer in the same number of tokens
     shown = (await asyncio.to_thread(gateway.run, "usage", "--team", "adopting")).stdout
     assert "Routing looked on at" in shown
-
-
-async def settled(gateway: GatewayProcess, team: str) -> dict[str, Any]:
-    """The team's total, once it does not change any more."""
-    before: dict[str, Any] = {}
-    async with asyncio.timeout(30):
-        while (total := (await asyncio.to_thread(gateway.usage, team))["total"]) != before:
-            before = total
-            await asyncio.sleep(1.5)
-    return before
 
 
 async def test_a_drop_is_noticed_by_every_worker_and_told(
@@ -143,9 +126,9 @@ async def test_a_drop_is_noticed_by_every_worker_and_told(
     with capsys.disabled():
         print(f"\nthe last wrong answer was that to request {asked - in_a_row}", flush=True)
     assert asked - in_a_row < 100
-    async with asyncio.timeout(30):
-        while "quality" not in [one["kind"] for one in await asyncio.to_thread(alerts, gateway)]:
-            await asyncio.sleep(0.5)
+    await eventually(
+        lambda: asyncio.to_thread(alerts, gateway), lambda found: "quality" in [alert["kind"] for alert in found]
+    )
     learned = await asyncio.to_thread(gateway.json, "router", "learned", "--team", "watching")
     (one,) = learned["backends"]
     assert (one["team"], one["backend"], one["below"]) == ("watching", "small", True)

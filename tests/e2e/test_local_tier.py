@@ -13,6 +13,7 @@ import pytest
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.llama import llama
 from tests.fakes.provider import Provider, Reply
+from tests.support.gateway import eventually
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]
 
@@ -82,19 +83,15 @@ async def test_it_is_filled_first_and_the_rest_goes_on(
     http: httpx.AsyncClient, admin: httpx.AsyncClient, large: Provider
 ) -> None:
     assert [(await ask(http, 4))[0] for _ in range(2)] == ["small", "small"]
-    full = [asyncio.create_task(ask(http, 200)) for _ in range(2)]
-    async with asyncio.timeout(30):
-        while (await load(admin)).get("running") != 2:
-            await asyncio.sleep(0.05)
+    full = [asyncio.create_task(ask(http, 100)) for _ in range(2)]
+    await eventually(lambda: load(admin), lambda found: found.get("running") == 2)
     spilled = await asyncio.gather(*(ask(http, 4) for _ in range(6)))
     assert Counter(name for name, _ in spilled) == {"large": 6}
     record = (await http.get(f"/v1/requests/{spilled[0][1]}")).json()
     told = {one["backend"]: one for one in record["route"]["considered"]}
     assert "for its turn there" in told["small"]["excluded"]
     assert [name for name, _ in await asyncio.gather(*full)] == ["small", "small"]
-    async with asyncio.timeout(30):
-        while (await load(admin)).get("running") != 0:
-            await asyncio.sleep(0.05)
+    await eventually(lambda: load(admin), lambda found: found.get("running") == 0)
     assert (await ask(http, 4))[0] == "small"
 
 

@@ -16,6 +16,7 @@ from tests.e2e.conftest import Providers
 from tests.e2e.conftest import client as openai_client
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider, Reply
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
 
@@ -134,7 +135,7 @@ async def test_a_batch_can_be_cancelled_and_then_deleted(providers: Providers, c
     sdk = await connect()
     providers.claude.default = Reply(delay_s=0.3)
     batch = await sdk.messages.batches.create(requests=[request(f"r{number}") for number in range(40)])
-    await providers.claude.until(lambda: len(providers.claude.exchanges) >= 2)
+    await until(lambda: len(providers.claude.exchanges) >= 2)
     with pytest.raises(anthropic.BadRequestError, match="cancel it first"):
         await sdk.messages.batches.delete(batch.id)
     batch = await sdk.messages.batches.cancel(batch.id)
@@ -236,7 +237,7 @@ async def test_a_batch_outlives_kill_9_without_sending_an_answered_request_again
     batch = await sdk.messages.batches.create(
         requests=[request(f"r{number}", f"Question {number}.") for number in range(24)]
     )
-    await provider.until(lambda: len(provider.exchanges) >= 12)
+    await until(lambda: len(provider.exchanges) >= 12)
     await asyncio.to_thread(gateway.kill)
     try:
         done = await asyncio.to_thread(recorded, gateway, batch.id)

@@ -16,6 +16,7 @@ from tests.dialects.messages_samples import PNG, TOOL, well_formed
 from tests.e2e.conftest import POLICIES, Providers
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.provider import Fail, Provider, Raw, Reply
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
 
@@ -275,7 +276,7 @@ async def test_a_client_that_hangs_up_stops_the_backend(connect: Connect, provid
         async for text in stream.text_stream:
             assert text
             break
-    await provider.until(lambda: provider.last.hung_up)
+    await until(lambda: provider.last.hung_up)
     assert provider.last.chunks_sent < 400
 
 

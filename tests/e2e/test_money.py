@@ -13,22 +13,13 @@ import pytest
 from tests.e2e.conftest import CONFIG, POLICIES, Providers, client
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider, Reply
+from tests.support.gateway import usage_total
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
 
 
 def ask(text: str, **more: Any) -> dict[str, Any]:
     return {"model": "large", "messages": [{"role": "user", "content": text}], **more}
-
-
-async def team_usage(gateway: GatewayProcess, team: str, attempts: int) -> dict[str, Any]:
-    """The team's totals once so many attempts are drained into the ledger."""
-    async with asyncio.timeout(30):
-        while True:
-            total: dict[str, Any] = (await asyncio.to_thread(gateway.usage, team))["total"]
-            if total["attempts"] >= attempts:
-                return total
-            await asyncio.sleep(0.1)
 
 
 async def test_the_ledger_equals_what_the_provider_sent(gateway: GatewayProcess, providers: Providers) -> None:
@@ -43,7 +34,7 @@ async def test_the_ledger_equals_what_the_provider_sent(gateway: GatewayProcess,
                 pass
 
     await asyncio.gather(*(one(number) for number in range(12)))
-    total = await team_usage(gateway, "counted", 12)
+    total = await usage_total(gateway, "counted", attempts=12)
     sent = [exchange.usage for exchange in providers.large.exchanges if exchange.usage]
     assert total["attempts"] == len(sent) == 12
     assert total["output_tokens"] == sum(usage.output_tokens for usage in sent)
@@ -66,10 +57,8 @@ async def test_a_hung_up_stream_cancels_the_backend_and_bills_what_came(
         if seen == 10:
             break
     await stream.close()
-    async with asyncio.timeout(30):
-        while not providers.large.last.hung_up:
-            await asyncio.sleep(0.02)
-    total = await team_usage(gateway, "hangers", 1)
+    await providers.large.until(lambda: providers.large.last.hung_up)
+    total = await usage_total(gateway, "hangers", attempts=1)
     assert total["interrupted"] == 1
     assert 10 <= total["output_tokens"] <= providers.large.last.tokens_sent
     assert providers.large.last.chunks_sent < 100
@@ -83,10 +72,8 @@ async def test_hanging_up_before_the_first_byte_cancels_the_backend(
     async with httpx.AsyncClient(base_url=gateway.base, headers={"authorization": f"Bearer {key}"}) as http:
         with pytest.raises(httpx.ReadTimeout):
             await http.post("/v1/chat/completions", json=ask("slow"), timeout=0.5)
-    async with asyncio.timeout(30):
-        while not providers.large.exchanges or not providers.large.last.hung_up:
-            await asyncio.sleep(0.02)
-    assert (await team_usage(gateway, "early", 1))["attempts"] == 1
+    await providers.large.until(lambda: bool(providers.large.exchanges) and providers.large.last.hung_up)
+    assert (await usage_total(gateway, "early", attempts=1))["attempts"] == 1
 
 
 async def test_requests_per_minute_are_limited_with_headers_that_say_when(
@@ -120,7 +107,7 @@ async def test_a_hard_budget_is_not_overrun_by_concurrency(gateway: GatewayProce
     served = outcomes.count("ok")
     assert 1 <= served <= 2
     assert set(outcomes) == {"ok", "insufficient_quota"}
-    total = await team_usage(gateway, "poor", served)
+    total = await usage_total(gateway, "poor", attempts=served)
     assert float(total["cost_usd"]) <= 0.0001
 
 
@@ -141,14 +128,14 @@ async def test_nothing_is_lost_or_billed_twice_by_kill_9(tmp_path: Path, ports: 
             await asyncio.to_thread(gateway.kill)
             received = await asyncio.gather(*readers)
             await asyncio.to_thread(gateway.start)
-            total = await team_usage(gateway, "crash", 9)
+            total = await usage_total(gateway, "crash", attempts=9)
             answered = sum(e.usage.output_tokens for e in provider.exchanges if e.usage and e.whole and e.finished)
             cut = total["output_tokens"] - answered
             assert (total["attempts"], total["interrupted"]) == (9, 4)
             assert 0 < cut <= sum(e.tokens_sent for e in provider.exchanges if not e.finished or e.hung_up)
             assert all(received)
             await sdk.chat.completions.create(**ask("after the crash"))
-            assert (await team_usage(gateway, "crash", 10))["attempts"] == 10
+            assert (await usage_total(gateway, "crash", attempts=10))["attempts"] == 10
     finally:
         await asyncio.to_thread(gateway.stop)
 

@@ -17,6 +17,8 @@ import pytest
 from gateway.supervisor.runtime_dir import lift_file_limit
 from tests.e2e.gateway_process import REPOSITORY, GatewayProcess
 from tests.fakes.provider import Provider, Raw
+from tests.support.gateway import usage_total
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
 
@@ -36,15 +38,6 @@ def started(home: Path, url: str, *, stall: str = "60s", lag: str = "10s") -> Ga
     process = GatewayProcess(home, CONFIG.format(url=url, stall=stall, lag=lag), {"many": "cache: {enabled: false}\n"})
     process.start()
     return process
-
-
-async def total_of(gateway: GatewayProcess, attempts: int) -> dict[str, Any]:
-    async with asyncio.timeout(30):
-        while True:
-            total: dict[str, Any] = (await asyncio.to_thread(gateway.usage, "many"))["total"]
-            if total["attempts"] >= attempts:
-                return total
-            await asyncio.sleep(0.2)
 
 
 def resident(pid: int) -> int:
@@ -103,7 +96,7 @@ async def test_a_thousand_streams_run_at_once_on_one_worker(tmp_path: Path, prov
             said = [orjson.loads(line[6:]) for line in answer.split(b"\n") if line.startswith(b"data: {")]
             text = "".join(one["choices"][0]["delta"].get("content") or "" for one in said if one["choices"])
             assert text.split() == [f"t{number}" for number in range(TOKENS)]
-        total = await total_of(gateway, STREAMS)
+        total = await usage_total(gateway, "many", attempts=STREAMS)
         assert (total["attempts"], total["output_tokens"]) == (STREAMS, STREAMS * TOKENS)
     finally:
         assert await asyncio.to_thread(gateway.stop) == 0
@@ -137,7 +130,7 @@ async def test_a_client_that_stops_reading_costs_little_memory_and_is_billed_for
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**16)  # so that the kernel, too, holds little
                 sock.connect(("127.0.0.1", gateway.port))
                 sock.sendall(asking(key))
-                await provider.until(lambda: len(provider.exchanges) == 2 and provider.unsent > 30 * MIB, 20)
+                await until(lambda: len(provider.exchanges) == 2 and provider.unsent > 30 * MIB, 20)
                 most = 0
                 while not provider.last.hung_up:
                     most = max(most, resident(worker) - before)
@@ -146,7 +139,7 @@ async def test_a_client_that_stops_reading_costs_little_memory_and_is_billed_for
                 received = await asyncio.to_thread(drained, sock)
             print(f"the worker grew by {most / MIB:.1f} MiB, {len(received) / MIB:.1f} MiB came through")
             assert most < 8 * MIB
-            total = await total_of(gateway, 2)
+            total = await usage_total(gateway, "many", attempts=2)
             words = received.count(b"word ")
             taken = (50 * MIB - provider.unsent) // 5
             answered = provider.exchanges[0].usage

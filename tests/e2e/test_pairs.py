@@ -13,6 +13,7 @@ import pytest
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.e2e.talkers import ERRORS, TALKERS, TOOL, Chat, Messages, Talker
 from tests.fakes.provider import Fail, Provider, Reply
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
 
@@ -106,7 +107,7 @@ async def test_a_stream_says_the_same_piece_by_piece(talker: Talker, backend: st
 
 
 async def test_pieces_come_when_they_are_said(talker: Talker, backend: str, provider: Provider) -> None:
-    provider.script(Reply(tokens=5, drip_s=0.3))
+    provider.script(Reply(tokens=5, drip_s=0.15))
     seen = [provider.last.chunks_sent async for _ in talker.stream(backend, "Slowly")]
     assert seen[0] < 4
     assert seen == sorted(set(seen))
@@ -168,7 +169,7 @@ async def test_who_hangs_up_ends_the_call_and_pays_for_what_came(
     async for _ in stream:
         break
     await stream.aclose()
-    await provider.until(lambda: provider.last.hung_up)
+    await until(lambda: provider.last.hung_up)
     assert provider.last.chunks_sent < 400
 
 
@@ -178,9 +179,9 @@ async def test_who_hangs_up_before_the_first_token_ends_the_call(
     provider.script(Reply(delay_s=20.0))
     before = len(provider.exchanges)
     asking = asyncio.create_task(talker.say(backend, "Are you there?"))
-    await provider.until(lambda: len(provider.exchanges) > before)
+    await until(lambda: len(provider.exchanges) > before)
     asking.cancel()
-    await provider.until(lambda: provider.last.hung_up)
+    await until(lambda: provider.last.hung_up)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import httpx
@@ -13,6 +12,7 @@ from openai import AsyncOpenAI
 from tests.e2e.conftest import Providers, client
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Reply
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
 
@@ -50,7 +50,15 @@ async def test_cache_tags_name_what_a_flush_forgets(gateway: GatewayProcess, pro
     for tag in ("docs-v1", "docs-v2"):
         await ask(openai, f"What does {tag} say?", cache_tags=f"docs,{tag}")
     gateway.run("cache", "flush", "--team", "cached", "--tag", "docs-v1", "--yes")
-    await asyncio.sleep(0.5)  # the other worker hears of it over the log
+
+    async def forgotten() -> bool:
+        try:
+            await ask(openai, "What does docs-v1 say?", cache="only")
+        except vendor.APIStatusError as error:
+            return error.status_code == 504
+        return False
+
+    await until(forgotten)  # the worker hears of it over the log
     assert (await ask(openai, "What does docs-v1 say?"))["x-thriftgate-cache"] == "miss"
     assert (await ask(openai, "What does docs-v2 say?"))["x-thriftgate-cache"] == "exact"
 

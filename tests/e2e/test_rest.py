@@ -20,6 +20,7 @@ from tests.e2e.conftest import client
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.provider import Exchange, Fail, Provider, Raw, Reply
 from tests.fakes.provider_rest import PNG, SOUND, vector
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
 
@@ -83,10 +84,7 @@ async def row(gateway: GatewayProcess, exchange: Exchange) -> dict[str, Any]:
             found = link.execute("SELECT * FROM ledger WHERE id = ?", (attempt,)).fetchone()
             return dict(found) if found else None
 
-    async with asyncio.timeout(30):
-        while (found := await asyncio.to_thread(look)) is None:
-            await asyncio.sleep(0.05)
-    return found
+    return await until(lambda: asyncio.to_thread(look))
 
 
 async def billed(gateway: GatewayProcess, exchange: Exchange) -> tuple[str, int, int]:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import pytest
 from gateway.runtime.tasks import Tasks
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.provider import Provider, Reply
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
 
@@ -44,12 +45,6 @@ async def gateway(tmp_path: Path, port: int) -> AsyncIterator[GatewayProcess]:
     yield gateway
     if gateway.process and gateway.process.poll() is None:
         await asyncio.to_thread(gateway.stop)
-
-
-async def until(true: Callable[[], object], within_s: float = 30.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not true():
-            await asyncio.sleep(0.02)
 
 
 def replaced(gateway: GatewayProcess, before: set[int]) -> bool:

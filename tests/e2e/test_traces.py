@@ -9,8 +9,8 @@ import pytest
 import pytest_asyncio
 
 from tests.e2e.gateway_process import GatewayProcess, free_port
-from tests.fakes.house import until
 from tests.fakes.provider import Provider
+from tests.support.waiting import until
 from tests.telemetry.conftest import Receiver, attributes
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # a process starts

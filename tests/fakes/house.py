@@ -45,6 +45,7 @@ from gateway.state.sql.tables import ledger
 from gateway.telemetry.observe import Telemetry
 from tests.fakes.embedder import FakeEmbedder
 from tests.fakes.provider import Provider
+from tests.support.waiting import until
 
 ZONES = [ZoneInfo("UTC")]
 """Policies are loaded in a thread, which reads the zones' files; here they are read now and kept."""
@@ -154,13 +155,6 @@ class House:
 
 def record_of(request: CompletionRequest, who: Tenant) -> Record:
     return Record(request.id, who, request.model, request.dialect, request.stream)
-
-
-async def until(true: Callable[[], object], within_s: float = 30.0) -> None:
-    """Poll; TimeoutError when it takes longer."""
-    async with asyncio.timeout(within_s):
-        while not true():
-            await asyncio.sleep(0.005)
 
 
 @asynccontextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -17,6 +16,7 @@ import pytest
 from gateway.settings.environment import variable
 from gateway.supervisor.local_model import GGUF
 from tests.e2e.gateway_process import REPOSITORY, free_port
+from tests.support.waiting import wait_until
 
 
 @contextmanager
@@ -41,12 +41,8 @@ def llama(slots: int, window: int) -> Iterator[int]:
 
 
 def _wait_for(url: str) -> None:
-    until = time.monotonic() + 60
-    while True:
-        try:
-            with urlopen(url, timeout=2):
-                return
-        except (OSError, URLError):
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.1)
+    def answers() -> bool:
+        with urlopen(url, timeout=2):
+            return True
+
+    wait_until(answers, 60, not_yet=(OSError, URLError))

@@ -39,6 +39,7 @@ from tests.fakes.provider_play import (
 )
 from tests.fakes.provider_rest import SERVED, read
 from tests.fakes.provider_script import Fail, Raw, Reply, Step, marked
+from tests.support.waiting import until
 
 __all__ = ["Exchange", "Fail", "Provider", "Raw", "Reply"]
 
@@ -130,7 +131,7 @@ class Provider:
             self._server = None
         for connection in list(self._open):
             connection.transport.abort()
-        await self.until(lambda: not self._open)
+        await until(lambda: not self._open)
 
     def drop_idle(self) -> None:
         """Close the connections that wait for a request, as a keep-alive timeout does."""
@@ -138,15 +139,9 @@ class Provider:
             if connection.current is None:
                 connection.transport.close()
 
-    async def until(self, condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
-        """Wait for `condition`. Raises TimeoutError."""
-        async with asyncio.timeout(timeout_s):
-            while not condition():
-                await asyncio.sleep(0.002)
-
     async def settled(self) -> None:
         """Wait until every exchange has ended, one way or the other."""
-        await self.until(lambda: all(exchange.settled for exchange in self.exchanges))
+        await until(lambda: all(exchange.settled for exchange in self.exchanges))
 
     def answer(self, exchange: Exchange) -> Iterator[Action]:
         """What to send for `exchange`."""

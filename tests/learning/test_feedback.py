@@ -24,7 +24,7 @@ def tenant(key: str = "k1", team: str = "search") -> Tenant:
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
-        ({}, "Say something"),
+        ({}, "Give rating, score or cache"),
         ({"rating": "meh"}, "good or bad"),
         ({"score": 2}, "from 0 to 1"),
         ({"score": True}, "from 0 to 1"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -115,10 +115,3 @@ def ledger_rows(database: Database) -> list[dict[str, Any]]:
     with database.read() as connection:
         found = connection.execute(select(ledger).order_by(ledger.c.at, ledger.c.id)).mappings()
         return [dict(row) for row in found]
-
-
-async def until(true: Callable[[], bool], timeout_s: float = 30.0) -> None:
-    """Poll until `true()`; AssertionError when it never is."""
-    async with asyncio.timeout(timeout_s):
-        while not true():
-            await asyncio.sleep(0.01)

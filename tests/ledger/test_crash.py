@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
+import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
+import orjson
 import pytest
 
 from gateway.ledger.journal.append import append
@@ -82,16 +85,32 @@ STEPS = [
 """Where a first drain is killed: before its chain is begun, in its transaction, between that and the anchor, after."""
 
 
+@pytest.fixture(scope="module")
+def dying_writers() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.ledger.victims", "dying"],
+        cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        yield process
+
+
+def killed_by(dying_writers: subprocess.Popen[bytes], *arguments: str | int) -> int:
+    """The signal that ended a writer with these `arguments`."""
+    assert dying_writers.stdin is not None
+    assert dying_writers.stdout is not None
+    dying_writers.stdin.write(orjson.dumps(arguments) + b"\n")
+    dying_writers.stdin.flush()
+    return int(dying_writers.stdout.readline())
+
+
 @pytest.mark.parametrize(("target", "calls"), STEPS)
 async def test_the_chain_holds_wherever_its_writer_is_killed(
-    any_database: Database, tmp_path: Path, target: str, calls: int
+    any_database: Database, dying_writers: subprocess.Popen[bytes], tmp_path: Path, target: str, calls: int
 ) -> None:
     directory, url = tmp_path / "journal", any_database.engine.url.render_as_string(hide_password=False)
     await asyncio.to_thread(append, directory, [row(f"req_{number}") for number in range(5)], "test")
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.ledger.victims", "dying", str(directory), url, target, str(calls)), cwd=ROOT
-    )
-    assert await process.wait() == -signal.SIGKILL
+    ended = await asyncio.to_thread(killed_by, dying_writers, str(directory), url, target, calls)
+    assert ended == signal.SIGKILL
     anchored = await asyncio.to_thread(checked, directory, any_database)
     assert anchored <= 5
     await asyncio.to_thread(drain, directory, any_database)

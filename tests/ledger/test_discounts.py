@@ -90,8 +90,8 @@ def test_the_lists_price_can_be_told_from_the_row(percent: str) -> None:
 @pytest.mark.parametrize(
     ("section", "complaint"),
     [
-        ("discounts: [{percent: 5}]", "name either a backend or a provider"),
-        ("discounts: [{provider: a, backend: b, percent: 5}]", "name either a backend or a provider"),
+        ("discounts: [{percent: 5}]", "give either backend or provider"),
+        ("discounts: [{provider: a, backend: b, percent: 5}]", "give either backend or provider"),
         ("discounts: [{provider: a, percent: 0}]", "greater than 0"),
         ("discounts: [{provider: a, percent: -5}]", "greater than 0"),
         ("discounts: [{provider: a, percent: 101}]", "less than or equal to 100"),
@@ -102,7 +102,7 @@ def test_the_lists_price_can_be_told_from_the_row(percent: str) -> None:
         ),
         (
             "discounts: [{provider: a, percent: 5}, {provider: a, percent: 6, valid_from: 2026-01-01}]",
-            "two discounts for provider a hold at the same time",
+            "two discounts for provider a apply at the same time",
         ),
         ("credits: [{name: x, provider: a, usd: -1}]", "not negative"),
         ("credits: [{name: x, provider: a, usd: 1}, {name: x, provider: b, usd: 1}]", "same name"),

@@ -22,7 +22,8 @@ from gateway.ledger.journal import segments
 from gateway.ledger.journal.reader import JournalReader
 from gateway.ledger.journal.writer import Journal
 from gateway.ledger.rows import Row
-from tests.ledger.samples import COST, LARGE, SIMULATED, UNPRICED, USAGE, begin, finish, journal, record, spend, until
+from tests.ledger.samples import COST, LARGE, SIMULATED, UNPRICED, USAGE, begin, finish, journal, record, spend
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -286,8 +287,7 @@ async def test_an_end_that_the_disk_refuses_waits_in_memory(directory: Path, cap
     with full_disk(100, directory):
         for attempt in attempts:
             books.close(finish(attempt), entry)
-        await asyncio.sleep(0.1)
-        assert books.stats()["waiting"] == 5
+        await until(lambda: books.stats()["waiting"] == 5)
         assert len(read(directory)[0]) == 0
         with pytest.raises(LedgerUnavailable):
             books.open(begin(entry), entry)

@@ -120,14 +120,14 @@ async def test_paces_of_streams_and_of_plain_answers_are_told_apart_where_no_slo
     await books.aclose()
 
 
-async def test_a_table_of_another_boot_is_not_believed(
-    database: Database, directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_table_of_another_boot_is_not_believed(database: Database, directory: Path) -> None:
     books, attempt = await started(directory)
     books._mark()
     attempt.came(250, 8)
     await books.aclose()
-    monkeypatch.setattr(slots, "_boot", lambda: b"another boot  id")
+    (path,) = directory.glob("*.slots")
+    data = await asyncio.to_thread(path.read_bytes)
+    await asyncio.to_thread(path.write_bytes, b"another boot  id" + data[16:])
     (row,) = await drain(directory, database)
     assert row["output_tokens"] == 7
     assert left(directory) == []

@@ -149,7 +149,7 @@ def test_a_writer_does_not_paper_over_a_cut(
     found = verdict(directory, written)
     assert [one.what for one in found.findings] == ["entries 16 to 20 are missing at the end"]
     assert [chain.entries for chain in found.chains] == [15, 1]
-    assert "ends before entry 20" in caplog.text
+    assert "lacks entry 20" in caplog.text
 
 
 def test_a_chain_written_anew_does_not_meet_its_anchor(written: Database, directory: Path) -> None:

@@ -35,8 +35,8 @@ from tests.ledger.samples import (
     ledger_rows,
     record,
     spend,
-    until,
 )
+from tests.support.waiting import until
 
 
 @pytest.fixture

@@ -11,6 +11,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from gateway.ledger.store.writer import Writer
 from gateway.state.sql.database import Database
 from tests.ledger.samples import USAGE, begin, finish, journal, record
@@ -76,14 +78,25 @@ async def dying_writer(directory: Path, url: str, target: str, calls: int) -> No
     print("survived", flush=True)
 
 
+def dying_writers() -> None:
+    """One for each line of standard input, a JSON list of `dying_writer`'s arguments, forked with all imports done;
+    the signal that ended it is printed."""
+    for line in sys.stdin:
+        directory, *rest = orjson.loads(line)
+        if not (child := os.fork()):
+            asyncio.run(dying_writer(Path(directory), *rest))
+            os._exit(0)
+        print(-os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
 if __name__ == "__main__":
-    what, place, *rest = sys.argv[1:]
+    what, *rest = sys.argv[1:]
     match what:
         case "worker":
-            asyncio.run(worker(Path(place)))
+            asyncio.run(worker(Path(rest[0])))
         case "stream":
-            asyncio.run(stream(Path(place)))
+            asyncio.run(stream(Path(rest[0])))
         case "dying":
-            asyncio.run(dying_writer(Path(place), rest[0], rest[1], int(rest[2])))
+            dying_writers()
         case _:
-            asyncio.run(writer(Path(place), rest[0]))
+            asyncio.run(writer(Path(rest[0]), rest[1]))

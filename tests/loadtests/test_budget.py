@@ -55,7 +55,7 @@ def test_each_bar_is_judged(overshoot: float, usable: float, false: int, passed:
 @pytest.mark.timeout(120)
 def test_a_small_run_ends_with_a_table_json_and_a_verdict(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "loadtests", "budget", "--budget", "1500", "--streams", "8", "--workers", "2"]
-    command += ["--pace-ms", "10", "--seed", "3", "--out", str(tmp_path)]
+    command += ["--pace-ms", "4", "--seed", "3", "--out", str(tmp_path)]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=110)
     assert "seed 3" in done.stderr
     assert "count after" in done.stdout

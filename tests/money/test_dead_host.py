@@ -15,10 +15,12 @@ import orjson
 import pytest
 
 from gateway.state.leases.orphaned_holds import host_of
-from gateway.state.leases.peers import name_of_mine
+from gateway.state.leases.worker_names import own_name
 from gateway.state.redis.embedded import EmbeddedServer
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.provider import Provider, Reply
+from tests.support.gateway import eventually
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(180)]
 
@@ -69,11 +71,10 @@ class Hosts:
     async def lose_a_host(self) -> int:
         """While it streams; how many tokens had been sent by then."""
         streams = [asyncio.ensure_future(self.ask(self.lost)) for _ in range(STREAMS)]
-        async with asyncio.timeout(30):
-            while self.sent < 400:
-                await asyncio.sleep(0.01)
+        await until(lambda: self.sent >= 400)
         await asyncio.to_thread(self.lost.kill)
         await asyncio.gather(*streams)
+        self.provider.default = Reply(tokens=100, drip_s=0.002)  # those that follow wait for each other's holds
         return self.sent
 
     async def use_up(self) -> None:
@@ -86,6 +87,10 @@ class Hosts:
         """What `doctor` on the living host says about hosts."""
         done = self.other.run("doctor", "--json", check=False)
         return [one["what"] for one in orjson.loads(done.stdout) if one["what"].startswith("host ")]
+
+    def alerts(self) -> list[dict[str, Any]]:
+        listed = self.other.json("alerts", "list", "--team", "crowd")
+        return [alert for alert in listed if alert["kind"] == "lost_host"]
 
     async def use_up_to(self, tokens: int) -> None:
         async with asyncio.timeout(60):
@@ -156,15 +161,9 @@ async def test_an_operator_releases_what_a_host_held_whose_disk_is_gone(hosts: H
     await hosts.lose_a_host()
     await hosts.use_up()
     assert hosts.sent <= LIMIT
-    async with asyncio.timeout(60):
-        while not (said := await asyncio.to_thread(hosts.findings)):
-            await asyncio.sleep(0.5)
-        alerts: list[dict[str, Any]] = []
-        while not alerts:
-            listed = await asyncio.to_thread(hosts.other.json, "alerts", "list", "--team", "crowd")
-            alerts = [one for one in listed if one["kind"] == "lost_host"]
-    name = host_of(name_of_mine())
-    (finding,) = said
+    (finding,) = await eventually(lambda: asyncio.to_thread(hosts.findings), within_s=60)
+    alerts = await eventually(lambda: asyncio.to_thread(hosts.alerts), within_s=60)
+    name = host_of(own_name())
     print(finding)
     assert finding.startswith(f"host {name}: 1 dead worker(s)")
     assert "of 3 USD (team crowd, month from" in finding

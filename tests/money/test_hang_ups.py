@@ -13,9 +13,10 @@ import pytest
 from gateway.errors import GatewayError
 from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
-from tests.fakes.house import House, opened_house, until
+from tests.fakes.house import House, opened_house
 from tests.fakes.provider import Raw
 from tests.money.reporting import DONE, NO_CACHE, PRICE, STREAM, asked, chunk, completion, cost_of, plain, row_of
+from tests.support.waiting import until
 
 PATH = "/v1/chat/completions"
 

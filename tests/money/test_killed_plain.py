@@ -13,6 +13,7 @@ import pytest
 
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.money.metered import Metered, Script
+from tests.support.gateway import usage_total
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]
 
@@ -45,9 +46,7 @@ async def test_a_plain_answer_whose_worker_is_killed_is_billed_for_no_more_than_
                 os.kill(gateway.facts["workers"][0], signal.SIGKILL)
                 with pytest.raises(httpx.HTTPError):
                     await asking
-        async with asyncio.timeout(30):
-            while (total := (await asyncio.to_thread(gateway.usage, "killed"))["total"])["attempts"] < 2:
-                await asyncio.sleep(0.2)
+        total = await usage_total(gateway, "killed", attempts=2)
         assert total["interrupted"] == 1
         assert most * 0.9 <= total["output_tokens"] - 2000 <= most
     finally:

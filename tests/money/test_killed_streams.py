@@ -12,6 +12,8 @@ import pytest
 
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.money.metered import Metered, Script
+from tests.support.gateway import usage_total
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]
 
@@ -42,16 +44,13 @@ async def test_what_killed_streams_had_delivered_is_booked_and_hardly_more(tmp_p
                         await http.post("/v1/chat/completions", json=body)
 
             asking = [asyncio.ensure_future(ask()) for _ in range(STREAMS)]
-            async with asyncio.timeout(30):
-                while provider.output_tokens < STREAMS * per_chunk * 60:  # marks tell how long events are
-                    await asyncio.sleep(0.05)
+            # Marks tell how long events are.
+            await until(lambda: provider.output_tokens >= STREAMS * per_chunk * 60)
             for worker in gateway.facts["workers"]:
                 os.kill(worker, signal.SIGKILL)
             await asyncio.gather(*asking)
             told = provider.output_tokens
-        async with asyncio.timeout(30):
-            while (total := (await asyncio.to_thread(gateway.usage, "killed"))["total"])["attempts"] < STREAMS:
-                await asyncio.sleep(0.2)
+        total = await usage_total(gateway, "killed", attempts=STREAMS)
         assert total["interrupted"] == STREAMS
         assert told * 0.9 <= total["output_tokens"] <= told * 1.6  # a word is a token here, and 1.25 of the estimate's
     finally:

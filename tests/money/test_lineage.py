@@ -15,6 +15,7 @@ import pytest
 
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.provider import Provider, Reply
+from tests.support.gateway import eventually
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(180)]
 
@@ -127,9 +128,7 @@ def by_key(gateway: GatewayProcess, team: str) -> dict[str, int]:
 
 async def booked(gateway: GatewayProcess, key: str, tokens: int) -> None:
     """Once so many tokens are on the ledger for the key."""
-    async with asyncio.timeout(30):
-        while (await asyncio.to_thread(by_key, gateway, "thrifty")).get(key) != tokens:
-            await asyncio.sleep(0.3)
+    await eventually(lambda: asyncio.to_thread(by_key, gateway, "thrifty"), lambda found: found.get(key) == tokens)
 
 
 @pytest.mark.parametrize("grace", [(), ("--grace", "1h")], ids=["at once", "with grace"])
@@ -192,9 +191,9 @@ async def test_what_a_key_asked_for_belongs_to_its_successor(gateway: GatewayPro
     again = await ask(gateway, second, **{"idempotency-key": "once"})
     assert (again.json(), len(provider.exchanges)) == (answer.json(), asked)
     request = answer.headers["x-request-id"]
-    async with asyncio.timeout(30):
-        while (record := await fetch(gateway, second, "GET", f"/v1/requests/{request}")).status_code != 200:
-            await asyncio.sleep(0.1)
+    record = await eventually(
+        lambda: fetch(gateway, second, "GET", f"/v1/requests/{request}"), lambda reply: reply.status_code == 200
+    )
     assert record.json()["key"] == first.id
     heard = await fetch(gateway, second, "POST", f"/v1/requests/{request}/feedback", json={"rating": "good"})
     assert heard.status_code == 201
@@ -205,7 +204,7 @@ async def test_what_a_key_asked_for_belongs_to_its_successor(gateway: GatewayPro
 async def test_a_batch_goes_on_when_the_key_that_asked_for_it_is_rotated(
     gateway: GatewayProcess, provider: Provider
 ) -> None:
-    provider.default = Reply(tokens=4, delay_s=0.5)
+    provider.default = Reply(tokens=4, delay_s=0.25)
     first = await known(gateway, await asyncio.to_thread(create, gateway, "owner"))
     body = {"model": "paid", "messages": [{"role": "user", "content": "a line"}], "max_tokens": 4}
     line = {"method": "POST", "url": "/v1/chat/completions", "body": body}
@@ -216,9 +215,12 @@ async def test_a_batch_goes_on_when_the_key_that_asked_for_it_is_rotated(
     wish = {"input_file_id": file.json()["id"], "endpoint": "/v1/chat/completions", "completion_window": "24h"}
     made = (await fetch(gateway, first, "POST", "/v1/batches", json=wish)).json()
     second = await known(gateway, await asyncio.to_thread(rotate, gateway, first))
-    async with asyncio.timeout(90):
-        while (batch := (await fetch(gateway, second, "GET", f"/v1/batches/{made['id']}")).json())["status"] not in (
-            "completed", "failed", "expired",
-        ):  # fmt: skip
-            await asyncio.sleep(0.3)
+
+    async def state() -> dict[str, Any]:
+        found: dict[str, Any] = (await fetch(gateway, second, "GET", f"/v1/batches/{made['id']}")).json()
+        return found
+
+    batch = await eventually(
+        state, lambda batch: batch["status"] in ("completed", "failed", "expired"), within_s=90, every_s=0.2
+    )
     assert batch["request_counts"] == {"total": 40, "completed": 40, "failed": 0}

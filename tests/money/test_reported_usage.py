@@ -14,7 +14,7 @@ from gateway.domain.routing.route import Route
 from gateway.errors import GatewayError
 from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
-from tests.fakes.house import House, opened_house, tenant, until
+from tests.fakes.house import House, opened_house, tenant
 from tests.fakes.provider import Raw, Reply
 from tests.money.reporting import (
     DONE,
@@ -38,6 +38,7 @@ from tests.money.reporting import (
     plain,
     row_of,
 )
+from tests.support.waiting import until
 
 
 @pytest.fixture

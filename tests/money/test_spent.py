@@ -13,6 +13,7 @@ from redis.asyncio import Redis
 
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.provider import Provider, Reply
+from tests.support.gateway import eventually
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(180)]
 
@@ -107,9 +108,7 @@ async def test_budget_alert_usage_savings_and_page_tell_the_same_sum_with_checks
     shown = (await asyncio.to_thread(gateway.run, "usage", "--team", "checked")).stdout
     assert f"for background checks: {total['checks']} attempts" in " ".join(shown.split())
     gateway.write_policy("checked", RULES + BUDGET.format(limit=0.0000001))
-    async with asyncio.timeout(30):
-        while not (sent := await asyncio.to_thread(gateway.json, "alerts", "list", "--team", "checked")):
-            await asyncio.sleep(0.5)
+    sent = await eventually(lambda: asyncio.to_thread(gateway.json, "alerts", "list", "--team", "checked"))
     assert {Decimal(one["payload"]["spent_usd"]) for one in sent} == {spent}
 
 

@@ -178,8 +178,8 @@ def test_wrong_hits_are_told_with_their_interval(visit: Open, house: House) -> N
     assert [float(value) for value in shown] == pytest.approx([said["wrong_of_lookups"], 2, 60])
     low, high = (f"{100 * share:.2f}".rstrip("0").rstrip(".") + "%" for share in said["interval"])
     text = page.inner_text("#wrong-hits")
-    assert text.startswith(f"Wrong hits measured: 0.33% of look-ups by meaning (95%: {low} to {high}), 2 of 60 checked")
-    assert text.endswith("1 hit was called wrong by their clients.")
+    assert text.startswith(f"Wrong hits measured: 0.33% of semantic look-ups (95%: {low} to {high}), 2 of 60 checked")
+    assert text.endswith("1 hit was reported as wrong by clients.")
 
 
 def test_answers_by_tier_and_cache_add_up_to_the_command_s(visit: Open, house: House) -> None:
@@ -241,7 +241,7 @@ def test_alerts_are_told_with_what_became_of_them(visit: Open, house: House) -> 
     _, page, _ = open_lead(visit)
     text = page.inner_text("#alerts")
     assert "Team search has spent 0.55 USD, 50% or more of its monthly budget of 1 USD." in text
-    assert "OPS_HOOK not reached yet after 4 tries: answered 503" in text
+    assert "OPS_HOOK not reached after 4 tries: answered 503" in text
 
 
 def test_the_figures_follow_the_ledger_without_a_reload(visit: Open, house: House) -> None:

@@ -15,7 +15,7 @@ def test_a_team_without_requests_is_told_how_to_begin(visit: Open) -> None:
     assert page.is_hidden("#used")
     assert "OPENAI_BASE_URL=" in page.inner_text("#example")
     assert page.inner_text("#budgets") == "The policy of this team sets no budget."
-    assert page.inner_text("#alerts") == "No alert was raised."
+    assert page.inner_text("#alerts") == "There are no alerts."
     assert opened.complaints == []
 
 
@@ -68,7 +68,7 @@ def test_a_gateway_that_is_away_leaves_what_was_known_and_says_so(visit: Open) -
     page.select_option("#days", "7")
     page.wait_for_selector("#status .bad")
     assert "does not answer" in page.inner_text("#status")
-    assert "These are the figures of" in page.inner_text("#status")
+    assert "These figures are from" in page.inner_text("#status")
     assert page.inner_text("#brief .tile:first-child") == spent
     opened.context.set_offline(False)
     page.wait_for_selector("#status .bad", state="detached", timeout=15_000)

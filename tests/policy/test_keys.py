@@ -13,6 +13,7 @@ from gateway.policy.load import Policies
 from gateway.policy.tenants import Tenants
 from gateway.settings.gateway import Ceilings
 from gateway.state.sql.database import Database
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -103,13 +104,7 @@ async def test_a_running_gateway_hears_of_a_key_within_a_second(
     following = asyncio.get_running_loop().create_task(ring.follow())
     try:
         secret, _ = await asyncio.to_thread(keys.create, database, "search")
-        async with asyncio.timeout(30):
-            while True:
-                try:
-                    door.authenticate(secret.encode())
-                    break
-                except (InvalidKey, Overloaded):
-                    await asyncio.sleep(0.05)
+        await until(lambda: door.authenticate(secret.encode()), not_yet=(InvalidKey, Overloaded))
     finally:
         following.cancel()
 

@@ -57,7 +57,7 @@ def test_a_team_without_a_file_gets_the_default_policy_under_its_own_name(tmp_pa
         ("team: a\ncache:\n  scope: world\n", "a.yaml:3: cache.scope: must be 'key', 'team'"),
         ("team: a\nbudget: {limit_usd: 5, timezone: Europe/Nowhere}\n", "unknown time zone 'Europe/Nowhere'"),
         ("team: a\nmodels: {x: y, y: x}\n", "the alias leads back to itself"),
-        ("team: a\nteam: b\n", "the key 'team' is there twice"),
+        ("team: a\nteam: b\n", "the key 'team' occurs twice"),
         ("team: [\n", "not valid YAML"),
         ("", "team: is missing; add it"),
         ("team: a\nbudget: {limit_usd: 5, notify: [{webhook: 'http://10.0.0.1/'}]}\n", "must match ^env:"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import orjson
 
 from tests.e2e.gateway_process import GatewayProcess
 from tests.recorded.case import KINDS, MODELS, Case, Server, Spoken
+from tests.support.waiting import until
 
 PROVIDER_KEY = "sk-recorded-provider-key"
 """Of every backend: no run differs from another by it."""
@@ -94,9 +94,11 @@ async def keys(process: GatewayProcess, teams: Iterable[str]) -> dict[str, str]:
 
 async def _until_known(http: httpx.AsyncClient, key: str) -> None:
     """Workers hear of a new key a moment after it was made."""
-    async with asyncio.timeout(30):
-        while (await http.get("/v1/models", headers={"authorization": f"Bearer {key}"})).status_code == 401:
-            await asyncio.sleep(0.05)
+
+    async def known() -> bool:
+        return (await http.get("/v1/models", headers={"authorization": f"Bearer {key}"})).status_code != 401
+
+    await until(known)
 
 
 def _object(response: httpx.Response) -> dict[str, Any]:

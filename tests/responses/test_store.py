@@ -12,8 +12,8 @@ from gateway.responses import store
 from gateway.responses.store import KEPT_S, Responses
 from gateway.state.sql.database import Database
 from gateway.state.sql.tables import response_items, responses
-from tests.fakes.house import until
 from tests.responses.samples import answer, stored, tenant
+from tests.support.waiting import until
 
 
 class Clock:
@@ -146,12 +146,13 @@ async def test_what_is_too_large_is_not_kept(database: Database, monkeypatch: py
 
 async def test_tidying_goes_on_when_the_database_was_away(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "TIDY_S", 0.01)
-    room = Responses(database, Clock())
+    clock = Clock()
+    room = Responses(database, clock)
     await asyncio.to_thread(responses.drop, database.engine)
     await room.open()
     await asyncio.sleep(0.05)
     await asyncio.to_thread(responses.create, database.engine)
     await room.put(tenant("search"), stored())
-    room._clock.now += KEPT_S + 1  # type: ignore[attr-defined]
+    clock.now += KEPT_S + 1
     await until(lambda: room.stats()["expired"] == 1)
     await room.aclose()

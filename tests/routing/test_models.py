@@ -86,19 +86,6 @@ def test_text_without_a_known_word_gets_a_chance_too(fitted: tuple[ModelAdequaci
         assert all(0 < chance < 1 for chance in fitted[0].of(text).values())
 
 
-def test_a_few_outcomes_from_elsewhere_move_the_calibration_and_nothing_else(
-    fitted: tuple[ModelAdequacies, Array],
-) -> None:
-    features, proofs, _ = _outcomes(40, 8)
-    refined = fitted[0].refined(features, {"small": 1 - proofs * 0.9, "new": 1 - proofs, "large": np.full(40, np.nan)})
-    proof = "Prove a theorem about birds and poems"
-    before, after = fitted[0].of(proof), refined.of(proof)
-    assert after["small"] < before["small"]
-    assert after["middle"] == before["middle"]
-    assert np.isclose(after["large"], before["large"])
-    assert after["new"] < 0.3 < refined.of("Name an example of birds and poems")["new"]
-
-
 def test_nothing_to_learn_from_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one"):
         fit_adequacies([], {"small": np.zeros(0)}, np.zeros(0, np.int64))

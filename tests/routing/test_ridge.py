@@ -3,7 +3,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gateway.routing.difficulty import ridge
 from gateway.routing.difficulty.ridge import Array, Design, logistic, solve
 
 
@@ -18,11 +17,12 @@ def _design(chance: np.random.Generator) -> tuple[Design, Array]:
     return Design.of(rows, columns, values, 6, whole[:, 6:].astype(np.float32)), whole
 
 
-def test_products_are_those_of_the_whole_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ridge, "_CHUNK", 20)  # a few rows at a time
+@pytest.mark.parametrize("columns", [5, 100_000])  # of so many columns, a few rows are multiplied at a time
+def test_products_are_those_of_the_whole_matrix(columns: int) -> None:
     chance = np.random.default_rng(4)
     design, whole = _design(chance)
-    right, left = (chance.normal(size=(size, 5)).astype(np.float32) for size in (9, 60))
+    whole = whole.astype(np.float32)
+    right, left = (chance.standard_normal((size, 5), np.float32).repeat(columns // 5, 1) for size in (9, 60))
     assert np.allclose(design.times(right), whole @ right, atol=1e-5)
     assert np.allclose(design.transposed_times(left), whole.T @ left, atol=1e-5)
     chosen = chance.random(60) < 0.4

@@ -11,6 +11,7 @@ from gateway.errors import BadRequest, ContextTooLong, Forbidden, NoAdequateBack
 from gateway.ledger.prices.price_book import PriceBook
 from gateway.routing.difficulty.grader import Grader
 from gateway.routing.router import Router, share_of
+from tests.fakes.clock import StoppedClock
 from tests.routing.conftest import (
     EASY,
     HARD,
@@ -241,7 +242,8 @@ async def test_without_its_grader_the_reference_answers_until_it_can_be_loaded(
             raise ImportError("half a library")
         return grader
 
-    router = Router(load, catalogue, fleet, [SMALL, LARGE, HOSTED])
+    clock = StoppedClock()
+    router = Router(load, catalogue, fleet, [SMALL, LARGE, HOSTED], now=clock.monotonic)
     easy = request()
     for _ in range(2):
         seen = record(easy)
@@ -251,7 +253,7 @@ async def test_without_its_grader_the_reference_answers_until_it_can_be_loaded(
         assert seen.degraded == {"grader"}
     assert asked == 1
     assert "half a library" in caplog.text
-    router._judge_again_at = 0.0  # half a minute later
+    clock.pass_(30)
     seen = record(easy)
     route = await router.route(easy, tenant(), ContextEstimate(10, 10), seen)
     assert route.grade is not None

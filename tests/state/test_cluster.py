@@ -16,9 +16,9 @@ from gateway.state.redis import bundle
 from gateway.state.redis.connection import Script, State
 from gateway.state.redis.log import IndexLog
 from tests.fakes.redis_servers import BINARIES, RedisServers, tell
-from tests.state.conftest import Until
 from tests.state.test_leases import Books, money, rate, takes, worker
 from tests.state.test_log import Follower
+from tests.support.waiting import until
 
 TWO = Script("two", "redis.call('SET', KEYS[1], ARGV[1]); return redis.call('APPEND', KEYS[2], ARGV[1])")
 
@@ -34,7 +34,7 @@ def servers(request: pytest.FixtureRequest) -> Iterator[RedisServers]:
 
 
 @pytest.mark.heavy
-async def test_a_cluster_serves_like_one_server(servers: RedisServers, until: Until) -> None:
+async def test_a_cluster_serves_like_one_server(servers: RedisServers) -> None:
     ports = await servers.cluster()
     state = State(f"redis+cluster://127.0.0.1:{ports[2]},127.0.0.1:{ports[0]}", timeout_s=2.0)
     await state.open()
@@ -134,13 +134,7 @@ async def test_a_crowd_of_callers_is_served_and_a_frozen_node_given_up_in_time_u
 
 async def served(state: State, key: str) -> None:
     """Once the node is back. Until then redis-py may go on asking the frozen one where the slots are."""
-    while True:
-        try:
-            assert await state.call("GET", key) == b"7"
-        except StateUnavailable:
-            await asyncio.sleep(0.05)
-        else:
-            return
+    assert await until(lambda: state.call("GET", key), not_yet=(StateUnavailable,)) == b"7"
 
 
 @pytest.mark.heavy

@@ -16,7 +16,8 @@ import pytest
 from gateway.errors import StateUnavailable
 from gateway.state.redis.connection import Script, State
 from gateway.state.redis.embedded import EmbeddedServer
-from tests.state.conftest import Serve, Until, make_certificate, pump
+from tests.state.conftest import Serve, make_certificate, pump
+from tests.support.waiting import until
 
 ADD = Script("add", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
 
@@ -89,7 +90,7 @@ async def test_without_a_server_open_returns_and_calls_fail_at_once(directory: P
     await state.aclose()
 
 
-async def test_a_server_that_comes_later_is_found(directory: Path, until: Until) -> None:
+async def test_a_server_that_comes_later_is_found(directory: Path) -> None:
     server = EmbeddedServer(directory)
     state = State(server.url)
     epochs: list[str] = []
@@ -102,9 +103,7 @@ async def test_a_server_that_comes_later_is_found(directory: Path, until: Until)
     await asyncio.to_thread(server.stop)
 
 
-async def test_a_frozen_server_counts_as_down_within_the_deadline(
-    server: EmbeddedServer, own: State, until: Until
-) -> None:
+async def test_a_frozen_server_counts_as_down_within_the_deadline(server: EmbeddedServer, own: State) -> None:
     assert server.pid
     os.kill(server.pid, signal.SIGSTOP)
     began = time.monotonic()
@@ -121,9 +120,7 @@ async def test_a_frozen_server_counts_as_down_within_the_deadline(
     assert await own.call("PING") == b"PONG"
 
 
-async def test_an_idle_connection_to_a_frozen_server_is_noticed_too(
-    server: EmbeddedServer, own: State, until: Until
-) -> None:
+async def test_an_idle_connection_to_a_frozen_server_is_noticed_too(server: EmbeddedServer, own: State) -> None:
     assert server.pid
     os.kill(server.pid, signal.SIGSTOP)
     await until(lambda: not own.healthy)
@@ -140,9 +137,7 @@ async def test_a_stalled_loop_does_not_count_against_the_server(own: State) -> N
     assert own.stats()["connects"] == 1
 
 
-async def test_a_killed_and_restarted_server_keeps_data_and_epoch(
-    server: EmbeddedServer, own: State, until: Until
-) -> None:
+async def test_a_killed_and_restarted_server_keeps_data_and_epoch(server: EmbeddedServer, own: State) -> None:
     await own.call("SET", own.key("kept"), "yes")
     epoch = own.epoch
     await asyncio.to_thread(server.kill)
@@ -153,7 +148,7 @@ async def test_a_killed_and_restarted_server_keeps_data_and_epoch(
     assert own.epoch == epoch
 
 
-async def test_a_wiped_server_gives_a_new_epoch(own: State, until: Until) -> None:
+async def test_a_wiped_server_gives_a_new_epoch(own: State) -> None:
     epochs: list[str] = []
     own.on_epoch(epochs.append)
     before = own.epoch
@@ -170,7 +165,7 @@ async def test_two_workers_agree_on_the_epoch_of_a_fresh_server(server: Embedded
     await asyncio.gather(*(state.aclose() for state in states))
 
 
-async def test_a_server_with_a_password_and_databases(serve: Serve, until: Until) -> None:
+async def test_a_server_with_a_password_and_databases(serve: Serve) -> None:
     port = await serve("--requirepass", "p@ss")
     state, locked_out = State(f"redis://:p%40ss@127.0.0.1:{port}/3"), State(f"redis://127.0.0.1:{port}")
     await state.open()
@@ -183,7 +178,7 @@ async def test_a_server_with_a_password_and_databases(serve: Serve, until: Until
     await locked_out.aclose()
 
 
-async def test_sentinel_leads_to_the_master_and_to_its_successor(serve: Serve, directory: Path, until: Until) -> None:
+async def test_sentinel_leads_to_the_master_and_to_its_successor(serve: Serve, directory: Path) -> None:
     first, second = await serve(), await serve()
     setup = directory / "sentinel.conf"
     setup.write_text(f"sentinel monitor main 127.0.0.1 {first} 1\n")
@@ -211,7 +206,7 @@ async def test_sentinel_leads_to_the_master_and_to_its_successor(serve: Serve, d
     await to_second.aclose()
 
 
-async def test_tls_is_spoken_and_certificates_are_checked(directory: Path, serve: Serve, until: Until) -> None:
+async def test_tls_is_spoken_and_certificates_are_checked(directory: Path, serve: Serve) -> None:
     certificate, key = str(directory / "server.pem"), str(directory / "server.key")
     await asyncio.to_thread(make_certificate, certificate, key)
     port = await serve()

@@ -13,7 +13,7 @@ from gateway.state.leases.counter import Lease, NotEnough
 from gateway.state.leases.leases import Leases
 from gateway.state.redis.connection import State
 from gateway.state.redis.embedded import EmbeddedServer
-from tests.state.conftest import Until
+from tests.support.waiting import until
 
 PERIOD_S = 0.05
 
@@ -79,7 +79,7 @@ async def test_small_and_large_takes_never_exceed_the_limit_either(state: State)
         assert 9_900 < used <= 10_000
 
 
-async def test_far_from_the_limit_nothing_is_asked_of_the_server(state: State, until: Until) -> None:
+async def test_far_from_the_limit_nothing_is_asked_of_the_server(state: State) -> None:
     async with worker(state) as leases:
         lease = rate(leases, 1_000_000)
         for _ in range(50):
@@ -115,7 +115,7 @@ async def test_of_several_sums_the_same_is_held_or_nothing(state: State) -> None
         assert (first.busy, second.busy) == (5, 5)
 
 
-async def test_a_counter_that_was_put_away_is_reported_when_it_is_corrected(state: State, until: Until) -> None:
+async def test_a_counter_that_was_put_away_is_reported_when_it_is_corrected(state: State) -> None:
     async with worker(state) as leases:
         lease = rate(leases, 1000)
         assert await leases.take([(lease, 10)]) is None
@@ -128,7 +128,7 @@ async def test_a_counter_that_was_put_away_is_reported_when_it_is_corrected(stat
         assert await stored(state, lease) == 6
 
 
-async def test_a_use_leaves_the_window_after_sixty_seconds(state: State, until: Until) -> None:
+async def test_a_use_leaves_the_window_after_sixty_seconds(state: State) -> None:
     async with worker(state) as leases:
         lease = rate(leases, 10)
         await leases.refresh([lease], 0)
@@ -167,7 +167,7 @@ async def test_more_tokens_than_foreseen_count_from_now(state: State) -> None:
         assert await leases.take([(lease, 6)]) is not None
 
 
-async def test_what_a_worker_no_longer_needs_is_given_back(state: State, until: Until) -> None:
+async def test_what_a_worker_no_longer_needs_is_given_back(state: State) -> None:
     async with worker(state) as one, worker(state) as two:
         mine, others = rate(one, 1000), rate(two, 1000)
         await takes(one, mine, 60)
@@ -188,14 +188,13 @@ async def test_a_gauge_is_exact_and_free_again_when_given_back(state: State) -> 
         assert await takes(two, others, 8) == 8
 
 
-async def test_a_dead_workers_gauge_is_free_after_its_lease_has_expired(state: State, until: Until) -> None:
+async def test_a_dead_workers_gauge_is_free_after_its_lease_has_expired(state: State) -> None:
     dead = Leases(state, period_s=PERIOD_S, ttl_s=0.4)
     assert await dead.take([(gauge(dead, 1), 1)]) is None  # never opened: nothing refreshes it
     async with worker(state) as leases:
         lease = gauge(leases, 1)
         assert await leases.take([(lease, 1)]) is not None
-        await asyncio.sleep(0.4)
-        assert await leases.take([(lease, 1)]) is None
+        await granted(leases, lease, 1)
 
 
 async def test_a_busy_worker_keeps_its_gauge_by_refreshing(state: State) -> None:
@@ -246,11 +245,7 @@ async def test_a_dead_workers_money_stays_held_until_the_ledger_has_been_asked(s
         lease = money(leases, 1000, books)
         assert await leases.take([(lease, 600)]) is not None
         books.settled = 250  # the ledger closed what the dead worker had begun
-        await asyncio.sleep(0.4)
-        for _ in range(100):
-            if await leases.take([(lease, 600)]) is None:
-                break
-            await asyncio.sleep(0.05)
+        await granted(leases, lease, 600)
         assert (lease.settled, lease.busy) == (250, 600)
         assert books.asked == 3
 
@@ -273,9 +268,7 @@ async def test_wiped_data_are_rebuilt_and_open_holds_still_count(server: Embedde
         assert mine.settled == 120
 
 
-async def test_a_report_that_was_cut_off_by_a_freeze_counts_once(
-    server: EmbeddedServer, own: State, until: Until
-) -> None:
+async def test_a_report_that_was_cut_off_by_a_freeze_counts_once(server: EmbeddedServer, own: State) -> None:
     async with worker(own) as leases:
         lease = money(leases, 10_000, Books())
         await leases.take([(lease, 1000)])
@@ -342,9 +335,7 @@ async def test_without_the_server_the_lease_goes_on_and_then_ends(server: Embedd
         assert lease.free == 0
 
 
-async def test_uses_without_the_server_are_reported_when_it_is_back(
-    server: EmbeddedServer, own: State, until: Until
-) -> None:
+async def test_uses_without_the_server_are_reported_when_it_is_back(server: EmbeddedServer, own: State) -> None:
     async with worker(own) as leases:
         lease = rate(leases, 1000)
         await leases.take([(lease, 10)])
@@ -390,7 +381,7 @@ async def test_a_sum_that_cannot_be_rebuilt_is_no_sum(state: State) -> None:
             await leases.take([(lease, 1)])
 
 
-async def test_idle_counters_are_forgotten(state: State, until: Until) -> None:
+async def test_idle_counters_are_forgotten(state: State) -> None:
     async with worker(state) as leases:
         for number in range(20):
             await leases.take([(leases.counter("team", "key", str(number), kind="gauge", limit=9), 1)])
@@ -482,7 +473,7 @@ async def test_what_is_settled_while_a_sum_is_rebuilt_is_not_forgotten(state: St
                 await asyncio.sleep(0.02)
 
 
-async def test_a_counter_of_many_keeps_nothing_ahead_and_is_forgotten(state: State, until: Until) -> None:
+async def test_a_counter_of_many_keeps_nothing_ahead_and_is_forgotten(state: State) -> None:
     async with worker(state) as leases:
         lease = leases.counter("one user", "sum", kind="sum", limit=100, rebuild=Books(), ahead=False)
         assert await leases.take([(lease, 10)]) is None

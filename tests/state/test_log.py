@@ -11,8 +11,8 @@ from gateway.errors import StateUnavailable
 from gateway.runtime.tasks import Tasks
 from gateway.state.redis.connection import State
 from gateway.state.redis.embedded import EmbeddedServer
-from gateway.state.redis.log import PAGE, IndexLog, Instead
-from tests.state.conftest import Until
+from gateway.state.redis.log import PAGE, IndexLog, Replacement
+from tests.support.waiting import until
 
 
 class Follower:
@@ -35,7 +35,7 @@ class Follower:
         self.known.clear()
 
 
-async def test_history_comes_first_and_news_follow(own: State, until: Until) -> None:
+async def test_history_comes_first_and_news_follow(own: State) -> None:
     log = IndexLog(own, "index")
     values = [b"%d" % number for number in range(PAGE * 2 + 10)]
     for value in values:
@@ -57,7 +57,7 @@ async def test_the_oldest_entries_are_trimmed(state: State) -> None:
     assert 100 <= await state.call("XLEN", state.key("log", "short")) < 300
 
 
-async def test_whoever_follows_counts_weights(state: State, until: Until) -> None:
+async def test_whoever_follows_counts_weights(state: State) -> None:
     log = IndexLog(state, "heavy", max_length=1000)
     follower = Follower(log)
     for number in range(100):
@@ -71,7 +71,7 @@ async def test_whoever_follows_counts_weights(state: State, until: Until) -> Non
         await one.tasks.aclose()
 
 
-async def test_a_busy_log_is_read_a_few_times_a_second(own: State, until: Until) -> None:
+async def test_a_busy_log_is_read_a_few_times_a_second(own: State) -> None:
     log = IndexLog(own, "index")
     follower = Follower(log)
     await until(lambda: log.current)
@@ -86,7 +86,7 @@ async def test_a_busy_log_is_read_a_few_times_a_second(own: State, until: Until)
 
 
 async def test_an_entry_that_cannot_be_handled_does_not_stop_the_rest(
-    state: State, until: Until, caplog: pytest.LogCaptureFixture
+    state: State, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = IndexLog(state, "index")
     follower = Follower(log)
@@ -98,9 +98,7 @@ async def test_an_entry_that_cannot_be_handled_does_not_stop_the_rest(
     await follower.tasks.aclose()
 
 
-async def test_a_restarted_server_is_followed_on_without_a_reset(
-    server: EmbeddedServer, own: State, until: Until
-) -> None:
+async def test_a_restarted_server_is_followed_on_without_a_reset(server: EmbeddedServer, own: State) -> None:
     log = IndexLog(own, "index")
     follower = Follower(log)
     await log.append({"v": b"before"})
@@ -115,7 +113,7 @@ async def test_a_restarted_server_is_followed_on_without_a_reset(
     await follower.tasks.aclose()
 
 
-async def test_a_wiped_server_means_forget_and_start_anew(own: State, until: Until) -> None:
+async def test_a_wiped_server_means_forget_and_start_anew(own: State) -> None:
     log = IndexLog(own, "index")
     follower = Follower(log)
     await log.append({"v": b"old"})
@@ -126,9 +124,7 @@ async def test_a_wiped_server_means_forget_and_start_anew(own: State, until: Unt
     await follower.tasks.aclose()
 
 
-async def test_a_server_that_lost_its_last_moments_means_start_anew(
-    server: EmbeddedServer, own: State, until: Until
-) -> None:
+async def test_a_server_that_lost_its_last_moments_means_start_anew(server: EmbeddedServer, own: State) -> None:
     log = IndexLog(own, "index")
     follower = Follower(log)
     for value in (b"1", b"2"):
@@ -143,7 +139,7 @@ async def test_a_server_that_lost_its_last_moments_means_start_anew(
     await follower.tasks.aclose()
 
 
-async def test_a_follower_may_start_before_the_server(server: EmbeddedServer, until: Until) -> None:
+async def test_a_follower_may_start_before_the_server(server: EmbeddedServer) -> None:
     await asyncio.to_thread(server.stop)
     state = State(server.url)
     await state.open()
@@ -173,9 +169,7 @@ async def test_waiting_for_a_log_that_nobody_can_read_ends_in_time(own: State) -
         await IndexLog(own, "index").caught_up(0.05)
 
 
-async def test_entries_are_rewritten_in_place_of_others_and_every_follower_hears_of_them(
-    own: State, until: Until
-) -> None:
+async def test_entries_are_rewritten_in_place_of_others_and_every_follower_hears_of_them(own: State) -> None:
     log = IndexLog(own, "rewritten")
     values = [b"%d" % number for number in range(PAGE + 10)]
     for value in values:
@@ -183,12 +177,12 @@ async def test_entries_are_rewritten_in_place_of_others_and_every_follower_hears
     follower = Follower(IndexLog(own, "rewritten"))
     await until(lambda: follower.known == values)
 
-    def change(fields: Mapping[bytes, bytes]) -> Instead | None:
+    def change(fields: Mapping[bytes, bytes]) -> Replacement | None:
         if fields[b"v"] == b"3":
-            return Instead({"v": b"three"}, 7)
+            return Replacement({"v": b"three"}, 7)
         if fields[b"v"] == b"5":
             raise ValueError("unreadable")
-        return Instead(None) if fields[b"v"] == b"70" else None
+        return Replacement(None) if fields[b"v"] == b"70" else None
 
     assert await log.rewrite(change) == 2
     assert await log.rewrite(change) == 0
@@ -200,4 +194,4 @@ async def test_entries_are_rewritten_in_place_of_others_and_every_follower_hears
 
 
 async def test_an_empty_log_has_nothing_to_rewrite(own: State) -> None:
-    assert await IndexLog(own, "empty").rewrite(lambda fields: Instead(None)) == 0
+    assert await IndexLog(own, "empty").rewrite(lambda fields: Replacement(None)) == 0

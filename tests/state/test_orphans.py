@@ -16,12 +16,12 @@ from gateway.state.leases.counter import Lease
 from gateway.state.leases.leases import Leases
 from gateway.state.leases.orphaned_holds import OrphanedHold
 from gateway.state.leases.orphans import PATIENCE_S, RECORD_S, Orphans
-from gateway.state.leases.peers import name_of_mine
+from gateway.state.leases.worker_names import own_name
 from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
 from gateway.state.sql.tables import audit, drained_workers
-from tests.state.conftest import Until
 from tests.state.test_leases import Books, gauge, granted, money, rate, takes
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -48,7 +48,7 @@ class Clock:
 async def worker(
     state: State, database: Database, clock: Clock | None = None, name: str | None = None
 ) -> AsyncIterator[tuple[Leases, Orphans]]:
-    name = name or name_of_mine()
+    name = name or own_name()
     orphans = Orphans(database, name, monotonic=clock or Clock())
     leases = Leases(state, period_s=0.05, ttl_s=TTL_S, worker=name, dead=orphans)
     await leases.open()
@@ -98,8 +98,11 @@ async def test_rates_and_gauges_of_a_dead_worker_end_as_ever(own: State, databas
         dead = Leases(own, ttl_s=TTL_S, worker=elsewhere())
         assert await dead.take([(gauge(dead, 2), 2), (rate(dead, 10), 1)]) is None
         await dead.refresh([gauge(dead, 2)], 0)
-        await asyncio.sleep(TTL_S + 0.1)
-        assert await leases.take([(gauge(leases, 2), 2), (rate(leases, 10), 9)]) is None
+
+        async def granted() -> bool:
+            return await leases.take([(gauge(leases, 2), 2), (rate(leases, 10), 9)]) is None
+
+        await until(granted)
 
 
 async def test_a_sum_that_is_rebuilt_meanwhile_goes_on_holding_for_the_undrained(
@@ -186,7 +189,7 @@ async def test_a_worker_that_was_only_out_of_reach_is_struck_off_the_record(own:
     assert await database.run(orphaned_holds.held, writes=False) == []
 
 
-async def test_after_a_while_what_the_dead_hold_counts_as_gone(own: State, database: Database, until: Until) -> None:
+async def test_after_a_while_what_the_dead_hold_counts_as_gone(own: State, database: Database) -> None:
     books, clock = Books(), Clock()
     async with worker(own, database, clock) as (leases, _):
         await die(own, books, elsewhere())

@@ -35,7 +35,7 @@ def test_a_short_path_stays_and_a_long_one_gets_a_folder_of_the_user(shared: Pat
 
 def test_the_folder_is_made_for_this_user_alone_and_taken_again(shared: Path) -> None:
     for _ in range(2):
-        own_socket.own_folder(shared / "mine")
+        own_socket.make_private_folder(shared / "mine")
         assert (shared / "mine").stat().st_mode & 0o777 == 0o700
 
 
@@ -70,5 +70,5 @@ def test_a_server_of_this_user_is_accepted_and_no_other(shared: Path, monkeypatc
         client.connect(path)
         own_socket.check_peer(client, path)
         monkeypatch.setattr(os, "geteuid", lambda: 4711)
-        with pytest.raises(own_socket.ForeignSocket, match="listens there, not the gateway's 4711"):
+        with pytest.raises(own_socket.ForeignSocket, match="not as the gateway's 4711"):
             own_socket.check_peer(client, path)

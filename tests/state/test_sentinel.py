@@ -13,9 +13,9 @@ from gateway.errors import StateUnavailable
 from gateway.state.redis.connection import State
 from gateway.state.redis.log import IndexLog
 from tests.fakes.redis_servers import BINARIES, RedisServers
-from tests.state.conftest import Until
 from tests.state.test_leases import Books, money, worker
 from tests.state.test_log import Follower
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]
 
@@ -30,9 +30,7 @@ def url(sentinels: list[int]) -> str:
     return f"redis+sentinel://{','.join(f'127.0.0.1:{port}' for port in sentinels)}/main"
 
 
-async def test_after_the_master_was_killed_its_replica_serves_with_the_same_data(
-    servers: RedisServers, until: Until
-) -> None:
+async def test_after_the_master_was_killed_its_replica_serves_with_the_same_data(servers: RedisServers) -> None:
     sentinels, master, _ = await servers.guarded()
     state = State(url(sentinels))
     await state.open()
@@ -54,7 +52,7 @@ async def test_after_the_master_was_killed_its_replica_serves_with_the_same_data
     await state.aclose()
 
 
-async def test_a_frozen_master_is_replaced_and_believed_no_more(servers: RedisServers, until: Until) -> None:
+async def test_a_frozen_master_is_replaced_and_believed_no_more(servers: RedisServers) -> None:
     sentinels, master, _ = await servers.guarded()
     state = State(url(sentinels))
     await state.open()
@@ -68,7 +66,7 @@ async def test_a_frozen_master_is_replaced_and_believed_no_more(servers: RedisSe
     await state.aclose()
 
 
-async def test_a_sum_is_not_overrun_by_a_fail_over(servers: RedisServers, until: Until) -> None:
+async def test_a_sum_is_not_overrun_by_a_fail_over(servers: RedisServers) -> None:
     sentinels, master, _ = await servers.guarded()
     states = [State(url(sentinels)) for _ in range(2)]
     for state in states:

@@ -7,16 +7,17 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import orjson
 import pytest
 
 from gateway.settings.environment import child_environment
+from tests.support.waiting import wait_until
 
 SCRIPT = Path(__file__).with_name("run.py")
 ROOT = SCRIPT.parents[2]
@@ -86,16 +87,16 @@ class Gateway:
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Polls, and fails after ten seconds."""
-    deadline = time.monotonic() + 10
-    while True:
+    """While nothing is there yet, or it answers with an error, it is not so yet."""
+
+    def true() -> object:
         try:
-            if condition():
-                return
-        except (OSError, ValueError):
-            pass  # nothing there yet
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.02)
+            return condition()
+        except HTTPError as answer:
+            with answer:
+                return False
+
+    wait_until(true, not_yet=(OSError, ValueError))
 
 
 def gone(*pids: int) -> bool:

@@ -22,7 +22,7 @@ def main() -> None:
     policies = [Path(options["policies"])] if "policies" in options else []
     if "patience_s" in options:
         workers.SILENT_S = workers.OPEN_S = float(options["patience_s"])
-        workers.LOOK_S = 0.1
+        workers.CHECK_S = 0.1
     ledger_service.LAST_DRAIN_S = float(options.get("last_drain_s", ledger_service.LAST_DRAIN_S))
     stand_in = [sys.executable, str(Path(__file__).with_name("worker.py"))]
     try:

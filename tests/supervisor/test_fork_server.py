@@ -1,4 +1,4 @@
-"""Real workers that are forked: whose children they are, and what happens without the nursery."""
+"""Real workers that are forked: whose children they are, and what happens without the fork server."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_forked_workers_are_the_supervisors_own_and_hold_nothing_of_its_files(re
     assert gone(*family.values())
 
 
-def nursery(supervisor: int) -> int | None:
+def fork_server(supervisor: int) -> int | None:
     """Its pid, while there is one."""
     for pid in children(supervisor).values():
         try:
@@ -67,18 +67,18 @@ def nursery(supervisor: int) -> int | None:
     return None
 
 
-def test_the_nursery_ends_when_all_are_ready_and_begins_anew_when_one_has_died(real: Gateway) -> None:
+def test_the_fork_server_ends_when_all_are_ready_and_begins_anew_when_one_has_died(real: Gateway) -> None:
     facts = real.facts()
-    until(lambda: "tg-nursery" not in children(facts["pid"]))
+    until(lambda: "tg-fork-server" not in children(facts["pid"]))
     os.kill(facts["workers"][0], signal.SIGKILL)
-    until(lambda: nursery(facts["pid"]) is not None)
+    until(lambda: fork_server(facts["pid"]) is not None)
     until(lambda: facts["workers"][0] not in real.facts()["workers"] and len(real.facts()["workers"]) == 2)
     fresh = real.facts()["workers"][0]
     assert children(facts["pid"])["tg-worker-0"] == fresh
     assert "gateway.supervisor.fork_server" in Path(f"/proc/{fresh}/cmdline").read_text()
     assert os.getsid(fresh) == fresh
     assert os.readlink(f"/proc/{fresh}/fd/0") == "/dev/null"
-    until(lambda: nursery(facts["pid"]) is None)
+    until(lambda: fork_server(facts["pid"]) is None)
     os.kill(facts["workers"][1], signal.SIGKILL)  # so that the new one is who answers
     until(lambda: real.get("/health/ready"))
     code, said = real.end()
@@ -86,11 +86,11 @@ def test_the_nursery_ends_when_all_are_ready_and_begins_anew_when_one_has_died(r
     assert "started by itself" not in said
 
 
-def test_a_roll_forks_all_of_them_from_one_nursery(real: Gateway) -> None:
+def test_a_roll_forks_all_of_them_from_one_fork_server(real: Gateway) -> None:
     facts = real.facts()
-    until(lambda: "tg-nursery" not in children(facts["pid"]))
+    until(lambda: "tg-fork-server" not in children(facts["pid"]))
     real.send(signal.SIGUSR2)
-    until(lambda: not set(real.facts()["workers"]) & set(facts["workers"]) and nursery(facts["pid"]) is None)
+    until(lambda: not set(real.facts()["workers"]) & set(facts["workers"]) and fork_server(facts["pid"]) is None)
     workers = real.facts()["workers"]
     assert len(workers) == 2
     for pid in workers:
@@ -100,12 +100,12 @@ def test_a_roll_forks_all_of_them_from_one_nursery(real: Gateway) -> None:
     assert real.end()[0] == 0
 
 
-def test_without_a_nursery_one_is_spawned(real: Gateway) -> None:
+def test_without_a_fork_server_one_is_spawned(real: Gateway) -> None:
     facts = real.facts()
-    until(lambda: "tg-nursery" not in children(facts["pid"]))
+    until(lambda: "tg-fork-server" not in children(facts["pid"]))
     os.kill(facts["workers"][1], signal.SIGKILL)
-    until(lambda: nursery(facts["pid"]) is not None)
-    os.kill(nursery(facts["pid"]) or 0, signal.SIGKILL)
+    until(lambda: fork_server(facts["pid"]) is not None)
+    os.kill(fork_server(facts["pid"]) or 0, signal.SIGKILL)
     until(lambda: facts["workers"][1] not in real.facts()["workers"] and len(real.facts()["workers"]) == 2)
     spawned = real.facts()["workers"][1]
     until(lambda: "gateway.supervisor.worker" in Path(f"/proc/{spawned}/cmdline").read_text())  # empty until it execs
@@ -113,14 +113,14 @@ def test_without_a_nursery_one_is_spawned(real: Gateway) -> None:
     until(lambda: real.get("/health/ready"))
     code, said = real.end()
     assert code == 0
-    assert "worker 1 is started by itself" in said
+    assert "worker 1 is started as a program" in said
 
 
-def test_who_is_told_to_leave_while_the_nursery_begins_leaves_nothing_behind(real: Gateway) -> None:
+def test_who_is_told_to_leave_while_the_fork_server_begins_leaves_nothing_behind(real: Gateway) -> None:
     facts = real.facts()
-    until(lambda: "tg-nursery" not in children(facts["pid"]))
+    until(lambda: "tg-fork-server" not in children(facts["pid"]))
     os.kill(facts["workers"][0], signal.SIGKILL)
-    until(lambda: nursery(facts["pid"]) is not None)
+    until(lambda: fork_server(facts["pid"]) is not None)
     family = children(facts["pid"])
     assert real.end()[0] == 0
     assert gone(*family.values())

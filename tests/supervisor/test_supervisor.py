@@ -133,9 +133,9 @@ def test_old_names_of_keys_are_told_once_a_file_at_the_start(gateway: Gateway, t
     gateway.start(config=config, policies=folder).ready()
     _, said = gateway.end()
     assert said.count("old names of settings:") == 2
-    assert said.count(f"{config}:1: requests.drain: is called shutdown.grace_period now") == 1
-    assert said.count(f"{folder / 'a.yaml'}:2: share: is called rollout now") == 1
-    assert said.count(f"{folder / 'a.yaml'}:3: trials: is called learning now") == 1
+    assert said.count(f"{config}:1: requests.drain: is now called shutdown.grace_period") == 1
+    assert said.count(f"{folder / 'a.yaml'}:2: share: is now called rollout") == 1
+    assert said.count(f"{folder / 'a.yaml'}:3: trials: is now called learning") == 1
     assert "b.yaml" not in said
 
 

@@ -102,7 +102,7 @@ def test_a_roll_whose_replacement_does_not_start_leaves_the_old_workers(gateway:
     assert sorted(gateway.facts()["workers"]) == before
     assert (gateway.data / "accepted.yaml").read_text() == "admin_api: false\n"
     assert gateway.worker()["pid"] in before
-    assert "given up after 0 of 2" in gateway.end()[1]
+    assert "stopped after 0 of 2" in gateway.end()[1]
 
 
 def test_until_the_delay_is_over_all_is_served_by_workers_that_are_not_ready(gateway: Gateway, file: Path) -> None:

@@ -15,7 +15,7 @@ from types import FrameType
 import orjson
 
 from gateway.settings.environment import variable
-from gateway.supervisor.heartbeat import FAILED, speaker
+from gateway.supervisor.heartbeat import FAILED, reporter
 
 TOLD = orjson.loads(variable("THRIFTGATE_WORKER"))
 SEEN = {"reloads": 0, "leaving": 0}
@@ -57,7 +57,7 @@ def reload(_: int, __: FrameType | None) -> None:
 
 def beat(config: str) -> None:
     """Say what the operator's file wants said; `mute` says nothing, as a worker does that hangs while it starts."""
-    say = speaker(TOLD["pulse"])
+    say = reporter(TOLD["heartbeat"])
     while "mute" not in config:
         say("ready")
         time.sleep(0.2)
@@ -66,7 +66,7 @@ def beat(config: str) -> None:
 def main() -> None:
     config = Path(TOLD["config"]).read_text()
     if "crash" in config:
-        speaker(TOLD["pulse"])(f"{FAILED}Sorry: it cannot")
+        reporter(TOLD["heartbeat"])(f"{FAILED}Sorry: it cannot")
         sys.exit(3)
     server = Server()
     signal.signal(signal.SIGUSR1, lambda *_: SEEN.update(leaving=1))

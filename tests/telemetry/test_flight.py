@@ -14,7 +14,7 @@ from gateway.domain.routing.route import Considered, Grade, Route
 from gateway.state.redis.connection import State
 from gateway.state.redis.embedded import EmbeddedServer
 from gateway.telemetry.flight import KEEP_S, MOST, RECENT, FlightRecords, flight
-from tests.fakes.house import until
+from tests.support.waiting import until
 from tests.telemetry.conftest import LARGE, SMALL, attempted, record, served
 
 

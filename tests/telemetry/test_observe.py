@@ -13,7 +13,7 @@ from gateway.errors import AllBackendsFailed, InvalidKey, LimitExceeded
 from gateway.settings.gateway import TelemetrySettings
 from gateway.state.redis.connection import State
 from gateway.telemetry.observe import Telemetry
-from tests.fakes.house import until
+from tests.support.waiting import until
 from tests.telemetry.conftest import observed, served
 
 

@@ -16,6 +16,7 @@ from gateway.settings.gateway import TelemetrySettings
 from gateway.state.redis.connection import State
 from gateway.telemetry.observe import Telemetry
 from gateway.telemetry.spans import Exporter
+from tests.support.waiting import until
 from tests.telemetry.conftest import AT, LARGE, SMALL, Receiver, attempted, attributes, observed, record, served
 
 Send = Callable[..., Awaitable[Telemetry]]
@@ -223,9 +224,7 @@ async def test_a_collector_that_is_away_holds_up_neither_requests_nor_the_end(
     before = threading.active_count()
     async with asyncio.timeout(30):
         await telemetry.aclose()
-    async with asyncio.timeout(30):  # none of its threads goes on trying
-        while threading.active_count() >= before:
-            await asyncio.sleep(0.05)
+    await until(lambda: threading.active_count() < before)  # none of its threads goes on trying
 
 
 def test_an_exporter_that_was_never_opened_does_nothing() -> None:

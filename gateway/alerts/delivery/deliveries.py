@@ -1,4 +1,4 @@
-"""Alerts and deliveries in SQL: an alert is stored once, with one delivery per receiver, which one process claims."""
+"""Alerts and deliveries in SQL. An alert is stored once, with one delivery per receiver, which one process claims."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gateway.state.sql.tables import alerts
 BATCH = 20
 LONGEST_WAIT_S = 600.0
 GIVE_UP_S = 3 * 86400.0
-"""A letter that no receiver accepted for so long is dead."""
+"""A delivery that was not accepted for this many seconds is given up: it is dead."""
 
 _FIELDS = ("id", "team", "created_at", "payload", "target", "delivered_at", "kind", "severity", "escalate_at")
 _REST: dict[str, str | int | None] = {"tries": 0, "next_try_at": 0, "last_error": ""}
@@ -25,7 +25,7 @@ _REST: dict[str, str | int | None] = {"tries": 0, "next_try_at": 0, "last_error"
 
 @dataclass(frozen=True, slots=True)
 class DeliveryResult:
-    """An alert (its `target` is empty), or its letter to one receiver."""
+    """An alert (`target` is empty), or its delivery to one receiver."""
 
     id: str
     team: str
@@ -44,7 +44,7 @@ class DeliveryResult:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One to be delivered now."""
+    """A delivery to attempt now."""
 
     id: str
     target: str
@@ -56,7 +56,8 @@ class Delivery:
 def write(
     connection: Connection, alert: Alert, team: str, receivers: Sequence[Notify], policy: AlertsPolicy, now: float
 ) -> bool:
-    """Insert a row for the alert, whose key decides which process noticed it first, and one for each receiver."""
+    """Insert the alert with one delivery per receiver. Returns False if another process has stored the same alert
+    before."""
     payload = orjson.dumps({"id": alert.id, **alert.payload}).decode()
     escalates = alert.severity == "critical" and policy.escalate_to
     escalate_at = now + policy.escalate_after if escalates else None
@@ -73,7 +74,8 @@ def write(
 
 
 def claim(connection: Connection, now: float, busy_s: float) -> list[Delivery]:
-    """What this process shall deliver; others leave it alone for `busy_s` and the wait after a failure."""
+    """The deliveries that this process is to attempt. No other process claims them for `busy_s` plus the wait after a
+    failure."""
     table = alerts.c
     waiting = connection.execute(
         select(table.id, table.target, table.payload, table.tries, table.created_at, table.next_try_at)
@@ -94,7 +96,7 @@ def claim(connection: Connection, now: float, busy_s: float) -> list[Delivery]:
 
 
 def wait_s(tries: int) -> float:
-    """Until the next try: 2 s, doubling to 10 minutes."""
+    """Seconds until the next attempt: 2 s, doubling up to 10 minutes."""
     return min(2.0 ** min(tries, 20), LONGEST_WAIT_S)
 
 
@@ -103,7 +105,7 @@ def delivered(connection: Connection, delivery: Delivery, now: float) -> None:
 
 
 def refused(connection: Connection, delivery: Delivery, now: float, why: str) -> bool:
-    """To be tried again later, unless it is too old for that: then it is dead, which is answered."""
+    """Schedule another attempt, or give the delivery up if it is too old; returns whether it was given up."""
     dead = now - delivery.created_at >= GIVE_UP_S
     values = {"last_error": why[:300], "next_try_at": now + wait_s(delivery.tries), "dead_at": now if dead else None}
     connection.execute(
@@ -113,18 +115,18 @@ def refused(connection: Connection, delivery: Delivery, now: float, why: str) ->
 
 
 def dead(connection: Connection, team: str | None, limit: int) -> list[DeliveryResult]:
-    """Letters that are not tried any more, the latest first."""
+    """Deliveries that were given up, the latest first."""
     return _rows(connection, limit, alerts.c.dead_at.is_not(None), *_of(team))
 
 
 def revive(connection: Connection, team: str | None, now: float) -> int:
-    """Try dead letters again from now on, as if they were new; how many."""
+    """Retry deliveries that were given up, as if they were new; returns their number."""
     fresh = {"dead_at": None, "next_try_at": 0.0, "tries": 0, "created_at": now}
     return connection.execute(update(alerts).where(alerts.c.dead_at.is_not(None), *_of(team)).values(**fresh)).rowcount
 
 
 def acknowledge(connection: Connection, id: str, by: str, now: float) -> str | None:
-    """Acknowledge an alert: it is not escalated any more. Returns its team, or None if there is no such alert."""
+    """Acknowledge an alert, which ends its escalation. Returns its team, or None if there is no such alert."""
     c = alerts.c
     connection.execute(
         update(alerts)
@@ -157,7 +159,7 @@ def escalate(connection: Connection, policy_of: Callable[[str], AlertsPolicy | N
 def _escalated(row: Any, policy: AlertsPolicy, now: float) -> list[tuple[Any, ...]]:
     payload = orjson.loads(row.payload)
     minutes = (now - row.created_at) / 60
-    payload |= {"escalated": True, "text": f"Nobody acknowledged for {minutes:.0f} minutes: {payload['text']}"}
+    payload |= {"escalated": True, "text": f"Not acknowledged for {minutes:.0f} minutes: {payload['text']}"}
     body, severity = orjson.dumps(payload).decode(), _severity(row.severity)
     return [
         (addressed(row.id, f"escalated {target}"), row.team, now, body, target, None, row.kind, row.severity, None)
@@ -170,7 +172,7 @@ def _severity(text: str) -> Severity:
 
 
 def latest(connection: Connection, team: str | None, limit: int) -> list[DeliveryResult]:
-    """Alerts and letters, newest first."""
+    """Alerts and deliveries, newest first."""
     return _rows(connection, limit, *_of(team))
 
 

@@ -1,4 +1,4 @@
-"""The HTTP client of webhook receivers. Its errors do not show addresses."""
+"""The HTTP client for webhook receivers. Its error texts contain no addresses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TIMEOUT_S = 10.0
 
 
 class Poster:
-    """Redirects are not followed: only the operator decides where alerts go."""
+    """Posts to receivers. Redirects are not followed, so that only the operator decides where alerts go."""
 
     def __init__(self, *, timeout_s: float = TIMEOUT_S) -> None:
         self._timeout_s = timeout_s
@@ -30,7 +30,7 @@ class Poster:
             await session.close()
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> tuple[bool, str]:
-        """(2xx?, the status or what went wrong). Never raises."""
+        """Returns (whether the status was 2xx, the status or the error). Never raises."""
         if not _is_url(url):
             return False, "what the variable or file holds is no http or https URL"
         session = await self._client()
@@ -42,11 +42,11 @@ class Poster:
         except TimeoutError:
             return False, f"no answer within {self._timeout_s:g} s"
         except (ClientError, OSError, ValueError) as error:
-            # Their text repeats the address, and a webhook's address is a secret.
+            # The error's own text repeats the address, and a webhook's address is a secret.
             return False, f"cannot be reached ({type(error).__name__})"
 
     async def _client(self) -> aiohttp.ClientSession:
-        """Made for the first alert: aiohttp takes 0.2 s and 8 MiB, which most gateways never need."""
+        """The client, created for the first alert: aiohttp takes 0.2 s and 8 MiB, which most gateways never need."""
         async with self._opening:
             if self._session is None:
                 await asyncio.to_thread(import_module, "aiohttp")

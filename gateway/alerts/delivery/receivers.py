@@ -18,7 +18,7 @@ __all__ = ["TIMEOUT_S", "Answer", "Receivers"]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A receiver's reply, without its address."""
+    """A receiver's reply, without the receiver's address."""
 
     accepted: bool
     said: str
@@ -26,15 +26,17 @@ class Answer:
 
 class Receiver(Protocol):
     async def deliver(self, reference: str, id: str, payload: bytes) -> tuple[bool, str]:
-        """(accepted?, what was said): `payload` to whom the operator's variable `env:NAME` names. Never raises.
+        """Deliver `payload` to the receiver that the environment variable in `reference` (`env:NAME`) names. Never
+        raises.
 
-        `id` lets a receiver drop repetitions. Takes TIMEOUT_S at most.
+        Returns (whether it was accepted, the receiver's reply). `id` lets a receiver drop repetitions. Takes TIMEOUT_S
+        at most.
         """
         ...
 
 
 class Receivers:
-    """Delivers to receivers of all kinds; opened once and closed once."""
+    """Delivers to receivers of every kind. Opened and closed once."""
 
     def __init__(
         self,
@@ -45,7 +47,7 @@ class Receivers:
         smtp: Smtp | None = None,
         addresses: Addresses | None = None,
     ) -> None:
-        """`addresses`: which a policy may name."""
+        """`addresses`: the receivers that a policy may name."""
         self._addresses = addresses or Addresses()
         self._poster = poster or Poster()
         self._kinds: dict[str, Receiver] = {
@@ -63,7 +65,7 @@ class Receivers:
         await self._poster.aclose()
 
     async def deliver(self, target: str, id: str, payload: bytes) -> Answer:
-        """`target` as `Notify.target` writes it: `env:NAME`, `slack:env:NAME`, `email:env:NAME` or `receiver:NAME`."""
+        """Deliver to `target`, written as `env:NAME`, `slack:env:NAME`, `email:env:NAME` or `receiver:NAME`."""
         if not self._open:
             return Answer(False, "the gateway is stopping")
         try:
@@ -72,10 +74,10 @@ class Receivers:
             return Answer(False, str(error))
         receiver = self._kinds.get(kind)
         if receiver is None:
-            return Answer(False, f"{target} is no kind of receiver that this version knows")
+            return Answer(False, f"{target} is not a kind of receiver in this version")
         accepted, said = await receiver.deliver(reference, id, payload)
         return Answer(accepted, said if reference.startswith("env:") else said.replace(reference, target))
 
     async def deliver_all(self, deliveries: Sequence[tuple[str, str, bytes]]) -> list[Answer]:
-        """(target, id, payload) several at once, so that one receiver that hangs keeps no other waiting."""
+        """Deliver each (target, id, payload), several at once, so that a hanging receiver does not delay the others."""
         return list(await asyncio.gather(*(self.deliver(*letter) for letter in deliveries)))

@@ -13,11 +13,12 @@ from gateway.settings.environment import receiver
 
 _SIGNS = {"critical": ":rotating_light:", "warning": ":warning:", "info": ":information_source:"}
 _MOST_CHARACTERS = 2900
-"""Of a section's text; Slack takes 3000."""
+"""Characters of a section's text. Slack's limit is 3000."""
 
 
 class Slack:
-    """`url_of` finds the URL behind a policy's `env:NAME`; it is asked anew for every call."""
+    """`url_of` returns the URL for a policy's `env:NAME`. It is called for every alert, so a changed URL applies at
+    once."""
 
     def __init__(self, poster: Poster, *, url_of: Callable[[str], str] = receiver) -> None:
         self._poster, self._url_of = poster, url_of
@@ -30,7 +31,7 @@ class Slack:
 
 
 def message(payload: dict[str, Any]) -> dict[str, Any]:
-    """`text` for notifications and plain clients, `blocks` for the others."""
+    """The message: `text` for notifications and simple clients, `blocks` for the others."""
     severity = str(payload.get("severity", "info"))
     text = _escaped(str(payload["text"]))[:_MOST_CHARACTERS]
     facts = [
@@ -53,5 +54,5 @@ def _title(payload: dict[str, Any]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """The three characters that mean something in Slack's text."""
+    """Escapes the three characters that have a meaning in Slack's text."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

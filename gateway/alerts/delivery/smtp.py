@@ -1,4 +1,4 @@
-"""Sends alerts as mail through the SMTP server that the operator's environment names."""
+"""Sends alerts as mail through the SMTP server named in the operator's environment."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from gateway.settings.environment import receiver, smtp_settings
 
 TIMEOUT_S = 10.0
 PORTS = {"starttls": 587, "tls": 465, "none": 25}
-"""How the connection is encrypted → the port where none is named."""
+"""Encryption of the connection → its default port."""
 
 
 class Smtp:
-    """`recipients_of` finds the addresses behind a policy's `env:NAME`; nothing is remembered between two mails."""
+    """`recipients_of` returns the mail addresses for a policy's `env:NAME`. Nothing is kept between two mails."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Smtp:
         try:
             mail = delivery(orjson.loads(payload), id, server["from"] or f"thriftgate@{server['host']}", recipients)
         except ValueError:
-            return False, f"{reference} or THRIFTGATE_SMTP_FROM is no mail address"
+            return False, f"{reference} or THRIFTGATE_SMTP_FROM is not a mail address"
         return await self._send(mail, server, int(port), encryption)
 
     async def _send(
@@ -77,7 +77,7 @@ class Smtp:
 
 
 def delivery(payload: Mapping[str, Any], id: str, sender: str, recipients: list[str]) -> EmailMessage:
-    """Raises ValueError for what is no address."""
+    """The mail. Raises ValueError for an invalid mail address."""
     if any("@" not in parseaddr(address)[1] for address in (sender, *recipients)):
         raise ValueError("no mail address")
     mail = EmailMessage()
@@ -95,7 +95,7 @@ def delivery(payload: Mapping[str, Any], id: str, sender: str, recipients: list[
 
 
 def _told(error: Exception) -> str:
-    """The server's status without its text, which may contain names and addresses."""
+    """The server's status or the error's type, without its text, which may contain names and addresses."""
     code = getattr(error, "code", None)
     return (
         f"the mail server answered {code}" if isinstance(code, int) else f"cannot be reached ({type(error).__name__})"

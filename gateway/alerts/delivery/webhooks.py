@@ -19,7 +19,8 @@ _PREFIX = "whsec_"
 
 
 class Webhooks:
-    """`url_of` and `secret_of` find what is behind a policy's `env:NAME`; they are asked anew for every call."""
+    """`url_of` and `secret_of` return the URL and the secret for a policy's `env:NAME`. They are called for every
+    alert."""
 
     def __init__(
         self,
@@ -43,9 +44,9 @@ class Webhooks:
 
 
 def signature(secret: str, id: str, at: int, payload: bytes) -> str:
-    """`v1,` and the HMAC-SHA256 of id, time in Unix seconds and body, in base64.
+    """`v1,` and the base64 HMAC-SHA256 of id, time in Unix seconds and body.
 
-    `secret` is `whsec_` and base64 of the key, as the standard writes it, or else the key itself.
+    `secret` is either `whsec_` followed by the key in base64, as in the standard, or the key itself.
     """
     signed = b".".join((id.encode(), str(at).encode(), payload))
     return "v1," + base64.b64encode(hmac.digest(_key(secret), signed, "sha256")).decode()
@@ -55,6 +56,6 @@ def _key(secret: str) -> bytes:
     if secret.startswith(_PREFIX):
         try:
             return base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
-        except binascii.Error:  # somebody's own word that happens to begin so
+        except binascii.Error:  # not base64: a plain key that happens to begin with `whsec_`
             pass
     return secret.encode()

@@ -1,9 +1,9 @@
-"""Detects hours of a team that differ from its own past: pure decisions on hourly figures.
+"""Detects hours in which a team's figures differ from its own past: pure decisions on hourly figures.
 
 A figure is compared by its modified z-score, 0.6745 (x - median) / MAD, where MAD is the median of the absolute
-deviations from the median: unlike mean and standard deviation, half of the past may be odd itself and neither moves
-(Iglewicz and Hoaglin 1993, "How to Detect and Handle Outliers", who call 3.5 an outlier). Spend is compared by its
-logarithm, since busy hours are a multiple of quiet ones, not so many dollars more.
+deviations from the median. Unlike mean and standard deviation, neither changes when up to half of the past hours are
+unusual (Iglewicz and Hoaglin 1993, "How to Detect and Handle Outliers", who call 3.5 an outlier). Spend is compared by
+its logarithm, because busy hours cost a multiple of quiet ones, not a fixed amount more.
 """
 
 from __future__ import annotations
@@ -21,26 +21,27 @@ from gateway.domain.units import usd_text
 
 PAST_HOURS = 28 * 24
 ENOUGH_HOURS = 24
-"""Hours with spend (or look-ups) before anything can be unlike them."""
+"""Past hours with spend (or cache look-ups) needed before an hour can be an anomaly."""
 OUTLIER = 3.5
 TIMES = 3.0
-"""An hour must also cost so many times the median one: a steady past makes little things outliers."""
+"""An hour must also cost this many times the median hour: if the past is steady, small differences have high z-scores.
+"""
 LEAST_LOOKUPS = 50
 COLLAPSED = 0.5
-"""Of the usual hit rate."""
+"""An hour's hit rate counts as collapsed below this share of the median hit rate."""
 _LEAST_LOG_MAD, _LEAST_RATE_MAD = 0.1, 0.03
 _PER_SIGMA = 0.6745
 
 
 def robust_z(value: float, past: Sequence[float], least_mad: float) -> float:
-    """How far `value` is from the median of `past`, in deviations as they are usual there. `past` is not empty."""
+    """The modified z-score of `value`; `past` must not be empty. The MAD counts as at least `least_mad`."""
     middle = median(past)
     mad = median(abs(each - middle) for each in past)
     return _PER_SIGMA * (value - middle) / max(mad, least_mad)
 
 
 def found(team: str, hours: Mapping[int, Hour], now: float) -> list[Alert]:
-    """Anomalies of the current and the last hour; each is reported once a day (UTC)."""
+    """Anomalies of the current and the previous hour. Each is reported once a day (UTC)."""
     current = int(now // HOUR_S)
     last = {number: hours[number] for number in (current - 1, current) if number in hours}
     past = [hour for number, hour in hours.items() if current - PAST_HOURS <= number < current - 1]
@@ -54,7 +55,7 @@ def found(team: str, hours: Mapping[int, Hour], now: float) -> list[Alert]:
 
 
 def _spend_rate(team: str, past: Sequence[Hour], last: Iterable[Hour], now: float) -> Alert | None:
-    """An hour that has not ended yet already counts: it can only become dearer."""
+    """The current hour counts although it is incomplete, since its spend can only rise."""
     known = [hour.cost_pico for hour in past if hour.cost_pico > 0]
     dearest = max((hour.cost_pico for hour in last), default=0)
     if len(known) < ENOUGH_HOURS or dearest <= TIMES * median(known):
@@ -77,13 +78,13 @@ def _unpriced(team: str, last: Iterable[Hour], now: float) -> Alert | None:
         return None
     text = (
         f"{sum(counts.values())} attempts of team {team} have no price, or units without one, on {', '.join(counts)}: "
-        "what those cost is in no sum and no budget. `thriftgate ledger unpriced` lists them."
+        "their cost is in no sum and no budget. `thriftgate ledger unpriced` lists them."
     )
     return _anomaly(team, "unpriced", "warning", now, text, {"attempts": counts})
 
 
 def _zero_cost(team: str, hours: Iterable[Hour], last: Iterable[Hour], now: float) -> Alert | None:
-    """A backend with a price answered, and the row says that the call was free."""
+    """A backend with a price answered, but its rows cost nothing."""
     paid = priced(hours)
     counts = _by_backend(
         (name, backend.free) for hour in last for name, backend in hour.backends.items() if name in paid
@@ -91,8 +92,8 @@ def _zero_cost(team: str, hours: Iterable[Hour], last: Iterable[Hour], now: floa
     if not counts:
         return None
     text = (
-        f"{sum(counts.values())} answers for team {team} cost 0 on {', '.join(counts)}, which did cost money before: "
-        "no tokens were reported or counted, or the price was changed to 0."
+        f"{sum(counts.values())} answers for team {team} cost 0 on {', '.join(counts)}, which had a cost before: "
+        "either no tokens were reported, or the price was changed to 0."
     )
     return _anomaly(team, "zero_cost", "warning", now, text, {"attempts": counts})
 

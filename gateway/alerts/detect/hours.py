@@ -16,18 +16,18 @@ HOUR_S = 3600
 
 @dataclass(slots=True)
 class Backend:
-    """Attempts of one backend."""
+    """Attempts on one backend in one hour."""
 
     cost_pico: int = 0
     unpriced: int = 0
-    """Attempts with tokens and without a price, or with units that have none."""
+    """Attempts with tokens but no price, or with units that have no price."""
     free: int = 0
     """Attempts that succeeded and cost 0."""
 
 
 @dataclass(slots=True)
 class Hour:
-    """Of one team; simulated rows left out."""
+    """One team's figures of one hour, without simulated rows."""
 
     cost_pico: int = 0
     hits: int = 0
@@ -36,7 +36,7 @@ class Hour:
 
 
 def read(connection: Connection, team: str, since: float, until: float) -> dict[int, Hour]:
-    """Hours since the epoch → what happened in them; none for quiet ones. `since` is the beginning of an hour."""
+    """Hours since the epoch → figures. Hours without rows are left out. `since` must be the beginning of an hour."""
     c = entries.c
     hour = spans(connection, HOUR_S)
     tokens = c.input_tokens + c.cached_tokens + c.output_tokens + c.reasoning_tokens
@@ -62,7 +62,7 @@ def read(connection: Connection, team: str, since: float, until: float) -> dict[
 
 
 def priced(hours: Iterable[Hour]) -> set[str]:
-    """Backends that are known to cost money, because they did."""
+    """Backends known to have a price, because some of their attempts cost money."""
     return {name for hour in hours for name, backend in hour.backends.items() if backend.cost_pico > 0}
 
 

@@ -1,4 +1,4 @@
-"""The alert about a host that is gone while budgets hold money for it."""
+"""The alert about a host that has stopped reporting while budgets hold money for it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from gateway.domain.policy import Severity
 from gateway.state.leases.orphaned_holds import OrphanedHold
 
 AFTER_S = 30.0
-"""Seconds; a host that returns within them has drained its journals, and no action is needed."""
+"""Seconds. A host that returns within them has drained its journals, so no action is needed."""
 _CRITICAL_SHARE = 0.1
-"""Of a budget's limit."""
+"""From this share of a budget's limit on, the alert is critical."""
 _NAMED = 5
 
 
 def found(holds: Iterable[OrphanedHold], now: float) -> Iterator[tuple[str, Alert]]:
-    """For each team, or `organisation NAME`, and each host: the team and its alert."""
+    """Yields (team or `organisation NAME`, its alert) for each of them and each lost host."""
     groups: dict[tuple[str, str], list[OrphanedHold]] = {}
     for one in holds:
         groups.setdefault((one.team or one.tag, one.host), []).append(one)
@@ -27,14 +27,14 @@ def found(holds: Iterable[OrphanedHold], now: float) -> Iterator[tuple[str, Aler
 
 
 def told(team: str, host: str, held: Sequence[OrphanedHold], now: float) -> Alert:
-    """The same id until the host has been drained or released."""
+    """The alert. Its id stays the same until the host has been drained or released."""
     since = min(one.since for one in held)
     workers = sorted({one.worker for one in held})
     amounts = [f"{one.amount} ({one.budget})" for one in held]
     named = "; ".join(amounts[:_NAMED]) + (f"; and {len(amounts) - _NAMED} more" if len(amounts) > _NAMED else "")
     text = (
-        f"Host {host} has not been heard of since {iso(since)}, and what its workers spent last is not in the ledger. "
-        f"Held until it is: {named}. Start the gateway on its data directory again; if that is lost, "
+        f"Host {host} has sent no report since {iso(since)}, and its workers' last spend is not in the ledger. "
+        f"Until it is, budgets hold {named}. Start the gateway on its data directory again; if that is lost, "
         f"`thriftgate ledger release {host}` frees the money."
     )
     facts = {

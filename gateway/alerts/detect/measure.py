@@ -1,4 +1,4 @@
-"""Use of a budget according to the ledger: of all that share it, or of each holder."""
+"""Spend of a budget according to the ledger: of all who share it, or of each holder."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _SUBJECT = {"key": "key_id", "end_user": "end_user"}
 
 
 def shared(policy: Policy, budget: Budget) -> bool:
-    """Do all spend from one shared amount?"""
+    """Whether everyone spends from one shared amount."""
     return budget.per not in _SUBJECT
 
 
 def used(connection: Connection, team: str, policy: Policy, budget: Budget, window: tuple[float, float]) -> int:
-    """Pico-dollars or tokens of everyone's rows in `window`."""
+    """Pico-dollars or tokens of all rows that count in `window`."""
     high, low = connection.execute(select(*pico_sum(_amount(budget))).where(_which(team, policy, budget, window))).one()
     return whole(high, low)
 
@@ -31,7 +31,7 @@ def used(connection: Connection, team: str, policy: Policy, budget: Budget, wind
 def used_by_each(
     connection: Connection, team: str, policy: Policy, budget: Budget, window: tuple[float, float]
 ) -> list[tuple[str, int]]:
-    """(key's id or end user's pseudonym, pico-dollars or tokens), the most first."""
+    """Returns (key id or end user's pseudonym, pico-dollars or tokens), the highest first."""
     subject = entries.c[_SUBJECT[budget.per]]
     query = select(subject, *pico_sum(_amount(budget))).where(_which(team, policy, budget, window), subject != "")
     found = connection.execute(query.group_by(subject)).all()
@@ -41,7 +41,7 @@ def used_by_each(
 def ahead(
     connection: Connection, policy: Policy, account: BudgetWindow, spent: int, window: tuple[float, float], now: float
 ) -> Forecast | None:
-    """The forecast of a budget that all share."""
+    """The forecast of a shared budget; None if it is too early for one."""
     known = points(connection, policy, account, window, now)
     return forecast(known, window, now, limit=account.limit, spent=spent)
 
@@ -49,7 +49,7 @@ def ahead(
 def points(
     connection: Connection, policy: Policy, account: BudgetWindow, window: tuple[float, float], now: float
 ) -> list[Point]:
-    """How much of a budget that all share was used when, as far back as a forecast of `window` looks."""
+    """The spend of a shared budget over time, as far back as a forecast of `window` needs."""
     budget = account.budget
     return spend_points(connection, _whose(account.team, policy, budget), window, now, _amount(budget))
 
@@ -67,7 +67,7 @@ def _which(team: str, policy: Policy, budget: Budget, window: tuple[float, float
 
 
 def _amount(budget: Budget) -> ColumnElement[Any]:
-    """The units that a row counts. Free tokens count nothing; tokens of unknown price count."""
+    """The SQL expression of a row's amount. Free tokens count as nothing; tokens of unknown price count."""
     c = entries.c
     if budget.limit_usd is not None:
         return c.cost_pico

@@ -13,7 +13,7 @@ from gateway.ledger.store import evidence
 
 
 def found(connection: Connection, after: tuple[int, int], now: float) -> Iterator[Alert]:
-    """Of all teams and backends that were judged since `after` (ids as of `evidence.newest`)."""
+    """Alerts for all teams and backends that were judged since the ids `after` (see `evidence.newest`)."""
     since = now - evidence.WINDOW_S
     for team, backend in sorted(evidence.judged_pairs(connection, after, since)):
         rows = evidence.read(connection, team, backend, since)
@@ -22,11 +22,11 @@ def found(connection: Connection, after: tuple[int, int], now: float) -> Iterato
 
 
 def told(team: str, backend: str, stands: Standing, now: float) -> Alert:
-    """The same id for as long as it is the same alarm."""
+    """The alert. Its id stays the same while the quality stays too low."""
     text = (
-        f"Answers of {backend} to team {team} are as good as the reference's {stands.mean:.0%} of the time (one-sided "
-        f"95 % bounds {stands.low:.0%} and {stands.high:.0%}); {stands.target:.0%} was promised. Routing asks it less, "
-        "or no more, until comparisons show that it is well again."
+        f"Answers of {backend} to team {team} are as good as the baseline's {stands.mean:.0%} of the time (one-sided "
+        f"95 % bounds {stands.low:.0%} and {stands.high:.0%}); {stands.target:.0%} was promised. Routing uses it less, "
+        "or not at all, until comparisons show that its quality has recovered."
     )
     facts = {
         "backend": backend,

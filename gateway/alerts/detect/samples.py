@@ -1,4 +1,4 @@
-"""A sample alert of each kind, to test receivers with."""
+"""A sample alert of each kind, for testing receivers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gateway.state.leases.orphaned_holds import OrphanedHold
 
 
 def sample(kind: Kind, team: str, now: float) -> Alert:
-    """Marked as a test, in its payload and in its text."""
+    """The sample alert. Payload and text say that it is a test."""
     if kind == "quality":
         alert = _quality(team, now)
     elif kind == "lost_host":
@@ -41,12 +41,12 @@ def _budget(kind: Kind, team: str, now: float) -> Alert:
 
 
 def _quality(team: str, now: float) -> Alert:
-    """For a backend whose answers have all been worse."""
+    """An alert about a backend whose answers were all worse than the baseline's."""
     return told(team, "backend", standing([Judged(number, 0.95, 0.95, 0.0) for number in range(20)]), now)
 
 
 def _lost_host(team: str, now: float) -> Alert:
-    """Of a host with one worker, and money held for it in the team's budget of this month."""
+    """An alert about a lost host with one worker, which holds money in the team's budget of this month."""
     start = int(window_bounds("month", "UTC", now)[0])
     counter = f"tg:{{{team}}}:lease:budget:team:usd:0:month:UTC:{start}"
     return lost_hosts.told(
@@ -55,7 +55,7 @@ def _lost_host(team: str, now: float) -> Alert:
 
 
 def _anomaly(kind: Kind, team: str, now: float) -> Alert:
-    """All four at once, out of hours in which everything was well and one in which nothing is."""
+    """An alert from hourly figures in which every hour is normal except the last, which has all four anomalies."""
     current = int(now // HOUR_S)
     good = {"backend": Backend(PICO_PER_USD)}
     hours = {

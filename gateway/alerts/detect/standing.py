@@ -15,15 +15,15 @@ from gateway.domain.policy import Budget, Policy
 from gateway.ledger.reports.formats import dollars
 
 MOST_SUBJECTS = 20
-"""Keys or end users that are named of one budget, the dearest first."""
+"""Keys or end users listed for one budget, those with the highest spend first."""
 
 
 def standings(
     connection: Connection, policies: Mapping[str, Policy], organisations: Mapping[str, tuple[Budget, ...]], now: float
 ) -> list[dict[str, Any]]:
-    """Every budget of the teams in `policies`, and of the organisations that they belong to, in the window of `now`.
+    """All budgets of the teams in `policies` and of their organisations, in the window that contains `now`.
 
-    Amounts are exact decimal text of USD, or whole tokens; `forecast` is null where it is too early to say.
+    Amounts are whole tokens, or USD as exact decimal text. `forecast` is null if it is too early for one.
     """
     found = [one for team, policy in policies.items() for one in _of_team(connection, team, policy, now)]
     members = {policy.organisation: (team, policy) for team, policy in policies.items()}

@@ -1,4 +1,4 @@
-"""Decides when a budget's alerts are due and words them: pure, on integers (pico-dollars or tokens)."""
+"""Decides when a budget's alerts are due and writes their text: pure functions on integers (pico-dollars or tokens)."""
 
 from __future__ import annotations
 
@@ -17,31 +17,33 @@ from gateway.domain.units import pico_to_usd, usd_to_pico
 from gateway.ledger.reports.forecast import Forecast
 
 WARNING, CRITICAL = Decimal("0.8"), Decimal(1)
-"""Shares of the limit from which an alert is no longer mere information, and from which it cannot wait."""
+"""Shares of the limit from which an alert's severity is `warning` and `critical` instead of `info`."""
 
 _ADJECTIVES = {"hour": "hourly", "day": "daily", "week": "weekly", "month": "monthly", "total": "total"}
 _MOST_NAMED = 5
 _EFFECTS = {
     "refuse": "Requests that cost money are refused",
     "downgrade": "Only answers that cost nothing are served",
-    "finish": "Running answers end, then only those that cost nothing are served",
-    "truncate": "Running answers are cut off, then only those that cost nothing are served",
+    "finish": "Answers in progress are finished, then only those that cost nothing are served",
+    "truncate": "Answers in progress are cut off, then only those that cost nothing are served",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetWindow:
-    """Whose part of a budget it is: of `subject`, a key's id, where each key has its own, else of all who share it."""
+    """The part of a budget that an alert is about: that of `subject`, a key's id, if each key has its own; else all of
+    it."""
 
     team: str
     budget: Budget
     subject: str = ""
     subjects: Sequence[str] = ()
-    """End users that have reached a threshold, the most expensive first: one alert is enough for thousands of them."""
+    """End users that have reached a threshold, the highest spend first. They share one alert, since there may be
+    thousands."""
 
     @property
     def limit(self) -> int:
-        """Pico-dollars or tokens."""
+        """The limit in pico-dollars or tokens."""
         budget = self.budget
         return usd_to_pico(budget.limit_usd) if budget.limit_usd is not None else budget.limit_tokens or 1
 
@@ -62,7 +64,7 @@ class BudgetWindow:
 
     @property
     def name(self) -> str:
-        """`monthly budget of 500 USD`."""
+        """For example `monthly budget of 500 USD`."""
         budget = self.budget
         limit = f"{budget.limit_tokens} tokens" if budget.limit_usd is None else f"{_plain(budget.limit_usd)} USD"
         each = {"key": " per key", "end_user": " per end user"}.get(budget.per, "")
@@ -70,12 +72,12 @@ class BudgetWindow:
 
 
 def least(account: BudgetWindow, threshold: float) -> int:
-    """What must have been spent, in pico-dollars or tokens, to reach a share of the limit."""
+    """The pico-dollars or tokens at which `threshold`, a share of the limit, is reached."""
     return max(math.ceil(Decimal(str(threshold)) * account.limit), 1)
 
 
 def due(account: BudgetWindow, spent: int, window: tuple[float, float], now: float) -> list[Alert]:
-    """The thresholds that `spent` in `window` has reached; most were reported before."""
+    """Alerts for all thresholds that `spent` in `window` has reached, including those reported before."""
     reached = []
     for threshold in account.budget.alerts:
         if threshold != "forecast" and spent >= least(account, threshold):
@@ -89,7 +91,7 @@ def due(account: BudgetWindow, spent: int, window: tuple[float, float], now: flo
 def due_ahead(
     account: BudgetWindow, spent: int, ahead: Forecast | None, window: tuple[float, float], now: float
 ) -> list[Alert]:
-    """The alert that the limit, not yet reached, will more likely than not be reached before the window ends."""
+    """The alert that the limit will probably be reached before the window ends; none if it is reached already."""
     if ahead is None or ahead.exhausted_at is None or spent >= account.limit:
         return []
     zone = account.budget.timezone
@@ -157,7 +159,7 @@ def _alert(
 
 
 def _id(account: BudgetWindow, start: float, threshold: str) -> str:
-    """A changed budget counts as a new one: its thresholds may be reported again."""
+    """The alert's id. It depends on the budget's settings, so a changed budget may report its thresholds again."""
     budget = account.budget
     limit = f"{budget.limit_tokens} tokens" if budget.limit_usd is None else _plain(budget.limit_usd)
     parts = [budget.window, budget.timezone, limit]
@@ -176,7 +178,7 @@ def _reached(account: BudgetWindow, window: tuple[float, float], share: str, spe
     until = _runs_until(window, account.budget)
     if spent < account.limit:
         return f"{account.whose} has spent {account.amount(spent)}, {share} or more of its {account.name}{until}."
-    effect = _EFFECTS[account.budget.on_exhausted] if account.budget.hard else "Nothing is refused for that"
+    effect = _EFFECTS[account.budget.on_exhausted] if account.budget.hard else "The limit is not enforced"
     used_up = f"{account.whose} has used up its {account.name}: {account.amount(spent)} are spent."
     return f"{used_up} {effect}{_until(window, account.budget)}."
 
@@ -196,7 +198,7 @@ def _day(at: float, timezone: str) -> str:
 
 
 def _money(pico: int) -> str:
-    """Cents; of less than a dollar, as many places as it takes."""
+    """USD with two decimals; amounts below a dollar have as many as they need."""
     usd = pico_to_usd(pico)
     return f"{usd:.2f}" if usd >= 1 else _plain(usd)
 

@@ -23,21 +23,22 @@ from gateway.state.leases import orphaned_holds
 from gateway.state.sql.database import Database
 
 LOOK_BACK_S = 3600.0
-"""At its start, a process also checks the windows of an hour ago, in case no process did."""
+"""At its start, a process also checks the windows of this many seconds ago, in case no process did so then."""
 FORECAST_EVERY_S = 300.0
 ANOMALIES_EVERY_S = 60.0
 QUALITY_EVERY_S = 5.0
 LOST_HOSTS_EVERY_S = 5.0
 OWNER = "organisation "
-"""Before an organisation's name, where a team's would stand; no team's name has a space."""
+"""Prefix of an organisation's name where otherwise a team's name is used. Team names contain no space."""
 _GRAIN_S = 900
-"""No window in any time zone begins within a quarter of an hour."""
+"""Ledger times are rounded down to this many seconds. In every time zone, windows begin at a multiple of it."""
 
 Window = tuple[float, float]
 
 
 class Watch:
-    """Beside the writer, whose new rows it is told of. Sums and forecasts run in a thread: the ledger may be large."""
+    """Runs in the process of the ledger's writer, which passes new rows to `notice`. Sums and forecasts run in a
+    thread, because the ledger may be large."""
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class Watch:
         organisations: Mapping[str, Sequence[Budget]] = MappingProxyType({}),
         clock: Clock = time,
     ) -> None:
-        """`organisations`: their own budgets, which all their teams share. They are watched as teams are."""
+        """`organisations`: their budgets, which all their teams share; they are checked like those of teams."""
         self._database, self._policies, self._clock = database, policies, clock
         self._organisations = {
             name: Policy(team="organisation", organisation=name).model_copy(
@@ -59,21 +60,21 @@ class Watch:
         self._seen: Mapping[str, Policy] | None = None
         self._touched: dict[str, set[float]] = {}
         self._heard: dict[str, int] = {}
-        """Pico-dollars of all rows that a team's spend was noticed by."""
+        """Team → pico-dollars of all rows passed to `notice`."""
         self._summed: dict[tuple[str, Window], tuple[int, int]] = {}
-        """By team and current window, what the ledger said last, and what had been heard before."""
+        """(team, window) → (spend by the last query of the ledger, the team's `_heard` before that query)."""
         self._known: set[str] = set()
         self._used: dict[tuple[str, str, str], tuple[float, float]] = {}
         self._rests: dict[tuple[str, str], float] = {}
-        """(team, budget or "anomalies") → when it is looked at again."""
+        """(team, budget or "anomalies") → time of the next check."""
         self._past: dict[str, tuple[int, dict[int, hours.Hour]]] = {}
-        """Team → (first hour that is not in it, the hours before)."""
+        """Team → (first hour that is not included, figures of the hours before)."""
         self._judged = (0, 0)
-        """Ids of the newest comparison and voice that were looked at."""
+        """Ids of the newest comparison and rating that were checked."""
         self._undrained: Counter[str] = Counter()
 
     def notice(self, rows: Iterable[Row]) -> None:
-        """Rows that are new in the ledger."""
+        """Note new ledger rows."""
         for row in rows:
             if not row.simulated:
                 grain = row.at // _GRAIN_S * _GRAIN_S
@@ -83,11 +84,12 @@ class Watch:
                     self._touched.setdefault(OWNER + row.organisation, set()).add(grain)
 
     async def look(self) -> list[Alert]:
-        """Write down what is due and was not yet. Raises SQLAlchemyError; then it looks again at the same."""
+        """Store the alerts that are due and not stored yet, and return them. Raises SQLAlchemyError; the next call then
+        checks the same rows again."""
         policies, now = self._policies(), self._clock.time()
         touched, self._touched = self._touched, {}
         if policies is not self._seen:
-            # At the start, or with other budgets, every team must be looked at.
+            # At the start, or with changed policies, every team must be checked.
             self._used.clear()
             self._summed.clear()
             self._rests.clear()
@@ -104,12 +106,13 @@ class Watch:
         return found
 
     def used(self) -> dict[tuple[str, str, str], float]:
-        """Spent share of each budget, the highest where each key or end user has one, by team, window and limit."""
+        """The spent share of each budget by team, window and limit. If each key or end user has its own amount: the
+        highest share."""
         now = self._clock.time()
         return {budget: share if now < end else 0.0 for budget, (share, end) in self._used.copy().items()}
 
     def undrained(self) -> dict[str, int]:
-        """Host → its dead workers that budgets hold money for, as of the last look."""
+        """Host → number of its dead workers for which budgets still hold money, as of the last check."""
         return dict(self._undrained)
 
     def _look(self, policies: Mapping[str, Policy], touched: Mapping[str, set[float]], now: float) -> list[Alert]:
@@ -141,7 +144,7 @@ class Watch:
         return fired
 
     def _quality(self, policies: Mapping[str, Policy], now: float) -> list[Alert]:
-        """Of every team that something was judged of, whether or not it has just spent anything."""
+        """Alerts of every team with newly judged answers, whether or not it has spent anything since."""
         with self._database.read() as connection:
             newest = evidence.newest(connection)
             found = list(quality.found(connection, self._judged, now)) if newest != self._judged else []
@@ -171,7 +174,8 @@ class Watch:
         return self._tell(found, team, policy, budget, now)
 
     def _look_at_each(self, team: str, policy: Policy, budget: Budget, window: Window, now: float) -> list[Alert]:
-        """A key's own budget is told of for that key; of end users, who may be thousands, that some came so far."""
+        """A budget per key gives one alert for each key. A budget per end user, of whom there may be thousands, gives
+        one alert for all of them."""
         with self._database.read() as connection:
             each = measure.used_by_each(connection, team, policy, budget, window)
         if window[0] <= now < window[1]:
@@ -200,7 +204,7 @@ class Watch:
         return anomalies.found(team, past | last, now)
 
     def _tell(self, found: list[Alert], team: str, policy: Policy, budget: Budget | None, now: float) -> list[Alert]:
-        """Those of `found` that were not recorded before; they are recorded now."""
+        """Store those of `found` that are new, and return them."""
         fresh = [alert for alert in found if alert.id not in self._known]
         if not fresh:
             return []
@@ -214,7 +218,7 @@ class Watch:
 
     def _rested(self, team: str, what: str, every_s: float, now: float) -> bool:
         due_at = self._rests.get((team, what), -math.inf)
-        if due_at - every_s <= now < due_at:  # a clock that was set back does not make it wait for longer
+        if due_at - every_s <= now < due_at:  # if the clock was set back, do not wait longer than one interval
             return False
         self._rests[team, what] = now + every_s
         return True
@@ -226,15 +230,15 @@ class Watch:
         self._used[account.team, label, limit] = (spent / account.limit, window[1])
 
     def _at_most(self, team: str, window: Window) -> int | None:
-        """What is spent, or a little more, without asking the ledger; None where it must be asked.
+        """An upper bound of the spend from the last query and the rows seen since; None if the ledger must be queried.
 
-        A sum takes long in a large ledger. Beside SQLite's only writer, nothing is spent but what was heard of.
+        A sum takes long in a large ledger. SQLite has only one writer, which passes every new row to `notice`.
         """
         known = self._summed.get((team, window))
         return None if known is None else known[0] + self._heard.get(team, 0) - known[1]
 
     def _calls(self, account: BudgetWindow, at_most: int, window: Window, now: float) -> bool:
-        """Might it call for a new alert to have spent `at_most`, or less?"""
+        """Whether a spend of `at_most` or less could make a new alert due."""
         return self._summed[account.team, window][0] < account.limit <= at_most or any(
             alert.id not in self._known for alert in due(account, at_most, window, now)
         )

@@ -23,16 +23,16 @@ log = logging.getLogger(__name__)
 HEADER = "Idempotency-Key"
 KEPT_S = 86400.0
 LEASE_S = 10.0
-"""A worker that dies keeps others from answering for no longer."""
+"""A worker that died blocks other workers' answers for at most this long."""
 MOST_ANSWER_BYTES = 2**20
 MOST_KEPT_BYTES = 64 * 2**20
-"""Of one worker's answers, on the state server."""
+"""Most bytes of one worker's answers on the state server."""
 AT_HAND_BYTES = 8 * 2**20
 _BESIDE_BYTES = 2500
-"""What an answer at hand takes beside its body."""
+"""Bytes that a stored answer takes besides its body."""
 _MOST_KEY_BYTES = 255
 _LOOK_S = (0.05, 0.5)
-"""How often another worker's answer is asked for: first, and later."""
+"""Intervals at which another worker's answer is checked for: at first, and later."""
 _CLAIM, _ANSWER = b"c", b"a"
 _PRINT_BYTES = 16
 
@@ -51,19 +51,19 @@ Refuse = Callable[[Caller, GatewayError], Awaitable[None]]
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """One key's request, under way or answered."""
+    """The request of one key, in progress or answered."""
 
     place: str
     """Its key on the state server."""
     print: bytes
-    """A digest of the request, which tells requests with the same key apart."""
+    """A digest of the request, which tells different requests with the same key apart."""
     recording: Recording = field(default_factory=Recording)
     ends_at: float = 0.0
-    """Unix time; 0 while it is under way."""
+    """When the answer expires (Unix time); 0 while in progress."""
 
     @property
     def kept(self) -> bool:
-        """May a repeated request get this answer? A failed one may be tried again."""
+        """Whether a repeated request gets this answer. A failed one may be tried again."""
         return self.recording.good and self.recording.size <= MOST_ANSWER_BYTES
 
 
@@ -72,7 +72,8 @@ class Idempotency:
     because of it."""
 
     def __init__(self, state: State, *, patience_s: float) -> None:
-        """`patience_s`: the longest that a request may take, and so the longest wait for another worker's answer."""
+        """`patience_s`: the longest that a request may take, and therefore the longest wait for another worker's
+        answer."""
         self._state, self._patience_s = state, patience_s
         self._runs: OrderedDict[bytes, Run] = OrderedDict()
         self._at_hand = self._kept_bytes = 0
@@ -85,7 +86,7 @@ class Idempotency:
     async def answer(
         self, key: bytes, body: bytes, caller: Caller, tenant: Tenant, serve: Serve, refuse: Refuse
     ) -> asyncio.Task[None] | None:
-        """Answer `caller` by `serve`, or as whoever asked before with `key` was answered.
+        """Answer `caller` with `serve`, or with the answer that the first request with `key` got.
 
         Returns the task that still serves, for a caller that left. Raises BadRequest and KeyReused.
         """
@@ -116,7 +117,7 @@ class Idempotency:
         return run if run.kept else None
 
     async def _lead(self, digest: bytes, run: Run, caller: Caller, serve: Serve, refuse: Refuse) -> None:
-        """Find out whether it was answered already, else serve it; then keep what is good for `KEPT_S`."""
+        """Check whether another worker has answered; otherwise serve, and keep a good answer for `KEPT_S`."""
         recorder = Recorder(caller, run.recording)
         try:
             claim = await self._claim(run)
@@ -145,9 +146,10 @@ class Idempotency:
     # -- the state server ------------------------------------------------------------------------------------------
 
     async def _claim(self, run: Run) -> bytes | None:
-        """Ours to answer (returns the claim), or answered by another worker (then `run` has it).
+        """Claim the request. Returns the claim; None if another worker has answered (`run` then has the answer), or if
+        the state server cannot tell.
 
-        None as well when nobody can tell. Raises KeyReused; DeadlineExceeded when another one takes too long.
+        Raises KeyReused, and DeadlineExceeded when another worker takes too long.
         """
         claim = _CLAIM + run.print + secrets.token_bytes(8)
         until, pause_s = time.monotonic() + self._patience_s, _LOOK_S[0]
@@ -178,7 +180,7 @@ class Idempotency:
                 continue
 
     async def _keep(self, run: Run, claim: bytes) -> None:
-        """Where other workers find it."""
+        """Store the answer for other workers."""
         try:
             if not run.kept:
                 await self._state.run(_DROP, (run.place,), (claim,))

@@ -1,4 +1,4 @@
-"""Records an answer while it is sent, and replays it to any number of callers, during the call or after it."""
+"""Records an answer while it is sent, and replays it to any number of callers, during or after the call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REPLAYED = (b"idempotency-replayed", b"true")
 
 
 class Recording:
-    """What one request was answered, so far. Belongs to one event loop."""
+    """The answer to one request so far. Belongs to one event loop."""
 
     def __init__(self) -> None:
         self.status = 0
@@ -24,7 +24,7 @@ class Recording:
         self.over = False
         self.broken = False
         self.replayed = False
-        """It was written down elsewhere, or before."""
+        """Whether the answer was recorded by another worker or for an earlier request."""
         self.size = 0
         self._pieces: list[bytes] = []
         self._pause_s = 0.0
@@ -33,7 +33,7 @@ class Recording:
 
     @property
     def good(self) -> bool:
-        """Whole, and no error."""
+        """Whether the answer is complete and no error."""
         return self.over and not self.broken and 200 <= self.status < 300
 
     def encode(self) -> bytes:
@@ -41,7 +41,7 @@ class Recording:
         return orjson.dumps((self.status, self.stream, headers)) + b"\n" + b"".join(self._pieces)
 
     def load(self, value: bytes) -> None:
-        """What another one encoded. Raises ValueError."""
+        """Load an encoded recording. Raises ValueError."""
         head, _, body = value.partition(b"\n")
         status, stream, headers = orjson.loads(head)
         self.replayed = True
@@ -62,7 +62,7 @@ class Recording:
         self._tell()
 
     def end(self, *, broken: bool = False, pause_s: float = 0.0) -> None:
-        """Nothing more comes; only the first call counts."""
+        """Nothing more comes. Only the first call counts."""
         if not self.over:
             self.over, self.broken, self._pause_s = True, broken, pause_s
             self._tell()
@@ -82,8 +82,8 @@ class Recording:
     # -- play ------------------------------------------------------------------------------------------------------
 
     async def play(self, caller: Caller, *, again: bool) -> None:
-        """Replay the recording to `caller` as it is written. `again`: another request was answered with it first. Ends
-        early when the client disconnects."""
+        """Replay the recording to `caller` as it is written. `again`: it was made for another request. Ends early when
+        the client disconnects."""
         task = asyncio.current_task()
         assert task is not None
         hang_up = HangUp(task)
@@ -116,26 +116,26 @@ class Recording:
             played = len(self._pieces)
             if not caller.put(piece):
                 await caller.drain()
-        if not self._torn:  # else whoever has the connection breaks it
+        if not self._torn:  # otherwise the owner of the connection breaks it
             hang_up.answered = True
             await caller.end(b"".join(self._pieces[played:]), broken=self.broken)
 
     async def _news(self) -> None:
-        """Something was written, or it is over."""
+        """Wait until something was written or the recording ended."""
         news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.add(news)
         await news
 
 
 class Recorder(Wrapped):
-    """A caller that never leaves: it asks what `caller` asked, and all that it is answered is written down."""
+    """A caller that never leaves: it reads from `caller`, and its answer is recorded."""
 
     def __init__(self, caller: Caller, recording: Recording) -> None:
         super().__init__(caller)
         self._recording = recording
 
     def listen(self, react: Callable[[], None]) -> None:
-        """The client may leave: the recording is kept for the retry."""
+        """Does nothing: when the client leaves, the recording is kept for the retry."""
 
     def close(self) -> None:
         """There is no client to disconnect."""
@@ -153,7 +153,7 @@ class Recorder(Wrapped):
         return True
 
     async def drain(self) -> None:
-        """It is never full: an answer has its bounds, and few ask with a key."""
+        """Never waits: an answer has a size limit, and few requests have a key."""
 
     async def end(self, last: bytes = b"", *, broken: bool = False) -> None:
         self._recording.add(last)

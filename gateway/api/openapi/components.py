@@ -29,7 +29,7 @@ REQUEST_HEADERS: Mapping[str, tuple[str, Schema]] = {
     "x-thriftgate-context": ("Do not trim; refuse what does not fit.", words("untouched")),
     "x-thriftgate-priority": ("Give way to interactive requests under load.", words("interactive", "batch")),
 }
-"""Name → what it does, and its values."""
+"""Name → (effect, schema of its values)."""
 
 RESPONSE_HEADERS: Mapping[str, tuple[str, Schema]] = {
     "x-request-id": ("The request's id, for the log, the flight record and feedback.", TEXT),
@@ -50,7 +50,7 @@ RESPONSE_HEADERS: Mapping[str, tuple[str, Schema]] = {
     "x-thriftgate-over-budget": ("Names of budgets that are spent and only warn.", TEXT),
     "x-thriftgate-degraded": ("Parts that were down: state, embedder, grader.", TEXT),
 }
-"""Likewise, for answers to inference requests. All but the first two may be absent."""
+"""Name → (meaning, schema), for answers to inference requests. All but the first two may be absent."""
 
 SECURITY_SCHEMES: Mapping[str, Any] = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "A key of the gateway."},

@@ -27,17 +27,17 @@ _TAGS = (
     ("/v1", "inference"),
     ("/", "health"),
 )
-"""The first prefix that fits names the tag."""
+"""The first matching prefix decides the tag."""
 
 
 def template(path: str) -> str:
-    """A route's path as the document writes it: without converters."""
+    """A route's path as OpenAPI writes it: without converters."""
     return _PARAMETER.sub(r"{\1}", path)
 
 
 def document(routes: Iterable[tuple[str, str]], version: str) -> dict[str, Any]:
-    """`routes`: (method, path) of all that is served beside inference. Those without an operation are left out: they
-    are other names of documented ones."""
+    """`routes`: (method, path) of everything served except inference. Routes without an operation are left out: they
+    are aliases of documented ones."""
     paths: dict[str, dict[str, Any]] = {path: {"post": _operation(path, each)} for path, each in INFERENCE.items()}
     for method, path in routes:
         shown = template(path)

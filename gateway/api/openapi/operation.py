@@ -1,4 +1,4 @@
-"""One operation of the document, and the short forms that the tables of operations are written in."""
+"""One operation of the document, and the abbreviations used in the tables of operations."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ JSON = "application/json"
 EVENTS = "text/event-stream"
 
 READING = (400, 401, 403, 404, 408, 503)
-"""Statuses of errors that every route with a key may give."""
+"""Error statuses of every route that needs a key."""
 WRITING = (*READING, 413, 415)
-"""Likewise, for routes with a request body."""
+"""The same, for routes with a request body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Operation:
     id: str
     summary: str
     scopes: tuple[str, ...] = ("inference",)
-    """The key needs one of them; empty: no key is asked for."""
+    """The key needs one of these; empty: no key is needed."""
     answers: Mapping[int, Mapping[str, Schema]] = field(default_factory=lambda: {200: {JSON: OPEN_OBJECT}})
     """Status of an answer → media type → schema."""
     body: Mapping[str, Schema] | None = None
@@ -35,11 +35,11 @@ class Operation:
     query: tuple[Schema, ...] = ()
     errors: tuple[int, ...] = READING
     controls: bool = False
-    """Does it take the `x-thriftgate-*` request headers, and answer with the response headers?"""
+    """Whether it takes the `x-thriftgate-*` request headers and answers with the response headers."""
 
 
 def ref(name: str) -> Schema:
-    """A schema of the components."""
+    """A reference to a schema of the components."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 

@@ -1,6 +1,6 @@
-"""What each route of the gateway does, takes and gives, for the OpenAPI document.
+"""Purpose, input and output of each route, for the OpenAPI document.
 
-The inference paths stand in `INFERENCE`, all others in `OPERATIONS`; tests compare both with the routes.
+The inference paths are in `INFERENCE`, all others in `OPERATIONS`; tests compare both with the routes.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ INFERENCE: Mapping[str, Operation] = {
     "/v1/moderations": _passed("moderate", "Whether a text is harmful."),
     "/v1/rerank": _passed("rerank", "Documents ordered by a query."),
 }
-"""Path → its POST."""
+"""Path → its POST operation."""
 
 _PAGES = (
     query("limit", "Most entries of the page.", whole(1)),
@@ -274,4 +274,4 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         errors=WRITING,
     ),
 }
-"""(method, path) → its operation. OpenAI's paths are also served without `/v1`."""
+"""(Method, path) → its operation. OpenAI's paths are also served without `/v1`."""

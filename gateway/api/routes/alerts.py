@@ -23,7 +23,7 @@ MOST = 1000
 
 
 class AlertRoutes:
-    """What `thriftgate alerts list`, `acknowledge` and `dead-letters` do on the machine."""
+    """The HTTP form of `thriftgate alerts list`, `acknowledge` and `dead-letters`."""
 
     def __init__(self, *, authenticator: Authenticator, database: Database, clock: Clock) -> None:
         self._database, self._clock = database, clock
@@ -34,7 +34,7 @@ class AlertRoutes:
         ]
 
     async def listing(self, request: Request, tenant: Tenant) -> Response:
-        """`?team=`, `?limit=` (100), `?dead=1` for deliveries that are not tried any more; the latest first."""
+        """`?team=`, `?limit=` (100), `?dead=1` for deliveries that are no longer tried; newest first."""
         asked = request.query_params
         limit = whole_number(asked, "limit", 100, MOST)
         dead = asked.get("dead", "0")

@@ -31,7 +31,7 @@ from gateway.settings.gateway import RequestLimits
 
 
 class MessageRoutes:
-    """Counted by the backend where the model is one of Anthropic's and the prompt may go there, else here."""
+    """The backend counts if the model is Anthropic's and the prompt may go there; otherwise the gateway does."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class MessageRoutes:
         return asked
 
     async def count_tokens(self, request: Request, tenant: Tenant) -> Response:
-        """`{"input_tokens": n}`. What is counted here is exact for OpenAI's tokenizers, about right for other families.
+        """`{"input_tokens": n}`. The gateway's own count is exact for OpenAI's tokenizers and approximate for others.
 
         Raises UnknownModel, Forbidden.
         """

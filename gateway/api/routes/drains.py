@@ -19,11 +19,11 @@ from gateway.policy import keys
 from gateway.state.sql.database import Database
 
 MOST_WORDS = 200
-"""Characters of a reason."""
+"""Most characters of a reason."""
 
 
 class DrainRoutes:
-    """Routes for an operator who is about to stop a machine, and for the machine itself."""
+    """Routes for an operator who is about to stop a machine, or for the machine itself."""
 
     def __init__(self, *, authenticator: Authenticator, fleet: Fleet, database: Database) -> None:
         self._fleet, self._database = fleet, database
@@ -34,7 +34,7 @@ class DrainRoutes:
         ]
 
     async def drain(self, request: Request, tenant: Tenant) -> Response:
-        """`{"for"?: "1h", "reason"?: "new weights"}` → until when. Calls in progress go on."""
+        """`{"for"?: "1h", "reason"?: "new weights"}` → the end of the drain. Calls in progress continue."""
         name, asked = self._name(request), await read_object(request)
         try:
             seconds = parse_duration(asked.get("for", USUAL_S))

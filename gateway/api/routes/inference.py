@@ -1,4 +1,4 @@
-"""The inference endpoint, the only hot one: served by our own protocol, or by any ASGI server."""
+"""The inference endpoint, the only hot one, served by the gateway's own protocol or by any ASGI server."""
 
 from __future__ import annotations
 
@@ -63,12 +63,13 @@ class Inference:
         memory: StoredContext | None = None,
         decoding: OffLoop | None = None,
     ) -> None:
-        """`memory`: of stored responses; without it every request has to stand alone. `decoding`: of encoded bodies."""
+        """`memory`: reads stored responses; without it, no request can refer to an earlier response. `decoding`:
+        threads for encoded bodies."""
         self._tenants, self._pipeline, self._telemetry = tenants, pipeline, telemetry
         self._limits, self._overload, self._envelope = limits, overload, envelope
         self._idempotency, self._memory = idempotency, memory
         self._unbounded_bytes = 2 * limits.max_items
-        """A body of so many bytes cannot have too many items."""
+        """A body of at most this many bytes cannot have too many items."""
         self._pace = Pace.of(limits)
         self._decoding = decoding or OffLoop()
         self._watchers = Tasks()
@@ -79,7 +80,7 @@ class Inference:
         await self.answer(AsgiCaller(scope, receive, send, self._watchers, self.deadlines))
 
     async def answer(self, caller: Caller) -> None:
-        """One request, to its end. Raises nothing but CancelledError, when the server ends."""
+        """Answer one request to its end. Raises only CancelledError, when the server ends."""
         request_id = new_request_id()
         dialect = self.dialect_at(caller.path)
         assert dialect is not None, "callers come here for inference paths alone"
@@ -130,7 +131,8 @@ class Inference:
         headers: Mapping[bytes, bytes],
         policy: Policy,
     ) -> CompletionRequest:
-        """As `dialect.parse` and `check_forwarding`; also raises BodyTooLarge for too many items, left unparsed."""
+        """As `dialect.parse` and `check_forwarding`; also raises BodyTooLarge for a body with too many items, which is
+        not parsed."""
 
         def parse() -> CompletionRequest:
             if not is_form(headers.get(b"content-type", b"")):
@@ -142,7 +144,8 @@ class Inference:
         return await self._pipeline.off_loop.run(parse) if len(body) > LARGE_BYTES else parse()
 
     def _admit(self, caller: Caller, headers: Mapping[bytes, bytes]) -> tuple[Tenant, Controls, bool]:
-        """All that can be told without the body. What it admits has to `leave`; the last says: as a batch."""
+        """All checks that need no body. Returns tenant, controls, and whether the request counts as batch; an admitted
+        request must `leave`."""
         tenant = self._tenants.authenticate(secret(headers))
         if "inference" not in tenant.key.scopes:
             raise Forbidden("This key may not ask for completions; create one with the scope inference.")
@@ -183,7 +186,7 @@ class Inference:
                 allowed_s = min(allowed_s, controls.deadline_s)
             deadline = loop.time() + allowed_s
             async with await self._pipeline.serve(request, tenant, record, deadline) as reply:
-                if hang_up.happened:  # what others wanted is theirs now
+                if hang_up.happened:  # other requests have what they wanted
                     raise asyncio.CancelledError
                 if reply.answer.stream:
                     begun = reply.answer.content_type
@@ -217,7 +220,8 @@ class Inference:
         tenant: Tenant,
         request: CompletionRequest,
     ) -> asyncio.Task[None] | None:
-        """As `_serve`, but only for the first that asks with this key. Returns what goes on when the caller left."""
+        """As `_serve`, but only for the first request with this key. Returns the task that continues if the caller
+        left."""
 
         async def serve(recorder: Caller) -> None:
             await self._serve(recorder, dialect, tenant, request)
@@ -245,10 +249,10 @@ class Inference:
     async def _fail(
         self, caller: Caller, dialect: ClientDialect, error: GatewayError, record: Record, begun: str, sent: bytes
     ) -> None:
-        """A status while there is still one to give; afterwards an error event, and never a terminating one.
+        """Send a status if none was sent; otherwise an error event, and never a terminating event.
 
-        `begun`: the content type of what has begun. Where that has no events, it is left without an end, and so the
-        connection breaks. `sent`: the last of what was sent.
+        `begun`: the content type of an answer that has begun. A type without events is left without an end, so that the
+        connection breaks. `sent`: the last bytes sent.
         """
         if begun.startswith(_EVENT_STREAM):
             await caller.end(dialect.error_event(error, record.request_id, sent), broken=True)
@@ -257,7 +261,7 @@ class Inference:
             await caller.whole(dialect.status(error), headers, dialect.error_body(error, record.request_id))
 
     async def _turn_away(self, caller: Caller, dialect: ClientDialect, error: GatewayError, request_id: str) -> None:
-        """Refuse before anything has begun."""
+        """Refuse before an answer has begun."""
         self._telemetry.refused(request_id, error, caller.path)
         headers: Headers = [*JSON, *of_error(error), *of_id(request_id)]
         if error.status == MethodNotAllowed.status:
@@ -271,7 +275,7 @@ class Inference:
 
 @lru_cache(maxsize=256)
 def _of_type(content_type: str) -> Headers:
-    """The headers that an answer of this type begins with."""
+    """The headers with which an answer of this type begins."""
     return EVENTS if content_type.startswith(_EVENT_STREAM) else [(b"content-type", content_type.encode("latin-1"))]
 
 

@@ -30,7 +30,7 @@ _MOST = 1000
 
 
 def shown(batch: Batch, base: str) -> dict[str, Any]:
-    """Anthropic's MessageBatch; `base` is the gateway's address from the client's view."""
+    """Anthropic's MessageBatch; `base` is the gateway's address as the client sees it."""
     gone = archived(batch, time.time())
     there = batch.finished_at is not None and not gone
     return {
@@ -48,7 +48,7 @@ def shown(batch: Batch, base: str) -> dict[str, Any]:
 
 
 def counts(batch: Batch) -> dict[str, int]:
-    """Every request is being processed until all are not any more: so Anthropic's clients expect it."""
+    """All requests count as processing until every one has ended, as Anthropic's clients expect."""
     found = dict.fromkeys(("processing", "succeeded", "errored", "canceled", "expired"), 0)
     if batch.finished_at is None:
         found["processing"] = batch.total
@@ -62,12 +62,12 @@ def counts(batch: Batch) -> dict[str, int]:
 
 
 def moment(at: float | None) -> str | None:
-    """RFC 3339."""
+    """The time as in RFC 3339."""
     return None if at is None else datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z")
 
 
 def reached(request: Request) -> str:
-    """The gateway's address from the client's view, also behind a proxy that sends `x-forwarded-*`."""
+    """The gateway's address as the client sees it, also behind a proxy that sends `x-forwarded-*`."""
     url = request.base_url
     scheme = request.headers.get("x-forwarded-proto", "").split(",")[0].strip().lower()
     host = request.headers.get("x-forwarded-host", "").split(",")[0].strip()
@@ -76,7 +76,7 @@ def reached(request: Request) -> str:
 
 
 class MessageBatchRoutes:
-    """Ordinary Starlette endpoints; a key sees what it made, and what its team shares."""
+    """Ordinary Starlette endpoints. A key sees what it made, and what its team shares."""
 
     def __init__(
         self, *, authenticator: Authenticator, files: Files, jobs: MessageJobs, uploads: Uploads, max_request_bytes: int
@@ -111,7 +111,7 @@ class MessageBatchRoutes:
         after, before = asked.get("after_id", ""), asked.get("before_id", "")
         if after and before:
             raise BadRequest("before_id: leave it out when there is an after_id.", param="before_id")
-        # Newest first; the page before one is read the other way round.
+        # Newest first; the page before an id is read in the opposite order.
         found = await self._jobs.page(tenant.viewer, Page(limit, after or before, ascending=bool(before)))
         page, more = found[:limit], len(found) > limit
         data = [shown(batch, reached(request)) for batch in (reversed(page) if before else page)]

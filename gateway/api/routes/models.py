@@ -19,13 +19,13 @@ from gateway.routing.aliases import permitted
 from gateway.routing.candidates import may_go_to
 
 UNKNOWN_DATE = "1970-01-01T00:00:00Z"
-"""What Anthropic's documentation has servers say that do not know when a model was made."""
+"""The value that Anthropic's documentation gives for an unknown creation date."""
 _PAGE, _MOST = 20, 1000
 
 
 def visible_models(tenant: Tenant, fleet: Fleet) -> list[tuple[str, str]]:
-    """(name, owner) of what a key may ask for: `auto`, its policy's aliases, and the backends open to it that its data
-    rule allows."""
+    """(Name, owner) of all models that a key may request: `auto`, its policy's aliases, and the backends that are open
+    to it and allowed by its data rule."""
     found = {}
     for name, entry in {"auto": "", **tenant.policy.models}.items():
         if tenant.access is None or _open(name, tenant, fleet):
@@ -37,7 +37,7 @@ def visible_models(tenant: Tenant, fleet: Fleet) -> list[tuple[str, str]]:
 
 
 def visible_backends(tenant: Tenant, fleet: Fleet) -> list[Backend]:
-    """Those open to a key that its team's data rule allows."""
+    """The backends that are open to a key and allowed by its team's data rule."""
     access, data = tenant.access, tenant.policy.data
     return [each for each in fleet.backends if may_go_to(each, data) and not (access and access.excludes(each))]
 
@@ -55,7 +55,7 @@ def _openai(name: str, owner: str) -> dict[str, Any]:
 
 
 class ModelRoutes:
-    """`GET /` is open; the models are those of the key. Clients that send `anthropic-version` get Anthropic's shape."""
+    """`GET /` is open; the models are the key's. Clients that send `anthropic-version` get Anthropic's shape."""
 
     def __init__(self, *, authenticator: Authenticator, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -102,7 +102,7 @@ class ModelRoutes:
         }
 
     def _page(self, request: Request, names: Sequence[str]) -> dict[str, Any]:
-        """Of all `names` those that `limit`, `after_id` and `before_id` ask for. Raises BadRequest."""
+        """The page of `names` that `limit`, `after_id` and `before_id` select. Raises BadRequest."""
         asked = request.query_params
         limit = whole_number(asked, "limit", _PAGE, _MOST)
         after, before = (_place(names, asked.get(name), name) for name in ("after_id", "before_id"))

@@ -11,17 +11,17 @@ from gateway import __version__
 
 
 class OpenApiRoute:
-    """Open: the document names routes and fields, no tenant and no setting. Built when it is first asked for."""
+    """Open: the document names routes and fields, no tenants and no settings. Built on the first request."""
 
     def __init__(self, served: list[Route]) -> None:
-        """`served`: all routes but inference; it may grow until the first request."""
+        """`served`: all routes except inference. The list may grow until the first request."""
         self._served = served
         self._document = b""
         self.routes = [Route("/openapi.json", self.document)]
 
     async def document(self, request: Request) -> Response:
         if not self._document:
-            from gateway.api.openapi.document import document  # most gateways are never asked for it
+            from gateway.api.openapi.document import document  # few gateways need it
 
             routes = [
                 (method, route.path)

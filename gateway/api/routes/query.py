@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from gateway.errors import BadRequest
 
 _DIGITS = 9
-"""More make no number that is allowed anywhere."""
+"""No allowed number has more digits."""
 
 
 def whole_number(query: Mapping[str, str], name: str, default: int, most: int) -> int:
-    """`query[name]`, 1 to `most`; `default` where it is absent. Raises BadRequest."""
+    """`query[name]`, between 1 and `most`; `default` if absent. Raises BadRequest."""
     text = query.get(name)
     if text is None:
         return default
@@ -21,7 +21,7 @@ def whole_number(query: Mapping[str, str], name: str, default: int, most: int) -
 
 
 def refuse(query: Mapping[str, str], *names: str) -> None:
-    """Raises BadRequest naming the first of `names` that is there: it has no meaning on this route."""
+    """Raises BadRequest for the first of `names` in the query: it has no meaning on this route."""
     for name in names:
         if name in query:
             raise BadRequest(f"{name} is not known here; leave it out.", param=name)

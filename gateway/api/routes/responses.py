@@ -23,7 +23,7 @@ _WHERE_SILENT: dict[str, Item] = {"output_text": {"annotations": []}, "input_ima
 
 
 def shown_items(stored: StoredResponse) -> list[Item]:
-    """What a response was given, oldest first, each item with an id that it keeps."""
+    """The input items of a response, oldest first, each with a stable id."""
     return [_shown(item, f"{stored.id.removeprefix('resp_')}i{place}") for place, item in enumerate(stored.input)]
 
 
@@ -48,7 +48,7 @@ def _part(part: Item) -> Item:
 
 
 def page(items: list[Item], asked: Any) -> dict[str, Any]:
-    """OpenAI's list of `items` (oldest first) under a query's `limit`, `after`, `order`. Raises BadRequest."""
+    """OpenAI's list of `items` (oldest first) under the query's `limit`, `after`, `order`. Raises BadRequest."""
     limit = whole_number(asked, "limit", _PAGE, _MOST)
     order, after = asked.get("order", "desc"), asked.get("after")
     if order not in ("asc", "desc"):
@@ -64,7 +64,7 @@ def page(items: list[Item], asked: Any) -> dict[str, Any]:
 
 
 class ResponseRoutes:
-    """Ordinary Starlette endpoints; a key sees its own, and what its team shares."""
+    """Ordinary Starlette endpoints. A key sees its own responses, and what its team shares."""
 
     def __init__(self, *, authenticator: Authenticator, responses: Responses) -> None:
         self._responses = responses

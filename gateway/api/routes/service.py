@@ -1,4 +1,4 @@
-"""Routes beside inference: flight records, feedback, usage, health, metrics."""
+"""Routes other than inference: flight records, feedback, usage, health, metrics."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class ServiceRoutes:
-    """Ordinary Starlette endpoints; nothing here is hot."""
+    """Ordinary Starlette endpoints, none on the hot path."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class ServiceRoutes:
         return json_response(await self._flight(request, tenant))
 
     async def feedback(self, request: Request, tenant: Tenant) -> Response:
-        """`{"rating": "good"|"bad"}`, `{"score": 0..1}` or `{"cache": "wrong"}` on a request of this key."""
+        """`{"rating": "good"|"bad"}`, `{"score": 0..1}` or `{"cache": "wrong"}` for a request of this key."""
         voice = parse(await read_object(request))
         flight = await self._flight(request, tenant)
         await self._feedback.hear(tenant, flight, voice)
@@ -82,7 +82,7 @@ class ServiceRoutes:
             log.warning("a cached answer that was called wrong stays until its time is over: %s", error)
 
     async def _flight(self, request: Request, tenant: Tenant) -> dict[str, Any]:
-        """The record, for the key that asked or an admin of its team. Raises NotFound."""
+        """The record, for the key that made the request or an admin key of its team. Raises NotFound."""
         found = await self._telemetry.flight(request.path_params["id"], tenant.team)
         if found is None or not (found["key"] == tenant.key.lineage or "admin" in tenant.key.scopes):
             raise NotFound("No such request of this key; what has ended is known everywhere about a second later.")
@@ -101,12 +101,12 @@ class ServiceRoutes:
         return json_response({"status": "live"})
 
     async def ready(self, request: Request) -> Response:
-        """200 as soon as requests can be answered: keys are known and nothing is being shut down."""
+        """200 once requests can be answered: keys are known and no shutdown has begun."""
         ready = self._ring.ready and not self._drain.draining
         return json_response({"status": "ready" if ready else "not ready"}, 200 if ready else 503)
 
     async def health(self, request: Request, tenant: Tenant | None) -> Response:
-        """Each part and its state, without tenants and addresses. With a key, also the reasons and the state of its
+        """The state of each part, without tenants and addresses. With a key, also the reasons and the state of its
         backends."""
         troubles = await asyncio.to_thread(self._troubles)
         parts: dict[str, Any] = {

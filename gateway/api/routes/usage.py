@@ -33,7 +33,7 @@ from gateway.state.sql.database import Database
 
 @dataclass(frozen=True, slots=True)
 class UsageQuery:
-    """`team` None: all; `since` and `until` in Unix seconds; `by` as `dimensions` reads it."""
+    """`team` None: all teams; `since` and `until` in Unix seconds; `by` as `dimensions` reads it."""
 
     by: str = "model"
     team: str | None = None
@@ -44,17 +44,17 @@ class UsageQuery:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Figures of one moment; all but the report as JSON values."""
+    """Figures at one moment; all except the report as JSON values."""
 
     report: Report
     budgets: list[dict[str, Any]]
     credits: list[dict[str, Any]]
     wrong_hits: list[dict[str, Any]]
-    """Of each team that looked up by meaning, as checks measured them."""
+    """Measured wrong hits for each team with semantic look-ups."""
     savings: dict[str, Any] | None
 
     def as_object(self) -> dict[str, Any]:
-        """What `thriftgate usage --json`, `/v1/usage` and `/admin/usage` say."""
+        """The content of `thriftgate usage --json`, `/v1/usage` and `/admin/usage`."""
         beside = {"budgets": self.budgets, "credits": self.credits, "wrong_hits": self.wrong_hits}
         return as_object(self.report) | beside | ({} if self.savings is None else {"savings": self.savings})
 
@@ -63,7 +63,7 @@ class Spent:
 
 
 async def told(spend: UsageFigures, query: Mapping[str, str], team: str | None) -> Response:
-    """The answer to `?since=7d&until=&by=model&savings=true`, of `team` or of all. Raises BadRequest."""
+    """Answer `?since=7d&until=&by=model&savings=true`, for `team` or for all. Raises BadRequest."""
     now = time.time()
     since, until = _moment(query, "since", now), _moment(query, "until", now)
     savings = query.get("savings", "false")
@@ -101,12 +101,12 @@ class UsageFigures:
         self._organisations, self._terms, self._clock = organisations, terms, clock
 
     async def read(self, asked: UsageQuery) -> Spent:
-        """Raises ValueError for what cannot be grouped by, SQLAlchemyError."""
+        """Raises ValueError for an unknown grouping, SQLAlchemyError."""
         by = dimensions(asked.by)
         return await asyncio.to_thread(self._read, by, asked)
 
     async def focus(self, asked: UsageQuery) -> list[dict[str, Any]]:
-        """FOCUS rows of the same attempts. Raises SQLAlchemyError."""
+        """The same attempts as FOCUS rows. Raises SQLAlchemyError."""
         return await asyncio.to_thread(self._focus, asked)
 
     def _read(self, by: tuple[str, ...], asked: UsageQuery) -> Spent:
@@ -115,7 +115,7 @@ class UsageFigures:
             (report,) = read_usage(connection, [by], team=asked.team, prices=self._prices, **period)
             names = teams(connection, **period) if asked.team is None else [asked.team]
             policies = {name: self._policy_of(name) for name in names}
-            # A team sees nothing of what its organisation's other teams spend.
+            # A team does not see the spend of its organisation's other teams.
             above = self._organisations if asked.team is None else {}
             budgets = standings(connection, policies, above, self._clock.time())
             credits = [] if asked.team is not None else self._credits(connection)

@@ -1,4 +1,4 @@
-"""Raw ASGI: reads a body within its limits, sends a reply."""
+"""Raw ASGI: reads a body within its limits and sends a reply."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from gateway.settings.gateway import RequestLimits
 Headers = list[tuple[bytes, bytes]]
 
 SMALL_BYTES = 10_000
-"""Of a body that is no inference request."""
+"""Most bytes of a body that is not an inference request."""
 AT_ONCE_BYTES = 256 * 2**10
-"""Decoded or encoded on the loop, in about a millisecond; what is larger goes to a thread."""
+"""Smaller bodies are decoded or encoded on the loop, in about a millisecond; larger ones in a thread."""
 READ = "gzip, deflate, br, zstd"
-"""Content codings of requests."""
+"""Accepted content codings of requests."""
 _AT_ONCE_S = 0.002
-"""CPU time on the loop that is spent on decoding a body that looked small; the rest is done in a thread."""
+"""CPU time on the loop spent on decoding a body that looked small; the rest is done in a thread."""
 _SMALL_S = 0.05
-"""CPU time that decoding a body may take that is no inference request; all of it is on the loop."""
+"""CPU time that decoding the body of another request may take; all of it is on the loop."""
 
 
 _OURS = b"tg-"
 
 
 def by_name(headers: Headers) -> dict[bytes, bytes]:
-    """Name → value; of several headers of one name the first counts."""
+    """Name → value. Of several headers with one name the first counts."""
     return dict(reversed(headers))
 
 
@@ -47,7 +47,7 @@ def secret(headers: Mapping[bytes, bytes]) -> bytes:
     key = headers.get(b"x-api-key") or headers.get(b"x-goog-api-key")
     if authorization[:7].lower() == b"bearer " and (token := authorization[7:].strip()):
         if key and key.startswith(_OURS) and not token.startswith(_OURS):
-            return key  # some clients send what is left of another login, too
+            return key  # some clients also send the rest of another login
         return token
     if key:
         return key
@@ -77,18 +77,18 @@ def check_length(headers: Mapping[bytes, bytes], limit: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast a body has to arrive."""
+    """The minimum speed of an arriving body."""
 
     total_s: float
-    """All of it."""
+    """Seconds for the whole body."""
     rate: float = 0.0
-    """Bytes per second, on average since the reading began; 0: any."""
+    """Bytes per second, on average since the start; 0: any."""
     grace_s: float = 0.0
-    """So long it may come more slowly."""
+    """Seconds during which it may arrive more slowly."""
 
     @classmethod
     def of(cls, limits: RequestLimits) -> Pace:
-        """That of a request."""
+        """The pace of an inference request."""
         return cls(limits.body_timeout, limits.body_rate, limits.body_grace)
 
     @classmethod
@@ -96,17 +96,17 @@ class Pace:
         return cls(limits.upload_timeout, limits.body_rate, limits.body_grace)
 
     def due_s(self, received: int) -> float:
-        """Seconds after the beginning at which more than `received` bytes have to be there."""
+        """Seconds after the start by which more than `received` bytes must have arrived."""
         return min(self.total_s, self.grace_s + received / self.rate) if self.rate else self.total_s
 
 
 SMALL_PACE = Pace(5.0)
-"""Of a body that is no inference request."""
+"""The pace of other requests."""
 
 
 async def read_body(receive: Receive, limit: int, pace: Pace, deadlines: Deadlines | None = None) -> bytes:
-    """The whole body. Raises BodyTooLarge, RequestTimeout when it comes too slowly, ConnectionResetError when the
-    client left. `deadlines`: as `next_message` has it."""
+    """The whole body. Raises BodyTooLarge, RequestTimeout if it arrives too slowly, ConnectionResetError if the client
+    left. `deadlines`: as in `next_message`."""
     began, size = asyncio.get_running_loop().time(), 0
     pieces: list[bytes] = []
     while True:
@@ -121,12 +121,9 @@ async def read_body(receive: Receive, limit: int, pace: Pace, deadlines: Deadlin
 
 
 async def next_message(receive: Receive, until: float, deadlines: Deadlines | None = None) -> Message:
-    """Read a body. Raises RequestTimeout at `until` (loop time), ConnectionResetError if the client disconnected.
-    `deadlines`: shared timers, for callers that read often; a timer per body costs half as much as reading a small
-    body.
-
-    `deadlines`: for who reads often; a timer of one's own costs half as much as reading a small body.
-    """
+    """The next message of the body. Raises RequestTimeout at `until` (loop time), ConnectionResetError if the client
+    left. `deadlines`: shared timers, for callers that read often; a separate timer costs half as much as reading a
+    small body."""
     try:
         if deadlines is None:
             async with asyncio.timeout_at(until):
@@ -142,7 +139,8 @@ async def next_message(receive: Receive, until: float, deadlines: Deadlines | No
 
 
 async def decoded(body: bytes, header: bytes, limit: int, aside: OffLoop) -> bytes:
-    """A request's body without its coding; what takes long is decoded `aside`, and given up when the task is cancelled.
+    """A request's body without its content coding. Slow decoding runs in `aside` and is abandoned when the task is
+    cancelled.
 
     Raises BadRequest, UnsupportedMediaType, BodyTooLarge above `limit`.
     """
@@ -161,7 +159,7 @@ async def decoded(body: bytes, header: bytes, limit: int, aside: OffLoop) -> byt
 
 
 def read_coding(header: str) -> Coding | None:
-    """Of a request's body. Raises UnsupportedMediaType."""
+    """The coding of a request's body. Raises UnsupportedMediaType."""
     try:
         return parse_coding(header)
     except UnknownCoding:
@@ -171,7 +169,7 @@ def read_coding(header: str) -> Coding | None:
 
 @contextmanager
 def told_garbage(oversized: GatewayError) -> Iterator[None]:
-    """The client's error for an error of decoding. Raises `oversized`, BadRequest."""
+    """Turns errors of decoding into the client's errors. Raises `oversized`, BadRequest."""
     try:
         yield
     except Oversized:
@@ -201,9 +199,9 @@ def too_large(limit: int) -> GatewayError:
 async def send_whole(
     send: Send, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes, *, pause_s: float = 0.0
 ) -> None:
-    """Head and body of a reply that is known whole.
+    """Send head and body of a complete reply.
 
-    With `pause_s` the client has all of it at once, but the server reads the connection's next request only later.
+    With `pause_s`, the client gets all of it at once, but the connection's next request is read only later.
     """
     await send(
         {
@@ -220,7 +218,8 @@ async def send_whole(
 
 
 async def read_object(request: Request, limit: int = SMALL_BYTES) -> dict[str, Any]:
-    """A JSON object of at most `limit` bytes, for routes around inference. Raises BadRequest, and as `read_body`."""
+    """A JSON object of at most `limit` bytes, for routes other than inference. Raises BadRequest, and as
+    `read_body`."""
     headers = by_name(request.scope["headers"])
     check_json(headers)
     check_length(headers, limit)

@@ -1,4 +1,4 @@
-"""uvicorn's HTTP/1.1 protocol with bounds on the request target and on chunk framing."""
+"""uvicorn's HTTP/1.1 protocol with limits on the request target and on chunk framing."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from gateway.api.server.request_head import (
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection of a client. What is raised in a callback ends the parser's `feed_data`."""
+    """One client connection. An exception in a callback ends the parser's `feed_data`."""
 
     unheard = 0
-    """Bytes that came since the last whole head or piece of a body: of a head, of trailers or of chunks' framing."""
+    """Bytes received since the last complete head or piece of a body: of a head, of trailers or of chunk framing."""
     framing: int | None = None
-    """Of a chunked body: bytes that came around its pieces, less those that these allow; None: it is not chunked."""
+    """Of a chunked body: framing bytes minus the allowance for its pieces; None if the body is not chunked."""
     url = b""
     _fields: list[tuple[bytes, bytes]] | deque[tuple[bytes, bytes]]
 
@@ -44,9 +44,9 @@ class BoundedProtocol(HttpToolsProtocol):
             self.framing = 0
 
     def count_framing(self, framing: int, size: int) -> None:
-        """Count what came before a piece of `size` bytes. Raises HeadTooLarge.
+        """Count the framing before a piece of `size` bytes. Raises HeadTooLarge.
 
-        `unheard` has a whole packet at its first piece and nothing of it at the others, so the sum is exact.
+        `unheard` holds a whole packet at its first piece and nothing of it at the others, so the sum is exact.
         """
         self.framing = framing + self.unheard - (1 + MOST_PER_BYTE) * size
         if self.framing > MAX_HEAD_BYTES:

@@ -1,4 +1,4 @@
-"""The caller of an inference request: body to read, answer to write, disconnect to notice."""
+"""The caller of an inference request: the body to read, the answer to write, and the client's disconnection."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ T = TypeVar("T")
 
 
 class Listening(Protocol):
-    """A line that may go dead."""
+    """A connection that may break."""
 
     def listen(self, react: Callable[[], None]) -> None:
-        """Call `react` when the client disconnects. Call `close` when no reaction is wanted any more."""
+        """Call `react` when the client disconnects. Call `close` when no reaction is needed any more."""
         ...
 
     def close(self) -> None: ...
@@ -36,16 +36,16 @@ class Caller(Listening, Protocol):
     """Names in lower case."""
 
     async def read(self, limit: int, pace: Pace) -> bytes:
-        """The whole body. Raises BodyTooLarge, RequestTimeout when it comes too slowly, ConnectionResetError when the
+        """The whole body. Raises BodyTooLarge, RequestTimeout if it arrives too slowly, ConnectionResetError if the
         client left."""
         ...
 
     async def whole(self, status: int, headers: Headers, body: bytes, *, pause_s: float = 0.0) -> None:
-        """An answer that is known whole. The connection's next request is read only after `pause_s`."""
+        """Send a complete answer. The connection's next request is read only after `pause_s`."""
         ...
 
     def begin(self, headers: Headers) -> None:
-        """The head of a stream; it goes out with the first piece."""
+        """Begin a stream. Its head is sent with the first piece."""
         ...
 
     def put(self, piece: bytes) -> bool:
@@ -53,16 +53,16 @@ class Caller(Listening, Protocol):
         ...
 
     async def drain(self) -> None:
-        """Wait while the client reads more slowly than we write."""
+        """Wait while the client reads more slowly than the gateway writes."""
         ...
 
     async def end(self, last: bytes = b"", *, broken: bool = False) -> None:
-        """Send the end of a stream together with its last piece. `broken`: the answer is not whole, as `last` says."""
+        """End a stream with its last piece. `broken`: the answer is incomplete, as `last` says."""
         ...
 
 
 class Wrapped:
-    """A caller that does all as the one inside does; others change what is theirs."""
+    """A caller that forwards everything to an inner one; subclasses change parts of it."""
 
     def __init__(self, caller: Caller) -> None:
         self.method, self.path, self.query, self.headers = caller.method, caller.path, caller.query, caller.headers
@@ -94,8 +94,8 @@ class Wrapped:
 
 
 class HangUp:
-    """Cancels the task that serves a client when the client leaves, unless it has its answer, or others want what the
-    task brings."""
+    """Cancels the task that serves a client when the client leaves, unless the client has its answer or other requests
+    need the task's result."""
 
     __slots__ = ("_record", "_serving", "answered", "happened")
 
@@ -103,7 +103,7 @@ class HangUp:
         self._serving, self._record = serving, record
         self.happened = False
         self.answered = False
-        """Set before the last bytes go: servers call the end of an answer a disconnect too, and it is none."""
+        """Set before the last bytes are sent, because servers also report the end of an answer as a disconnection."""
 
     def __call__(self) -> None:
         if not self.answered and not self.happened:
@@ -114,7 +114,7 @@ class HangUp:
 
 
 async def unless_gone(caller: Listening, work: Awaitable[T]) -> T:
-    """What `work` returns. Raises what it raises; ConnectionResetError when the client hangs up, which cancels it."""
+    """Await `work`. Raises what it raises; ConnectionResetError if the client leaves, which cancels `work`."""
     task = asyncio.current_task()
     assert task is not None
     hang_up = HangUp(task)
@@ -131,8 +131,8 @@ async def unless_gone(caller: Listening, work: Awaitable[T]) -> T:
 
 
 class AsgiLine:
-    """The connection to a client behind any ASGI server, after its whole request was received. A task of its own waits
-    for a disconnect, because ASGI has no callback for it."""
+    """A client connection behind any ASGI server, after its whole request was received. A separate task waits for a
+    disconnection, because ASGI has no callback for it."""
 
     def __init__(self, receive: Receive, watchers: Tasks) -> None:
         self._receive, self._watchers = receive, watchers
@@ -152,7 +152,7 @@ class AsgiLine:
 
 
 class AsgiCaller(AsgiLine):
-    """Behind any ASGI server."""
+    """A caller behind any ASGI server."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, watchers: Tasks, deadlines: Deadlines) -> None:
         super().__init__(receive, watchers)

@@ -15,20 +15,22 @@ EXPOSED = (
     "*",  # and what backends may add: allowed, since no cookie is involved
 )
 METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
-"""What pages of other origins may send. A method that a path lacks gets 405, which the page can read."""
+"""Methods that pages of other origins may send. If a path lacks a method, the answer is a 405 that the page can read.
+"""
 _CLOSED = ("/admin", "/dashboard", "/metrics")
-"""Of the operators' own; their page is served from the same origin."""
+"""The operator's own paths; their page is served from the same origin."""
 _ANY = b"*"
 _DAY_S = 86400
 
 
 def shared(path: str) -> bool:
-    """May other origins see what is at `path`, should the operator allow theirs?"""
+    """Whether other origins may read what is at `path`, if the operator allows them."""
     return not path.startswith(_CLOSED)
 
 
 class Cors:
-    """Keys travel in headers that no browser sends by itself, so any page may ask unless the operator names some."""
+    """Keys are in headers that browsers never send by themselves, so any page may call unless the operator lists
+    origins."""
 
     def __init__(self, origins: Sequence[str]) -> None:
         self._any = "*" in origins
@@ -36,7 +38,7 @@ class Cors:
         self._exposed = (b"access-control-expose-headers", ", ".join(EXPOSED).encode())
 
     def headers(self, origin: bytes) -> Headers:
-        """Of an answer to a request that names its origin."""
+        """Headers of an answer to a request with an `Origin`."""
         if self._any:
             return [(b"access-control-allow-origin", _ANY), self._exposed]
         if origin.lower() in self._origins:

@@ -1,4 +1,4 @@
-"""Headers that each answer gets: request id, CORS, content coding."""
+"""Adds headers to each answer: request id, CORS, content coding."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from gateway.domain.record import new_request_id
 from gateway.runtime.codings import Coding, Encoder, encoder
 
 REQUEST_ID = "thriftgate.request_id"
-"""Key of the ASGI scope with the request's id, for error bodies."""
+"""Key of the ASGI scope that holds the request's id, for error bodies."""
 
 
 class Envelope:
-    """Around callers of inference and around the ASGI application of all other routes."""
+    """Wraps callers of inference and the ASGI application of all other routes."""
 
     def __init__(self, cors: Cors, compression: Compression) -> None:
         self._cors, self._compression = cors, compression
 
     def around(self, caller: Caller, headers: Mapping[bytes, bytes]) -> Caller:
-        """Only for a caller that sent `accept-encoding` or `origin`; others need nothing."""
+        """Wrap a caller that sent `accept-encoding` or `origin`; others need nothing."""
         if (accept := headers.get(b"accept-encoding")) and (coding := chosen(accept, self._compression)):
             caller = Encoded(caller, coding)
         if origin := headers.get(b"origin"):
@@ -33,7 +33,8 @@ class Envelope:
         return caller
 
     def asgi(self, app: ASGIApp, methods: Callable[[str], str]) -> ASGIApp:
-        """`app` with these headers; OPTIONS is answered here. `methods`: of a path, as `Allow` lists them."""
+        """`app` with these headers. OPTIONS is answered here; `methods` gives a path's methods, as `Allow` lists
+        them."""
 
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http":
@@ -57,7 +58,7 @@ class Envelope:
 
 
 class Shared(Wrapped):
-    """A caller that adds the CORS headers for its browser."""
+    """A caller whose answers get CORS headers."""
 
     def __init__(self, caller: Caller, more: Headers) -> None:
         super().__init__(caller)
@@ -71,7 +72,7 @@ class Shared(Wrapped):
 
 
 class _Sending:
-    """An ASGI `send` that adds headers, and encodes what is worth it."""
+    """An ASGI `send` that adds headers and encodes what is worth it."""
 
     def __init__(self, send: Send, more: Headers, coding: Coding | None) -> None:
         self._send, self._more, self._coding = send, more, coding

@@ -1,4 +1,4 @@
-"""Streams a multipart form with one file to its destination while it arrives."""
+"""Streams the file of a multipart form to its destination while it arrives."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from gateway.api.server.upload import Uploads
 from gateway.errors import BadRequest, UnsupportedMediaType
 
 FIELD = 1000
-"""Bytes of a field that is no file."""
+"""Most bytes of a field that is not a file."""
 FRAME = 64 * 2**10
-"""Bytes that boundaries, headers and fields may take beside the file."""
+"""Bytes allowed for boundaries, headers and fields in addition to the file."""
 
 
 class Form:
-    """A push parser: fields are kept, the bytes of the part `file` go to `sink`. Off the loop only."""
+    """A push parser: fields are kept, the bytes of part `file` go to `sink`. Use it off the loop only."""
 
     def __init__(self, content_type: bytes, sink: Callable[[bytes], object]) -> None:
         """Raises UnsupportedMediaType."""
@@ -38,7 +38,7 @@ class Form:
             raise BadRequest(f"The form cannot be read: {error}.") from error
 
     def feed(self, data: bytes) -> None:
-        """Raises BadRequest, and whatever the sink raises."""
+        """Parse `data`. Raises BadRequest, and whatever the sink raises."""
         try:
             self._parser.write(data)
         except FormParserError as error:
@@ -87,7 +87,7 @@ class Form:
 
 
 async def receive_form(request: Request, sink: Callable[[bytes], object], limit: int, uploads: Uploads) -> Form:
-    """A whole form of at most `limit` bytes in the file. Raises BadRequest, also when it stalls or is cut short."""
+    """Receive a form with a file of at most `limit` bytes. Raises BadRequest, also if it stalls or ends early."""
     form = Form(request.headers.get("content-type", "").encode("latin-1"), sink)
     await uploads.receive(request, form.feed, limit, FRAME)
     if not form.whole:

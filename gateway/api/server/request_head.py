@@ -9,15 +9,15 @@ from gateway.errors import BadRequest, HeadTooLarge, TargetTooLong
 
 MAX_HEAD_BYTES = 64 * 2**10
 MAX_TARGET_BYTES = 8 * 2**10
-"""Of the path with its query."""
+"""Most bytes of path and query."""
 MOST_HEADERS = 128
-"""Fields; browsers and vendors' SDKs behind several proxies send some forty."""
+"""Most header fields; browsers and vendors' SDKs behind several proxies send about forty."""
 MOST_PER_BYTE = 8
-"""Bytes that frame a chunked body, for each byte of it, beyond MAX_HEAD_BYTES; a chunk of one byte takes 5."""
+"""Framing bytes allowed per byte of a chunked body, beyond MAX_HEAD_BYTES; a chunk of one byte takes 5."""
 _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})?")
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _FREE_NAMES = (b"/v1/models/", b"/models/")
-"""What follows is a model's name, in which clients may write `/` either way."""
+"""These prefixes precede a model's name, in which clients may write `/` plain or escaped."""
 
 
 def too_large() -> HeadTooLarge:
@@ -38,7 +38,8 @@ def target_too_long() -> TargetTooLong:
 
 
 def check_head(url: bytes, headers: Headers, version: str) -> None:
-    """Raises HeadTooLarge above the limits, and BadRequest unless there is one `Host` (HTTP/1.0 may leave it out)."""
+    """Raises HeadTooLarge above the limits, and BadRequest unless there is exactly one `Host` (HTTP/1.0 may omit
+    it)."""
     if len(headers) > MOST_HEADERS:
         raise HeadTooLarge(f"The request has {len(headers)} header fields; at most {MOST_HEADERS} are read.")
     if len(url) + sum(len(name) + len(value) + 4 for name, value in headers) > MAX_HEAD_BYTES:
@@ -49,8 +50,8 @@ def check_head(url: bytes, headers: Headers, version: str) -> None:
 
 
 def check_path(url: bytes) -> None:
-    """Raises BadRequest where an escape hides what the path is: then a proxy's rule for `/admin` and our routes would
-    not mean the same requests."""
+    """Raises BadRequest if an escape hides the real path: a proxy's rule for `/admin` and the gateway's routes could
+    then apply to different requests."""
     path = url.partition(b"?")[0]
     if b"%" not in path:
         return

@@ -10,29 +10,28 @@ from typing import Protocol
 from gateway.api.server.asgi import Headers
 
 LINGER_S = 2.0
-"""An idle connection is closed after so long: until then the client may have a request under way."""
+"""An idle connection is closed after this time; until then a request may be on its way."""
 LOOK_S = 0.1
 LAST_ANSWER: Headers = [(b"connection", b"close")]
-"""Goes with every answer from now on."""
+"""Added to each answer during shutdown."""
 
 
 @dataclass(slots=True)
 class ShutdownFlag:
-    """Shared by readiness and shutdown. Requests are still served, so that clients which do not know yet are not
-    refused."""
+    """Shared by readiness and shutdown. Requests are still served, because some clients do not know yet."""
 
     draining: bool = False
 
 
 class Cycle(Protocol):
-    """A request and its answer, as uvicorn has them."""
+    """A request and its answer, as uvicorn represents them."""
 
     response_started: bool
     response_complete: bool
 
 
 class Connection(Protocol):
-    """uvicorn's: `shutdown` closes an idle one, and makes the answer of a busy one the last."""
+    """uvicorn's connection: `shutdown` closes an idle one, and makes the answer of a busy one the last."""
 
     @property
     def cycle(self) -> Cycle | None: ...
@@ -40,9 +39,10 @@ class Connection(Protocol):
 
 
 async def leave(connections: Collection[Connection], within_s: float) -> None:
-    """Serve what still comes, close each when it has been idle for a while; return when none is left, or in time.
+    """Serve remaining requests, and close each connection once it has been idle for a while. Returns when none is left,
+    or after `within_s`.
 
-    An answer that has begun could not say that it is the last: its connection takes one more request, if one comes.
+    An answer that has begun cannot announce that it is the last: its connection accepts one more request.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + within_s

@@ -12,10 +12,10 @@ from gateway.runtime.write_batcher import WriteBatcher
 
 
 class GuardedProtocol(InferenceProtocol):
-    """Costs nothing for a request that arrives in one piece and is read as fast as it is written.
+    """Costs nothing for a request that arrives in one piece and a client that reads at full speed.
 
-    A client that reads slowly fills one transport buffer; then writing waits, and with it whoever reads from the
-    backend. One that takes no byte for `stall_s` is hung up on, which ends its request as interrupted.
+    A client that reads slowly fills one transport buffer; then writing waits, and with it the read from the backend. A
+    client that reads no byte for `stall_s` is disconnected, which ends its request as interrupted.
     """
 
     head_timeout_s: ClassVar[float] = 10.0
@@ -51,8 +51,8 @@ class GuardedProtocol(InferenceProtocol):
             self._head_timer = None
 
     def _give_up(self) -> None:
-        """The head is late. A client that has begun one is told; one that has not, or that still sends the body of a
-        refused request, is not: it would take that for the answer to what it asks next."""
+        """The head is late. A client that has begun a head gets an error. A client that has not, or that still sends
+        the body of a refused request, gets none: it would take it for the answer to its next request."""
         cycle = self.cycle
         resting = cycle is not None and self.headers is cycle.headers  # type: ignore[attr-defined]
         if self.unheard and not resting:
@@ -65,7 +65,7 @@ class GuardedProtocol(InferenceProtocol):
             self._end()
 
     def _end(self) -> None:
-        """Close; but what the client has not taken by now is not waited for."""
+        """Close without waiting for the client to read the rest."""
         self.outgoing.flush()
         if self.transport.get_write_buffer_size():
             self.transport.abort()
@@ -84,7 +84,8 @@ class GuardedProtocol(InferenceProtocol):
         self._stall_timer = self.loop.call_later(self.stall_s, self._look_at_reader, unsent)
 
     def _look_at_reader(self, unsent: int) -> None:
-        """Has it taken anything since there were `unsent` bytes? While writing is paused nothing is added to them."""
+        """Whether the client has read anything since `unsent` bytes were left. While writing is paused nothing is added
+        to them."""
         left = self.transport.get_write_buffer_size()
         if left < unsent:
             self._watch_reader(left)
@@ -98,6 +99,6 @@ class GuardedProtocol(InferenceProtocol):
 
 
 def guarded(*, head_timeout_s: float, stall_s: float) -> type[GuardedProtocol]:
-    """What one server of uvicorn's makes for every connection."""
+    """The class of one uvicorn server's connections."""
     own = {"head_timeout_s": head_timeout_s, "stall_s": stall_s, "outgoing": WriteBatcher()}
     return type("Protocol", (GuardedProtocol,), own)

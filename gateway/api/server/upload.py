@@ -17,7 +17,7 @@ from gateway.runtime.tasks import Tasks
 STALL_S = 30.0
 """Longest pause between two pieces."""
 PIECE = 2**20
-"""Bytes that are taken at once, off the loop."""
+"""Bytes processed at once, off the loop."""
 
 Sink = Callable[[bytes], object]
 
@@ -26,16 +26,15 @@ class Uploads:
     """Receives bodies that are too large to be held in memory."""
 
     def __init__(self, pace: Pace, decoding: OffLoop | None = None) -> None:
-        """`decoding`: the threads of encoded bodies."""
+        """`decoding`: threads for encoded bodies."""
         self._pace, self._decoding = pace, decoding or OffLoop()
         self._watchers = Tasks()
 
     async def receive(self, request: Request, take: Sink, limit: int, frame: int = 0) -> None:
-        """Hand `take` the body without its coding, off the loop. Of it `frame` bytes do not count.
+        """Pass the decoded body to `take`, off the loop. `frame` bytes of it do not count towards `limit`.
 
-        Raises BodyTooLarge above `limit` bytes, RequestTimeout when it comes too slowly, BadRequest when it breaks off,
-        UnsupportedMediaType for an unknown coding, ConnectionResetError when the client leaves, and what `take`
-        raises.
+        Raises BodyTooLarge above `limit` bytes, RequestTimeout if it arrives too slowly, BadRequest if it ends early,
+        UnsupportedMediaType for an unknown coding, ConnectionResetError if the client leaves, and what `take` raises.
         """
         declared = request.headers.get("content-length", "")
         if declared.isdigit() and int(declared) > limit + frame:
@@ -56,7 +55,7 @@ class Uploads:
         rest = reading.feed(bytes(waiting))
         if coding is None:
             await rest
-        else:  # what is left may be much work
+        else:  # the rest may be much work
             await unless_gone(AsgiLine(request.receive, self._watchers), rest)
         reading.close()
 
@@ -92,7 +91,7 @@ class _Reading:
 
 
 def _some(pieces: Iterator[bytes]) -> list[bytes]:
-    """The next of them, until they are `PIECE` bytes; empty when there are no more."""
+    """The next pieces, up to `PIECE` bytes; empty if there are no more."""
     found, size = [], 0
     for piece in pieces:
         found.append(piece)

@@ -26,8 +26,6 @@ class OverHttp:
 
     dialect: DialectName
     fetches = False
-    signs_bodies = False
-    """Whether `sign` depends on the body or the time. Then each call is signed; otherwise signed heads are reused."""
 
     def __init__(self, backend: Backend) -> None:
         self._client = connect(backend.base_url, concurrent=backend.concurrent, name=backend.name)
@@ -49,7 +47,7 @@ class OverHttp:
         opening = None if special else self._openings.get((wire.backend, request.stream))
         if opening is None:
             opening = self._client.opening(self.url(request, wire), self.headers(request, wire, call.body))
-            if not special and not self.signs_bodies and wire.backend in PATHS:
+            if not special and wire.backend in PATHS:
                 self._openings[wire.backend, request.stream] = opening
         return self._client.post(
             opening + b"x-request-id: %b\r\n" % call.attempt_id.encode("ascii"),

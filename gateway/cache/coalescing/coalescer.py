@@ -1,4 +1,4 @@
-"""Coalesces identical requests: a later one subscribes to the call in progress instead of buying its own."""
+"""Coalesces identical requests: a later one subscribes to the call in progress instead of making its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from gateway.cache.coalescing.host_locks import HostLocks
 from gateway.cache.coalescing.peers import Peers
 from gateway.cache.coalescing.redis_locks import RedisLocks
 from gateway.cache.coalescing.registry import SharedCalls
-from gateway.cache.coalescing.shared_call import Form, SharedCall, Subscriber
+from gateway.cache.coalescing.shared_call import SharedCall
+from gateway.cache.coalescing.source import Form
+from gateway.cache.coalescing.subscriber import Subscriber
 from gateway.cache.result import Join
 from gateway.cache.store.bodies import Stored
 from gateway.dialects.clients import DIALECTS
@@ -25,40 +27,38 @@ from gateway.state.redis.connection import State
 
 log = logging.getLogger(__name__)
 
-LINGER_S = 0.5
-"""Seconds that a claim outlives its answer: by then the other workers have read of it in the index log."""
 MOST_JOINS = 2
-"""After waiting in vain for this many answers of other calls, a request makes its own call, so that a dead backend is
-not waited for again and again."""
+"""After so many joined calls that failed before their first byte, a request makes its own call, so that it does not
+wait for a failing backend again and again."""
 
 
 class Coalescer:
-    """The answers under way of one worker, of its peers on this host, and where a policy asks for it, of all
-    gateways on one state server."""
+    """Finds calls in progress in this worker (`SharedCalls`), in the other workers of this host (`HostLocks` say which
+    one, `Peers` fetch the answer), and, where a policy asks for it, in all gateways on one state server (`RedisLocks`).
+    """
 
     def __init__(
         self,
         state: State,
         delivered: Callable[[], Awaitable[None]],
-        knows: Callable[[bytes], bool],
+        is_stored: Callable[[bytes], bool],
         stored: Callable[[bytes], Awaitable[Stored | None]],
         folder: Path | None = None,
     ) -> None:
-        """`delivered()` returns when what was stored here is with the state server. `knows(digest)`: is it stored?
-        `stored(digest)` is what is. `folder`: where workers of this host find each other; None: there is but one."""
+        """`delivered()` returns when all answers stored here have reached the state server. `is_stored(digest)`: is an
+        answer stored? `stored(digest)`: that answer. `folder`: has the locks and sockets of this host's workers; None:
+        there is one worker."""
         self._redis_locks = RedisLocks(state, delivered)
         self._host_locks = None if folder is None else HostLocks(folder)
         self._calls = SharedCalls(self._ended)
         self._peers = None if folder is None else Peers(folder, self._calls, stored)
-        self._knows = knows
+        self._is_stored = is_stored
         self._claimed: set[bytes] = set()
-        self._lingering: dict[bytes, float] = {}
-        """Claims of what has ended → when each is let go (loop time), the first one first."""
-        self._releasing: asyncio.TimerHandle | None = None
+        """Digests whose host lock `join` has taken for a call that is not announced yet."""
         self._counts = {"joined": 0, "joined_in_vain": 0, "joined_neighbours": 0}
 
     async def open(self) -> None:
-        """A folder that refuses leaves this worker alone."""
+        """If the folder cannot be used, this worker shares calls with no other one."""
         if self._host_locks is None or self._peers is None:
             return
         try:
@@ -66,59 +66,55 @@ class Coalescer:
             await self._peers.open()
             self._redis_locks.owner = self._host_locks.name
         except OSError as error:
-            log.error("equal requests at two workers are answered twice, the data directory refuses: %s", error)
-            await self._part()
+            log.error("identical requests at two workers are answered twice, the data directory is unusable: %s", error)
+            await self._close_host()
 
     async def aclose(self) -> None:
         await self._calls.aclose()
-        await self._part()
+        await self._close_host()
         await self._redis_locks.aclose()
 
-    async def _part(self) -> None:
-        """From the peers."""
-        claims, peers, self._host_locks, self._peers = self._host_locks, self._peers, None, None
-        if self._releasing is not None:
-            self._releasing.cancel()
+    async def _close_host(self) -> None:
+        """Share calls with no other worker of this host from now on."""
+        locks, peers, self._host_locks, self._peers = self._host_locks, self._peers, None, None
         if peers is not None:
             await peers.aclose()
-        if claims is not None:
-            claims.close()
+        if locks is not None:
+            locks.close()
 
     @staticmethod
     def allowed(request: CompletionRequest, tenant: Tenant) -> bool:
-        """May it share an answer under way?"""
+        """May the request share an answer in progress?"""
         return tenant.policy.cache.join != "none" and request.dialect in DIALECTS
 
     async def join(self, digest: bytes, request: CompletionRequest, deadline: float, *, claim: bool) -> Join | None:
-        """The answer in progress to the same question, with its first bytes, or None. `claim`: if there is none, tell
-        the other workers that this one makes the call.
+        """The answer in progress to an identical request, with its first bytes; None if there is none.
 
-        `claim`: when there is none, the other workers are told that this one will ask for it.
+        `claim`: if there is none, take the host lock, so that the other workers join the call that this one will make.
         """
         for _ in range(MOST_JOINS):
-            shared = self._calls.find(digest, deadline, form(request))
-            if shared is not None:
-                subscriber = Subscriber(shared, silent=not (shared.form == form(request) and _alike(request)))
-            elif not claim or (peer := self._claim(digest)) is None:
+            subscriber = self._subscribe(digest, request, deadline, claim=claim)
+            if subscriber is None:
                 return None
-            else:
-                subscriber = self._visit(peer, digest, request, deadline)
-            if found := await self._follow(subscriber, request):
+            if join := await self._begin(subscriber, request):
                 self._counts["joined"] += 1
-                return found
+                return join
             self._counts["joined_in_vain"] += 1
         return None
 
-    async def elsewhere(self, digest: bytes, deadline: float) -> bool:
-        """Tell all gateways on this state server that we ask for it, or wait for the one that does already.
+    def _subscribe(
+        self, digest: bytes, request: CompletionRequest, deadline: float, *, claim: bool
+    ) -> Subscriber | None:
+        """A subscriber of this worker's call or, with `claim`, of another worker's. None: this request makes it."""
+        shared = self._calls.find(digest, deadline, form(request))
+        if shared is not None:
+            return Subscriber(shared, silent=not (shared.form == form(request) and _shares_bytes(request)))
+        owner = self._claim(digest) if claim else None
+        return None if owner is None else self._subscribe_to_peer(owner, digest, request, deadline)
 
-        True: one did, and has ended; what it stored is known here.
-        """
-        return not await self._redis_locks.take(digest, deadline)
-
-    async def _follow(self, subscriber: Subscriber, request: CompletionRequest) -> Join | None:
-        """A request that needs another form of the answer, or an id of its own, waits for its end and gets it
-        replayed."""
+    async def _begin(self, subscriber: Subscriber, request: CompletionRequest) -> Join | None:
+        """Wait for the answer's first bytes, or for its end if it has to be replayed in another form or under another
+        id. None: the call failed."""
         if not await subscriber.begin():
             return None
         shared = subscriber.shared
@@ -129,12 +125,20 @@ class Coalescer:
         await subscriber.aclose()
         return None if completion is None else Join(Replayed(request, completion), shared)
 
+    async def wait_for_other_gateway(self, digest: bytes, deadline: float) -> bool:
+        """Take the lock of all gateways on this state server, or wait until the gateway that has it is done.
+
+        Returns whether it waited. Then this gateway knows the answer, if it was stored. `deadline` is loop time.
+        """
+        return not await self._redis_locks.take(digest, deadline)
+
     def announce(self, digest: bytes, request: CompletionRequest, deadline: float) -> SharedCall:
-        """A call for this request, which others may join from now on."""
-        claimed = digest in self._claimed
-        if claimed:
+        """A new call for this request, which others may join from now on."""
+        shared = self._calls.add(digest, form(request), deadline)
+        if digest in self._claimed:
             self._claimed.remove(digest)
-        return self._calls.announce(digest, form(request), deadline, claimed=claimed)
+            shared.claimed = True
+        return shared
 
     async def start_call(
         self,
@@ -143,62 +147,51 @@ class Coalescer:
         deadline: float,
         work: Callable[[SharedCall], Awaitable[None]],
     ) -> Answer:
-        """Have `work` bring an answer that others may join. Returns it with its first bytes in hand, or raises what
-        kept it from coming. Until the first await it is as good as done: who asks after that finds it under way.
+        """Run `work`, which publishes an answer that others may join. Returns it when its first bytes are in hand.
+
+        Requests can join before the first await. Raises what `work` raises before the first bytes.
         """
-        subscriber = self._calls.launch(self.announce(digest, request, deadline), work)
+        subscriber = self._calls.start(self.announce(digest, request, deadline), work)
         if not await subscriber.begin():
             assert subscriber.shared.error is not None
             raise subscriber.shared.error
         return subscriber
 
-    # -- peers ----------------------------------------------------------------------------------------------------
+    # -- other workers of this host ------------------------------------------------------------------------------------
 
     def _claim(self, digest: bytes) -> int | None:
-        """None: it is ours to ask for. Else the process that does."""
+        """None: this worker makes the call. Else the process id of the worker that makes it."""
         if self._host_locks is None:
             return None
         owner = self._host_locks.take(digest)
         if owner is None:
             self._claimed.add(digest)
-            self._lingering.pop(digest, None)
         return owner
 
     def _ended(self, shared: SharedCall) -> None:
-        """It can no longer be joined: whoever asks next may ask a backend. Of a whole answer the peers have to
-        hear first; until then they ask this worker for it."""
+        """Release the locks of a call that can no longer be joined.
+
+        If the answer was stored, the host lock is released later: until the other workers know the answer, they ask
+        this worker for it.
+        """
         self._redis_locks.release(shared.digest)
         if shared.claimed and self._host_locks is not None:
-            if shared.over and self._knows(shared.digest):
-                self._linger(shared.digest)
+            if shared.over and self._is_stored(shared.digest):
+                self._host_locks.release_later(shared.digest)
             else:
                 self._host_locks.release(shared.digest)
         shared.claimed = False
 
-    def _linger(self, digest: bytes) -> None:
-        loop = asyncio.get_running_loop()
-        self._lingering[digest] = loop.time() + LINGER_S
-        if self._releasing is None:
-            self._releasing = loop.call_later(LINGER_S, self._release, loop)
-
-    def _release(self, loop: asyncio.AbstractEventLoop) -> None:
-        now, due = loop.time(), []
-        for digest, at in self._lingering.items():
-            if at > now:
-                break
-            due.append(digest)
-        for digest in due:
-            del self._lingering[digest]
-            if self._host_locks is not None:
-                self._host_locks.release(digest)
-        self._releasing = loop.call_later(LINGER_S, self._release, loop) if self._lingering else None
-
-    def _visit(self, process: int, digest: bytes, request: CompletionRequest, deadline: float) -> Subscriber:
-        """A shared call of our own that brings the peer's answer, which others here can join in turn."""
+    def _subscribe_to_peer(
+        self, process: int, digest: bytes, request: CompletionRequest, deadline: float
+    ) -> Subscriber:
+        """A shared call that fetches the other worker's answer. Further requests of this worker can join it."""
         assert self._peers is not None
         self._counts["joined_neighbours"] += 1
-        fetch = partial(self._peers.fetch, process, request=request, live=_alike(request), deadline=deadline)
-        return self._calls.join_remote(digest, form(request), deadline, fetch)
+        shared = self._calls.add(digest, form(request), deadline, remote=True)
+        live = _shares_bytes(request)
+        fetch = partial(self._peers.fetch, process, request=request, live=live, deadline=deadline)
+        return self._calls.start(shared, fetch)
 
     def stats(self) -> dict[str, int | float | str]:
         return {"under_way": len(self._calls), "under_way_bytes": self._calls.bytes, **self._counts}
@@ -208,6 +201,6 @@ def form(request: CompletionRequest) -> Form:
     return request.stream, request.stream and request.wants_usage
 
 
-def _alike(request: CompletionRequest) -> bool:
-    """Is the answer the same for all subscribers? A Response has an id of its own for each."""
+def _shares_bytes(request: CompletionRequest) -> bool:
+    """Is the answer the same for all subscribers? In the Responses dialect each has an id of its own."""
     return not FACTS[request.dialect].answers_have_ids

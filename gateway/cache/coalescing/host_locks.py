@@ -1,25 +1,33 @@
-"""File locks that tell which worker of this host answers a request; the kernel releases those of a dead worker."""
+"""File locks that tell which worker of this host makes the call for a request. The kernel releases a dead worker's."""
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import struct
 from pathlib import Path
 
+LINGER_S = 0.5
+"""Seconds after which the lock of a stored answer is released: by then the other workers know the answer from the index
+log."""
 _OWNER = struct.Struct("=q")
 _SLOTS = 4096
 _LOCKS_FROM = 2**20
-"""Byte of the first lock; before it stand the owners. Locks need no bytes to be there."""
+"""Offset of the first locked byte. The owners' process ids are before it. A locked byte need not exist in the file."""
 
 
 class HostLocks:
-    """One per process: a process never is in its own way, and all its locks go when it closes the file."""
+    """One instance per process, because the kernel's locks do: they never conflict within a process, and closing any
+    descriptor of the file releases all of them."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "claims"
         self._fd = -1
-        self._mine = _OWNER.pack(os.getpid())
+        self._own_pid = _OWNER.pack(os.getpid())
+        self._lingering: dict[bytes, float] = {}
+        """Digests whose lock is released later → loop time of the release, in that order."""
+        self._timer: asyncio.TimerHandle | None = None
 
     def open(self) -> None:
         """Raises OSError."""
@@ -28,24 +36,27 @@ class HostLocks:
 
     @property
     def name(self) -> str:
-        """A name that is equal for all users of the file, and for no other."""
+        """A name that all processes with this lock file share, and no others."""
         file = os.fstat(self._fd)
         return f"{os.uname().nodename}-{file.st_dev}-{file.st_ino}"
 
     def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
 
     def take(self, digest: bytes) -> int | None:
-        """None: it is ours now. Else the process that has it, which may just be letting it go.
+        """Take the lock without waiting. None: this process has it. Else: the process that had it a moment ago.
 
-        Three system calls that wait for nothing, some 5 µs with the one that releases. A disk that cannot tell says
-        that it is ours: then each worker asks for itself.
+        Taking and releasing are three system calls, about 5 µs. When the file cannot be used, the result is None:
+        then each worker makes its own call.
         """
         if self._fd < 0:
             return None
-        lock, slot = _place(digest)
+        self._lingering.pop(digest, None)
+        lock, slot = _offsets(digest)
         try:
             fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, lock)
         except (BlockingIOError, PermissionError):
@@ -53,22 +64,40 @@ class HostLocks:
         except OSError:
             return None
         try:
-            os.pwrite(self._fd, self._mine, slot)
-        except OSError:  # the disk is full: who looks for us meets somebody who knows nothing of it
+            os.pwrite(self._fd, self._own_pid, slot)
+        except OSError:  # disk full: other workers read a wrong owner, which has no such call, and make their own
             return None
         return None
 
     def _owner(self, slot: int) -> int:
-        """0: unknown. Two questions may share a slot; the process that is found then does not know this question."""
-        told = os.pread(self._fd, _OWNER.size, slot)
-        return int(_OWNER.unpack(told)[0]) if len(told) == _OWNER.size else 0
+        """0: unknown. Two digests may share a slot; the owner found has no call for this digest then."""
+        stored = os.pread(self._fd, _OWNER.size, slot)
+        return int(_OWNER.unpack(stored)[0]) if len(stored) == _OWNER.size else 0
 
     def release(self, digest: bytes) -> None:
         if self._fd >= 0:
-            fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, _place(digest)[0])
+            fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, _offsets(digest)[0])
+
+    def release_later(self, digest: bytes) -> None:
+        """Release after `LINGER_S`, unless the lock is taken again meanwhile."""
+        loop = asyncio.get_running_loop()
+        self._lingering[digest] = loop.time() + LINGER_S
+        if self._timer is None:
+            self._timer = loop.call_later(LINGER_S, self._release_due, loop)
+
+    def _release_due(self, loop: asyncio.AbstractEventLoop) -> None:
+        now, due = loop.time(), []
+        for digest, at in self._lingering.items():
+            if at > now:
+                break
+            due.append(digest)
+        for digest in due:
+            del self._lingering[digest]
+            self.release(digest)
+        self._timer = loop.call_later(LINGER_S, self._release_due, loop) if self._lingering else None
 
 
-def _place(digest: bytes) -> tuple[int, int]:
-    """The byte that is locked for a question, and where its owner stands."""
+def _offsets(digest: bytes) -> tuple[int, int]:
+    """File offsets: the byte that is locked for `digest`, and the slot with its owner's process id."""
     number = int.from_bytes(digest[:7])
     return _LOCKS_FROM + number, number % _SLOTS * _OWNER.size

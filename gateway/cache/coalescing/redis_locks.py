@@ -1,4 +1,4 @@
-"""Redis keys that tell which gateway answers a request; the owner renews them."""
+"""Redis keys that tell which gateway makes the call for a request. The gateway renews its keys until the call ends."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from gateway.runtime.tasks import Tasks
 from gateway.state.redis.connection import State
 
 LEASE_S = 3.0
-"""A gateway that dies keeps others waiting for no longer."""
-LOOK_S = 0.05
+"""Time to live of a key. Others wait no longer for a gateway that died."""
+POLL_S = 0.05
 PATIENCE_S = 120.0
 """Longest wait (seconds) for another gateway's answer; then the request makes its own call."""
 KNOWN_S = 0.3
@@ -21,19 +21,19 @@ KNOWN_S = 0.3
 
 
 class RedisLocks:
-    """For policies that ask for it: one round trip before each call, where a worker's own memory knows nothing.
+    """Used for policies with `cache.join: everywhere`. Costs one round trip before each call.
 
-    Whoever finds a key waits until it is gone. Then the answer is stored, or it was none to be kept. A server that is
-    away marks nothing, and everybody asks for itself.
+    A gateway that finds another's key waits until the key is gone. By then the answer is stored, or it cannot be kept.
+    While the state server does not answer, there are no locks and each gateway makes its own call.
     """
 
     def __init__(self, state: State, delivered: Callable[[], Awaitable[None]]) -> None:
-        """`delivered()` returns when all that was stored here so far is with the server."""
+        """`delivered()` returns when all answers stored here so far have reached the state server."""
         self._state, self._delivered = state, delivered
         self.owner = secrets.token_hex(8)
-        """The same for workers that find each other by other means."""
+        """Value of the keys. The workers of one host have the same, because they coordinate through host locks."""
         self._held: dict[bytes, float] = {}
-        """Until when (loop time) each is renewed at most."""
+        """Digest → loop time after which its key is no longer renewed."""
         self._tasks = Tasks()
         self._renewing = False
 
@@ -44,21 +44,21 @@ class RedisLocks:
         return self._state.key("join", digest.hex())
 
     async def take(self, digest: bytes, deadline: float) -> bool:
-        """True: this worker makes the call, at once or because the state server does not answer. False: another worker
-        did, and has finished. Waits until `deadline` (loop time) at most.
+        """True: this host makes the call, at once or because the state server does not answer. False: another gateway
+        did, and has finished.
 
-        Waits no longer than until `deadline` (loop time).
+        Waits until `deadline` (loop time) at most.
         """
         key, loop = self._key(digest), asyncio.get_running_loop()
-        patient_until, waited = min(deadline, loop.time() + PATIENCE_S), False
+        give_up_at, waited = min(deadline, loop.time() + PATIENCE_S), False
         try:
             taken, owner = await self._state.pipeline(
                 (("SET", key, self.owner, "NX", "PX", int(LEASE_S * 1000)), ("GET", key))
             )
             if taken:
                 self._hold(digest, deadline)
-            while owner is not None and owner != self.owner.encode() and loop.time() < patient_until:
-                await asyncio.sleep(LOOK_S)
+            while owner is not None and owner != self.owner.encode() and loop.time() < give_up_at:
+                await asyncio.sleep(POLL_S)
                 waited, owner = True, await self._state.call("GET", key)
         except StateUnavailable:
             return True
@@ -70,7 +70,7 @@ class RedisLocks:
         self._held[digest] = deadline
         if not self._renewing:
             self._renewing = True
-            self._tasks.spawn(self._renew(), "markers")
+            self._tasks.spawn(self._renew(), "renew redis locks")
 
     async def _renew(self) -> None:
         try:
@@ -86,14 +86,14 @@ class RedisLocks:
             self._renewing = False
 
     def release(self, digest: bytes) -> None:
-        """The call has ended: let waiting workers look for the answer, once it is stored."""
+        """Delete the key of a call that has ended, as soon as its answer has reached the state server."""
         if digest in self._held:
             self._held.pop(digest)
-            self._tasks.spawn(self._release_pieces(digest), "marker")
+            self._tasks.spawn(self._delete_key(digest), "release redis lock")
 
-    async def _release_pieces(self, digest: bytes) -> None:
+    async def _delete_key(self, digest: bytes) -> None:
         try:
             await self._delivered()
         finally:
-            with contextlib.suppress(StateUnavailable):  # then it ends by itself
+            with contextlib.suppress(StateUnavailable):  # then the key expires
                 await self._state.call("DEL", self._key(digest))

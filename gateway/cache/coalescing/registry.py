@@ -5,93 +5,84 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from gateway.cache.coalescing.shared_call import Form, SharedCall, Subscriber
+from gateway.cache.coalescing.shared_call import SharedCall
+from gateway.cache.coalescing.source import Form
+from gateway.cache.coalescing.subscriber import Subscriber
 
 KEPT_BYTES = 2**20
-"""Most bytes kept of one answer for late subscribers and slow readers. Beyond it no request can join, and slow readers
-are cut off."""
+"""Largest part of one answer that is kept in memory for late subscribers and slow readers. Beyond it no request can
+join, and slow readers are cut off."""
 LEAST_KEPT_BYTES = 2**16
-"""As soon as all answers under way take more than `ALL_BYTES`."""
+"""The same while all answers in progress together take more than `ALL_BYTES`."""
 ALL_BYTES = 32 * 2**20
 
 
 class SharedCalls:
-    """Those of one worker, by what is asked."""
+    """The calls of one worker that identical requests can join."""
 
     def __init__(self, ended: Callable[[SharedCall], None] = lambda _: None) -> None:
-        """`ended(flight)` when it cannot be joined any more; perhaps twice."""
+        """`ended(shared)` is called when a call can no longer be joined, possibly twice."""
         self._ended = ended
         self.bytes = 0
-        """Of all pieces that are kept."""
-        self._calls: dict[bytes, SharedCall] = {}
-        """Those that this worker pays for."""
-        self._visits: dict[tuple[bytes, Form], SharedCall] = {}
-        """Calls that another worker pays for: one for each form, shared by all its subscribers here."""
-        self._aloft: set[SharedCall] = set()
-        """All calls whose task runs, also those that cannot be joined any more."""
+        """Total size of all pieces in memory."""
+        self._joinable: dict[tuple[bytes, Form | None], SharedCall] = {}
+        """By digest; a call that another worker pays for also by form, since its bytes arrive in one form."""
+        self._running: set[SharedCall] = set()
+        """Calls with a task of their own, including those that can no longer be joined."""
 
     async def aclose(self) -> None:
-        """Cancel those under way and wait until they have ended."""
-        active = tuple(self._aloft)
-        for shared in active:
-            shared.give_up()
-        for shared in active:
+        """Cancel all calls with a task of their own and wait until they have ended."""
+        running = tuple(self._running)
+        for shared in running:
+            shared.cancel()
+        for shared in running:
             await shared.finished()
 
     def __len__(self) -> int:
-        return len(self._calls) + len(self._visits)
+        return len(self._joinable)
 
     @property
     def most_kept(self) -> int:
-        """Of one answer."""
+        """Largest part of one answer to keep now, in bytes."""
         return KEPT_BYTES if self.bytes <= ALL_BYTES else LEAST_KEPT_BYTES
 
-    def find(self, digest: bytes, deadline: float, join_remote: Form | None = None) -> SharedCall | None:
-        """A call that can be joined and that waits at least until `deadline` (loop time). `join_remote`: also one that
-        another worker pays for, in this form.
+    def find(self, digest: bytes, deadline: float, remote_form: Form | None = None) -> SharedCall | None:
+        """A call that can be joined and has at least half of the time that is left until `deadline` (loop time).
 
-        `join_remote`: of those that a peer pays for the one of this form will do.
+        `remote_form`: a call in this form that another worker pays for may be joined too.
         """
-        shared = self._calls.get(digest)
-        if shared is None and join_remote is not None:
-            shared = self._visits.get((digest, join_remote))
+        joinable = self._joinable
+        shared = joinable.get((digest, None)) or joinable.get((digest, remote_form))
         if shared is None or not shared.joinable:
             return None
         now = asyncio.get_running_loop().time()
         return shared if shared.deadline - now >= (min(deadline, now + 1e9) - now) / 2 else None
 
-    def announce(self, digest: bytes, form: Form, deadline: float, *, claimed: bool) -> SharedCall:
-        """A new shared call that others may join. This request pays for it."""
-        shared = self._calls[digest] = SharedCall(self, digest, form, deadline)
-        shared.claimed = claimed
+    def add(self, digest: bytes, form: Form, deadline: float, *, remote: bool = False) -> SharedCall:
+        """A new call, which others may join from now on. `remote`: another worker pays for it."""
+        shared = SharedCall(self, digest, form, deadline, remote=remote)
+        self._joinable[_key(shared)] = shared
         return shared
 
-    def launch(self, shared: SharedCall, work: Callable[[SharedCall], Awaitable[None]]) -> Subscriber:
-        """Have `work` bring the answer of what was announced, by `SharedCall.carry`; the place of who asked first."""
-        return self._start(shared, work, leads=True)
-
-    def join_remote(
-        self, digest: bytes, form: Form, deadline: float, fetch: Callable[[SharedCall], Awaitable[None]]
-    ) -> Subscriber:
-        """As `launch`, for an answer that a peer pays for."""
-        shared = self._visits[digest, form] = SharedCall(self, digest, form, deadline)
-        return self._start(shared, fetch, leads=False)
-
-    def _start(self, shared: SharedCall, work: Callable[[SharedCall], Awaitable[None]], *, leads: bool) -> Subscriber:
-        first = Subscriber(shared, leads=leads)
-        self._aloft.add(shared)
+    def start(self, shared: SharedCall, work: Callable[[SharedCall], Awaitable[None]]) -> Subscriber:
+        """Run `work`, which publishes the answer, in a task of its own. Returns the first subscriber."""
+        first = Subscriber(shared, pays=not shared.remote)
+        self._running.add(shared)
         shared.start(work)
         return first
 
     def finished(self, shared: SharedCall) -> None:
         """The call's task has finished."""
-        self._aloft.discard(shared)
+        self._running.discard(shared)
         self.forget(shared)
 
     def forget(self, shared: SharedCall) -> None:
-        """It cannot be joined any more."""
-        if self._calls.get(shared.digest) is shared:
-            del self._calls[shared.digest]
-        if self._visits.get((shared.digest, shared.form)) is shared:
-            del self._visits[shared.digest, shared.form]
+        """Let no further request join the call."""
+        key = _key(shared)
+        if self._joinable.get(key) is shared:
+            del self._joinable[key]
         self._ended(shared)
+
+
+def _key(shared: SharedCall) -> tuple[bytes, Form | None]:
+    return shared.digest, shared.form if shared.remote else None

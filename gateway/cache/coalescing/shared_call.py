@@ -4,137 +4,92 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any
 
-from gateway.domain.answer import Answer, Sink, pieces
-from gateway.domain.money.usage import Usage
-from gateway.domain.record import Attempt
+from gateway.cache.coalescing.source import UNPAID, Form, Paid, Source
+from gateway.domain.answer import Answer, Sink
 from gateway.errors import StreamBroken
 
 if TYPE_CHECKING:
     from gateway.cache.coalescing.registry import SharedCalls
-
-Form = tuple[bool, bool]
-"""Streamed, and with its usage? Requests of the same form get the same bytes."""
+    from gateway.cache.coalescing.subscriber import Subscriber
 
 
-class Paid(NamedTuple):
-    """The usage and cost of a call, for the request that pays for it."""
-
-    usage: Usage | None
-    cost_pico: int | None
-    """None: unpriced."""
-    backend: str
-    model: str
-
-
-class Source(Protocol):
-    """Where a shared call's answer comes from: a backend that this worker pays, or a shared call of another worker."""
-
-    @property
-    def answer(self) -> Answer | None:
-        """None until it has begun."""
-        ...
-
-    @property
-    def ending(self) -> bytes:
-        """Known when all is poured."""
-        ...
-
-    @property
-    def paid(self) -> Paid:
-        """Exact when all is poured."""
-        ...
-
-    async def pipe_to(self, take: Sink) -> bool:
-        """As `Answer.pipe_to`."""
-        ...
-
-
-class Purchase(Source, Protocol):
-    """An answer that its caller pays, and others may share."""
-
-    published: bool
-    """A task of its own reads and settles it; the caller reads `subscriber`."""
-    subscriber: Answer | None
-
-    async def share_plain(self, shared: SharedCall, buy: Callable[[], Awaitable[None]]) -> None: ...
-
-    async def share_stream(self, buy: Callable[[], Awaitable[None]], shared: SharedCall) -> None: ...
-
-
-class _Turn:
-    """Awaited, it lets the others go first; as `asyncio.sleep(0)`, at a fifth of the cost."""
+class _Yield:
+    """Awaiting it runs the other ready tasks once, as `asyncio.sleep(0)` does, at a fifth of the cost."""
 
     def __await__(self) -> Generator[None, None, None]:
         yield
 
 
-_TURN = _Turn()
-_UNPAID = Paid(None, None, "", "")
+_YIELD = _Yield()
 
 
 class SharedCall:
-    """One call in progress and its subscribers. It advances with the fastest subscriber and ends with the last.
+    """One call in progress and its subscribers.
 
-    Belongs to one event loop. The task that makes the call publishes (`publish`); each subscriber reads (`Subscriber`).
-    A stream is read in a task of its own (`start`), because its subscribers read at different speeds and the first
-    caller is one of them. A plain answer is read by the first caller (`run_call`, then `finish_call`). Nearly
-    every call has one subscriber: initial values are class attributes, which cost a call nothing.
+    Belongs to one event loop. One task makes the call and publishes the answer's pieces (`publish`). It reads the next
+    piece when at least one subscriber wants it, and is cancelled when the last subscriber leaves.
+
+    A stream has a task of its own (`start`), because subscribers read at different speeds and the first caller is one
+    of them. A plain answer is read in the task of the first caller (`run_call`, then `finish_call`).
+
+    Nearly every call has one subscriber, so initial values are class attributes, which cost a call nothing.
     """
 
     error: Exception | None = None
     claimed = False
-    """The other workers of this host are told that this worker makes the call."""
+    """This worker holds the host lock for the call."""
     over = False
     ending = b""
     count = 0
-    """Pieces so far."""
+    """Pieces published so far."""
     _source: Source | None = None
     _task: asyncio.Task[None] | None = None
-    _landed: asyncio.Future[None] | None = None
+    _finished: asyncio.Future[None] | None = None
     _demand: asyncio.Future[None] | None = None
     _bytes = 0
-    _open = True
+    _complete_buffer = True
+    """All pieces from the first one on are in memory."""
 
-    def __init__(self, flights: SharedCalls, digest: bytes, form: Form, deadline: float) -> None:
-        """`deadline`: loop time at which its leader gives up."""
-        self.digest, self.form, self.deadline = digest, form, deadline
-        self.followers: set[Subscriber] = set()
+    def __init__(self, calls: SharedCalls, digest: bytes, form: Form, deadline: float, *, remote: bool = False) -> None:
+        """`deadline`: loop time at which the call is cancelled. `remote`: another worker pays for it."""
+        self.digest, self.form, self.deadline, self.remote = digest, form, deadline, remote
+        self.subscribers: set[Subscriber] = set()
         self.live: dict[Subscriber, tuple[Sink, asyncio.Future[bool]]] = {}
-        """Subscribers that have read everything and want more now."""
-        self._calls = flights
+        """Subscribers that have read all pieces and want more now."""
+        self._calls = calls
         self._pieces: deque[bytes] = deque()
-        self._waiting: list[tuple[bool, asyncio.Future[None]]] = []
-        """Subscribers that wait for the end (True) or only for the beginning (False)."""
+        self._awaiting_start: list[asyncio.Future[None]] = []
+        self._awaiting_end: list[asyncio.Future[None]] = []
 
     @property
     def answer(self) -> Answer | None:
-        """None until it has begun."""
+        """None before the answer begins."""
         return None if self._source is None else self._source.answer
 
     @property
     def paid(self) -> Paid:
-        """Exact when it is over."""
-        return _UNPAID if self._source is None else self._source.paid
+        """Exact when `over` is true."""
+        return UNPAID if self._source is None else self._source.paid
 
     @property
     def joinable(self) -> bool:
-        """Is the whole answer still here, and its task running?"""
-        return self._open and self.error is None
+        """A new subscriber would get the whole answer."""
+        return self._complete_buffer and self.error is None
 
-    # -- bring it ------------------------------------------------------------------------------------------------------
+    # -- publish -------------------------------------------------------------------------------------------------------
 
     def start(self, work: Callable[[SharedCall], Awaitable[None]]) -> None:
-        """`work` brings the answer by `publish`, in a task of its own, so that it outlives whoever asked first."""
-        self._task = asyncio.get_running_loop().create_task(self._run(work), name="flight")
+        """Run `work`, which publishes the answer, in a task of its own: it outlives the request that began it."""
+        self._task = asyncio.get_running_loop().create_task(self._run(work), name="shared call")
 
-    def give_up(self) -> None:
-        """Bring no more of it."""
+    def cancel(self) -> None:
+        """Cancel the call's task."""
         if self._task is not None:
-            asyncio.get_running_loop().call_soon(self._task.cancel)  # not before its first step: its exits must run
+            asyncio.get_running_loop().call_soon(self._task.cancel)  # after its first step, so that its exits run
 
     async def _run(self, work: Callable[[SharedCall], Awaitable[None]]) -> None:
         try:
@@ -142,14 +97,16 @@ class SharedCall:
         except asyncio.CancelledError as end:
             self._fail(end)
             raise
-        except Exception as error:  # told to those who wait; whoever leads raises it
+        except Exception as error:  # the subscribers raise it
             self._fail(error)
         finally:
             self.finish_call()
 
     async def run_call(self, source: Source, buy: Callable[[], Awaitable[None]]) -> None:
-        """A plain answer, by whoever asked first, in the task that serves it: all of it is there when `buy` has
-        returned. `finish_call` has to follow, however this ends. Raises what `buy` raises."""
+        """Make the call for a plain answer in the current task. The answer is whole when `buy` returns.
+
+        The caller must call `finish_call` afterwards, also after an error. Raises what `buy` raises.
+        """
         try:
             await buy()
             await self.publish(source)
@@ -158,261 +115,156 @@ class SharedCall:
             raise
 
     def outlives(self, serving: asyncio.Task[Any]) -> bool:
-        """The client of whoever brings it has left: does somebody else want what `serving` brings? The last one to
-        leave ends it then."""
-        if self.over or not self.followers:
+        """Whether `serving`, the task that makes the call, must go on although its own client has left.
+
+        True while others subscribe; the last one to leave then cancels `serving`.
+        """
+        if self.over or not self.subscribers:
             return False
         self._task = serving
         return True
 
     def finish_call(self) -> None:
-        """The call's task has finished, and its answer is stored if it is to be kept."""
+        """To be called when the call's task ends, after the answer was stored."""
         self._calls.finished(self)
-        self._task = None  # else a circle keeps all of it until garbage is looked for
-        if self._landed is not None:
-            _resolve(self._landed, None)
-        self._release_pieces()
+        self._task = None  # breaks a reference cycle that would keep the answer until the next garbage collection
+        if self._finished is not None:
+            _resolve(self._finished, None)
+        self._free_pieces()
 
     async def publish(self, source: Source) -> None:
-        """Hand the whole of `source` to all subscribers. Raises what `source` raises."""
+        """Hand all of `source` to all subscribers. Raises what `source` raises."""
         self._source = source
         while await source.pipe_to(self._put):
-            await self._wanted()
+            await self._wait_for_demand()
         self.ending, self.over = source.ending, True
-        if self.followers:
-            self._tell()
-            await _TURN  # who waited for the end goes first: what follows is not theirs to wait for
+        if self.subscribers:
+            self._wake()
+            await _YIELD  # subscribers send the end now; settling and storing, which follow, need not delay them
 
     def _put(self, piece: bytes) -> bool:
-        """Hand a piece to all subscribers that want it now; returns whether any wants the next one."""
+        """Hand a piece to all subscribers that want it now. Returns whether any of them wants the next one."""
         self._pieces.append(piece)
         self.count += 1
         self._bytes += len(piece)
         self._calls.bytes += len(piece)
         if self._bytes > self._calls.most_kept:
-            self._shed()
-        if self._waiting:
-            self._tell()
+            self._drop_read_pieces()
+        if self._awaiting_start:
+            self._wake()
         live = self.live
         for subscriber, (take, paused) in tuple(live.items()):
             subscriber.at = self.count
             try:
-                wants = take(piece)
-            except Exception as error:  # one client's trouble is not the others'
+                wants_more = take(piece)
+            except Exception as error:  # an error at one client does not affect the others
                 del live[subscriber]
-                _fail(paused, error)
+                _reject(paused, error)
                 continue
-            if not wants:
+            if not wants_more:
                 del live[subscriber]
                 _resolve(paused, True)
-        return bool(live) or any(subscriber.silent for subscriber in self.followers)
+        return self._wanted
 
-    def _shed(self) -> None:
-        """Keep only what some follower still needs, and not even that beyond the bound."""
-        self._open = False
-        needed = min((each.at for each in self.followers if not each.silent), default=self.count)
-        most = self._calls.most_kept
-        while self._pieces and (self.first < needed or self._bytes > most):
-            self._drop()
+    @property
+    def _wanted(self) -> bool:
+        return bool(self.live) or any(subscriber.silent for subscriber in self.subscribers)
 
-    def _drop(self) -> None:
+    def _drop_read_pieces(self) -> None:
+        """Drop pieces that all subscribers have read, and unread ones beyond the memory limit of one answer."""
+        self._complete_buffer = False
+        needed = min((each.at for each in self.subscribers if not each.silent), default=self.count)
+        limit = self._calls.most_kept
+        while self._pieces and (self.first < needed or self._bytes > limit):
+            self._drop_first()
+
+    def _drop_first(self) -> None:
         size = len(self._pieces.popleft())
         self._bytes -= size
         self._calls.bytes -= size
 
-    async def _wanted(self) -> None:
-        """Wait until a subscriber wants more."""
-        if not self.live and not any(subscriber.silent for subscriber in self.followers):
+    async def _wait_for_demand(self) -> None:
+        """Wait until a subscriber wants the next piece."""
+        if not self._wanted:
             self._demand = asyncio.get_running_loop().create_future()
             await self._demand
             self._demand = None
 
-    def want(self) -> None:
-        """A follower does."""
-        if self._demand is not None and not self._demand.done():
-            self._demand.set_result(None)
+    def request_more(self) -> None:
+        """A subscriber wants the next piece."""
+        if self._demand is not None:
+            _resolve(self._demand, None)
 
     def _fail(self, error: BaseException) -> None:
         if not self.over:
-            self.error = error if isinstance(error, Exception) else StreamBroken("The gateway gave up this answer.")
-            self._calls.forget(self)  # at once: whoever asks again begins anew
-            self._tell()
+            self.error = error if isinstance(error, Exception) else StreamBroken("The gateway cancelled this answer.")
+            self._calls.forget(self)  # at once, so that a new identical request makes a new call
+            self._wake()
 
-    def _tell(self) -> None:
-        """It has begun, or it is over, one way or the other."""
-        ended = self.over or self.error is not None
-        waiting, self._waiting = self._waiting, []
-        for end, news in waiting:
-            if ended or not end:
-                _resolve(news, None)
-            else:
-                self._waiting.append((end, news))
-        if ended and self.live:
+    def _wake(self) -> None:
+        """Wake the subscribers that wait for the start and, if the call has ended or failed, all others."""
+        awaiting, self._awaiting_start = self._awaiting_start, []
+        if self.over or self.error is not None:
+            awaiting += self._awaiting_end
+            self._awaiting_end.clear()
             live, self.live = self.live, {}
             for _, paused in live.values():
                 _resolve(paused, False)
+        for future in awaiting:
+            _resolve(future, None)
 
-    # -- follow it -----------------------------------------------------------------------------------------------------
+    # -- subscribe -----------------------------------------------------------------------------------------------------
 
     @property
     def first(self) -> int:
-        """Number of the first piece that is still here."""
+        """Index of the first piece that is in memory."""
         return self.count - len(self._pieces)
 
     def pieces_from(self, at: int) -> list[bytes]:
         return list(islice(self._pieces, at - self.first, None))
 
-    async def ready(self, whole: bool) -> None:
-        """Wait until its first piece is here, or all of it; or it has failed."""
+    async def ready(self, *, whole: bool) -> None:
+        """Wait for the first piece (`whole`: for the end) or for a failure."""
         if not (self.over or self.error is not None or (self.count and not whole)):
-            news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append((whole, news))
-            await news
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            (self._awaiting_end if whole else self._awaiting_start).append(future)
+            await future
 
     def leave(self, subscriber: Subscriber) -> None:
-        """One less; the last one ends it."""
-        self.followers.discard(subscriber)
+        """Remove a subscriber. When it was the last one, a call that is still in progress is cancelled."""
+        self.subscribers.discard(subscriber)
         self.live.pop(subscriber, None)
-        if self.followers:
+        if self.subscribers:
             return
-        task = self._task
-        if task is None:
-            self._release_pieces()
+        if self._task is None:
+            self._free_pieces()
         elif not self.over and self.error is None:
             self._calls.forget(self)
-            self.give_up()
+            self.cancel()
         else:
-            self.want()
+            self.request_more()
 
     async def finished(self) -> None:
         """Wait until the call's task has finished."""
         if self.over:
-            await _TURN  # which nearly always is enough
+            await _YIELD  # this is nearly always enough
         if self._task is not None:
-            if self._landed is None:
-                self._landed = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._landed)
+            if self._finished is None:
+                self._finished = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._finished)
 
-    def _release_pieces(self) -> None:
-        """The pieces are not needed any more."""
-        if not self.followers:
+    def _free_pieces(self) -> None:
+        """Drop all pieces, unless a subscriber may still read them."""
+        if not self.subscribers:
             while self._pieces:
-                self._drop()
+                self._drop_first()
 
 
-class Subscriber:
-    """Implements `Answer` for one subscriber of a shared call: it reads from the beginning, at its own pace."""
-
-    attempt: Attempt | None = None
-    stream, status, content_type = False, 200, ""
-    """As the answer's, once it has begun."""
-    _answer: Answer
-    """The request that this subscriber belongs to."""
-    ending = b""
-    complete = False
-
-    def __init__(self, shared: SharedCall, *, leads: bool = False, silent: bool = False) -> None:
-        """`silent`: it waits for the end and takes no pieces."""
-        self.shared, self.silent = shared, silent
-        self.at = 0
-        """Pieces taken."""
-        self._leads = leads
-        shared.followers.add(self)
-
-    async def begin(self) -> bool:
-        """Wait for its first bytes, or, if silent, for its end. False: it failed before, and nothing was told yet."""
-        shared = self.shared
-        try:
-            await shared.ready(self.silent)
-        except BaseException:
-            await self.aclose()
-            raise
-        if shared.error is not None:
-            await self.aclose()
-            return False
-        assert shared.answer is not None
-        self._answer = answer = shared.answer
-        self.stream, self.status, self.content_type = answer.stream, answer.status, answer.content_type
-        if shared.over and not shared.count:
-            self._end()
-        return True
-
-    @property
-    def over(self) -> bool:
-        return self.shared.over and self.at >= self.shared.count
-
-    @property
-    def finish(self) -> str:
-        return self._answer.finish
-
-    @property
-    def choices(self) -> list[dict[str, Any]] | None:
-        return self._answer.choices
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return pieces(self.pipe_to)
-
-    async def pipe_to(self, take: Sink) -> bool:
-        """First what was missed, then each piece as it comes. Raises what the call met: StreamBroken for who joined,
-        and for who reads so slowly that what comes next for it is no longer here."""
-        shared = self.shared
-        while True:
-            if self.at < shared.first:
-                shared.leave(self)
-                raise StreamBroken("This client read its answer too slowly beside others that share it; ask again.")
-            for piece in shared.pieces_from(self.at):
-                self.at += 1
-                if not take(piece):
-                    return True
-            if shared.error is not None:
-                raise self._told(shared.error)
-            if shared.over:
-                self._end()
-                return False
-            paused: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-            shared.live[self] = take, paused
-            shared.want()
-            try:
-                if await paused:
-                    return True
-            finally:
-                shared.live.pop(self, None)
-
-    def _told(self, error: Exception) -> Exception:
-        """What ended the leader's answer is the leader's own affair."""
-        if self._leads:
-            return error
-        return StreamBroken("The answer that this request shared with another one broke off; ask again.")
-
-    def _end(self) -> None:
-        self.ending, self.complete = self.shared.ending, self._answer.complete
-
-    def completion(self) -> bytes | None:
-        return self._answer.completion()
-
-    def delivered_text(self) -> str:
-        return self._answer.delivered_text()
-
-    def delivered_characters(self) -> int:
-        return self._answer.delivered_characters()
-
-    async def cut(self, delivered: Usage) -> bool:
-        """It is not this one's to end."""
-        return False
-
-    async def aclose(self) -> None:
-        """Leave; the last one waits until all is closed behind it."""
-        shared = self.shared
-        shared.leave(self)
-        if not shared.followers:
-            await shared.finished()
+def _resolve(future: asyncio.Future[Any], value: Any) -> None:
+    if not future.done():
+        future.set_result(value)
 
 
-def _resolve(news: asyncio.Future[Any], value: Any) -> None:
-    if not news.done():
-        news.set_result(value)
-
-
-def _fail(news: asyncio.Future[Any], error: Exception) -> None:
-    if not news.done():
-        news.set_exception(error)
+def _reject(future: asyncio.Future[Any], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)

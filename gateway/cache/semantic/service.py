@@ -27,7 +27,7 @@ DEADLINE_S = 0.25
 """Longest that a look-up waits for a vector and a search; later it is a miss."""
 _TOLERATED = 3
 """Look-ups in a row that may be late or fail; then slow counts as down."""
-_REST_S = 5.0
+PAUSE_S = 5.0
 """Seconds for which a failed embedder is not waited for; then it is tried again."""
 _LOADING_S = 0.1
 """Seconds between checks of whether the embedder has loaded."""
@@ -56,10 +56,17 @@ class Semantic:
     """
 
     def __init__(
-        self, embedder: Embedder | None, *, max_bytes: int, kept: Callable[[], Iterable[Entry]] = tuple
+        self,
+        embedder: Embedder | None,
+        *,
+        max_bytes: int,
+        kept: Callable[[], Iterable[Entry]] = tuple,
+        deadline_s: float = DEADLINE_S,
+        pause_s: float = PAUSE_S,
     ) -> None:
         """`kept`: the entries that are known when it has loaded."""
         self._embedder = embedder
+        self._deadline_s, self._pause_s = deadline_s, pause_s
         self._max_bytes, self._kept = max_bytes, kept
         self._meanings: SemanticIndex | None = None
         self._begun = False
@@ -122,7 +129,7 @@ class Semantic:
 
     @property
     def _resting(self) -> bool:
-        return self._in_a_row >= _TOLERATED and time.monotonic() < self._troubled_at + _REST_S
+        return self._in_a_row >= _TOLERATED and time.monotonic() < self._troubled_at + self._pause_s
 
     def _trouble(self, what: str) -> None:
         self._in_a_row += 1
@@ -172,7 +179,7 @@ class Semantic:
         self._counts["asked"] += 1
         vector, embedded_s = None, self._embedded_s
         try:
-            async with asyncio.timeout(DEADLINE_S):
+            async with asyncio.timeout(self._deadline_s):
                 vector = await self.vector(question, owner)
                 if vector is None:
                     return SemanticResult()
@@ -181,7 +188,7 @@ class Semantic:
                 )
         except TimeoutError:
             self._counts["late"] += 1
-            self._trouble(f"no vector within {DEADLINE_S:g} s")
+            self._trouble(f"no vector within {self._deadline_s:g} s")
             return SemanticResult(vector)
         self._well()
         self._counts["found"] += sought.found is not None

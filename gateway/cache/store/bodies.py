@@ -1,4 +1,4 @@
-"""Bodies of stored answers: bundled in the state server, the most used ones also in memory."""
+"""Bodies of stored answers: bundled in the state server, the most recently used ones also in memory."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from gateway.state.redis.connection import State
 
 @dataclass(slots=True)
 class Stored:
+    """A stored answer with its usage and cost."""
+
     completion: bytes
     """The plain JSON body in the client's dialect."""
     usage: Usage
     cost_pico: int | None
-    """What the attempt cost that answered; None: unpriced."""
+    """Cost of the call that got the answer; None: unpriced."""
     backend: str
     model: str
 
@@ -39,26 +41,26 @@ class Stored:
         return cls(completion, Usage(*counts), cost_pico, backend, model)
 
 
-BESIDE_BYTES = 530
-"""What an answer at hand takes beside its body: digest, usage, names, and their places."""
+OVERHEAD_BYTES = 530
+"""Memory that an answer takes besides its body: digest, usage, names, dictionary entry."""
 
 
 class Bodies:
-    """Every method that talks to the server raises StateUnavailable."""
+    """Asynchronous methods use the state server and raise StateUnavailable."""
 
-    def __init__(self, state: State, *, at_hand_bytes: int = 8 * 2**20) -> None:
+    def __init__(self, state: State, *, memory_bytes: int = 8 * 2**20) -> None:
         self._state = state
-        self._at_hand: OrderedDict[bytes, Stored] = OrderedDict()
-        self._at_hand_bytes, self._limit = 0, at_hand_bytes
+        self._in_memory: OrderedDict[bytes, Stored] = OrderedDict()
+        self._in_memory_bytes, self._limit = 0, memory_bytes
         self.recalled = 0
 
     def _key(self, place: str) -> str:
         return self._state.key("cache", place)
 
     async def get(self, entry: Entry, *, recall: bool) -> Stored | None:
-        """`recall`: the index is up to date, so what is at hand still counts."""
-        if recall and (stored := self._at_hand.get(entry.digest)):
-            self._at_hand.move_to_end(entry.digest)
+        """The entry's answer. `recall`: take it from memory if it is there, because the index is up to date."""
+        if recall and (stored := self._in_memory.get(entry.digest)):
+            self._in_memory.move_to_end(entry.digest)
             self.recalled += 1
             return stored
         value = await bundle.get(self._state, self._key(entry.place), entry.digest)
@@ -70,26 +72,28 @@ class Bodies:
         return stored
 
     async def put(self, place: str, answers: Iterable[tuple[bytes, Stored]], ttl_s: float) -> None:
-        """Answers by digest, which live and end together."""
+        """Store answers by digest in the bundle `place`; they expire together after `ttl_s`."""
         await bundle.put(self._state, self._key(place), [(digest, each.encode()) for digest, each in answers], ttl_s)
 
     async def delete(self, entries: Iterable[Entry]) -> None:
+        """Delete answers from the state server only."""
         digests: dict[str, list[bytes]] = {}
         for entry in entries:
             digests.setdefault(entry.place, []).append(entry.digest)
         await self._state.pipeline([("HDEL", self._key(place), *these) for place, these in digests.items()])
 
     def keep(self, digest: bytes, stored: Stored) -> None:
-        """Keep it in memory from now on, as long as there is space."""
-        if digest in self._at_hand:
+        """Keep an answer in memory; the least recently used ones are dropped when memory is full."""
+        if digest in self._in_memory:
             self.forget(digest)
-        self._at_hand[digest] = stored
-        self._at_hand_bytes += len(stored.completion) + BESIDE_BYTES
-        while self._at_hand_bytes > self._limit:
-            _, oldest = self._at_hand.popitem(last=False)
-            self._at_hand_bytes -= len(oldest.completion) + BESIDE_BYTES
+        self._in_memory[digest] = stored
+        self._in_memory_bytes += len(stored.completion) + OVERHEAD_BYTES
+        while self._in_memory_bytes > self._limit:
+            _, oldest = self._in_memory.popitem(last=False)
+            self._in_memory_bytes -= len(oldest.completion) + OVERHEAD_BYTES
 
     def forget(self, digest: bytes) -> None:
-        stored = self._at_hand.pop(digest, None)
+        """Drop an answer from memory."""
+        stored = self._in_memory.pop(digest, None)
         if stored is not None:
-            self._at_hand_bytes -= len(stored.completion) + BESIDE_BYTES
+            self._in_memory_bytes -= len(stored.completion) + OVERHEAD_BYTES

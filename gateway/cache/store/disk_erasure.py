@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from gateway.cache.entry import Batch, Flush, decode, encode
 from gateway.errors import StateUnavailable
 from gateway.state.redis.connection import State
-from gateway.state.redis.log import IndexLog, Instead
+from gateway.state.redis.log import IndexLog, Replacement
 
 log = logging.getLogger(__name__)
 
@@ -16,7 +16,7 @@ _MOST_DUE = 1000
 
 
 class DiskErasure:
-    """Of the one worker of a host that does it."""
+    """Used by one worker of each host."""
 
     def __init__(self, state: State, log: IndexLog) -> None:
         self._state, self._log = state, log
@@ -25,12 +25,13 @@ class DiskErasure:
         self._counts = {"scrubbed": 0}
 
     def note(self, flush: Flush) -> None:
+        """Erase with the next `tidy` what `flush` covers. Too many flushes are merged into one of all teams."""
         if len(self._due) >= _MOST_DUE:
             self._due = [Flush("", max(each.before for each in self._due))]
         self._due.append(flush)
 
     async def tidy(self) -> bool:
-        """Do what is due; True when something was, and is done. What fails stays due."""
+        """Erase what is due. Returns whether something was due and is erased. What fails stays due."""
         if not (self._due or self._rewrite):
             return False
         try:
@@ -38,11 +39,13 @@ class DiskErasure:
                 due = list(self._due)
                 self._counts["scrubbed"] += await self._log.rewrite(lambda fields: _without(due, fields))
                 del self._due[: len(due)]
-                self._rewrite = self._state.own  # another's server is for its operator to rewrite
+                self._rewrite = self._state.own  # the operator of another server rewrites its file
             if self._rewrite:
                 await self._state.call("BGREWRITEAOF")
                 self._rewrite = False
-        except StateUnavailable as error:  # one that is under way may have begun too early
+        except (
+            StateUnavailable
+        ) as error:  # also when a rewrite is in progress, which may have begun before the deletion
             log.debug("flushed answers stay in the state server's file for now: %s", error)
             return False
         return True
@@ -51,8 +54,8 @@ class DiskErasure:
         return dict(self._counts)
 
 
-def _without(flushes: list[Flush], fields: Mapping[bytes, bytes]) -> Instead | None:
-    """For an entry of the index log: another one without the answers that any of `flushes` covers. None: it stays."""
+def _without(flushes: list[Flush], fields: Mapping[bytes, bytes]) -> Replacement | None:
+    """A replacement for an entry of the index log, without the answers that `flushes` cover. None: keep the entry."""
     if fields.get(b"op") != b"put":
         return None
     batch = decode(fields)
@@ -60,4 +63,4 @@ def _without(flushes: list[Flush], fields: Mapping[bytes, bytes]) -> Instead | N
     kept = [entry for entry in batch.entries if not any(flush.covers(entry) for flush in flushes)]
     if len(kept) == len(batch.entries):
         return None
-    return Instead(encode(Batch(batch.name, batch.place, batch.epoch, kept)) if kept else None, len(kept))
+    return Replacement(encode(Batch(batch.name, batch.place, batch.epoch, kept)) if kept else None, len(kept))

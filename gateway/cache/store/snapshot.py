@@ -25,24 +25,22 @@ from gateway.state.redis.log import SLICE_S, IndexLog, Position
 log = logging.getLogger(__name__)
 
 VERSION = 1
-_NEWS = 200
-"""Entries of the log after which a snapshot is written anew; each may tell of many answers."""
 _SUM_BYTES = 32
 _ORDER: Literal["little"] = "little"
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Entries as they were known when the log had been read up to `position`, or a little further."""
+    """The index when the log had been read up to `position`, or a little further."""
 
     position: Position
     batches: list[Batch]
 
 
 def write(path: Path, position: Position, entries: Iterable[Entry]) -> None:
-    """In place of what was there, whole or not at all. Blocking. Raises OSError.
+    """Replace the file at `path` atomically. Blocking. Raises OSError.
 
-    It holds questions' texts, as the state server does: readable by its owner only.
+    Only the owner can read the file, because it has the texts of questions.
     """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # mode 0600
@@ -53,7 +51,7 @@ def write(path: Path, position: Position, entries: Iterable[Entry]) -> None:
             for frame in _frames(position, entries):
                 checksum.update(frame)
                 file.write(frame)
-                time.sleep(0)  # the loop's turn
+                time.sleep(0)  # lets the event loop's thread run
             file.seek(0)
             file.write(checksum.digest())
             file.flush()
@@ -78,7 +76,7 @@ def _frame(content: bytes) -> bytes:
 
 
 def read(path: Path) -> Snapshot | None:
-    """None where there is none, or none that can be used. Blocking."""
+    """None if there is no file, or none that can be used. Blocking."""
     try:
         content = memoryview(path.read_bytes())
         if blake2b(content[_SUM_BYTES:], digest_size=_SUM_BYTES).digest() != bytes(content[:_SUM_BYTES]):
@@ -112,29 +110,34 @@ def _unframed(content: memoryview) -> Iterator[memoryview]:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotWriter:
-    """Where a worker finds its host's snapshot, and whether it is the one that writes it."""
+    """Path of the host's snapshot, and whether this worker writes it."""
 
     path: Path
     writes: bool
+    min_entries: int = 200
+    """Log entries after which a new snapshot is written. One entry may list many answers."""
 
 
 class Snapshots:
-    """`known` are the entries of now; `log` is followed by its owner."""
+    """Restores the index from the host's snapshot and, in one worker, writes new snapshots."""
 
     def __init__(
         self, keep: SnapshotWriter | None, log: IndexLog, known: Callable[[], Iterable[Entry]], state: State
     ) -> None:
+        """Without `keep` there are no snapshots. `known()` returns all entries of the index. The caller must follow
+        `log`."""
         self._keep, self._log, self._known = keep, log, known
-        self._scrub = DiskErasure(state, log) if keep is not None and keep.writes else None
+        self._erasure = DiskErasure(state, log) if keep is not None and keep.writes else None
         self._stale = False
-        """The file may hold what was flushed."""
+        """The file may have flushed entries."""
         self._earlier: Position | None = None
-        """Of the last look: what was on its way then is in the log behind it, with the flushes that cover it."""
+        """Log position at the previous `tidy`. Answers that were being stored then are after it in the log, and so are
+        the flushes that cover them."""
         self._written_at = 0
         self._counts = {"restored": 0, "snapshots": 0}
 
     async def restore(self, put: Callable[[Entry], None]) -> None:
-        """`put` what the snapshot has, and have the log followed from there."""
+        """Call `put` for each entry of the snapshot, and set the log's follower to the snapshot's position."""
         if self._keep is None:
             return
         snapshot = await asyncio.to_thread(read, self._keep.path)
@@ -151,20 +154,21 @@ class Snapshots:
         self._log.resume(snapshot.position)
 
     def flushed(self, flush: Flush) -> None:
-        """What it covers is to go from the disk with the next `tidy`."""
-        if self._scrub is not None:
-            self._scrub.note(flush)
+        """The next `tidy` removes from disk what `flush` covers."""
+        if self._erasure is not None:
+            self._erasure.note(flush)
             self._stale = True
 
     async def tidy(self) -> None:
-        """Write anew when the log has told much since, or what is written was flushed; called now and then."""
-        if self._scrub is not None:
-            await self._scrub.tidy()
+        """Remove flushed content from disk, and write a new snapshot after a flush or enough new log entries."""
+        if self._erasure is not None:
+            await self._erasure.tidy()
         earlier, self._earlier = self._earlier, self._log.position if self._log.current else None
         if self._keep is None or not self._keep.writes or earlier is None or self._earlier is None:
             return
-        told = int(self._log.stats()["handled"])
-        if earlier.epoch != self._earlier.epoch or (told - self._written_at < _NEWS and not self._stale):
+        handled = int(self._log.stats()["handled"])
+        few = handled - self._written_at < self._keep.min_entries
+        if earlier.epoch != self._earlier.epoch or (few and not self._stale):
             return
         stale, self._stale = self._stale, False
         try:
@@ -173,8 +177,8 @@ class Snapshots:
             log.warning("the snapshot of the cache's index could not be written: %s", error)
             self._stale = self._stale or stale
             return
-        self._written_at = told
+        self._written_at = handled
         self._counts["snapshots"] += 1
 
     def stats(self) -> dict[str, int | float | str]:
-        return {**self._counts, **(self._scrub.stats() if self._scrub else {})}
+        return {**self._counts, **(self._erasure.stats() if self._erasure else {})}

@@ -24,7 +24,7 @@ _MOST_OWN = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What may wait. Beyond it answers are not kept: that saves nothing, and costs nothing either."""
+    """Most answers and bytes that wait to be sent. Beyond that, new answers are not stored."""
 
     answers: int = 4000
     bytes: int = 32 * 2**20
@@ -34,19 +34,19 @@ class Bounds:
 
 @dataclass(slots=True)
 class _Batch:
-    """Answers with one time to live."""
+    """Answers with the same time to live, which are sent together."""
 
     place: str
     ttl_s: float
     epoch: str
     items: dict[bytes, tuple[Entry, Stored]] = field(default_factory=dict)
     bytes: int = 0
-    leaving: bool = False
-    """Being sent: what is withdrawn from now on has to be deleted again."""
+    sending: bool = False
+    """It is being sent, so an answer that is withdrawn now must be deleted from the server."""
 
 
 class WriteBehind:
-    """`lost(entries)` tells which answers did not arrive. Nothing is tried twice."""
+    """Keeps new answers in memory until they are sent. A batch that cannot be sent is dropped, not sent again."""
 
     def __init__(
         self,
@@ -58,129 +58,132 @@ class WriteBehind:
         period_s: float = PERIOD_S,
         bounds: Bounds | None = None,
     ) -> None:
+        """`lost(entries)` is called with the answers of a batch that could not be sent."""
         self._state, self._log, self._bodies, self._lost = state, log, bodies, lost
         self._period_s, self._bounds = period_s, bounds or Bounds()
         self._author = uuid.uuid4().hex
         self._made = 0
-        self._parcels: dict[str, _Batch] = {}
-        """By place; in the order in which they go."""
+        self._batches: dict[str, _Batch] = {}
+        """By place, in the order of sending."""
         self._open: dict[float, _Batch] = {}
-        """By time to live: where the next answer goes."""
-        self._meant: list[Entry] = []
-        """What was stored before its vector was known."""
-        self._doomed: list[Entry] = []
-        """To be deleted from the server."""
-        self._own: dict[bytes, None] = {}
-        """Names of what is on the log and this worker need not read."""
+        """The batch that takes the next answer, by time to live (seconds)."""
+        self._with_vectors: list[Entry] = []
+        """Entries to send again, because their vector was computed after they were stored."""
+        self._to_delete: list[Entry] = []
+        """Entries to delete from the server."""
+        self._own_names: dict[bytes, None] = {}
+        """Names of log entries that this worker wrote, so that it need not apply them."""
         self._answers = self._bytes = 0
         self._wake = asyncio.Event()
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._tasks = Tasks()
         self._counts = {"sent": 0, "batches": 0, "dropped": 0, "lost": 0}
 
     async def open(self) -> None:
-        self._tasks.spawn(self._run(), "cache-outbox")
+        self._tasks.spawn(self._run(), "cache write-behind")
 
     async def aclose(self) -> None:
-        """What waits still is lost: `flush` first."""
+        """Drops what has not been sent: call `flush` first."""
         await self._tasks.aclose()
 
-    # -- at once ---------------------------------------------------------------------------------------------------
+    # -- in memory ---------------------------------------------------------------------------------------------------
 
     def place(self, ttl_s: float) -> str | None:
-        """Where the next answer with this time to live will be; None while too much is waiting."""
+        """The bundle (`Entry.place`) for the next answer with this time to live; None while too much waits."""
         if self._answers >= self._bounds.answers or self._bytes >= self._bounds.bytes:
             self._counts["dropped"] += 1
             return None
-        parcel = self._open.get(ttl_s)
-        if parcel is None or parcel.epoch != self._state.epoch:
-            parcel = _Batch(self._name(), ttl_s, self._state.epoch)
-            self._open[ttl_s] = self._parcels[parcel.place] = parcel
-        return parcel.place
+        batch = self._open.get(ttl_s)
+        if batch is None or batch.epoch != self._state.epoch:
+            batch = _Batch(self._name(), ttl_s, self._state.epoch)
+            self._open[ttl_s] = self._batches[batch.place] = batch
+        return batch.place
 
     def add(self, entry: Entry, stored: Stored) -> None:
-        """`entry.place` is the result of the last `place`."""
-        parcel = self._parcels[entry.place]
-        parcel.items[entry.digest] = entry, stored
-        parcel.bytes += entry.size
+        """`entry.place` must be the result of the last call of `place`."""
+        batch = self._batches[entry.place]
+        batch.items[entry.digest] = entry, stored
+        batch.bytes += entry.size
         self._answers += 1
         self._bytes += entry.size
-        if len(parcel.items) >= self._bounds.batch_answers or parcel.bytes >= self._bounds.batch_bytes:
-            self._open.pop(parcel.ttl_s, None)
+        if len(batch.items) >= self._bounds.batch_answers or batch.bytes >= self._bounds.batch_bytes:
+            self._open.pop(batch.ttl_s, None)
         self._wake.set()
 
-    def mean(self, entry: Entry) -> None:
-        """`entry` again, now with its question and vector; its answer stays where it is."""
-        self._meant.append(entry)
+    def add_vector(self, entry: Entry) -> None:
+        """Send `entry` again, now with its question and vector. Its answer is not sent again."""
+        self._with_vectors.append(entry)
         self._wake.set()
 
     def find(self, entry: Entry) -> Stored | None:
-        """Its answer, while that is here."""
-        parcel = self._parcels.get(entry.place)
-        item = parcel.items.get(entry.digest) if parcel else None
+        """The entry's answer, if it has not been sent yet."""
+        batch = self._batches.get(entry.place)
+        item = batch.items.get(entry.digest) if batch else None
         return item[1] if item else None
 
     def withdraw(self, entry: Entry) -> None:
-        """Nobody knows of it any more: it need not go."""
-        parcel = self._parcels.get(entry.place)
-        if parcel is None or entry.digest not in parcel.items:
+        """The index has dropped `entry`: do not send it, or delete it if it is being sent."""
+        batch = self._batches.get(entry.place)
+        if batch is None or entry.digest not in batch.items:
             return
-        if parcel.leaving:
-            self._doom([entry])
+        if batch.sending:
+            self._delete_later([entry])
             return
-        del parcel.items[entry.digest]
-        parcel.bytes -= entry.size
+        del batch.items[entry.digest]
+        batch.bytes -= entry.size
         self._answers -= 1
         self._bytes -= entry.size
 
     def discard(self, entries: Iterable[Entry]) -> None:
-        """Delete from the server, with the next batch, what is there of them, and tell the other workers."""
-        self._doom([entry for entry in entries if entry.place not in self._parcels])
+        """Delete those of `entries` that have been sent, and announce it to the other workers, with the next batch."""
+        self._delete_later([entry for entry in entries if entry.place not in self._batches])
 
-    def _doom(self, entries: list[Entry]) -> None:
+    def _delete_later(self, entries: list[Entry]) -> None:
         if entries:
-            self._doomed += entries
+            self._to_delete += entries
             self._wake.set()
 
     def own(self, name: bytes) -> bool:
-        """Is this what was sent from here? Asked once for each."""
-        if name not in self._own:
+        """Did this worker write the log entry `name`? Forgets the name, so it must be called once per entry."""
+        if name not in self._own_names:
             return False
-        del self._own[name]
+        del self._own_names[name]
         return True
 
     def clear(self) -> None:
-        """The server lost its data: what waits may be covered by a flush that was lost with it."""
-        for parcel in self._parcels.values():
-            self._drop(parcel)
-        self._parcels = {place: parcel for place, parcel in self._parcels.items() if parcel.leaving}
+        """Drop all that waits. For a server that lost its data, since it may have lost a flush that covered them."""
+        for batch in self._batches.values():
+            self._drop(batch)
+        self._batches = {place: batch for place, batch in self._batches.items() if batch.sending}
         self._open.clear()
-        self._meant.clear()
-        self._doomed.clear()
-        self._own.clear()
+        self._with_vectors.clear()
+        self._to_delete.clear()
+        self._own_names.clear()
 
-    # -- a few times a second ----------------------------------------------------------------------------------------
+    # -- send --------------------------------------------------------------------------------------------------------
 
     async def flush(self) -> None:
-        """Send all that waits, after what is being sent already."""
-        async with self._turn:
-            parcels = list(self._parcels.values())
+        """Send all that waits. Returns after it, and what was being sent before, has been sent or dropped."""
+        async with self._lock:
+            batches = list(self._batches.values())
             self._open.clear()
-            for parcel in parcels:
-                parcel.leaving = True
-            meant, self._meant = self._meant, []
-            doomed, self._doomed = self._doomed, []
+            for batch in batches:
+                batch.sending = True
+            with_vectors, self._with_vectors = self._with_vectors, []
+            to_delete, self._to_delete = self._to_delete, []
             try:
-                for parcel in parcels:
-                    await self._send(parcel)
-            finally:  # cancelled: the others don't go either
-                for parcel in parcels:
-                    self._finish(parcel)
-            for entry in meant:
-                await _tried(self._tell(Batch(self._name(), entry.place, self._state.epoch, (entry,))), "meaning")
-            if doomed:
-                await _tried(self._bodies.delete(doomed), "deletion")
-                await _tried(self._bury(doomed), "deletion")
+                for batch in batches:
+                    await self._send(batch)
+            finally:  # after a cancellation, the remaining batches are dropped too
+                for batch in batches:
+                    self._finish(batch)
+            for entry in with_vectors:
+                await _succeeds(
+                    self._append_batch(Batch(self._name(), entry.place, self._state.epoch, (entry,))), "meaning"
+                )
+            if to_delete:
+                await _succeeds(self._bodies.delete(to_delete), "deletion")
+                await _succeeds(self._announce_deletion(to_delete), "deletion")
 
     async def _run(self) -> None:
         while True:
@@ -189,50 +192,50 @@ class WriteBehind:
             self._wake.clear()
             await self.flush()
 
-    async def _send(self, parcel: _Batch) -> None:
-        fit = parcel.epoch == self._state.epoch and self._state.healthy
-        if fit and parcel.items and await _tried(self._deliver(parcel), "answers"):
-            self._counts["sent"] += len(parcel.items)
-            self._drop(parcel)
+    async def _send(self, batch: _Batch) -> None:
+        fit = batch.epoch == self._state.epoch and self._state.healthy
+        if fit and batch.items and await _succeeds(self._deliver(batch), "answers"):
+            self._counts["sent"] += len(batch.items)
+            self._drop(batch)
 
-    async def _deliver(self, parcel: _Batch) -> None:
-        """Write the answers first: a worker that reads of an entry must find its answer."""
-        items = list(parcel.items.items())
-        await self._bodies.put(parcel.place, [(digest, stored) for digest, (_, stored) in items], parcel.ttl_s)
-        await self._tell(Batch(parcel.place, parcel.place, parcel.epoch, [entry for _, (entry, _) in items]))
+    async def _deliver(self, batch: _Batch) -> None:
+        """Write the answers first, so that a worker that reads an entry finds its answer."""
+        items = list(batch.items.items())
+        await self._bodies.put(batch.place, [(digest, stored) for digest, (_, stored) in items], batch.ttl_s)
+        await self._append_batch(Batch(batch.place, batch.place, batch.epoch, [entry for _, (entry, _) in items]))
 
-    async def _tell(self, batch: Batch) -> None:
+    async def _append_batch(self, batch: Batch) -> None:
         await self._append(batch.name, encode(batch), len(batch.entries))
         self._counts["batches"] += 1
 
-    async def _bury(self, entries: list[Entry]) -> None:
+    async def _announce_deletion(self, entries: list[Entry]) -> None:
         name = self._name()
         await self._append(name, encode_gone(name, entries), 1)
 
     async def _append(self, name: str, fields: dict[str | bytes, bytes], weight: int) -> None:
-        """To the log, where this worker need not read it again."""
+        """Append to the index log an entry that this worker need not apply."""
         own = name.encode()
-        if len(self._own) >= _MOST_OWN:
-            self._own.clear()
-        self._own[own] = None
+        if len(self._own_names) >= _MOST_OWN:
+            self._own_names.clear()
+        self._own_names[own] = None
         try:
             await self._log.append(fields, weight=weight)
         except BaseException:
-            self._own.pop(own, None)  # if it arrived all the same, it is news
+            self._own_names.pop(own, None)  # the entry may be on the log all the same: then it is applied
             raise
 
-    def _finish(self, parcel: _Batch) -> None:
-        """It is gone, and what is still in it is lost."""
-        lost = [entry for entry, _ in parcel.items.values()]
-        self._drop(parcel)
-        self._parcels.pop(parcel.place, None)
+    def _finish(self, batch: _Batch) -> None:
+        """Remove the batch and report the answers that are still in it as lost."""
+        lost = [entry for entry, _ in batch.items.values()]
+        self._drop(batch)
+        self._batches.pop(batch.place, None)
         self._counts["lost"] += len(lost)
         self._lost(lost)
 
-    def _drop(self, parcel: _Batch) -> None:
-        self._answers -= len(parcel.items)
-        self._bytes -= parcel.bytes
-        parcel.items, parcel.bytes = {}, 0
+    def _drop(self, batch: _Batch) -> None:
+        self._answers -= len(batch.items)
+        self._bytes -= batch.bytes
+        batch.items, batch.bytes = {}, 0
 
     def _name(self) -> str:
         self._made += 1
@@ -242,12 +245,12 @@ class WriteBehind:
         return {"waiting": self._answers, "waiting_bytes": self._bytes, **self._counts}
 
 
-async def _tried(work: Coroutine[Any, Any, None], what: str) -> bool:
-    """Did it succeed? A failure costs what was to be saved; it must not silence what follows."""
+async def _succeeds(work: Coroutine[Any, Any, None], what: str) -> bool:
+    """Run `work` and return whether it succeeded. Errors are logged, because the following steps must still run."""
     try:
         await work
     except StateUnavailable as error:
-        log.debug("%s did not arrive: %s", what, error)
+        log.debug("the state server did not store %s: %s", what, error)
     except Exception:
         log.exception("%s could not be sent", what)
     else:

@@ -130,6 +130,6 @@ class Verifier:
 
     @staticmethod
     def _too_close(left: Reading, right: Reading, comparison: Comparison) -> bool:
-        """A text edited, or an instruction on a text handed over, rather than a question put in other words."""
+        """Whether the score cannot tell: one word was replaced, or the texts are long or contain a text to process."""
         long = max(len(left.tokens), len(right.tokens)) > _LONGEST_QUESTION
         return comparison.minimal or long or bool(left.payload)

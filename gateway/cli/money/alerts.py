@@ -1,4 +1,4 @@
-"""`thriftgate alerts`: what people were told, whether receivers listen, who looks after it."""
+"""`thriftgate alerts`: past alerts, tests of receivers, acknowledgement."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ Result = TypeVar("Result")
 
 @click.group()
 def alerts() -> None:
-    """What people were told, and whether receivers listen."""
+    """List, test and acknowledge alerts; show deliveries that failed."""
 
 
 @alerts.command("list")
 @common
-@click.option("--team", help="Only this team's.")
+@click.option("--team", help="Only alerts of this team.")
 def list_alerts(context: Context, team: str | None) -> None:
-    """The latest alerts, newest first, and what became of them."""
-    sent = _with(context.settings(), {}, lambda room: room.sent(team))
-    table = tables.Table("alert", "severity", "when", "receiver", "what became of it", "tries", "last error")
+    """List the latest alerts with their deliveries, newest first."""
+    sent = _with(context.of_running(), {}, lambda room: room.sent(team))
+    table = tables.Table("alert", "severity", "when", "receiver", "delivery", "tries", "last error")
     for one in sent:
         tries = str(one.tries) if one.target else ""
         table.add_row(
@@ -49,13 +49,13 @@ def list_alerts(context: Context, team: str | None) -> None:
 
 @alerts.command("test")
 @common
-@click.option("--team", required=True, help="Whose receivers.")
+@click.option("--team", required=True, help="The team whose receivers are tested.")
 def test_alerts(context: Context, team: str) -> None:
     """Send one alert of each kind to every receiver of a team.
 
-    It shows what each answered. Exit status: 0 when every receiver accepted all of them, 1 otherwise.
+    Prints each receiver's answer. Exit status: 0 when every receiver accepted all alerts, 1 otherwise.
     """
-    settings = context.settings()
+    settings = context.of_running()
     policy, _ = load_policies(settings.policies, settings.config.ceilings).find(team)
     answers = _with(settings, {team: policy}, lambda room: room.test(team))
     values = {target: {kind: asdict(one) for kind, one in kinds.items()} for target, kinds in answers.items()}
@@ -70,11 +70,8 @@ def test_alerts(context: Context, team: str) -> None:
 @common
 @click.argument("id")
 def acknowledge(context: Context, id: str) -> None:
-    """Say that somebody looks after the alert ID.
-
-    It is not escalated any more.
-    """
-    team = _with(context.settings(), {}, lambda room: room.acknowledge(id, f"{getpass.getuser()} (command line)"))
+    """Acknowledge the alert ID, which ends its escalation."""
+    team = _with(context.of_running(), {}, lambda room: room.acknowledge(id, f"{getpass.getuser()} (command line)"))
     if team is None:
         raise click.ClickException(f"There is no alert {id}; `thriftgate alerts list` shows them.")
     context.print({"id": id, "team": team, "acknowledged": True}, f"Acknowledged: {id}")
@@ -82,24 +79,24 @@ def acknowledge(context: Context, id: str) -> None:
 
 @alerts.command("dead-letters")
 @common
-@click.option("--team", help="Only this team's.")
-@click.option("--retry", is_flag=True, help="Let a running gateway try them again.")
+@click.option("--team", help="Only alerts of this team.")
+@click.option("--retry", is_flag=True, help="Let a running gateway retry them.")
 def dead_letters(context: Context, team: str | None, retry: bool) -> None:
-    """Letters that nobody accepted for three days.
+    """List deliveries that no receiver accepted for three days.
 
-    They are not tried any more, unless with --retry.
+    They are not tried again, unless with --retry.
     """
-    settings = context.settings()
+    settings = context.of_running()
     if retry:
         count = _with(settings, {}, lambda room: room.revive(team))
-        context.print({"retried": count}, f"{count} letter(s) will be tried again.")
+        context.print({"retried": count}, f"{count} deliveries will be retried.")
         return
     dead = _with(settings, {}, lambda room: room.dead(team))
-    table = tables.Table("letter", "team", "receiver", "written", "given up", "tries", "last error")
+    table = tables.Table("delivery", "team", "receiver", "created", "given up", "tries", "last error")
     for one in dead:
         moments = _moment(one.created_at), _moment(one.dead_at)
         table.add_row(one.id, one.team, one.target, *moments, str(one.tries), one.last_error)
-    none = f"No dead letters; one is after {GIVE_UP_S / 86400:.0f} days without an answer of 2xx."
+    none = f"No delivery was given up, which happens after {GIVE_UP_S / 86400:.0f} days without a 2xx answer."
     context.print(_values(dead), lambda: tables.console().print(table) if dead else echo(none))
 
 
@@ -119,7 +116,7 @@ def _with(settings: Settings, policies: dict[str, Policy], ask: Callable[[Alerts
 
 
 def _told(target: str, kinds: dict[str, Answer]) -> list[str]:
-    """One line for a receiver that answered the same to all."""
+    """Lines about one receiver: a single one if it gave the same answer to all alerts."""
     said = {("accepted" if one.accepted else "not accepted") + f": {one.said}" for one in kinds.values()}
     if len(said) == 1:
         return [f"{target}: {said.pop()} ({len(kinds)} alerts: {', '.join(kinds)})"]
@@ -134,8 +131,8 @@ def _outcome(one: DeliveryResult) -> str:
     if one.dead_at is not None:
         return f"given up {_moment(one.dead_at)}"
     if one.target:
-        return f"accepted {_moment(one.delivered_at)}" if one.delivered_at else "is tried"
-    return f"{one.acknowledged_by} has it" if one.acknowledged_at else "not acknowledged"
+        return f"accepted {_moment(one.delivered_at)}" if one.delivered_at else "in progress"
+    return f"acknowledged by {one.acknowledged_by}" if one.acknowledged_at else "not acknowledged"
 
 
 def _moment(at: float | None) -> str:

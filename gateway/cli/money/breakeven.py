@@ -1,4 +1,4 @@
-"""`thriftgate breakeven`: would a machine of one's own have been cheaper than the API?"""
+"""`thriftgate breakeven`: whether an own machine would have been cheaper than the API."""
 
 from __future__ import annotations
 
@@ -27,31 +27,35 @@ from gateway.ledger.store.sums import snapshot
 
 @click.command()
 @common
-@click.option("--since", default="30d", show_default=True, help="From here on: 2026-01-31, or 7d.")
+@click.option("--since", default="30d", show_default=True, help="Start: 2026-01-31, or 7d for the last seven days.")
 @click.option("--team", help="Only this team's load.")
-@click.option("--model", default="", help="Only hosted models whose name has this in it.")
-@click.option("--size", default="", help="Only machines with a model of this size, such as 8b or 70b.")
+@click.option("--model", default="", help="Only hosted models whose name contains this.")
+@click.option("--size", default="", help="Only machines for a model of this size, such as 8b or 70b.")
 @click.option(
     "--billing",
     type=click.Choice(get_args(Billing)),
     default="on_demand",
     show_default=True,
-    help="Of the packaged table.",
+    help="Prices of the packaged table to use.",
 )
 @click.option("--hour-usd", help="A machine of your own instead of the table: USD per hour.")
-@click.option("--tokens-per-second", type=click.FloatRange(min=0, min_open=True), help="And what it yields.")
 @click.option(
-    "--plot", type=click.Path(path_type=Path), metavar="FILE", help="Also a picture (PNG, SVG); needs matplotlib."
+    "--tokens-per-second",
+    type=click.FloatRange(min=0, min_open=True),
+    help="With --hour-usd: throughput of that machine.",
+)
+@click.option(
+    "--plot", type=click.Path(path_type=Path), metavar="FILE", help="Also write a plot (PNG, SVG); needs matplotlib."
 )
 def breakeven(
     context: Context, since: str, team: str | None, model: str, size: str, billing: str,
     hour_usd: str | None, tokens_per_second: float | None, plot: Path | None,
 ) -> None:  # fmt: skip
-    """Self-hosting against the API, from what this ledger bought.
+    """Compare the cost of self-hosting with the API's, for the load in this ledger.
 
-    For each hosted model and each machine: the utilisation from which on the machine is cheaper, what this load would
-    use of it, and what it would have cost. Machines are those of gateway.yaml with machine_hour_usd, at the throughput
-    that was measured, and a packaged table of GPUs with its sources.
+    For each hosted model and each machine: the utilisation above which the machine is cheaper, how much of it this load
+    would use, and what it would have cost. Machines are those in gateway.yaml with machine_hour_usd, at their measured
+    throughput, and a packaged table of GPUs with its sources.
 
     \b
     thriftgate breakeven --since 30d
@@ -63,9 +67,10 @@ def breakeven(
         machines = _given(hour_usd, tokens_per_second)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    with open_database(context.settings()) as database, snapshot(database) as connection:
+    settings = context.of_running()
+    with open_database(settings) as database, snapshot(database) as connection:
         found = ledger.loads(connection, begin, now, team=team, pattern=model)
-        backends = context.settings().config.backends or ()
+        backends = settings.config.backends or ()
         own = list(ledger.owned(backends, measured(connection, backends, now)))
     if not machines:
         machines = [one for one in (*own, *ledger.hardware(billing)) if not size or one.size == size]
@@ -76,7 +81,7 @@ def breakeven(
 
 
 def _given(hour_usd: str | None, tokens_per_second: float | None) -> list[ledger.Machine]:
-    """Raises ValueError."""
+    """The machine given on the command line, if any. Raises ValueError."""
     if hour_usd is None and tokens_per_second is None:
         return []
     if hour_usd is None or tokens_per_second is None:
@@ -107,7 +112,8 @@ def _show(rows: Sequence[ledger.Comparison]) -> None:
 
 
 def _plot(rows: Sequence[ledger.Comparison], path: Path) -> None:
-    """Cost of a million tokens by utilisation: one line for each machine, one for what each API took."""
+    """Plot the cost of a million tokens by utilisation: a curve for each machine, a horizontal line for each API's
+    price."""
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError:

@@ -1,4 +1,4 @@
-"""`thriftgate ledger`: is it what was written, what is not in it yet, what may leave it, what it lacks a price for."""
+"""`thriftgate ledger`: verify, drain, roll up and reprice the ledger."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def ledger() -> None:
 def drain(context: Context) -> None:
     """Write the journals of this data directory into the ledger.
 
-    A running gateway does so by itself; this is for after it has ended.
+    A running gateway does this by itself. Use the command after it has ended.
     """
-    settings = context.settings()
+    settings = context.of_running()
     count = _with_writer(settings, None, Writer.drain_once)
     context.print({"rows": count}, f"{count} row(s) written.")
 
@@ -58,17 +58,17 @@ def drain(context: Context) -> None:
 @ledger.command()
 @common
 def verify(context: Context) -> None:
-    """Check that all rows are as they were written.
+    """Check that no row was changed since it was written.
 
-    None was edited, deleted, inserted, moved or cut off: every row is hashed together with the hash before it, and the
-    newest hash also lies in ledger.anchor in the data directory. Compare that with your log (`the ledger's chain`)
-    where the host itself is not trusted.
+    It finds rows that were edited, deleted, inserted, moved or cut off: every row is hashed together with the hash
+    before it, and the newest hash is also in ledger.anchor in the data directory. If the host itself is not trusted,
+    compare that hash with your log (`the ledger's chain`).
 
-    Exit status: 0 when all is as it was written, 1 otherwise.
+    Exit status: 0 when no row was changed, 1 otherwise.
     """
-    settings = context.settings()
+    settings = context.of_running()
     try:
-        anchors = anchor.read(settings.paths.anchor)  # before the ledger: a running gateway moves both
+        anchors = anchor.read(settings.paths.anchor)  # before the ledger, because a running gateway advances both
     except (OSError, ValueError) as error:
         raise click.ClickException(str(error)) from error
     with open_database(settings) as database, snapshot(database) as connection:
@@ -84,26 +84,26 @@ def _tell(verdict: Verdict) -> None:
         gone = f", {chain.removed} of them rolled up" if chain.removed else ""
         echo(f"chain {chain.chain}, begun {_moment(chain.begun_at)}: {chain.entries} entries{gone}; {head}")
     if verdict.outside:
-        echo(f"{verdict.outside} row(s) are older than chains: nobody can tell whether they were altered.")
+        echo(f"{verdict.outside} row(s) are older than the chains, so changes to them cannot be detected.")
     for one in verdict.findings:
         places = (one.chain and f"chain {one.chain}", f"entry {one.seq}" if one.seq else "", one.row)
         where = " ".join(filter(None, places))
         echo(f"WRONG: {where or 'the ledger'}: {one.what}")
     if not verdict.findings:
-        echo("All is as it was written." if verdict.chains else "There is no chain yet.")
+        echo("No row was changed since it was written." if verdict.chains else "There is no chain yet.")
 
 
 @ledger.command()
 @common
-@click.option("--days", type=click.IntRange(min=1), help="Keep so many days; default: ledger.keep_days.")
-@click.option("--dry-run", is_flag=True, help="Say how many rows are old, and change nothing.")
+@click.option("--days", type=click.IntRange(min=1), help="Days to keep; default: ledger.keep_days.")
+@click.option("--dry-run", is_flag=True, help="Only print the number of old rows.")
 def retain(context: Context, days: int | None, dry_run: bool) -> None:
     """Replace old rows by sums of quarter hours.
 
-    Totals stay exact; old is what is older than ledger.keep_days. A running gateway does so by itself, and then this
-    leaves it to it.
+    Totals stay exact. Rows are old when they are older than ledger.keep_days. A running gateway does this by itself;
+    while one runs, this command changes nothing.
     """
-    settings = context.settings()
+    settings = context.of_running()
     keep = days or settings.config.ledger.keep_days
     if keep is None:
         raise click.UsageError("Rows are kept for ever: set ledger.keep_days in gateway.yaml, or give --days.")
@@ -120,15 +120,16 @@ def retain(context: Context, days: int | None, dry_run: bool) -> None:
 
 @ledger.command("unpriced")
 @common
-@click.option("--since", help="From here on: 2026-01-31, or 7d for the last seven days.")
-@click.option("--until", help="Up to here, likewise.")
+@click.option("--since", help="Start: 2026-01-31, or 7d for the last seven days.")
+@click.option("--until", help="End, in the same form.")
 def list_unpriced(context: Context, since: str | None, until: str | None) -> None:
-    """List attempts whose price nobody knew.
+    """List attempts whose price was not known.
 
-    Also those with units that have no price: fees beside tokens, such as web searches, and unknown service tiers, whose
-    tokens cost what the dearest tier does. And those that cost nothing though their backend has a price.
+    The list also has attempts with units that have no price (fees besides tokens, such as web searches), attempts with
+    an unknown service tier, whose tokens are charged like the most expensive tier, and attempts that cost nothing
+    although their backend has a price.
     """
-    settings = context.settings()
+    settings = context.of_running()
     begin, end = _period(since, until)
     backends = asyncio.run(_backends(settings))
     with open_database(settings) as database, snapshot(database) as connection:
@@ -148,21 +149,21 @@ def list_unpriced(context: Context, since: str | None, until: str | None) -> Non
 @ledger.command()
 @common
 @click.option("--model", required=True, help="The backend's name for its model, or the backend's own name.")
-@click.option("--since", help="From here on: 2026-01-31, or 7d for the last seven days.")
-@click.option("--until", help="Up to here, likewise.")
-@click.option("--zero", is_flag=True, help="Rows that cost nothing, instead of those without a price.")
-@click.option("--yes", is_flag=True, help="Write it; without, only say what would be written.")
+@click.option("--since", help="Start: 2026-01-31, or 7d for the last seven days.")
+@click.option("--until", help="End, in the same form.")
+@click.option("--zero", is_flag=True, help="Reprice rows that cost nothing instead of those without a price.")
+@click.option("--yes", is_flag=True, help="Write the rows; without it, only print what would be written.")
 def reprice(context: Context, model: str, since: str | None, until: str | None, zero: bool, yes: bool) -> None:
-    """Give attempts the price that is known for them now.
+    """Apply the price that is known now to attempts without a price.
 
-    Also those whose service tier alone had none.
+    Attempts of which only the service tier had no price are included.
 
-    Nothing written is changed: each row is superseded by one that names it, and reports count the newest.
-    Rows that retention has made sums of are out of reach.
+    No row is changed: a new row supersedes each old one, and reports count the newest. Rows that were rolled up into
+    sums cannot be repriced.
     """
-    settings = context.settings()
+    settings = context.of_running()
     begin, end = _period(since, until)
-    if (keep := settings.config.ledger.keep_days) is not None:  # what is rolled up meanwhile would count twice
+    if (keep := settings.config.ledger.keep_days) is not None:  # rows that are rolled up meanwhile would count twice
         begin = max(begin or 0.0, time.time() - (keep - 0.5) * DAY_S)
     backends, prices_on = asyncio.run(_backends(settings)), _prices(settings)
     why = unpriced.free if zero else unpriced.repriceable
@@ -177,44 +178,46 @@ def reprice(context: Context, model: str, since: str | None, until: str | None, 
     what = "superseded" if yes else "to supersede (give --yes)"
     context.print(
         {"rows": len(found), "cost_usd": cost, "left": left, "written": yes and bool(found)},
-        f"{len(found)} row(s) {what}, {cost} USD; {left} row(s) stay: no other price is known for them.",
+        f"{len(found)} row(s) {what}, {cost} USD; {left} row(s) stay, because no other price is known for them.",
     )
 
 
 @ledger.command()
 @common
 @click.argument("which", metavar="HOST|WORKER")
-@click.option("--yes", is_flag=True, help="Release it; without, only say what would be released.")
+@click.option("--yes", is_flag=True, help="Release it; without it, only print what would be released.")
 def release(context: Context, which: str, yes: bool) -> None:
-    """Free what budgets hold for a lost host.
+    """Free the money that budgets hold for a lost host.
 
-    Or for one of its workers: `thriftgate doctor` names them. What a worker had leased may be spent, and only its
-    journal says how much: a gateway that is started again on its data directory drains it, and the money is free by
-    itself. Release what is held only when that directory is lost. What was spent of it is then in no ledger, and its
-    budgets can be overrun by as much.
+    WORKER frees that of one of its workers; `thriftgate doctor` lists both. A worker may have spent what it had leased,
+    and only its journal shows how much: if the gateway is started again on its data directory, it drains the journal
+    and frees the rest by itself. Release what is held only if that directory is lost. The spend that was in it is then
+    missing in the ledger, and its budgets can be overrun by that amount.
     """
-    settings = context.settings()
+    settings = context.of_running()
     here = {segments.leases_as(lane) for lane in segments.lanes(settings.paths.journal)}
     with open_database(settings) as database, database.begin() as connection:
         held = [one for one in orphaned_holds.held(connection) if which in (one.worker, one.host)]
         if any(one.worker in here for one in held):
-            raise click.ClickException(f"Its journal lies in {settings.paths.journal}: `thriftgate ledger drain`.")
+            raise click.ClickException(
+                f"Its journal is in {settings.paths.journal}; use `thriftgate ledger drain` instead."
+            )
         if not held:
-            raise click.ClickException(f"Nothing is held for {which}; `thriftgate doctor` names who is dead.")
+            raise click.ClickException(f"Nothing is held for {which}; `thriftgate doctor` lists lost hosts.")
         if yes:
             orphaned_holds.release(connection, which, f"{getpass.getuser()} (command line)"[:64])
     what = "released" if yes else "to be released (give --yes)"
     values = [{"worker": one.worker, "budget": one.budget, "amount": one.amount, "released": yes} for one in held]
-    risk = "What of it was spent is in no ledger: its budgets may be overrun by as much."
+    risk = "The part of it that was spent is missing in the ledger: its budgets may be overrun by that amount."
     context.print(values, "\n".join([*(f"{one.amount}, {one.budget}: {what}" for one in held), risk]))
 
 
 @ledger.command()
 @common
-@click.option("--end-user", required=True, help="As clients name it, or its pseudonym (eu_…).")
+@click.option("--end-user", required=True, help="The end user's name as sent by clients, or its pseudonym (eu_…).")
 def forget(context: Context, end_user: str) -> None:
-    """Erase whom a pseudonym stands for. Rows stay under the pseudonym, so that the chain holds."""
-    settings = context.settings()
+    """Erase the name behind an end user's pseudonym. Rows stay under the pseudonym, so that the chain stays valid."""
+    settings = context.of_running()
     try:
         pseudonyms = Pseudonyms(end_users.secret(settings.paths.pseudonyms))
     except (OSError, ValueError) as error:
@@ -229,7 +232,8 @@ def forget(context: Context, end_user: str) -> None:
 
 
 def _with_writer(settings: Settings, keep_days: int | None, work: Callable[[Writer], Awaitable[int]]) -> int:
-    """What `work` returns; nothing is done while a running gateway has the writer's lock."""
+    """Run `work` with the ledger's writer and return its result. Does nothing while a running gateway has the writer's
+    lock."""
 
     async def working() -> int:
         writer = Writer(settings.paths.journal, database, keep_days=keep_days)
@@ -249,7 +253,7 @@ async def _backends(settings: Settings) -> dict[str, Backend]:
 
 
 def _prices(settings: Settings) -> Callable[[date], PriceList]:
-    """The price list as it was on a day."""
+    """Returns a function from a day to the price list as of that day."""
     register, terms = Catalogue.load(own=settings.paths.prices), settings.config.prices
     known: dict[date, PriceBook] = {}
 

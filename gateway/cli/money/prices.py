@@ -1,4 +1,4 @@
-"""`thriftgate prices`: the list, what each backend costs by it, and how the operator brings it up to date."""
+"""`thriftgate prices`: the price list, the backends' prices, and updates of the list."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _USUAL = ("input", "output", *OPTIONAL)
 
 @click.group()
 def prices() -> None:
-    """What models cost, and where the figures are from."""
+    """Show and update the prices of models."""
 
 
 @prices.command("list")
 @common
 @click.argument("pattern", default="")
 def list_prices(context: Context, pattern: str) -> None:
-    """The price list, in USD per 1M tokens, and where it is from.
+    """Show the price list, in USD per 1M tokens, and its sources.
 
-    PATTERN, a part of a model's name, narrows it. --json has all there is: cache, batch, long-context, regional and
-    service tiers' prices, and the page that each is from.
+    PATTERN, part of a model's name, filters the list. --json has everything: prices of cache, batch, long context,
+    regions and service tiers, and the page that each comes from.
 
     \b
     thriftgate prices list gpt-4o
@@ -62,10 +62,10 @@ def list_prices(context: Context, pattern: str) -> None:
 @prices.command("check")
 @common
 def check_prices(context: Context) -> None:
-    """The price of each backend in gateway.yaml, and where it is from.
+    """Show the price of each backend in gateway.yaml and its source.
 
-    Discounts, regions and the operator's own entries are in it. A backend without a price is named as unpriced: what
-    it costs is in no total and no budget.
+    Discounts, regions and the operator's own entries are applied. A backend without a price is listed as unpriced: its
+    cost is in no total and no budget.
     """
     settings = context.settings()
     catalogue = PriceBook.of(settings)
@@ -96,7 +96,7 @@ _from = click.option(
 @common
 @_from
 def diff_prices(context: Context, source: Path | None) -> None:
-    """What litellm's map says otherwise than our list. Nothing is written.
+    """Show where the prices in litellm's map differ from our list. Writes nothing.
 
     The map is read as plain JSON; litellm itself is not imported and need not be installed.
     """
@@ -107,16 +107,16 @@ def diff_prices(context: Context, source: Path | None) -> None:
 @prices.command("update")
 @common
 @_from
-@click.option("--new", "with_new", is_flag=True, help="Also models that our list does not know yet.")
+@click.option("--new", "with_new", is_flag=True, help="Also add models that our list does not have.")
 def update_prices(context: Context, source: Path | None, with_new: bool) -> None:
-    """Put litellm's newer prices above the packaged list.
+    """Use litellm's newer prices in place of the packaged list's.
 
     They are written to prices.json in the data directory.
 
-    Entries that are negative, absurd (more than tenfold or a tenth of what they were) or missing are refused, each with
-    file and key. A running gateway takes the file up when it is restarted.
+    Entries that are negative, absurd (more than ten times or less than a tenth of the old price) or missing are
+    refused, each with file and key. A running gateway uses the file after its next restart.
 
-    Exit status: 0 when nothing was refused among what was to be written, 1 otherwise.
+    Exit status: 0 when no entry that was to be written was refused, 1 otherwise.
     """
     found, path = _compared(context, source)
     target = context.settings().paths.prices
@@ -136,13 +136,13 @@ def update_prices(context: Context, source: Path | None, with_new: bool) -> None
 def _compared(context: Context, source: Path | None) -> tuple[litellm_map.Comparison, Path]:
     path = source or litellm_map.installed()
     if path is None:
-        raise click.UsageError("litellm is not installed; name a copy of its map with --from FILE.")
+        raise click.UsageError("litellm is not installed; give a copy of its map with --from FILE.")
     register = Catalogue.load(own=context.settings().paths.prices)
     return litellm_map.compare(register, litellm_map.read(path), str(path), _today()), path
 
 
 def _write(target: Path, content: bytes) -> None:
-    """The old file or the new one, whatever happens in between."""
+    """Replace the file atomically."""
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     fresh = target.with_suffix(".new")
     fresh.write_bytes(content)
@@ -161,7 +161,7 @@ def _comparison(found: litellm_map.Comparison, path: Path) -> dict[str, Any]:
 
 
 def _show(found: litellm_map.Comparison, path: Path) -> None:
-    table = tables.Table("model", "what", "our list", "the map", title=f"USD per 1M tokens; {path}")
+    table = tables.Table("model", "price", "our list", "the map", title=f"USD per 1M tokens; {path}")
     for change in found.changes:
         for what, (was, now) in change.differs.items():
             table.add_row(change.listed.name, what, _said(was), _said(now))
@@ -174,7 +174,7 @@ def _show(found: litellm_map.Comparison, path: Path) -> None:
     if found.gone:
         echo(f"Not in the map: {', '.join(found.gone)}.")
     unknown = sum(not one.known for one in found.refused)
-    echo(f"The same: {found.same}. Unknown to our list: {new}, and {unknown} without usable prices (--json).")
+    echo(f"The same: {found.same}. Not in our list: {new}, and {unknown} without usable prices (--json).")
 
 
 def _said(value: Any) -> str:
@@ -221,13 +221,14 @@ def _pair(classes: Classes | None) -> str:
 
 
 def _tiers(price: Price) -> str:
-    """`priority 3.5 / 14, flex 1 / 4`; those that others combine into are in --json."""
+    """For example `priority 3.5 / 14, flex 1 / 4`. Combined tiers are only in --json."""
     named = ((name, tier) for name, tier in price.tiers.items() if _named(name) and "+" not in name)
     return ", ".join(f"{name} {_usd(tier.input)} / {_usd(tier.output)}" for name, tier in named) or "–"
 
 
 def _named(tier: str) -> bool:
-    """Batches have a column, and combine with nothing that a single request can ask for."""
+    """Whether a tier is shown as a service tier. Batch has its own column, and its combinations do not apply to
+    requests."""
     return "batch" not in tier.split("+")
 
 
@@ -239,7 +240,7 @@ def _at(tier: Price) -> dict[str, Any]:
 
 
 def _usd(pico: int) -> str:
-    """Per 1M tokens."""
+    """USD per 1M tokens."""
     return f"{pico_to_usd(pico * 10**6):f}"
 
 

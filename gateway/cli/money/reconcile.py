@@ -1,4 +1,4 @@
-"""`thriftgate reconcile`: a provider's own figures beside the ledger's."""
+"""`thriftgate reconcile`: compares a provider's figures with the ledger's."""
 
 from __future__ import annotations
 
@@ -27,19 +27,28 @@ MOST_SHOWN = 50
 @common
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
-    "--provider", "dialect", type=click.Choice(get_args(invoices.Dialect)), required=True, help="Whose export FILE is."
+    "--provider",
+    "dialect",
+    type=click.Choice(get_args(invoices.Dialect)),
+    required=True,
+    help="The provider that exported FILE.",
 )
 @click.option("--backend", "backends", multiple=True, help="Compare with these backends only. Repeatable.")
-@click.option("--tolerance", default="0.005", show_default=True, help="USD by which a line may differ: invoices round.")
+@click.option(
+    "--tolerance",
+    default="0.005",
+    show_default=True,
+    help="USD by which a line may differ, since invoices are rounded.",
+)
 def reconcile(
     context: Context, file: Path, dialect: invoices.Dialect, backends: tuple[str, ...], tolerance: str
 ) -> None:
-    """A provider's export of usage or cost against the ledger.
+    """Compare a provider's export of usage or cost with the ledger.
 
-    FILE is CSV with a header, a JSON list, or a page of OpenAI's or Anthropic's usage and cost APIs. It needs a time
-    (date, start_time, starting_at …) and whatever it has of: model, request_id, requests, input_tokens, output_tokens,
-    cost_usd. With request_id on every line (the x-request-id that the gateway answered with) each request is compared,
-    else each model on each day of UTC.
+    FILE is CSV with a header, a JSON list, or a page of OpenAI's or Anthropic's usage and cost APIs. Each line needs a
+    time (date, start_time, starting_at …) and may have: model, request_id, requests, input_tokens, output_tokens,
+    cost_usd. If every line has request_id (the x-request-id header of the gateway's answer), each request is compared,
+    else each model on each day (UTC).
 
     \b
     thriftgate reconcile usage.csv --provider openai
@@ -47,7 +56,7 @@ def reconcile(
 
     Exit status: 0 when everything matched, 1 otherwise.
     """
-    settings = context.settings()
+    settings = context.of_running()
     try:
         tolerance_pico = usd_to_pico(parse_usd(tolerance))
     except ValueError as error:
@@ -65,7 +74,7 @@ def reconcile(
 
 def _show(told: dict[str, Any]) -> None:
     console = tables.console()
-    table = tables.Table(title=f"By {told['by']}; difference: invoice less ledger", box=SIMPLE_HEAD)
+    table = tables.Table(title=f"By {told['by']}; difference: invoice minus ledger", box=SIMPLE_HEAD)
     table.add_column("", overflow="fold")
     for title in ("", "input", "output", "USD"):
         table.add_column(title, justify="right", no_wrap=True)
@@ -78,7 +87,7 @@ def _show(told: dict[str, Any]) -> None:
         echo(f"{len(told['pairs']) - MOST_SHOWN} more with --json.")
     echo(", ".join(f"{kind}: {count}" for kind, count in told["counts"].items()) + ".")
     if told["unpriced"]:
-        echo(f"Attempts here without a known price: {told['unpriced']}; reprice them first.")
+        echo(f"The ledger has {told['unpriced']} attempts without a price; reprice them first.")
 
 
 def _figures(side: dict[str, Any]) -> list[str]:

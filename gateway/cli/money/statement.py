@@ -1,4 +1,4 @@
-"""What stands below the table of `thriftgate usage`, for people: budgets, credits, wrong hits and the savings."""
+"""The text below the table of `thriftgate usage`: budgets, credits, wrong cache hits and savings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gateway.ledger.reports.formats import cents
 
 
 def show(found: Spent, console: Console) -> None:
-    """Nothing where there is nothing to say."""
+    """Print the sections that have content."""
     for line in (*map(_budget, found.budgets), *map(_credit, found.credits), *map(_wrong_hits, found.wrong_hits)):
         console.print(Text(line))
     if found.savings is not None:
@@ -60,8 +60,8 @@ def _credit(one: Mapping[str, Any]) -> str:
 
 
 def _wrong_hits(one: Mapping[str, Any]) -> str:
-    looked = f"Cache of {one['team']}, by meaning: {one['hits']:,} hits in {one['lookups']:,} look-ups"
-    called = f" {one['called_wrong']:,} called wrong by their clients." if one["called_wrong"] else ""
+    looked = f"Semantic cache of {one['team']}: {one['hits']:,} hits in {one['lookups']:,} look-ups"
+    called = f" {one['called_wrong']:,} were reported as wrong by clients." if one["called_wrong"] else ""
     if not one["checked"]:
         return f"{looked}; none was checked yet.{called}"
     low, high = one["interval"]
@@ -72,7 +72,7 @@ def _wrong_hits(one: Mapping[str, Any]) -> str:
 
 def _savings(savings: Mapping[str, Any], console: Console) -> None:
     table = tables.Table(title="Savings, USD", box=SIMPLE_HEAD)
-    for title in ("team", "reference"):
+    for title in ("team", "baseline model"):
         table.add_column(title, overflow="fold")
     for title in ("requests", "baseline", "cost", "of which overhead", "saved"):
         table.add_column(title, justify="right", no_wrap=True)

@@ -1,4 +1,4 @@
-"""The database of the given settings, migrated and closed again: what every verb about figures needs."""
+"""Opens the database of the given settings, for all commands that read or write it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gateway.state.sql.database import Database
 
 @contextmanager
 def open_database(settings: Settings) -> Iterator[Database]:
-    """Raises ClickException when it cannot be reached, also within the context."""
+    """The database, migrated. It is closed at the end. Raises ClickException if it cannot be used."""
     database = _database(settings)
     try:
         database.upgrade()

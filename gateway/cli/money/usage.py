@@ -1,4 +1,4 @@
-"""`thriftgate usage`: what was spent."""
+"""`thriftgate usage`: spend reports."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ FORMATS = ("table", "json", "csv", "parquet", "focus", "focus-parquet")
 
 @click.command()
 @common
-@click.option("--team", help="Only this team's.")
-@click.option("--since", help="From here on: 2026-01-31, 2026-01-31T12:00+01:00, or 7d for the last seven days.")
-@click.option("--until", help="Up to here, likewise.")
+@click.option("--team", help="Only spend of this team.")
+@click.option("--since", help="Start: 2026-01-31, 2026-01-31T12:00+01:00, or 7d for the last seven days.")
+@click.option("--until", help="End, in the same form.")
 @click.option(
     "--by", default="model", show_default=True, help=f"Group by {', '.join([*COLUMNS, 'tag:NAME'])}; commas combine."
 )
@@ -43,17 +43,19 @@ FORMATS = ("table", "json", "csv", "parquet", "focus", "focus-parquet")
     type=click.Choice(FORMATS),
     default="table",
     show_default=True,
-    help=f"csv and parquet have the rows alone; focus is each charge as FinOps FOCUS {focus.VERSION}.",
+    help=f"csv and parquet have only the rows; focus has each charge as FinOps FOCUS {focus.VERSION}.",
 )
-@click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Write there instead of printing.")
-@click.option("--savings", is_flag=True, help="What was saved beside one model for everything, with the method.")
+@click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE instead of printing.")
+@click.option(
+    "--savings", is_flag=True, help="Show savings compared with using one model for everything, and the method."
+)
 def usage(
     context: Context, team: str | None, since: str | None, until: str | None, by: str, form: str,
     output: Path | None, savings: bool,
 ) -> None:  # fmt: skip
-    """Requests, tokens and exact cost, grouped; budgets with their forecasts; how often the cache was wrong.
+    """Show requests, tokens and exact cost, grouped; budgets with their forecasts; wrong cache hits.
 
-    Groups add up to the total, but for `tag`, where a request counts once for each of its tags (`tag:NAME` adds up).
+    Groups add up to the total, except by `tag`, where a request counts once for each of its tags (`tag:NAME` adds up).
 
     \b
     thriftgate usage --team search --since 7d --by model
@@ -64,7 +66,7 @@ def usage(
     form = "json" if context.as_json else form
     if output is None and form.endswith("parquet") and sys.stdout.isatty():
         raise click.UsageError("Parquet is binary; name a file with --output, or redirect.")
-    now, settings = time.time(), context.settings()
+    now, settings = time.time(), context.of_running()
     try:
         begin, end = (parse_when(text, now) if text else None for text in (since, until))
         asked = UsageQuery(by, team, begin, end, savings)
@@ -91,7 +93,7 @@ def _print(written: bytes, form: str) -> None:
 
 
 def spend_of(settings: Settings, database: Database) -> UsageFigures:
-    """As a running gateway sees it, but for backends that it found by itself."""
+    """The figures as in a running gateway, except for backends that it found by itself."""
     policies = load_policies(settings.policies, settings.config.ceilings)
     return UsageFigures(
         database,
@@ -108,7 +110,7 @@ async def _written(spend: UsageFigures, asked: UsageQuery, form: str, currency: 
         rows = await spend.focus(asked)
         report = (await spend.read(asked)).report
         if report.total.unpriced:
-            echo(f"Not in it, since nobody knows their price: {report.total.unpriced} attempts.", err=True)
+            echo(f"Not included: {report.total.unpriced} attempts without a known price.", err=True)
         return focus.as_parquet(rows) if form == "focus-parquet" else focus.as_csv(rows).encode()
     found = await spend.read(asked)
     match form:

@@ -1,4 +1,4 @@
-"""`thriftgate chaos`: hands over to `loadtests.chaos` or `loadtests.matrix`, which only a checkout has."""
+"""`thriftgate chaos`: runs `loadtests.chaos` or `loadtests.matrix`, which exist only in a checkout."""
 
 from __future__ import annotations
 
@@ -14,26 +14,30 @@ from gateway.cli.options import Context, common
 
 @click.command()
 @common
-@click.option("--requests", type=click.IntRange(1), help="At least so many; default: 20000.")
-@click.option("--kills", type=click.IntRange(0), help="Of each victim; default: 5.")
-@click.option("--freezes", type=click.IntRange(0), help="Of each victim; default: 2.")
-@click.option("--workers", type=click.IntRange(1), help="Default: 2.")
-@click.option("--database", type=click.Choice(["postgres", "sqlite"]), help="Default: postgres, one of its own.")
-@click.option("--seed", type=int, help="Decides requests and blows; default: another each time, printed.")
-@click.option("--quick", is_flag=True, help="600 requests, a kill each, SQLite.")
+@click.option("--requests", type=click.IntRange(1), help="Least number of requests; default: 20000.")
+@click.option("--kills", type=click.IntRange(0), help="Kills of each part; default: 5.")
+@click.option("--freezes", type=click.IntRange(0), help="Freezes of each part; default: 2.")
+@click.option("--workers", type=click.IntRange(1), help="Worker processes; default: 2.")
+@click.option(
+    "--database", type=click.Choice(["postgres", "sqlite"]), help="Default: postgres, a server started for the run."
+)
+@click.option(
+    "--seed", type=int, help="Determines requests, kills and freezes; default: a new one each time, which is printed."
+)
+@click.option("--quick", is_flag=True, help="600 requests, one kill of each part, SQLite.")
 @click.option(
     "--matrix",
     is_flag=False,
     flag_value="all",
     metavar="[CELLS]",
-    help="Instead: every part killed, frozen, slow and full in turn; CELLS such as state,disk:full chooses.",
+    help="Instead kill, freeze, slow down and fill up each part in turn; CELLS, such as state,disk:full, selects some.",
 )
 def chaos(context: Context, quick: bool, matrix: str | None, **options: Any) -> None:
     """Kill and freeze a gateway under load, then compare clients, provider and ledger attempt by attempt.
 
-    It starts a gateway of its own with its own gateway.yaml and policies, so it takes neither --config nor --policies;
-    --data-dir is a new folder that keeps what the run leaves behind. Needs a checkout and Linux. Exit status: 1 when a
-    row is missing, is there twice, or says something else than client and provider saw, or when a request hung.
+    It starts its own gateway with its own gateway.yaml and policies, so it does not accept --config or --policies;
+    --data-dir is a new folder that keeps the run's files. Needs a checkout and Linux. Exit status: 1 when a row is
+    missing, duplicated, or different from what client and provider recorded, or when a request hung.
 
     \b
     thriftgate chaos --quick
@@ -44,7 +48,7 @@ def chaos(context: Context, quick: bool, matrix: str | None, **options: Any) -> 
         raise click.UsageError("chaos writes its own gateway.yaml and policies; leave --config and --policies out.")
     if matrix is not None:
         if quick or context.as_json or any(value is not None for name, value in options.items() if name != "workers"):
-            raise click.UsageError("--matrix takes --workers and --data-dir alone.")
+            raise click.UsageError("--matrix can be combined only with --workers and --data-dir.")
         cells = [f"--cells={matrix}"] if matrix != "all" else []
         workers = [f"--workers={options['workers']}"] if options["workers"] else []
         keep = [f"--keep={context.data_dir}"] if context.data_dir else []

@@ -1,4 +1,4 @@
-"""`thriftgate check`: start-up's validation, without starting."""
+"""`thriftgate check`: the validation that start-up does, without starting."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from gateway.settings.renamed_keys import GATEWAY, OldName, with_both_names
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of a policy file, for editors and CI.")
 @click.option("--gateway-schema", is_flag=True, help="Print the JSON Schema of gateway.yaml.")
 def check(context: Context, schema: bool, gateway_schema: bool) -> None:
-    """Validate gateway.yaml and every policy; each mistake is a line with file, line, key and remedy.
+    """Validate gateway.yaml and every policy. Each mistake is one line with file, line, key and remedy.
 
     \b
     thriftgate check --config gateway.yaml --policies policies
-    Exit status: 0 when all is well, 2 when something must be mended.
+    Exit status: 0 when there is no mistake, 2 otherwise.
     """
     if schema or gateway_schema:
         shown = json_schema() if schema else with_both_names(GatewayConfig.model_json_schema(), GATEWAY)
@@ -59,7 +59,7 @@ def check(context: Context, schema: bool, gateway_schema: bool) -> None:
     ]
     context.print(
         {"ok": True, "teams": teams, "policies": [str(folder) for folder in settings.policies], "notes": told},
-        "\n".join([f"All is well: policies for {', '.join(teams)}.", *told]),
+        "\n".join([f"No mistakes: policies for {', '.join(teams)}.", *told]),
     )
 
 
@@ -75,7 +75,7 @@ def _unreadable(settings: Settings, config: Path) -> list[str]:
 
 
 def _written(old_names: Iterable[OldName], old: str, new: str) -> str:
-    """The one of the two names of a key that the file has."""
+    """The name of a key that the file uses: the old or the new one."""
     return old if any(each.key == old for each in old_names) else new
 
 
@@ -92,7 +92,7 @@ def _unknown_receivers(settings: Settings, policies: PolicySet) -> list[str]:
 
 
 def unknown_backends(settings: Settings, policies: PolicySet) -> list[str]:
-    """Names in policies that nothing answers to; only decidable when gateway.yaml lists backends."""
+    """Mistakes about names in policies that no backend has. None are found if gateway.yaml does not list backends."""
     backends = settings.config.backends
     if not backends:
         return []

@@ -1,4 +1,4 @@
-"""`thriftgate demo`: about 20 real requests through a running gateway, a row each."""
+"""`thriftgate demo`: sends about 20 real requests through a running gateway and prints a row for each."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ from gateway.state.sql.database import Database
 ALERT_PATIENCE_S = 6.0
 LOCAL_PATIENCE_S = 20.0
 LEDGER_PATIENCE_S, QUIET_S = 8.0, 1.5
-"""How long the sum may take, and how long nothing may have come after the last row: checks go on in the background."""
+"""Longest wait for the ledger's sum, and how long it must stay unchanged, because checks continue in the background."""
 POLICY_PATIENCE_S = 20.0
 
 
 @click.command()
 @common
-@click.option("--team", help="The team that asks; default: a new one, under a policy of its own.")
+@click.option("--team", help="The team that sends the requests; default: a new one with its own policy.")
 def demo(context: Context, team: str | None) -> None:
-    """Play the tour on the gateway that `thriftgate serve --demo` started with the same --data-dir.
+    """Run the tour on the gateway that `thriftgate serve --demo` started with the same --data-dir.
 
-    Every row is a real request over HTTP: difficulty, backend, cache, tokens, cost, what was saved, time.
+    Every row is a real request over HTTP: difficulty, backend, cache, tokens, cost, savings, time.
     """
-    settings = context.settings()
+    settings = context.of_running()
     try:
         runtime = orjson.loads(settings.paths.runtime.read_bytes())
         runtime["tour"]["alert_url"]
     except (OSError, ValueError, KeyError):
         raise click.ClickException(
-            f"No gateway that was started with --demo runs on {settings.paths.data}; start one with "
+            f"No gateway started with --demo is running on {settings.paths.data}; start one with "
             f"`thriftgate serve --demo --data-dir {settings.paths.data}`."
         ) from None
     tour = Demo(settings, runtime, team or f"tour-{secrets.token_hex(3)}", tables.console(stderr=context.as_json))
@@ -66,7 +66,7 @@ def demo(context: Context, team: str | None) -> None:
 
 @dataclass(slots=True)
 class Row:
-    """What one request came to."""
+    """The result of one request."""
 
     step: Step
     status: int
@@ -80,7 +80,7 @@ class Row:
 
     @property
     def tokens(self) -> tuple[int, int]:
-        """Input and output of the attempt that served."""
+        """Input and output tokens of the attempt whose answer was served."""
         attempts = self.flight.get("attempts") or [{}]
         return attempts[-1].get("input_tokens", 0), attempts[-1].get("output_tokens", 0)
 
@@ -96,7 +96,7 @@ class Row:
 
 
 class Demo:
-    """Two teams of its own, a webhook of its own, and what it asked of the gateway."""
+    """Runs the tour with two teams of its own and a webhook of its own, and prints the results."""
 
     def __init__(self, settings: Settings, runtime: dict[str, Any], team: str, console: Console) -> None:
         self._settings, self._runtime, self._team, self._console = settings, runtime, team, console
@@ -135,7 +135,7 @@ class Demo:
 
     @asynccontextmanager
     async def _receiver(self) -> AsyncIterator[None]:
-        """A real webhook receiver, where the gateway posts its alerts."""
+        """Run a real webhook receiver, to which the gateway posts its alerts."""
 
         async def accept(request: web.Request) -> web.Response:
             self._alerts.append(orjson.loads(await request.read()))
@@ -154,10 +154,11 @@ class Demo:
             await runner.cleanup()
 
     async def _local_model(self, session: aiohttp.ClientSession) -> None:
-        """The gateway serves before its local model has loaded; the tour would rather show both tiers."""
+        """Wait for the local model. The gateway serves before it is loaded, but the tour should show both tiers."""
         if not self._runtime.get("local_model"):
             self._console.print(
-                "[dim]No local model here (`thriftgate model fetch` gets it): one tier only.[/]", markup=True
+                "[dim]No local model is installed (`thriftgate model fetch` gets it), so there is one tier only.[/]",
+                markup=True,
             )
             return
         address = self._runtime["local_model"]["url"].removesuffix("/v1") + "/health"
@@ -173,14 +174,14 @@ class Demo:
                 await asyncio.sleep(0.1)
 
     async def _in_force(self, session: aiohttp.ClientSession, secret: str) -> None:
-        """Until the running gateway knows the new keys and the new policy; it promises both within a second."""
+        """Wait until the running gateway has applied the new keys and the new policy, which it does within a second."""
         until = time.monotonic() + POLICY_PATIENCE_S
         while time.monotonic() < until:
             async with session.get(f"{self._base}/v1/models", headers={"authorization": f"Bearer {secret}"}) as reply:
                 if MARKER.encode() in await reply.read():
                     return
             await asyncio.sleep(0.05)
-        raise click.ClickException("The gateway did not take up the tour's policy; its log says why.")
+        raise click.ClickException("The gateway did not load the tour's policy; see its log.")
 
     async def _ask_all(self, session: aiohttp.ClientSession, secrets_: dict[str, str]) -> list[Row]:
         rows: list[Row] = []
@@ -229,7 +230,8 @@ class Demo:
         )
 
     def _saved(self, flight: dict[str, Any]) -> Decimal | None:
-        """Against the price list of the model that the strong tier stands for; hypothetical where that is simulated."""
+        """The saving against the list price of the model that represents the strong tier. It is hypothetical if that
+        tier is simulated."""
         found = self._prices.stand_in("", "large")
         if found is None or not flight:
             return None
@@ -250,7 +252,8 @@ class Demo:
             self._console.print("[yellow]no budget alert arrived: this tour cost too little[/]", markup=True)
 
     async def _spent(self, database: Database, team: str, rows: list[Row]) -> Line:
-        """What the ledger says, as `usage` and the page do, once all requests are on it and no more comes."""
+        """The team's spend by the ledger, as in `usage` and on the page, once all requests are booked and no more rows
+        arrive."""
         asked = sum(row.flight.get("team") == team for row in rows)
         report, seen_at = await usage(database, team=team, since=self._began), time.monotonic()
         until = seen_at + LEDGER_PATIENCE_S
@@ -270,20 +273,20 @@ class Demo:
             "small tier", str(sum((row.flight.get("attempts") or [{}])[-1].get("tier") == "small" for row in rows))
         )
         table.add_row("spent", f"${pico_to_usd(own.cost_pico):.6f}")
-        table.add_row("of it background checks", f"${pico_to_usd(own.checks_pico):.6f}, {own.checks} calls")
+        table.add_row("of which background checks", f"${pico_to_usd(own.checks_pico):.6f}, {own.checks} calls")
         table.add_row("spent by the other team", f"${pico_to_usd(neighbour.cost_pico):.6f}")
         table.add_row("saved, hypothetical", f"${saved:.6f} against list prices of {self._list_name}")
         self._console.print(table)
 
 
 def _requests(report: Report) -> int:
-    """At least so many are on the ledger; one that a simulated backend finished counts twice."""
+    """A lower bound of the requests on the ledger. A request that a simulated backend finished counts twice."""
     return report.total.requests + sum(one.requests for one in report.simulated)
 
 
 HEAD = ("hard", "backend", "cache", "in", "trim", "out", "cost µ$", "saved µ$", "ms")
 _WIDTHS = (5, 17, 8, 5, 4, 3, 8, 9, 4)
-"""Within 80 columns."""
+"""Column widths, 80 in total."""
 
 
 def _line(cells: tuple[str, ...]) -> str:
@@ -310,7 +313,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _text(body: bytes, stream: bool) -> str:
-    """The answer's words, whichever way they came."""
+    """The answer's text, from a stream or a plain body."""
     try:
         if not stream:
             return str(orjson.loads(body)["choices"][0]["message"]["content"])

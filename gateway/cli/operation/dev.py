@@ -1,4 +1,4 @@
-"""`thriftgate dev`: for whoever tests a gateway; `attack` sends requests that a sound gateway refuses by itself."""
+"""`thriftgate dev`: tests of a gateway. `attack` sends requests that a correct gateway must refuse."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from gateway.cli.options import Context, common
 
 TOTAL_S = 30.0
 EACH_S = 8.0
-"""Longest wait for one answer."""
+"""Longest wait for one answer, in seconds."""
 SLOW_S = 14.0
-"""Longest wait for the refusal of a slow upload; by default a gateway allows 10 s before it wants a rate."""
+"""Longest wait for the refusal of a slow upload. By default a gateway requires a minimum rate after 10 s."""
 DRIP_S = 0.5
-"""Between two bytes of it."""
+"""Seconds between two bytes of the slow upload."""
 MOST_ANSWER = 65_536
-"""Bytes of an answer that are read."""
+"""Most bytes of an answer that are read."""
 UNKNOWN = "thriftgate-dev-attack"
-"""The model that every body names: a gateway that takes the body finds no backend for it, so nothing is bought."""
+"""The model that every body names. If the gateway accepts the body, it finds no such backend, so nothing is bought."""
 CHAT = "/v1/chat/completions"
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})")
 _EMPTY_MEMBERS = 20_000
@@ -36,19 +36,19 @@ _EMPTY_MEMBERS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """`wanted`: statuses that refuse it; 0: the connection is closed without an answer."""
+    """One attack. `wanted`: the statuses that count as a refusal; 0: the connection is closed without an answer."""
 
     name: str
     data: bytes
     wanted: tuple[int, ...]
     secret: re.Pattern[bytes] | None = None
-    """What the answer must not have."""
+    """Pattern that the answer must not contain."""
     drip: bytes = b""
-    """Sent after `data`, one byte each DRIP_S, until something comes back."""
+    """Sent after `data`, one byte each DRIP_S, until an answer arrives."""
 
 
 def attacks(host: str, key: str) -> Iterator[Attack]:
-    """All of them, made one by one: some are large. `host`: for the header of that name."""
+    """Yields all attacks, one by one because some are large. `host`: value of the Host header."""
     authorised = f"authorization: Bearer {key}"
 
     def get(path: str, *more: str) -> bytes:
@@ -62,7 +62,7 @@ def attacks(host: str, key: str) -> Iterator[Attack]:
     yield Attack("two codings (gzip, gzip)", post(_gzip(_gzip(hello)), "content-encoding: gzip, gzip"), (400, 413, 415))
     members = _gzip(b"") * _EMPTY_MEMBERS + _gzip(hello)
     yield Attack("20,000 empty gzip members", post(members, "content-encoding: gzip"), (400, 413))
-    yield Attack("a key in a trailer alone", _trailer(host, hello, authorised), (0, 400, 401, 403))
+    yield Attack("a key only in a trailer", _trailer(host, hello, authorised), (0, 400, 401, 403))
     yield Attack("two Host headers", get("/v1/models", authorised, "host: elsewhere"), (0, 400))
     many = [f"x-{number}: a" for number in range(10_000)]
     yield Attack("10,000 headers", get("/v1/models", authorised, *many), (0, 400, 408, 413, 431))
@@ -77,7 +77,7 @@ def attacks(host: str, key: str) -> Iterator[Attack]:
     for path in ("/v1/usage?since=999999d", f"/v1/files?limit={'9' * 5000}", "/v1/batches?limit=-1"):
         yield Attack(f"odd parameter: {path[:30]}", get(path, authorised), (400, 401, 403, 404, 414))
     for path in ("/v1/files/file-0", "/v1/files/file-0/content", "/v1/responses/resp_0", "/v1/batches/batch_0"):
-        yield Attack(f"an id of nobody: {path}", get(path, authorised), (401, 403, 404))
+        yield Attack(f"an unknown id: {path}", get(path, authorised), (401, 403, 404))
     yield Attack("details of /health without a key", get("/health"), (200, 401, 403, 404, 503), _DETAILS)
 
     length, slow = "content-length: 100000", b" " * int(SLOW_S / DRIP_S)
@@ -112,7 +112,8 @@ class Outcome:
 
 
 def outcome(attack: Attack, connect: Callable[[], socket.socket], until: float) -> Outcome:
-    """Send `attack` and look at the first final answer. `until`: monotonic seconds. Raises OSError: no connection."""
+    """Send `attack` and check the first final answer. `until`: monotonic seconds. Raises OSError if it cannot
+    connect."""
     wanted = " or ".join(str(status) if status else "closed" for status in attack.wanted)
     if attack.secret is not None:
         wanted += ", without details"
@@ -132,10 +133,12 @@ _LATE = b"\0late"
 
 
 def _exchanged(link: socket.socket, attack: Attack, until: float) -> bytes:
-    """What came until the other side closed; `_LATE`: nothing did in time."""
+    """The bytes received until the other side closed; `_LATE` if there were none in time."""
     came = bytearray()
     try:
-        with contextlib.suppress(ConnectionError):  # refused before all was sent: the answer may be there
+        with contextlib.suppress(
+            ConnectionError
+        ):  # if the connection was closed before everything was sent, the answer may have arrived
             link.settimeout(max(0.1, until - time.monotonic()))
             link.sendall(attack.data)
             if attack.drip:
@@ -153,7 +156,7 @@ def _exchanged(link: socket.socket, attack: Attack, until: float) -> bytes:
 
 
 def _dripped(link: socket.socket, body: bytes, until: float) -> bytes:
-    """The beginning of what came before all of `body` was sent. Raises TimeoutError when nothing came."""
+    """The first bytes received while `body` is sent. Raises TimeoutError if there were none."""
     for byte in body:
         link.settimeout(max(0.1, until - time.monotonic()))
         link.sendall(bytes((byte,)))
@@ -164,10 +167,10 @@ def _dripped(link: socket.socket, body: bytes, until: float) -> bytes:
 
 
 def _connecting(url: str) -> tuple[str, Callable[[], socket.socket]]:
-    """The value of the Host header, and what connects. Raises UsageError."""
+    """Returns the value of the Host header and a function that connects. Raises UsageError."""
     said = urlsplit(url if "//" in url else f"http://{url}")
     if said.scheme not in ("http", "https") or not said.hostname or said.path not in ("", "/"):
-        raise click.UsageError("URL is a gateway's, such as http://127.0.0.1:8080, without a path.")
+        raise click.UsageError("URL must be a gateway's address without a path, such as http://127.0.0.1:8080.")
     name, port = said.hostname, said.port or (443 if said.scheme == "https" else 80)
 
     def connect() -> socket.socket:
@@ -186,7 +189,7 @@ def dev() -> None:
     """Test a gateway from outside."""
 
 
-@dev.command("attack", short_help="Send what a sound gateway refuses, with an ordinary key.")
+@dev.command("attack", short_help="Send requests that a correct gateway refuses.")
 @common
 @click.argument("url")
 @click.option("--key", required=True, envvar="THRIFTGATE_KEY", help="An ordinary key; default: $THRIFTGATE_KEY.")
@@ -194,14 +197,14 @@ def attack(context: Context, url: str, key: str) -> None:
     """Attack the gateway at URL with an ordinary key, for at most half a minute.
 
     Every attack is one bounded request that is refused before a backend is called, so nothing is bought or changed.
-    Prints what was wanted and what was found. Exit status: 1 when an attack was not refused.
+    Prints the expected and the actual result of each. Exit status: 1 when an attack was not refused.
 
     \b
     thriftgate dev attack http://127.0.0.1:8080 --key tg-...
     """
     host, connect = _connecting(url)
     if not key.isascii() or not key.isprintable() or " " in key:
-        raise click.UsageError("--key has characters that no key has.")
+        raise click.UsageError("--key contains characters that no key has.")
     until, found = time.monotonic() + TOTAL_S, []
     try:
         for each in attacks(host, key):
@@ -210,7 +213,7 @@ def attack(context: Context, url: str, key: str) -> None:
             else:
                 found.append(outcome(each, connect, until))
     except OSError as error:
-        raise click.ClickException(f"{host} cannot be connected to: {error}") from error
+        raise click.ClickException(f"Cannot connect to {host}: {error}") from error
     rows = [{"attack": each.attack, "wanted": each.wanted, "found": each.found, "ok": each.ok} for each in found]
     context.print(rows, lambda: _show(found))
     sys.exit(0 if all(each.ok for each in found) else 1)

@@ -1,4 +1,4 @@
-"""`thriftgate doctor`: what this machine has, what runs, and what to do about what does not."""
+"""`thriftgate doctor`: checks this machine and suggests remedies."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ class Finding:
 def doctor(context: Context) -> None:
     """Check files, data directory, state, ledger database, local model and provider keys.
 
-    Exit status: 0 when nothing needs mending, 1 otherwise.
+    Exit status: 0 when every check passed, 1 otherwise.
     """
     try:
-        findings = examine(context.settings(keys=True))
+        findings = examine(context.of_running(keys=True))
     except ConfigError as error:
-        findings = [Finding(False, problem, "mend the file") for problem in error.problems]
+        findings = [Finding(False, problem, "correct the file") for problem in error.problems]
     context.print([asdict(one) for one in findings], lambda: _show(findings))
     if not all(one.well for one in findings):
         raise SystemExit(1)
 
 
 def examine(settings: Settings) -> list[Finding]:
-    """Everything that can be looked at without changing anything."""
+    """All checks. They change nothing."""
     return [_policies(settings), _disk(settings), _running(settings), _state(settings), _database(settings),
             *_lost_hosts(settings), _local_model(settings), _providers()]  # fmt: skip
 
@@ -65,7 +65,7 @@ def _policies(settings: Settings) -> Finding:
 def _disk(settings: Settings) -> Finding:
     folder = next(path for path in (settings.paths.data, *settings.paths.data.parents) if path.exists())
     free = shutil.disk_usage(folder).free
-    remedy = "free some space: no answer leaves before it stands in the journal"
+    remedy = "free some space: answers are sent only after they are written to the journal"
     return Finding(free > LEAST_FREE_BYTES, f"{free / 2**30:.1f} GiB free for {settings.paths.data}", remedy)
 
 
@@ -115,7 +115,7 @@ def _database(settings: Settings) -> Finding:
 
 
 def _lost_hosts(settings: Settings) -> list[Finding]:
-    """One for each host that budgets hold money for, because what it spent last is not in the ledger."""
+    """A finding for each lost host: budgets hold money for it, because its last spend is not in the ledger."""
     if settings.config.ledger.database_url is None and not settings.paths.sqlite.exists():
         return []
     try:
@@ -126,7 +126,7 @@ def _lost_hosts(settings: Settings) -> list[Finding]:
         finally:
             database.close()
     except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, SQLAlchemyError):
-        return []  # said above; or its tables are older than these
+        return []  # `_database` has reported this, or the tables are of an older version
     return [_lost(host, [one for one in holds if one.host == host]) for host in dict.fromkeys(h.host for h in holds)]
 
 

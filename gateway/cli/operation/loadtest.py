@@ -1,4 +1,4 @@
-"""`thriftgate loadtest`: hands over to the package `loadtests`, which only a checkout has."""
+"""`thriftgate loadtest`: runs the package `loadtests`, which exists only in a checkout."""
 
 from __future__ import annotations
 
@@ -14,25 +14,44 @@ from gateway.cli.options import Context, common
 
 @click.command()
 @common
-@click.option("--quick", is_flag=True, help="A few hundred requests a round, concurrency 16: for CI, not for figures.")
-@click.option("--cells", default="", help="Only these, e.g. 1k,paced-c64,footprint; loadtests/README.md lists them.")
-@click.option("--concurrency", multiple=True, type=click.IntRange(1), help="Default: 1, 16, 64 and 256. Repeatable.")
-@click.option("--rounds", type=click.IntRange(1), help="Interleaved rounds, whose median counts; default: 5, quick 3.")
+@click.option(
+    "--quick", is_flag=True, help="A few hundred requests a round at concurrency 16: for CI, not for published figures."
+)
+@click.option(
+    "--cells", default="", help="Run only these cells, e.g. 1k,paced-c64,footprint; loadtests/README.md lists them."
+)
+@click.option(
+    "--concurrency",
+    multiple=True,
+    type=click.IntRange(1),
+    help="Parallel requests; default: 1, 16, 64 and 256. Repeatable.",
+)
+@click.option(
+    "--rounds", type=click.IntRange(1), help="Interleaved rounds; their median is reported. Default: 5, quick 3."
+)
 @click.option("--requests", type=click.IntRange(1), help="Requests per cell and row; default: 20000, quick 1500.")
-@click.option("--peer", "peers", multiple=True, type=click.Choice(["litellm"]), help="A peer, installed on its own.")
-@click.option("--install-nginx/--no-install-nginx", default=None, help="Fetch nginx if missing; default: if root.")
+@click.option(
+    "--peer",
+    "peers",
+    multiple=True,
+    type=click.Choice(["litellm"]),
+    help="Also measure this gateway, which must be installed separately.",
+)
+@click.option(
+    "--install-nginx/--no-install-nginx", default=None, help="Install nginx if it is missing; default: if root."
+)
 @click.option("--profile", is_flag=True, help="Sample a worker with py-spy after each cell.")
-@click.option("--minutes", default=120.0, show_default=True, help="Begin no further cell after so long.")
+@click.option("--minutes", default=120.0, show_default=True, help="Start no further cell after this time.")
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("loadtest-results"), show_default=True,
     help="Folder for loadtest.json, .txt, .png and .svg.",
 )  # fmt: skip
 def loadtest(context: Context, peers: tuple[str, ...], **options: Any) -> None:
-    """Measure what the gateway costs, side by side with nginx and no gateway at all.
+    """Measure the gateway's cost per request, side by side with nginx and with direct calls.
 
-    It starts gateways of its own with its own gateway.yaml and policies, which it prints, so it takes neither --config
-    nor --policies; --data-dir is where they keep their data meanwhile. Needs a checkout and Linux. Exit status: 1 when
-    an answer was wrong, the ledger differs from what the upstream sent, or a bar is missed.
+    It starts its own gateways with their own gateway.yaml and policies, which it prints, so it does not accept --config
+    or --policies; --data-dir is their data directory during the run. Needs a checkout and Linux. Exit status: 1 when an
+    answer was wrong, the ledger differs from what the upstream sent, or a limit is exceeded.
 
     \b
     thriftgate loadtest --quick --cells 1k
@@ -45,7 +64,7 @@ def loadtest(context: Context, peers: tuple[str, ...], **options: Any) -> None:
         status = command.run(command.Options(peers=peers, data=context.data_dir, as_json=context.as_json, **options))
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    except RuntimeError as error:  # something that was to be measured did not start
+    except RuntimeError as error:  # a server that was to be measured did not start
         raise click.ClickException(str(error)) from error
     sys.exit(status)
 

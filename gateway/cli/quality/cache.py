@@ -1,4 +1,4 @@
-"""`thriftgate cache`: would it have answered, and is what it holds still wanted?"""
+"""`thriftgate cache`: measures the semantic cache, and shows and flushes its content."""
 
 from __future__ import annotations
 
@@ -23,16 +23,14 @@ MODE = click.option(
     type=click.Choice(list(MAX_ERROR)),
     default="default",
     show_default=True,
-    help="default: one wrong answer in a hundred look-ups is allowed; strict: none, only harmless differences pass.",
+    help="default: one wrong answer in 100 look-ups is allowed; strict: only harmless differences are a hit.",
 )
-LISTS = click.option(
-    "--without-lists", is_flag=True, help="Empty the verifier's word lists first: what does it know by itself?"
-)
+LISTS = click.option("--without-lists", is_flag=True, help="Test the verifier without its word lists.")
 
 
 @click.group()
 def cache() -> None:
-    """Measure the cache on your questions; see and flush what it holds."""
+    """Measure the cache on your questions; show and flush its content."""
 
 
 @cache.command()
@@ -44,13 +42,13 @@ def cache() -> None:
     "--plot",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Also a picture (PNG, SVG) of hits by threshold, for rows with a label (1 same, 0 not); needs matplotlib.",
+    help="Also plot hits by threshold (PNG, SVG), for rows with a label (1 same, 0 not); needs matplotlib.",
 )
 def evaluate(context: Context, file: Path, mode: str, without_lists: bool, plot: Path | None) -> None:
-    """Try pairs of questions: would one's answer serve the other?
+    """Test which pairs of questions would share an answer.
 
-    The code that serves decides, with the packaged embedder. FILE: JSON lines {"id", "stored", "asked"} (text or
-    message list); out come {"id", "hit", "score"}.
+    The decision is made by the same code as in serving, with the packaged embedder. FILE: JSON lines {"id", "stored",
+    "asked"} (text or message list). Prints JSON lines {"id", "hit", "score"}.
     """
     evaluator = Evaluator(mode, lists=not without_lists)
     keys = ("id", "stored", "asked", *(("label",) if plot else ()))
@@ -66,10 +64,10 @@ def evaluate(context: Context, file: Path, mode: str, without_lists: bool, plot:
 @MODE
 @LISTS
 def replay(context: Context, file: Path, mode: str, without_lists: bool) -> None:
-    """Play a stream of questions in order, each stored unless it hit.
+    """Run a sequence of questions in order. Each is stored unless it is a hit.
 
-    FILE: JSON lines {"id", "asked"}; out come {"id", "hit", "match", "score"}, match being the id of the row whose
-    answer would have been served.
+    FILE: JSON lines {"id", "asked"}. Prints JSON lines {"id", "hit", "match", "score"}; match is the id of the row
+    whose answer would be served.
     """
     _stream(file, Evaluator(mode, lists=not without_lists).replay, ("id", "asked"))
 
@@ -80,7 +78,7 @@ cache.add_command(show)
 
 
 def _plot(points: list[Point], path: Path) -> None:
-    """Hits among both kinds of pairs, by the least score of a hit."""
+    """Plot the share of hits among pairs of equal and of different questions, by score threshold."""
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
@@ -99,7 +97,7 @@ def _plot(points: list[Point], path: Path) -> None:
 def _stream(
     file: Path, work: Callable[[Iterable[Row]], Iterator[dict[str, Any]]], keys: tuple[str, ...]
 ) -> list[float]:
-    """Print what `work` finds, and return the scores."""
+    """Print the results of `work` and return their scores."""
     scores = []
     lines = file.read_bytes().splitlines()
     with Progress(transient=True, console=None, disable=not sys.stderr.isatty()) as progress:

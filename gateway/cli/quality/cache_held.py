@@ -1,4 +1,4 @@
-"""What the cache of a running gateway holds: `thriftgate cache stats`, `show` and `flush`."""
+"""The cache of a running gateway: `thriftgate cache stats`, `show` and `flush`."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from gateway.state.redis.connection import State
 from gateway.state.redis.log import IndexLog
 
 CATCH_UP_S = 30.0
-"""Longest wait for the running gateway's index of answers."""
+"""Longest wait in seconds until the index of the running gateway's answers has been read."""
 _SHOWN_CHARACTERS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Which:
-    """The answers that a command is about; what is None does not matter."""
+    """The cached answers that a command applies to. Criteria that are None are ignored."""
 
     team: str | None
     tag: str | None
@@ -58,10 +58,10 @@ class Which:
 
 def chosen(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds --team, --tag, --prefix and --older-than."""
-    command = click.option("--older-than", help="Only those older than e.g. 12h.")(command)
-    command = click.option("--prefix", help="Only those with a tag that begins so, e.g. docs/.")(command)
-    command = click.option("--tag", help="Only those stored with this x-thriftgate-cache-tags tag.")(command)
-    return click.option("--team", help="Whose answers.")(command)
+    command = click.option("--older-than", help="Only answers older than this, e.g. 12h.")(command)
+    command = click.option("--prefix", help="Only answers with a tag that begins with this, e.g. docs/.")(command)
+    command = click.option("--tag", help="Only answers stored with this tag (x-thriftgate-cache-tags).")(command)
+    return click.option("--team", help="Only answers of this team.")(command)
 
 
 def _which(team: str | None, tag: str | None, prefix: str | None, older_than: str | None) -> Which:
@@ -74,8 +74,8 @@ def _which(team: str | None, tag: str | None, prefix: str | None, older_than: st
 @click.command()
 @common
 @chosen
-@click.option("--all", "everything", is_flag=True, help="Every answer of every team.")
-@click.option("--yes", is_flag=True, help="Really forget them.")
+@click.option("--all", "everything", is_flag=True, help="All answers of all teams.")
+@click.option("--yes", is_flag=True, help="Delete them instead of counting them.")
 def flush(
     context: Context,
     team: str | None,
@@ -85,18 +85,18 @@ def flush(
     everything: bool,
     yes: bool,
 ) -> None:
-    """Forget cached answers by team, tag and age on the running gateway.
+    """Delete cached answers of the running gateway by team, tag and age.
 
     Without --yes they are only counted.
     """
     which = _which(team, tag, prefix, older_than)
     if which.all and not everything:
-        raise click.UsageError("Say which: --team, --tag, --prefix, --older-than, or --all.")
+        raise click.UsageError("Give --team, --tag, --prefix, --older-than, or --all.")
 
     async def flushed(room: Cache) -> int:
         return await room.flush(team or "", tag, which.age_s, dry_run=not yes, prefix=prefix)
 
-    count = on_state(context.settings(), flushed)
+    count = on_state(context.of_running(), flushed)
     would = f"{count} answer(s) {which.said} would be flushed; add --yes to do it."
     done = f"{count} answer(s) {which.said} flushed."
     context.print({"team": team, "answers": count, "flushed": yes}, done if yes else would)
@@ -106,11 +106,9 @@ def flush(
 @common
 @chosen
 def stats(context: Context, team: str | None, tag: str | None, prefix: str | None, older_than: str | None) -> None:
-    """How much the running gateway's cache holds, by team.
+    """Show size and measured errors of the running cache, by team.
 
-    And how many of its hits by meaning were wrong, as far as checks tell.
-
-    What it answered and saved is in `thriftgate usage` and in /metrics.
+    Answers served and money saved are in `thriftgate usage` and in /metrics.
     """
     which = _which(team, tag, prefix, older_than)
 
@@ -121,10 +119,10 @@ def stats(context: Context, team: str | None, tag: str | None, prefix: str | Non
         }
         return [{**row, "wrong_hits": _wrong(measured.get(row["team"]))} for row in held]
 
-    found = on_state(context.settings(), counted)
+    found = on_state(context.of_running(), counted)
 
     def table() -> None:
-        columns = ("team", "answers", "bytes", "by meaning", "one use of each saves", "oldest", "wrong hits", "tags")
+        columns = ("team", "answers", "bytes", "semantic", "one use of each saves", "oldest", "wrong hits", "tags")
         shown = tables.Table(*columns)
         for row in found:
             shown.add_row(
@@ -142,7 +140,7 @@ def stats(context: Context, team: str | None, tag: str | None, prefix: str | Non
 
 
 def _wrong(told: dict[str, Any] | None) -> dict[str, Any] | None:
-    """What checks of a team's hits by meaning have found; None before there was one."""
+    """Results of the checks of a team's semantic hits; None before the first check."""
     if told is None or not told["checked"]:
         return None
     names = ("lookups", "hits", "checked", "wrong", "undecided", "wrong_of_lookups", "wrong_of_hits", "interval")
@@ -170,9 +168,9 @@ def show(
     answer: str | None,
     limit: int,
 ) -> None:
-    """List the answers that the running gateway holds, or show one.
+    """List cached answers of the running gateway, or show one.
 
-    The newest come first. ANSWER: the beginning of its id, as the list has it.
+    The newest come first. ANSWER: the beginning of its id, as shown in the list.
     """
     which = _which(team, tag, prefix, older_than)
 
@@ -189,7 +187,7 @@ def show(
             rows[0]["answer"] = None if stored is None else orjson.loads(stored.completion)
         return rows
 
-    rows = on_state(context.settings(), listed)
+    rows = on_state(context.of_running(), listed)
     if answer and not rows:
         raise click.ClickException(f"No answer whose id begins with {answer} is stored.")
 
@@ -241,14 +239,14 @@ def _by_team(entries: list[Entry]) -> list[dict[str, Any]]:
 
 
 def on_state(settings: Settings, work: Callable[[Cache], Coroutine[Any, Any, Any]]) -> Any:
-    """Run `work` on a cache that follows the state of the running gateway."""
+    """Run `work` on a cache that is connected to the running gateway's state."""
 
     async def run() -> Any:
         state = State(settings.config.state.redis_url or own_socket.url(settings.paths.socket), timeout_s=2.0)
         room = Cache(state, IndexLog(state, "cache"), None)
         try:
             await state.open()
-            await state.call("GET", state.key("epoch"))  # says at once why, if there is no server
+            await state.call("GET", state.key("epoch"))  # fails at once with the reason if there is no server
             await room.open()
             await room.caught_up(CATCH_UP_S)
             return await work(room)

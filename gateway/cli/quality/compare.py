@@ -1,4 +1,4 @@
-"""`thriftgate compare`: is one backend as good as another, for which prompts, at what price and pace?"""
+"""`thriftgate compare`: whether one backend is as good as another, for which prompts, at what price and speed."""
 
 from __future__ import annotations
 
@@ -52,21 +52,31 @@ from gateway.settings.gateway import Settings
 @click.option(
     "--prompts", required=True, type=click.Path(path_type=Path), help="JSON lines {prompt | messages, answer?, id?}."
 )
-@click.option("--quality", type=click.FloatRange(0, 1), default=0.95, show_default=True, help="As good, how often?")
-@click.option("--judge", default=Agreement.name, show_default=True, help="agreement, exact, or a backend asked blind.")
-@click.option("--max-usd", default="1", show_default=True, help="Most that all calls together may cost.")
-@click.option("--max-tokens", type=click.IntRange(1), default=512, show_default=True, help="Of each answer.")
+@click.option(
+    "--quality",
+    type=click.FloatRange(0, 1),
+    default=0.95,
+    show_default=True,
+    help="Least share of answers that are as good.",
+)
+@click.option(
+    "--judge", default=Agreement.name, show_default=True, help="agreement, exact, or a backend, which compares blind."
+)
+@click.option("--max-usd", default="1", show_default=True, help="Most that all calls together may cost, in USD.")
+@click.option(
+    "--max-tokens", type=click.IntRange(1), default=512, show_default=True, help="Most tokens of each answer."
+)
 @click.option("--temperature", type=float, default=0.0, show_default=True, help="Sent with each prompt.")
 @click.option("--concurrent", type=click.IntRange(1, 64), default=4, show_default=True, help="Prompts at a time.")
-@click.option("--team", default="default", show_default=True, help="Who pays; its data rule holds.")
+@click.option("--team", default="default", show_default=True, help="The team that pays; its data rule applies.")
 def compare(
     context: Context, a: str, b: str, prompts: Path, quality: float, judge: str, max_usd: str, max_tokens: int,
     temperature: float, concurrent: int, team: str,
 ) -> None:  # fmt: skip
-    """Ask backends A and B the same, and say whether B would do where A is used now.
+    """Send the same prompts to backends A and B, and say whether B could replace A.
 
-    A quantised model and its full-precision twin, a distilled student and its teacher, your machine and an API. Every
-    call is real: it costs money, is on the ledger under --team (kind shadow), and ends at --max-usd.
+    For example a quantised model and its full-precision version, a distilled student and its teacher, your machine and
+    an API. Every call is real: it costs money and is on the ledger under --team (kind shadow). Calls stop at --max-usd.
 
     \b
     thriftgate compare large small --prompts prompts.jsonl --max-usd 2
@@ -82,7 +92,7 @@ def compare(
     except GatewayError as error:
         raise click.ClickException(error.message) from error
     if not found:
-        raise click.ClickException(stopped or "There was nothing to compare.")
+        raise click.ClickException(stopped or "There are no prompts to compare.")
     hard = _difficulties(found)
     told = tally(found, lambda pair: hard[pair.prompt.id], quality)
     values = {
@@ -99,7 +109,7 @@ def compare(
 
 
 def read_prompts(path: Path, max_tokens: int, temperature: float) -> list[Prompt]:
-    """Raises ClickException that names file and line."""
+    """Read the prompts. Raises ClickException with file and line."""
     found: list[Prompt] = []
     try:
         lines = path.read_bytes().splitlines()
@@ -131,7 +141,7 @@ async def _run(
     settings: Settings, names: tuple[str, str], prompts: list[Prompt], judge: str, limit: int, most: int,
     concurrent: int, team: str,
 ) -> tuple[list[Pair], int, str]:  # fmt: skip
-    """Pairs, what they cost (pico-dollars), and why it ended early, if it did."""
+    """Returns (pairs, their cost in pico-dollars, the reason why it ended early or empty)."""
     policy, epoch = load_policies(settings.policies, settings.config.ceilings).find(team)
     await asyncio.to_thread(_check_budgets, settings, team, policy, limit)
     tenant = Tenant(Key("compare", team), policy, epoch)
@@ -168,7 +178,7 @@ async def _run(
 async def _opened(
     settings: Settings, backends: list[Backend], catalogue: PriceBook
 ) -> AsyncIterator[tuple[Fleet, Journal]]:
-    """A fleet and its books; the rows go into the ledger at once, unless a running gateway will see to that."""
+    """A fleet and its journal. At the end the rows are written into the ledger, unless a running gateway does so."""
     fleet = Fleet(backends)
     journal = Journal(settings.paths.journal, prices=catalogue, worker="compare")
     await journal.start()
@@ -185,7 +195,7 @@ async def _opened(
 
 
 def _check_budgets(settings: Settings, team: str, policy: Policy, limit: int) -> None:
-    """By what the ledger knows. Raises BudgetExhausted where --max-usd would not fit into a hard budget."""
+    """Checks the ledger. Raises BudgetExhausted if --max-usd exceeds what is left of a hard budget."""
     above = settings.config.organisations.get(policy.organisation, Organisation()).budget
     budgets = [each for each in (*policy.budget, *above) if each.hard and each.limit_usd is not None]
     if not budgets:
@@ -199,12 +209,12 @@ def _check_budgets(settings: Settings, team: str, policy: Policy, limit: int) ->
                 if limit > left:
                     raise BudgetExhausted(
                         f"The budget {budget.title} of team {team} has {pico_to_usd(max(0, int(left))):f} USD left; "
-                        "give no more with --max-usd."
+                        "--max-usd must not exceed it."
                     )
 
 
 def _learn_machines(settings: Settings, catalogue: PriceBook, backends: list[Backend]) -> None:
-    """What machines yielded of late, as a running gateway knows it too."""
+    """Load the recently measured throughput of own machines, as a running gateway does."""
     machines = [each for each in backends if each.price is not None and each.price.machine_hour_usd]
     if machines:
         with open_database(settings) as database, database.read() as connection:
@@ -215,7 +225,7 @@ def _backend(fleet: Fleet, name: str, policy: Policy) -> Backend:
     backend = fleet.get(name)
     if backend is None:
         known = ", ".join(each.name for each in fleet.backends) or "none"
-        raise click.ClickException(f"There is no backend {name!r}; there are: {known}.")
+        raise click.ClickException(f"There is no backend {name!r}; known: {known}.")
     if not may_go_to(backend, policy.data):
         raise click.ClickException(f"The data rule of team {policy.team} keeps prompts from {name}.")
     return backend
@@ -236,7 +246,7 @@ def _judge(name: str, fleet: Fleet, policy: Policy, pairs: Pairs) -> Judge:
 
 
 def _difficulties(pairs: list[Pair]) -> dict[str, float | None]:
-    """Prompt's id → difficulty; None outside what the grader knows."""
+    """Prompt id → difficulty; None outside the grader's domain."""
     grader, found = Grader.load(), {}
     for pair in pairs:
         request = pair.prompt.request("any")
@@ -263,17 +273,17 @@ def _show(told: Tally, a: str, b: str, quality: float, spent: int, stopped: str,
     rows: list[tuple[str, Callable[[Pace], str]]] = [
         ("answers", lambda one: f"{one.answers}" + (f", {one.failed} failed" if one.failed else "")),
         ("right answers", lambda one: _interval(one.right)),
-        ("tokens a second", lambda one: _number(one.tokens_per_second, 1)),
-        ("seconds, the middle call", lambda one: _number(one.seconds, 2)),
-        ("USD per 1M tokens, as mixed here", lambda one: _number(one.usd_per_million, 4)),
-        ("USD in all", lambda one: _number(one.usd, 6)),
+        ("tokens per second", lambda one: _number(one.tokens_per_second, 1)),
+        ("seconds, median call", lambda one: _number(one.seconds, 2)),
+        ("USD per 1M tokens of this mix", lambda one: _number(one.usd_per_million, 4)),
+        ("USD in total", lambda one: _number(one.usd, 6)),
     ]
     for title, of in rows:
         table.add_row(title, of(told.a), of(told.b))
     console.print(table)
     console.print(f"{b} as good as {a}: {_interval(told.as_good)}, {told.judged} of {told.asked} could be judged")
     if told.better is not None:
-        console.print(f"right answers, {b} less {a}: {_interval(told.better)}")
+        console.print(f"right answers, {b} minus {a}: {_interval(told.better)}")
     parts = tables.Table("difficulty", "share", f"{b} as good", f"adequate at {quality:g}")
     for one in told.bins:
         span = "outside the grader" if one.low is None else f"{one.low:.2f} – {one.high:.2f}"
@@ -283,7 +293,7 @@ def _show(told: Tally, a: str, b: str, quality: float, spent: int, stopped: str,
         upto = f"[bold]{escape(b)} is adequate up to difficulty {told.adequate_below:.2f}[/]"
         console.print(f"{upto}: {told.adequate_share:.0%}", markup=True)
     else:
-        console.print(f"For no part is it shown that {b} is adequate at {quality:g}.")
+        console.print(f"{b} is not shown to be adequate at {quality:g} for any difficulty.")
     if stopped:
         console.print(f"Ended early: {stopped}")
     console.print(f"{pico_to_usd(spent):f} USD, on the ledger under team {team} (kind shadow).")

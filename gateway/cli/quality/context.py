@@ -1,4 +1,4 @@
-"""`thriftgate context`: count a conversation, and see what would be left out of it."""
+"""`thriftgate context`: counts a conversation's tokens and shows what trimming would drop."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from gateway.errors import GatewayError
 
 @click.group()
 def context() -> None:
-    """Count conversations and see what trimming does to them."""
+    """Count a conversation's tokens; show what trimming would drop."""
 
 
 @context.command()
 @common
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
-@click.option("--max-tokens", type=click.IntRange(1), required=True, help="Input tokens to keep, at most.")
-@click.option("--model", default="gpt-4o", show_default=True, help="Whose tokenizer counts.")
+@click.option("--max-tokens", type=click.IntRange(1), required=True, help="Most input tokens to keep.")
+@click.option("--model", default="gpt-4o", show_default=True, help="Model whose tokenizer is used.")
 def trim(options: Context, file: Path, max_tokens: int, model: str) -> None:
-    """What would be left out of a request, turn by turn.
+    """Show which turns of a request would be dropped or shortened.
 
     FILE: the JSON body of a chat completion; - reads it from standard input.
 
@@ -69,7 +69,7 @@ def _values(plan: ContextPlan) -> dict[str, Any]:
 
 def _show(request: CompletionRequest, plan: ContextPlan) -> None:
     table = tables.Table(
-        "#", "role", "what happens", "begins", title=f"{plan.tokens_before} → {plan.tokens_after} tokens"
+        "#", "role", "result", "begins with", title=f"{plan.tokens_before} → {plan.tokens_after} tokens"
     )
     for turn in request.turns:
         what = "dropped" if turn.index in plan.drop else "shortened" if turn.index in plan.replace else "kept"
@@ -80,9 +80,9 @@ def _show(request: CompletionRequest, plan: ContextPlan) -> None:
 @context.command()
 @common
 @click.argument("text")
-@click.option("--model", default="gpt-4o", show_default=True, help="Whose tokenizer counts.")
+@click.option("--model", default="gpt-4o", show_default=True, help="Model whose tokenizer is used.")
 def count(options: Context, text: str, model: str) -> None:
-    """Tokens of TEXT: exact, and as the fast estimate has it.
+    """Count the tokens of TEXT exactly, and by the fast estimate.
 
     \b
     thriftgate context count "How many days are in a week?"

@@ -1,4 +1,4 @@
-"""`thriftgate embedder`: which model tells the cache that two questions are alike."""
+"""`thriftgate embedder`: converts another embedding model for the semantic cache."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from gateway.errors import EmbedderUnavailable
 
 @click.group()
 def embedder() -> None:
-    """Make another model the embedder of the cache."""
+    """Convert another embedding model for the semantic cache."""
 
 
 @embedder.command()
 @common
 @click.argument("model")
 @click.option(
-    "--out", type=click.Path(path_type=Path, file_okay=False), help="Where to write it; else below the data directory."
+    "--out", type=click.Path(path_type=Path, file_okay=False), help="Output folder; default: below the data directory."
 )
-@click.option("--device", default="cpu", show_default=True, help="Where the original runs: cpu, cuda, mps.")
+@click.option("--device", default="cpu", show_default=True, help="Device that runs the original model: cpu, cuda, mps.")
 @click.option(
     "--samples",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help='Texts of your own to compare on, beside ours: JSON lines {"text"}.',
+    help='More texts to compare on, besides ours: JSON lines {"text"}.',
 )
 def build(context: Context, model: str, out: Path | None, device: str, samples: Path | None) -> None:
-    """Make an int8 ONNX embedder of another model.
+    """Convert a model to an int8 ONNX embedder.
 
-    It needs no torch to serve. MODEL: a folder, or a name that sentence-transformers finds. Its vectors are compared
-    with the original's, and its cosines are put in the terms that the verifier was fitted in. Serve it with
-    embedder.model: FOLDER; what is cached under another embedder is then not found by meaning, and ages out. Needs the
-    extra `st`.
+    It needs no torch when serving. MODEL: a folder, or a name that sentence-transformers finds. The new vectors are
+    compared with the original's, and their cosines are converted to the scale that the verifier was fitted to. Use the
+    result with embedder.model: FOLDER. Answers cached under another embedder then give no semantic hits, and expire.
+    Needs the extra `st`.
 
     \b
     thriftgate embedder build intfloat/multilingual-e5-small

@@ -1,4 +1,4 @@
-"""`thriftgate explain`: what would be decided for a prompt, or what was decided for a request; nothing is called."""
+"""`thriftgate explain`: shows how a prompt would be routed, without calling a backend."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ from gateway.settings.gateway import Settings
 @click.command()
 @common
 @click.argument("prompt")
-@click.option("--team", default="default", show_default=True, help="Under whose policy.")
+@click.option("--team", default="default", show_default=True, help="The team whose policy applies.")
 @click.option("--model", default="auto", show_default=True, help="The model name that the app sends.")
-@click.option("--max-tokens", type=click.IntRange(1), help="As the app would send it.")
+@click.option("--max-tokens", type=click.IntRange(1), help="The request's max_tokens.")
 def explain(context: Context, prompt: str, team: str, model: str, max_tokens: int | None) -> None:
     """Show the decision for PROMPT: difficulty, candidates, exclusions, adequacy, cost, and what would change it.
 
-    No backend is called, and what only a running gateway knows (health, load, warm prompts) is not in it; the flight
-    record of a request, GET /v1/requests/ID, has that too.
+    No backend is called. Facts that only a running gateway knows (health, load, warm prompts) are not used; the flight
+    record of a request, GET /v1/requests/ID, includes them.
 
     \b
     thriftgate explain "How many days are in a week?" --team search
     """
     try:
-        settings = context.settings()
+        settings = context.of_running()
         policy, epoch = load_policies(settings.policies, settings.config.ceilings).find(team)
         tenant = Tenant(Key("explain", team), policy, epoch, settings.config.closed_to(team))
         request = request_for(prompt, model, max_tokens)
@@ -67,7 +67,7 @@ def explain(context: Context, prompt: str, team: str, model: str, max_tokens: in
 async def _decide(
     settings: Settings, tenant: Tenant, request: CompletionRequest, pressures: Mapping[str, float]
 ) -> tuple[Route, list[str]]:
-    """The decision, and what would have changed it."""
+    """Returns the decision and sentences on what would change it."""
     catalogue = PriceBook.of(settings)
     listed = settings.config.backends
     found = list(listed) if listed is not None else await discover(settings.config, _local_model(settings), False)
@@ -86,7 +86,7 @@ async def _decide(
 
 
 def _by_strategy(decide: Callable[[Policy], Route], policy: Policy, model: str, route: Route) -> list[str]:
-    """Of a choice by fitted strategies: the quality from which on another one is followed."""
+    """For a choice by fitted strategies: the quality from which another strategy would be chosen."""
     rule = policy.rule(model)
     if not route.strategy or not isinstance(rule, ModelRule):
         return []
@@ -100,7 +100,7 @@ def _by_strategy(decide: Callable[[Policy], Route], policy: Policy, model: str, 
 
 
 def _pressures(settings: Settings, tenant: Tenant) -> dict[str, float]:
-    """As the ledger has it; a worker also knows what is on its way there."""
+    """Budget pressure by the ledger. A worker also counts spend that is not on the ledger yet."""
     team, policy = tenant.team, tenant.policy
     if not policy.pacing.enabled:
         return {}
@@ -117,7 +117,7 @@ def _pressures(settings: Settings, tenant: Tenant) -> dict[str, float]:
 
 
 def request_for(prompt: str, model: str = "auto", max_tokens: int | None = None) -> CompletionRequest:
-    """What an app would send, through the same parser."""
+    """The request that an app would send, from the same parser."""
     body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": prompt}]}
     if max_tokens is not None:
         body["max_tokens"] = max_tokens
@@ -125,7 +125,7 @@ def request_for(prompt: str, model: str = "auto", max_tokens: int | None = None)
 
 
 def _local_model(settings: Settings) -> str | None:
-    """The running gateway's local model; None when none runs on this data directory."""
+    """URL of the running gateway's local model; None if there is none on this data directory."""
     try:
         runtime = orjson.loads(settings.paths.runtime.read_bytes())
         return str(runtime["local_model"]["url"])
@@ -165,10 +165,10 @@ def _show(route: Route, what_if: Sequence[str]) -> None:
     values = _values(route, what_if)
     console.print(f"[bold]{escape(values['order'][0])}[/] serves: {escape(route.reason)}", markup=True)
     if route.grade is not None:
-        note = " (outside what the grader knows)" if route.grade.abstained else ""
+        note = " (outside the grader's domain)" if route.grade.abstained else ""
         console.print(f"difficulty {route.grade.difficulty:.3f}{note}")
     if route.pressure:
-        console.print(f"budgets ahead of plan press by {route.pressure:.0%}: quality {route.quality:.1%} is enough")
+        console.print(f"spend is ahead of plan (pressure {route.pressure:.0%}): quality {route.quality:.1%} is enough")
     if len(route.backends) > 1:
         console.print(f"if it fails: {', then '.join(values['order'][1:])}")
     if route.escalate_to is not None:

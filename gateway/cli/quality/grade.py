@@ -1,4 +1,4 @@
-"""`thriftgate grade`: how hard a prompt is."""
+"""`thriftgate grade`: the difficulty of prompts."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from gateway.routing.difficulty.weights_file import ArtefactError
 from gateway.routing.strategy.plan_grader import grader_of
 
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
-ARTEFACT = click.option("--artefact", type=FILE, help="Another artefact than the packaged one, or a fitted plan.")
+ARTEFACT = click.option("--artefact", type=FILE, help="Another grader than the packaged one, or a fitted plan.")
 
 
 @click.command()
 @common
 @ARTEFACT
 def grade(context: Context, artefact: Path | None) -> None:
-    """Difficulty 0..1 of prompts: JSON lines in, JSON lines out.
+    """Print the difficulty 0..1 of prompts: JSON lines in, JSON lines out.
 
     \b
     echo '{"id": 1, "prompt": "What is 2 + 2?"}' | thriftgate grade

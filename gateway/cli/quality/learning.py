@@ -1,4 +1,4 @@
-"""`thriftgate router learned`, `trial` and `rollback`: what was measured of backends, and plans that are tried out."""
+"""`thriftgate router learned`, `trial` and `rollback`: measured quality of backends, and trials of plans."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from gateway.settings.gateway import Settings
 FILE = click.Path(exists=True, path_type=Path, dir_okay=False)
 
 
-@click.command("learned", short_help="What compared answers say of backends.")
+@click.command("learned", short_help="Show the measured quality of backends.")
 @common
-@click.option("--team", help="Only this team's.")
+@click.option("--team", help="Only backends of this team.")
 def learned(context: Context, team: str | None) -> None:
-    """What compared answers and feedback say of each team's backends, and what comparing cost.
+    """Show what compared answers and feedback show of each team's backends, and the cost of comparing.
 
     \b
     thriftgate router learned --team search
-    measured   share of answers as good as the reference's, with one-sided 95 % bounds
+    measured   share of answers as good as the baseline's, with one-sided 95 % bounds
     shift      how far that is from the prior, in log-odds
     """
-    with open_database(context.settings()) as database, database.read() as connection:
+    with open_database(context.of_running()) as database, database.read() as connection:
         now = time.time()
         _, found = changed(connection, (0, 0), now)
         purses, escalated = spent(connection), escalations(connection, now - WINDOW_S)
@@ -54,18 +54,19 @@ def learned(context: Context, team: str | None) -> None:
     context.print(values, lambda: _show(standings, unsure, purses))
 
 
-@click.command("trial", short_help="Try a plan out beside the one that is followed.")
+@click.command("trial", short_help="Put a plan on trial.")
 @common
 @click.argument("plan", type=FILE)
 def trial(context: Context, plan: Path) -> None:
-    """Let PLAN, made by `router fit`, decide beside what is followed, without serving anybody.
+    """Put PLAN, made by `router fit`, on trial: it decides in parallel, but its decisions are not served.
 
-    A running gateway switches to it once it is measured to be cheaper and not worse, or better and not dearer; it rolls
-    back when what it follows then turns out worse. That takes compared answers: `learning.share` in teams' policies.
+    A running gateway switches to it once it is measured to be cheaper and not worse, or better and not more expensive.
+    It switches back if the plan then turns out to be worse. This needs compared answers: `learning.share` in teams'
+    policies.
     """
     from gateway.routing.strategy.plan_file import read_plan
 
-    settings, data = context.settings(), plan.read_bytes()
+    settings, data = context.of_running(), plan.read_bytes()
     try:
         found = read_plan(data, str(plan))
     except ValueError as error:
@@ -75,28 +76,26 @@ def trial(context: Context, plan: Path) -> None:
         if not known.intersection(found.models):
             raise click.ClickException(f"{plan}: no backend has any of its models: {', '.join(found.models)}.")
         if missing := [model for model in found.models if model not in known]:
-            echo(f"No backend has {', '.join(missing)}: strategies that may ask them are left out.", err=True)
+            echo(f"No backend has {', '.join(missing)}; strategies that use them are ignored.", err=True)
     with open_database(settings) as database, database.begin() as connection:
         id = plan_trials.stage(connection, data, time.time())
     context.print({"id": id, "state": "shadow"}, f"On trial: {id[:16]}")
 
 
-@click.command("rollback", short_help="Follow the plan that was followed before.")
+@click.command("rollback", short_help="Return to the previous plan.")
 @common
 def rollback(context: Context) -> None:
-    """Follow again what was followed before the last switch: the plan of then, else what gateway.yaml names."""
-    with open_database(context.settings()) as database, database.begin() as connection:
+    """Undo the last switch: use the plan before it again, or else the one that gateway.yaml names."""
+    with open_database(context.of_running()) as database, database.begin() as connection:
         done = plan_trials.roll_back(connection, time.time(), "asked for")
-    context.print(
-        {"rolled_back": done}, "Rolled back." if done else "Nothing to roll back: no plan on trial is followed."
-    )
+    context.print({"rolled_back": done}, "Rolled back." if done else "Nothing to roll back: no plan is live.")
 
 
 COMMANDS = (learned, trial, rollback)
 
 
 def plans_on_trial(settings: Settings) -> list[dict[str, Any]]:
-    """Their states, the newest first; none where nothing was ever written down."""
+    """States of plans on trial, the newest first. Empty if there is no database yet."""
     if not settings.config.ledger.database_url and not settings.paths.sqlite.exists():
         return []
     with open_database(settings) as database, database.read() as connection:
@@ -135,7 +134,7 @@ def _show(
     standings: list[tuple[Pair, Standing]], unsure: list[tuple[Pair, tuple[int, float]]], purses: list[CapSpent]
 ) -> None:
     if not standings:
-        echo("Nobody has judged an answer yet: set learning.share in a team's policy, or send feedback.")
+        echo("No answer has been judged yet: set learning.share in a team's policy, or send feedback.")
     else:
         table = tables.Table(box=SIMPLE_HEAD)
         for title in ("team", "backend", "judged", "measured", "bounds", "promised", "shift", ""):
@@ -148,7 +147,7 @@ def _show(
             )  # fmt: skip
         tables.console().print(table)
     for (team, backend), (count, agreed) in unsure:
-        echo(f"Unsure answers of {backend} to {team}: {count} compared, {agreed:.0%} as the stronger one's.")
+        echo(f"Unsure answers of {backend} to {team}: {count} compared, {agreed:.0%} agree with the stronger backend.")
     for spend_cap in purses:
         whose = "all teams" if spend_cap.team == ALL else spend_cap.team
         echo(f"Comparing for {whose}, {spend_cap.period}: {spend_cap.calls} calls, {cents(spend_cap.spent_pico)} USD.")

@@ -1,4 +1,5 @@
-"""`thriftgate router`: fit strategies to measured outcomes, replay them, look at what is loaded, measure the grader."""
+"""`thriftgate router`: fits strategies to measured outcomes, replays them, shows the plan in use, measures the
+grader."""
 
 from __future__ import annotations
 
@@ -38,14 +39,16 @@ for _command in COMMANDS:
     router.add_command(_command)
 
 
-@router.command("fit", short_help="Search strategies on measured outcomes.")
+@router.command("fit", short_help="Fit strategies to measured outcomes.")
 @common
 @click.argument("more", nargs=-1, type=PATH)
-@click.option("--data", "data", multiple=True, required=True, type=PATH, help="Outcomes; repeatable, or several files.")
+@click.option(
+    "--data", "data", multiple=True, required=True, type=PATH, help="Outcomes; repeatable, or give several files."
+)
 @POOL
-@click.option("--out", required=True, type=PATH, help="Where the plan goes.")
-@click.option("--plot", "plots", multiple=True, type=click.Path(path_type=Path), help="Also as .png or .svg.")
-@click.option("--seed", default=0, show_default=True, help="Of folds and bootstrap.")
+@click.option("--out", required=True, type=PATH, help="File to write the plan to.")
+@click.option("--plot", "plots", multiple=True, type=click.Path(path_type=Path), help="Also plot as .png or .svg.")
+@click.option("--seed", default=0, show_default=True, help="Random seed of folds and bootstrap.")
 def fit_router(
     context: Context,
     data: tuple[Path, ...],
@@ -55,7 +58,7 @@ def fit_router(
     plots: tuple[Path, ...],
     seed: int,
 ) -> None:
-    """Search the strategies that reach each quality for the least money; write them for serving.
+    """Find the cheapest strategy for each quality, and write the plan for serving.
 
     \b
     thriftgate router fit --data outcomes.jsonl.gz --pool pool.json --out plan.json --plot plan.svg
@@ -83,16 +86,16 @@ def _say(line: str) -> None:
     echo(line, err=True)
 
 
-@router.command("replay", short_help="Play recorded outcomes through the decision.")
+@router.command("replay", short_help="Replay recorded outcomes through the decision.")
 @common
 @click.option("--data", type=PATH, required=True, help="Outcomes, as for fit.")
 @POOL
 @click.option(
-    "--quality", type=click.FloatRange(0, 1), required=True, help="Wanted mean quality over the file, absolute."
+    "--quality", type=click.FloatRange(0, 1), required=True, help="Target for the mean quality over the file, absolute."
 )
-@click.option("--artefact", type=FILE, help="A plan made by fit; default: the shipped prior.")
+@click.option("--artefact", type=FILE, help="A plan made by fit; default: the packaged prior.")
 def replay_router(context: Context, data: Path, pool: Path, quality: float, artefact: Path | None) -> None:
-    """Play recorded outcomes through the serving decision; an answer is seen once its call is paid for.
+    """Replay recorded outcomes through the serving decision. It reads an answer only after paying for the call.
 
     Prints JSON lines {"id","called","quality","usd","adequacy"}.
     """
@@ -111,21 +114,21 @@ def replay_router(context: Context, data: Path, pool: Path, quality: float, arte
         sys.stdout.buffer.write(orjson.dumps(asdict(each)) + b"\n")
 
 
-@router.command("status", short_help="Which plan is followed, and its strategies.")
+@router.command("status", short_help="Show the configured plan and its strategies.")
 @common
-@click.option("--artefact", type=FILE, help="Look at this plan instead of gateway.yaml's.")
+@click.option("--artefact", type=FILE, help="Show this plan instead of gateway.yaml's.")
 def status_router(context: Context, artefact: Path | None) -> None:
-    """Which plan is configured, from which data, and what its strategies are; and the grader's provenance."""
+    """Show the configured plan, its data and its strategies, and the grader's provenance."""
     from gateway.routing.strategy.plan_file import load_plan
 
-    configured = context.settings().config.routing.artefact
+    configured = context.of_running().config.routing.artefact
     path = artefact or (Path(configured) if configured else None)
     try:
         plan = load_plan(path) if path else None
     except (ArtefactError, OSError) as error:
         raise click.ClickException(str(error)) from error
     provenance = dict(Grader.load().artefact.provenance)
-    trials = plans_on_trial(context.settings())
+    trials = plans_on_trial(context.of_running())
     told = [
         _plan_text(path, plan, provenance),
         *(f"on trial {one['id'][:16]}: {one['state']}, {one['why']}" for one in trials),
@@ -152,7 +155,7 @@ def _plan_text(path: Path | None, plan: Plan | None, grader: dict[str, Any]) -> 
     files = ", ".join(each["file"] for each in plan.provenance.get("data", ()))
     lines = [f"plan {path}: made {plan.provenance.get('made')} from {plan.provenance.get('prompts')} prompts ({files})"]
     lines += [f"{one.quality:>8.4f} {one.usd * 1000:>9.4f}  {one.kind}: {one.description}" for one in plan.strategies]
-    lines += ["quality and USD per 1,000 requests, as measured on prompts not learnt from", made]
+    lines += ["quality and USD per 1,000 requests, as measured on prompts not used for fitting", made]
     return "\n".join(lines)
 
 
@@ -161,15 +164,16 @@ def _plan_text(path: Path | None, plan: Plan | None, grader: dict[str, Any]) -> 
 @click.argument("files", nargs=-1, required=True, type=FILE)
 @ARTEFACT
 @click.option(
-    "--pool", type=PATH, help="With a plan as artefact: its promises against what the models of this pool cost."
+    "--pool", type=PATH, help="With a plan as artefact: compare its promises with outcomes, at this pool's prices."
 )
 def evaluate_router(context: Context, files: tuple[Path, ...], artefact: Path | None, pool: Path | None) -> None:
-    """How well difficulty orders prompts, for each set in FILES; with --pool, what a plan keeps of its promises.
+    """Measure how well difficulty orders prompts, for each set in FILES; with --pool, how well a plan keeps its
+    promises.
 
-    Area under quality against share sent to the strong tier (0.5 is chance), with 95 % intervals.
-    FILES: JSON lines {"prompt", "w", "s"} (quality of the weak and the strong model, 0..1), plain or gzip.
+    Area under quality against share sent to the strong tier (0.5 is chance), with 95 % intervals. FILES: JSON lines
+    {"prompt", "w", "s"} (quality of the weak and the strong model, 0..1), plain or gzip.
 
-    With --pool and --artefact PLAN: outcomes as `router fit` reads them, of other prompts than it was fitted on.
+    With --pool and --artefact PLAN, FILES are outcomes as for `router fit`, of prompts that the plan was not fitted on.
     """
     try:
         if pool is not None:
@@ -182,12 +186,12 @@ def evaluate_router(context: Context, files: tuple[Path, ...], artefact: Path | 
 
 
 def _print_kept(context: Context, files: tuple[Path, ...], artefact: Path | None, pool: Path) -> None:
-    """Raises DataError, ArtefactError, OSError."""
+    """Print how well the plan keeps its promises. Raises DataError, ArtefactError, OSError."""
     from gateway.routing.fit import held_out
     from gateway.routing.fit.outcomes import read_outcomes, read_pool
     from gateway.routing.strategy.plan_file import load_plan
 
     if artefact is None:
-        raise click.UsageError("--pool needs --artefact PLAN, the plan that is to keep its promises")
+        raise click.UsageError("--pool needs --artefact PLAN, the plan whose promises are checked")
     found = held_out.kept(load_plan(artefact), read_outcomes(files, read_pool(pool)))
     context.print([asdict(each) for each in found], held_out.table(found))

@@ -30,7 +30,7 @@ class MeasuringProcess:
     """One for all requests of a worker. Its memory and time are limited, so a hostile file costs no more than these."""
 
     def __init__(self, deadline_s: float = DEADLINE_S) -> None:
-        self._deadline_s = deadline_s
+        self.deadline_s = deadline_s
         self._turn = asyncio.Lock()
         """Taken before a thread is, so that waiting requests leave threads to others."""
         self._using = threading.Lock()
@@ -44,13 +44,13 @@ class MeasuringProcess:
         jobs = [(each, form) for each in attachments if (form := _form(each)) and each.measured is None]
         if not jobs:
             return
-        ends = time.monotonic() + self._deadline_s
+        ends = time.monotonic() + self.deadline_s
         try:
-            async with asyncio.timeout(self._deadline_s):
+            async with asyncio.timeout(self.deadline_s):
                 async with self._turn:
                     await asyncio.to_thread(self._measure_all, jobs, ends)
         except TimeoutError:
-            log.warning("attachments were not opened within %g s: their size is counted", self._deadline_s)
+            log.warning("attachments were not opened within %g s: their size is counted", self.deadline_s)
 
     def _measure_all(self, jobs: Sequence[tuple[Attachment, str]], ends: float) -> None:
         for attachment, form in jobs:

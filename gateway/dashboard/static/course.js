@@ -1,9 +1,9 @@
-// The course of each budget: what was spent by when, the limit, and where the forecast says it will end.
+// The chart of each budget: spend over time, the limit, and the forecast.
 
 import { axis, inUnit, short, tick, zoned } from "./format.js";
 
 const HEIGHT = 150;
-const FLAT = 4; // a limit so many times above everything else would press the curve to the ground
+const FLAT = 4; // a limit more than this many times above everything else would flatten the curve, so it is not drawn
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const seconds = (text) => Date.parse(text) / 1000;
 
@@ -16,7 +16,7 @@ export class Courses {
     dark.addEventListener("change", () => this.draw());
   }
 
-  /** `place` holds a `.course` for each of `budgets` that has a course, in the same order. */
+  /** `place` contains a `.course` element for each of `budgets` with a chart, in the same order. */
   show(budgets, now) {
     this.budgets = budgets.filter(drawable);
     this.now = now;
@@ -39,7 +39,7 @@ export class Courses {
 
 export const drawable = (budget) => budget.course.length > 0 && budget.standings.length === 1;
 
-/** Numbers only say how high a line is; what is read stands beside it as text. */
+/** Numbers are only used for the height of lines; the exact amounts are shown as text. */
 function points(budget, now) {
   const { unit, standings: [standing] } = budget;
   const { forecast } = standing;
@@ -81,9 +81,9 @@ function plot(element, budget, now) {
   }, data, element);
 }
 
-/** The plot in a sentence, for those who do not see it. */
+/** A sentence that describes the chart to screen readers. */
 export function inWords(budget) {
   const { unit, standings: [standing] } = budget;
   const limit = `the limit is ${inUnit(budget.limit, unit)} until ${zoned(budget.end, budget.timezone)}`;
-  return `A line of what was spent by when, now ${inUnit(String(standing[`spent_${unit}`]), unit)}; ${limit}.`;
+  return `Line chart of spend over time, now ${inUnit(String(standing[`spent_${unit}`]), unit)}; ${limit}.`;
 }

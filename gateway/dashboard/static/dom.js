@@ -1,4 +1,4 @@
-// Elements from values. Text is only ever text: what clients send never becomes markup.
+// Creates elements from values. Text is never parsed as markup, whatever clients send.
 
 import { count, inUnit, short, usd } from "./format.js";
 
@@ -12,20 +12,20 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** An amount: rounded to read, exact in `value` and on hovering. */
+/** A rounded amount; the exact one is in `value` and in the tooltip. */
 export function money(text) {
   return text === null ? h("span", { class: "quiet" }, "no price") : h("data", { value: text, title: `${text} USD` }, usd(text));
 }
 
-/** A number of a budget's `unit`, exact in `value`. */
+/** An amount in a budget's `unit`; the exact one is in `value`. */
 export const amount = (text, unit) => (unit === "usd" ? money(text) : h("data", { value: text }, inUnit(text, unit)));
 
 export const number = (value) => h("data", { value: String(value) }, count(value));
 
-/** A large number, short to read, exact in `value` and on hovering. */
+/** A large number, shortened; the exact one is in `value` and in the tooltip. */
 export const rough = (value) => h("data", { value: String(value), title: count(value) }, short(value));
 
-/** A table from `[title, cell of a row, "number"?]` columns. */
+/** A table. `columns`: [title, function from a row to the cell, optional class "number"]. */
 export function table(columns, rows) {
   const kind = (column) => ({ class: column[2] ?? null });
   return h("table", {},
@@ -34,16 +34,16 @@ export function table(columns, rows) {
       place ? h("td", kind(column), column[1](row)) : h("th", { scope: "row", ...kind(column) }, column[1](row)))))));
 }
 
-/** On a narrow screen `table` scrolls by itself, by keyboard too. */
+/** Wraps `table` so that it scrolls on a narrow screen, also by keyboard. */
 export const wide = (label, table) => h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, table);
 
-/** What a group has cost; where attempts have no price that is said, for unknown is not zero. */
+/** The cost of a group, with a note if some attempts have no price. */
 export function spent({ cost_usd, unpriced }) {
   if (!unpriced) return money(cost_usd);
   return h("span", { class: "partly" }, Number(cost_usd) ? [money(cost_usd), " + "] : null, h("span", { class: "warn" }, "no price"));
 }
 
-/** A bar `share` (0..1) long; the figure beside it says the same in words. */
+/** A bar of length `share` (0..1). The figure next to it is for screen readers. */
 export function bar(share, kind = "") {
   const filled = h("span", { class: `filled ${kind}` });
   filled.style.width = `${Math.min(1, Math.max(0, share)) * 100}%`;
@@ -52,7 +52,7 @@ export function bar(share, kind = "") {
 
 const painted = new Map();
 
-/** Fill the element with what `build` makes of `value`, unless that is what it shows already. */
+/** Fill the element with `build(value)`, unless it shows the same value already. */
 export function paint(id, value, build) {
   const said = JSON.stringify(value);
   if (painted.get(id) === said) return;
@@ -63,7 +63,7 @@ export function paint(id, value, build) {
   restore();
 }
 
-/** Where the reader is inside `element`: what is focused, how far tables are scrolled. */
+/** Remember focus and scroll position of the tables in `element`. Returns a function that restores them. */
 function place(element) {
   const regions = () => [...element.querySelectorAll(".scroll")];
   const before = regions().map((region) => [region.scrollLeft, region.scrollTop, region === document.activeElement]);
@@ -75,7 +75,7 @@ function place(element) {
   });
 }
 
-/** Empty everything that was painted: figures must not outlive the key that they were fetched with. */
+/** Empty all painted elements, so that no figures remain after signing out. */
 export function forget() {
   for (const id of painted.keys()) document.getElementById(id).replaceChildren();
   painted.clear();

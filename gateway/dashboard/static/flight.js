@@ -1,20 +1,20 @@
-// A flight record as elements: what was decided for one request, and why.
+// Shows a flight record: the decisions for one request and their reasons.
 
 import { h, money, table, wide } from "./dom.js";
 import { milliseconds, percent } from "./format.js";
 
-/** `found`: what /v1/requests/ID answered. */
+/** The argument is the flight record from /v1/requests/ID. */
 export function decision({ id, route, difficulty, abstained, escalated }) {
   if (!route) return [];
-  const graded = difficulty === null ? [] : [`difficulty ${percent(difficulty)}${abstained ? ", unlike what the grader knows" : ""}`];
-  const told = [route.reason, ...graded, ...(escalated ? ["a stronger backend answered in the end"] : [])];
+  const graded = difficulty === null ? [] : [`difficulty ${percent(difficulty)}${abstained ? ", outside the grader's domain" : ""}`];
+  const told = [route.reason, ...graded, ...(escalated ? ["then escalated to a stronger backend"] : [])];
   return [
     h("p", {}, `Chosen: ${route.order.join(", then ")} (${told.join("; ")})`),
     wide(`Backends considered for ${id}`, table([
-      ["Considered", (one) => one.backend],
-      ["Good enough with", (one) => (one.adequacy === null ? "–" : percent(one.adequacy)), "number"],
+      ["Backend", (one) => one.backend],
+      ["Adequacy", (one) => (one.adequacy === null ? "–" : percent(one.adequacy)), "number"],
       ["Expected cost", (one) => (one.cost_usd === null ? "–" : money(one.cost_usd)), "number"],
-      ["Left out because", (one) => one.excluded ?? "–"],
+      ["Excluded because", (one) => one.excluded ?? "–"],
     ], route.considered)),
   ];
 }

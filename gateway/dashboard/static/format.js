@@ -1,6 +1,6 @@
-// How figures are written: money is exact decimal text from the server and is only ever formatted here.
+// Formats figures. Money is exact decimal text from the server; it is only formatted here, never computed.
 
-const locale = "en"; // as the page itself: 1.234 must not mean two things
+const locale = "en"; // the page's language, so that 1.234 has one meaning
 const formats = new Map();
 
 function format(kind, make, value) {
@@ -18,14 +18,14 @@ export const short = (value) => format("short", number({ notation: "compact", ma
 export const percent = (share) =>
   format("percent", number({ style: "percent", maximumFractionDigits: share < 0.1 ? 1 : 0 }), share);
 
-/** A small share, to two places: 1% and 1.4% are not the same error. */
+/** A small share with two decimals, to distinguish for example 1% from 1.4%. */
 export const exactly = (share) => format("exactly", number({ style: "percent", maximumFractionDigits: 2 }), share);
 
 const dollars = (places) => number({
   style: "currency", currency: "USD", currencyDisplay: "narrowSymbol", minimumFractionDigits: places, maximumFractionDigits: places,
 });
 
-/** Dollars rounded for people: cents, or four places for less than a dollar, and never 0 for what is not. */
+/** Rounded dollars: two decimals, four below a dollar, and never 0 for an amount that is not 0. */
 export function usd(text) {
   const size = Math.abs(Number(text));
   if (size > 0 && size < 0.00005) return `${text.startsWith("-") ? "−" : ""}< ${format("usd4", dollars(4), "0.0001")}`;
@@ -33,10 +33,10 @@ export function usd(text) {
   return format(`usd${places}`, dollars(places), text);
 }
 
-/** An amount of a budget, which is in dollars or in tokens. */
+/** An amount of a budget in USD or tokens. */
 export const inUnit = (text, unit) => (unit === "usd" ? usd(text) : `${count(text)} tokens`);
 
-/** The marks of an axis: as few places as they need. */
+/** A label of an axis, with as few decimals as possible. */
 export const axis = (value) => format("axis", number({
   style: "currency", currency: "USD", currencyDisplay: "narrowSymbol", minimumFractionDigits: 0, maximumSignificantDigits: 3,
 }), value);
@@ -56,14 +56,14 @@ export const hour = (text) =>
 
 export const time = (text) => format("time", moment({ dateStyle: "medium", timeStyle: "medium", hourCycle: "h23" }), new Date(text));
 
-/** A mark below the course of a budget: an hour or a day, in the budget's own time zone. */
+/** A time label of a budget's chart: an hour or a day, in the budget's time zone. */
 export function tick(at, { window, timezone: timeZone }) {
   const short = window === "hour" || window === "day";
   const options = short ? { hour: "2-digit", minute: "2-digit", hourCycle: "h23" } : { day: "numeric", month: "short" };
   return format(`tick ${short} ${timeZone}`, moment({ ...options, timeZone }), new Date(at));
 }
 
-/** A moment of a budget's window, in the budget's own time zone. */
+/** Date and time in the budget's time zone. */
 export function zoned(text, timeZone) {
   return format(`zoned ${timeZone}`, moment({ dateStyle: "medium", timeStyle: "short", hourCycle: "h23", timeZone }), new Date(text));
 }

@@ -1,4 +1,4 @@
-// The key, the fetching and when to do it again; what is shown is in sections.js.
+// Handles the key, fetches the figures and refreshes them. The sections of the page are in sections.js.
 
 import { Courses } from "./course.js";
 import { forget, h, paint } from "./dom.js";
@@ -96,12 +96,12 @@ async function refresh() {
 }
 
 function wait() {
-  paint("status", "waiting", () => h("p", { class: "notice" }, "Adding up…"));
+  paint("status", "waiting", () => h("p", { class: "notice" }, "Computing…"));
 }
 
-/** Trouble that may pass: what was known stays on the page, with its time. */
+/** Show a problem that may be temporary. The last figures stay on the page, with their time. */
 function say(problem) {
-  const stale = figures ? ` These are the figures of ${time(figures.at)}.` : "";
+  const stale = figures ? ` These figures are from ${time(figures.at)}.` : "";
   paint("status", [problem, stale], () => (problem ? [h("p", { class: "notice bad" }, `${problem}${stale} Trying again…`)] : []));
   $("figures").classList.toggle("stale", Boolean(problem));
 }
@@ -116,7 +116,7 @@ function show() {
   $("pretended").hidden = !figures.simulated.length;
   $("title").textContent = `Team ${figures.team}`;
   document.title = `${figures.team} · Thriftgate`;
-  $("moment").textContent = `From ${figures.since.slice(0, 10)} (UTC) to ${time(figures.at)}; refreshed every ${figures.refresh_s} s while this page is in sight.`;
+  $("moment").textContent = `From ${figures.since.slice(0, 10)} (UTC) to ${time(figures.at)}; refreshed every ${figures.refresh_s} s while this page is visible.`;
   showTeams(viewer);
   paint("notices", { total, by: { backend: by.backend }, mode: figures.mode }, sections.notices);
   paint("budgets", { budgets: figures.budgets, names }, sections.budgets);
@@ -124,10 +124,10 @@ function show() {
   paint("alerts", figures.alerts, sections.alerts);
   paint("simulated", figures.simulated, sections.simulated);
   if (none) {
-    const period = figures.days === 1 ? "today" : `in these ${figures.days} days`;
+    const period = figures.days === 1 ? "today" : `in the last ${figures.days} days`;
     $("empty-text").textContent = figures.simulated.length
-      ? `Only simulated backends were asked ${period}; what they would have cost stands below and in no total.`
-      : `Team ${figures.team} has asked nothing ${period}.`;
+      ? `Only simulated backends were called ${period}; their hypothetical cost is shown below and is in no total.`
+      : `Team ${figures.team} has sent no requests ${period}.`;
     $("example").textContent = `OPENAI_BASE_URL=${new URL("v1", location.href)}\nOPENAI_API_KEY=tg-…`;
     return;
   }
@@ -160,7 +160,7 @@ function showTeams({ team, teams }) {
   $("team").value = chosen;
 }
 
-/** The server lists days (or hours, of a short period) with traffic; a plot needs the others too. */
+/** The server lists only days (for a short period: hours) with traffic. Adds the others, which the plot needs. */
 function steps({ by, since, at, days }) {
   const unit = by.hour ? "hour" : "day";
   const [length, written] = unit === "hour" ? [3_600_000, (text) => `${text.slice(0, 16)}Z`] : [86_400_000, (text) => text.slice(0, 10)];
@@ -177,7 +177,7 @@ function steps({ by, since, at, days }) {
 function enter(typed) {
   key = typed.trim();
   if (!/^[\x21-\x7e]+$/.test(key)) {
-    leave("A key has no spaces and no special letters; it begins with tg-.");
+    leave("A key begins with tg- and contains no spaces or special characters.");
     return;
   }
   sessionStorage.setItem(KEPT, key);

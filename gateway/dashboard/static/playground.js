@@ -1,10 +1,10 @@
-// A prompt sent with the reader's own key, and what was decided for it.
+// Sends a prompt with the user's key and shows the decision for it.
 
 import { h, money, number } from "./dom.js";
 import { decision, notes } from "./flight.js";
 import { milliseconds } from "./format.js";
 
-const SETTLES_MS = 300; // what has ended is known everywhere a moment later
+const SETTLES_MS = 300; // other workers know the record of a finished request after this time
 const TRIES = 6;
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
@@ -31,8 +31,8 @@ export class Playground {
     const may = scopes.includes("inference");
     this.form.hidden = !may;
     this.dialog.querySelector("#who").textContent = may
-      ? `A real request of team ${team}: it costs what it costs, and stands in the figures afterwards.`
-      : `This key may look but not ask. A key for both: thriftgate keys create --team ${team} --scope usage --scope inference`;
+      ? `This sends a real request of team ${team}, which is charged and counted in the figures.`
+      : `This key can read figures but not send requests. To make a key for both: thriftgate keys create --team ${team} --scope usage --scope inference`;
     this.dialog.showModal();
     (may ? this.form.elements.prompt : this.dialog.querySelector("#close")).focus();
   }
@@ -48,7 +48,7 @@ export class Playground {
     const mine = (this.asking = new AbortController());
     const { prompt, model, most, bypass } = this.form.elements;
     const body = { model: model.value.trim() || "auto", messages: [{ role: "user", content: prompt.value }], max_tokens: Number(most.value) };
-    this.show(h("p", { class: "quiet" }, "Asking…"));
+    this.show(h("p", { class: "quiet" }, "Sending…"));
     const began = performance.now();
     try {
       const { id, answer } = await this.calls.ask(body, bypass.checked ? { "x-thriftgate-cache": "bypass" } : {}, mine.signal);
@@ -63,7 +63,7 @@ export class Playground {
     this.calls.asked();
   }
 
-  /** Another worker may have served it: then the record is there a moment later. */
+  /** If another worker served the request, its record is available a moment later. */
   async flight(id) {
     for (let tries = 0; tries < TRIES; tries++) {
       const found = await this.calls.fetchFlight(id);
@@ -79,13 +79,13 @@ export class Playground {
 }
 
 const CACHE = {
-  exact: "answered from the cache: the same question", semantic: "answered from the cache: the same meaning, verified",
-  join: "joined the same question, asked at the same time", miss: "not in the cache, but now it is", bypass: "past the cache, as wished", off: "the cache is off",
+  exact: "exact hit: the same request was answered before", semantic: "semantic hit: a question with the same meaning, verified",
+  join: "shared with an identical request in progress", miss: "miss: not in the cache before", bypass: "bypassed, as requested", off: "off",
 };
 
 function reply(id, answer, found, took) {
   const shown = [h("h3", {}, "Answer"), h("p", { class: "answer" }, answer), h("h3", {}, "Decision")];
-  if (!found) return [...shown, h("p", { class: "quiet" }, `The flight record of ${id} is not known yet.`)];
+  if (!found) return [...shown, h("p", { class: "quiet" }, `The flight record of ${id} is not available yet.`)];
   const served = found.attempts.findLast((attempt) => attempt.outcome === "ok") ?? found.attempts.at(-1);
   const facts = [
     ["Served by", served ? `${served.backend} (${served.model}, ${served.tier})` : "the cache"],

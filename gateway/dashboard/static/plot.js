@@ -1,4 +1,4 @@
-// Spend per day, or per hour of a short period, as bars; the table below the plot says the same.
+// Bar chart of spend per day (for a short period: per hour). The table below the chart has the same figures.
 
 import { axis, date, hour, usd } from "./format.js";
 
@@ -18,7 +18,7 @@ export class Plot {
     dark.addEventListener("change", () => this.draw());
   }
 
-  /** `rows`: `{day, cost_usd, saved_usd}`, or with `hour`, one for each, oldest first; `by`: which of the two. */
+  /** `rows`: `{day or hour, cost_usd, saved_usd}`, oldest first, without gaps. `by`: `day` or `hour`. */
   show(rows, by) {
     const same = this.chart && this.by === by && this.rows.length === rows.length && this.rows[0][by] === rows[0][by] && this.saves(rows) === this.saves(this.rows);
     this.rows = rows;
@@ -39,7 +39,7 @@ export class Plot {
   points() {
     const points = [
       this.rows.map((row) => Date.parse(row[this.by]) / 1000),
-      this.rows.map((row) => Number(row.cost_usd)), // only how high a bar is; what is read comes from the text
+      this.rows.map((row) => Number(row.cost_usd)), // only for the height of bars; labels use the exact text
     ];
     if (this.saves(this.rows)) points.push(this.rows.map((row) => Number(row.saved_usd)));
     return points;

@@ -1,13 +1,13 @@
-// The dearest requests: each can be opened, and then fetches its flight record.
+// The most expensive requests. Opening one fetches its flight record.
 
 import { h, money, table, wide } from "./dom.js";
 import { decision, notes } from "./flight.js";
 import { count, milliseconds, percent, time } from "./format.js";
 
-const GONE = "There is no flight record. It is kept for an hour, for the key that asked and for admins of its team; the ledger keeps the figures above.";
-const NOT_ALLOWED = "Its flight record can be read with a key that also has the scope inference.";
+const GONE = "There is no flight record. Records are kept for an hour and can be read with the request's key or an admin's key. The figures above are from the ledger.";
+const NOT_ALLOWED = "To read its flight record, use a key that also has the scope inference.";
 
-/** Keeps one element per request, so that what the reader has opened stays open while figures refresh. */
+/** Keeps one element per request, so that opened requests stay open while figures refresh. */
 export class Requests {
   /** `fetchFlight(id)` resolves to a flight record or rejects with an Error to show. */
   constructor(list, fetchFlight) {
@@ -18,11 +18,11 @@ export class Requests {
 
   show(rows, names, mayOpen) {
     const kept = new Map(rows.map((row) => {
-      const said = JSON.stringify(row); // a request may gain an attempt while it is shown
+      const said = JSON.stringify(row); // a request may get another attempt while it is shown
       return [said, this.shown.get(said) ?? this.element(row, names, mayOpen)];
     }));
     this.shown = kept;
-    const wanted = rows.length ? [...kept.values()] : [h("li", { class: "quiet" }, "No request has cost anything in this period.")];
+    const wanted = rows.length ? [...kept.values()] : [h("li", { class: "quiet" }, "No request had a cost in this period.")];
     if (wanted.length !== this.list.children.length || wanted.some((item, place) => item !== this.list.children[place])) {
       this.list.replaceChildren(...wanted);
     }

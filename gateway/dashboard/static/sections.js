@@ -1,4 +1,4 @@
-// One function per section: the server's figures in, elements out.
+// One function per section: it takes the server's figures and returns elements.
 
 import { drawable, inWords } from "./course.js";
 import { amount, bar, h, money, number, rough, spent, table, wide } from "./dom.js";
@@ -14,12 +14,12 @@ export function brief({ total, savings: [statement] }) {
   const written = total.output_tokens + total.reasoning_tokens;
   const tile = (title, value, note) => h("div", { class: "tile" }, h("dt", {}, title), h("dd", {}, value), h("dd", { class: "note" }, note));
   const hits = total.requests ? total.cache_answers / total.requests : 0;
-  const idle = Number(total.idle_usd) ? [money(total.idle_usd), " of it for idle machines"] : "every call has its price";
+  const idle = Number(total.idle_usd) ? [money(total.idle_usd), " of which for idle machines"] : "every call has a price";
   const compared = statement?.saved_usd ?? null;
   return [
     tile("Spent", money(total.cost_usd), total.unpriced ? h("span", { class: "warn" }, "and ", number(total.unpriced), " calls without a price") : idle),
-    tile("Saved", compared === null ? money(total.saved_usd) : money(compared), compared === null ? "by the cache alone" : `against ${statement.reference} for everything`),
-    tile("Requests", number(total.requests), [number(total.attempts), " calls of backends"]),
+    tile("Saved", compared === null ? money(total.saved_usd) : money(compared), compared === null ? "by the cache" : `compared with ${statement.reference} for everything`),
+    tile("Requests", number(total.requests), [number(total.attempts), " backend calls"]),
     tile("From the cache", percent(hits), [number(total.cache_answers), " answers"]),
     tile("Tokens bought", rough(tokens + written), [rough(tokens), " in, ", rough(written), " out"]),
     tile("Failed", number(total.failed), [number(total.interrupted), " interrupted, of ", number(total.attempts), " calls"]),
@@ -54,7 +54,7 @@ function shared(budget) {
     quiet(windowOf(budget)));
 }
 
-const SAID = { over: "used up", soon: "will not last", near: "nearly used up", fine: "within" };
+const SAID = { over: "used up", soon: "will not last", near: "nearly used up", fine: "within budget" };
 
 function stateOf({ unit, limit }, { used, forecast: ahead }) {
   if (used >= 1) return "over";
@@ -75,7 +75,7 @@ function meter(budget, used, state) {
   return element;
 }
 
-/** A budget of which each key or end user has one. */
+/** A budget per key or per end user. */
 function each(budget, names) {
   const { unit } = budget;
   const rows = budget.standings;
@@ -86,22 +86,22 @@ function each(budget, names) {
       [budget.per === "key" ? "Key" : "End user", (row) => names[row.subject] ?? row.subject],
       ["Spent", (row) => h("span", { class: "barred" }, bar(row.used, stateOf(budget, row)), amount(String(row[`spent_${unit}`]), unit)), "number"],
       ["Used", (row) => percent(row.used), "number"],
-    ], rows)) : quiet("None has spent anything yet."),
+    ], rows)) : quiet("No spend yet."),
     quiet(windowOf(budget)));
 }
 
 function forecast(budget, { used, forecast: ahead }) {
   const { unit, timezone } = budget;
-  if (used >= 1) return [h("p", {}, budget.hard ? EXHAUSTED[budget.on_exhausted] : "Nothing is refused for that: the budget only warns.")];
+  if (used >= 1) return [h("p", {}, budget.hard ? EXHAUSTED[budget.on_exhausted] : "The limit is not enforced: the budget only warns.")];
   if (!ahead) return [h("p", {}, "Forecast: too early to tell.")];
   const said = [];
   if (ahead[`total_${unit}`] !== null) {
     const [low, mid, high] = ["_low", "", "_high"].map((which) => amount(String(ahead[`total_${unit}${which}`]), unit));
-    said.push(h("p", { class: "ahead" }, "Forecast: ", mid, " at its end, four times in five between ", low, " and ", high, "."));
+    said.push(h("p", { class: "ahead" }, "Forecast: ", mid, " at the end of the period (80% interval: ", low, " to ", high, ")."));
   }
   if (ahead.exhausted_at) {
     const [low, mid, high] = ["_low", "", "_high"].map((which) => ahead[`exhausted_at${which}`] && zoned(ahead[`exhausted_at${which}`], timezone));
-    said.push(h("p", { class: "warn" }, `Used up by ${mid}, at the earliest ${low ?? mid}${high ? `, at the latest ${high}` : ", perhaps not before its end"}.`));
+    said.push(h("p", { class: "warn" }, `Used up by ${mid} (80% interval: ${low ?? mid} to ${high ?? "after the end of the period"}).`));
   }
   return said.length ? said : [h("p", {}, "Forecast: it will not be used up within half a year.")];
 }
@@ -109,8 +109,8 @@ function forecast(budget, { used, forecast: ahead }) {
 const EXHAUSTED = {
   refuse: "Requests are refused.",
   downgrade: "Only answers that cost nothing are served.",
-  finish: "Running answers end, then only those that cost nothing are served.",
-  truncate: "Running answers are cut off, then only those that cost nothing are served.",
+  finish: "Answers in progress are finished, then only those that cost nothing are served.",
+  truncate: "Answers in progress are cut off, then only those that cost nothing are served.",
 };
 
 function windowOf(budget) {
@@ -120,20 +120,20 @@ function windowOf(budget) {
   return `${start} to ${end}, ${budget.timezone}. ${rule}`;
 }
 
-const OVERHEAD = { failed: "failed attempts", escalated: "weak answers replaced", hedge: "second attempts of slow requests", shadow: "comparisons in the shadow" };
+const OVERHEAD = { failed: "failed attempts", escalated: "weak answers replaced", hedge: "second attempts of slow requests", shadow: "background comparisons" };
 
-/** The statement of `thriftgate usage --savings`, losses as they are. */
+/** The same statement as `thriftgate usage --savings`, including losses. */
 export function savings({ teams: [one], method }) {
-  if (!one) return quiet("Nothing was asked in this period.");
-  const how = h("details", {}, h("summary", {}, "How this is counted"), h("ul", { class: "method" }, method.map((sentence) => h("li", {}, sentence))));
+  if (!one) return quiet("There were no requests in this period.");
+  const how = h("details", {}, h("summary", {}, "How this is calculated"), h("ul", { class: "method" }, method.map((sentence) => h("li", {}, sentence))));
   if (one.saved_usd === null) {
-    return [quiet("No backend of this team has a price to compare with, so nothing is claimed."), how];
+    return [quiet("No backend of this team has a price to compare with, so savings are unknown."), how];
   }
   const lost = one.saved_usd.startsWith("-");
   const rows = [
-    { name: `All ${count(one.requests)} answers by ${one.reference}`, usd: one.baseline_usd },
-    { name: "What was spent instead", usd: one.cost_usd },
-    ...Object.entries(one.overhead_usd).filter(([, usd]) => Number(usd)).map(([name, usd]) => ({ name: `· in it, ${OVERHEAD[name] ?? name}`, usd })),
+    { name: `All ${count(one.requests)} answers from ${one.reference}`, usd: one.baseline_usd },
+    { name: "Actual spend", usd: one.cost_usd },
+    ...Object.entries(one.overhead_usd).filter(([, usd]) => Number(usd)).map(([name, usd]) => ({ name: `· of which ${OVERHEAD[name] ?? name}`, usd })),
     { name: lost ? "Lost" : "Saved", usd: one.saved_usd, sum: true },
   ];
   return [
@@ -141,12 +141,12 @@ export function savings({ teams: [one], method }) {
       ["Statement", (row) => (row.sum ? h("strong", {}, row.name) : row.name)],
       ["USD", (row) => (row.sum ? h("strong", { class: lost ? "warn" : "good" }, money(row.usd)) : money(row.usd)), "number"],
     ], rows)),
-    one.unpriced ? quiet(`${plural(one.unpriced, "call")} without a price ${one.unpriced === 1 ? "is" : "are"} on neither side.`) : null,
+    one.unpriced ? quiet(`${plural(one.unpriced, "call")} without a price ${one.unpriced === 1 ? "is" : "are"} not included.`) : null,
     how,
   ].filter(Boolean);
 }
 
-/** Answers by tenth of difficulty, a column each; the table says the same. */
+/** Answers by tenth of difficulty, as columns and as a table. */
 export function difficulty(steps) {
   if (!steps.length) return quiet("No request was graded in this period.");
   const sum = (step) => Object.values(step.answers).reduce((all, answers) => all + answers, 0);
@@ -174,7 +174,7 @@ export function days({ rows, by }) {
     ["Spent", spent, "number"],
     ["Requests", (row) => number(row.requests), "number"],
     ["From the cache", (row) => number(row.cache_answers), "number"],
-    ["Saved by it", (row) => money(row.saved_usd), "number"],
+    ["Saved by the cache", (row) => money(row.saved_usd), "number"],
     ["Failed", (row) => number(row.failed), "number"],
   ], [...rows].reverse()));
 }
@@ -182,7 +182,7 @@ export function days({ rows, by }) {
 export function where({ rows, by, names }) {
   const most = Math.max(...rows.map((row) => Number(row.cost_usd)));
   const sorted = [...rows].sort((a, b) => Number(b.cost_usd) - Number(a.cost_usd) || b.requests - a.requests);
-  const called = (row) => (row[by] === "(cache)" ? "from the cache" : names[row[by]] ?? (row[by] || "without"));
+  const called = (row) => (row[by] === "(cache)" ? "from the cache" : names[row[by]] ?? (row[by] || "none"));
   const told = by === "tag" ? quiet("A request counts once for each of its tags.") : null;
   return [told, wide("Spend by group", table([
     [{ backend: "Backend", model: "Model", key: "Key", tag: "Tag" }[by], called],
@@ -219,7 +219,7 @@ export function mix({ tiers, answers }) {
 }
 
 export function cache({ rows, wrong }) {
-  if (!rows.length) return [quiet("Nothing was asked again in this period."), wrongHits(wrong)].filter(Boolean);
+  if (!rows.length) return [quiet("There were no cache hits in this period."), wrongHits(wrong)].filter(Boolean);
   const unknown = rows.reduce((sum, row) => sum + row.unpriced, 0);
   return [
     wide("Cache answers by kind", table([
@@ -227,25 +227,25 @@ export function cache({ rows, wrong }) {
       ["Answers", (row) => number(row.answers), "number"],
       ["Saved", (row) => money(row.saved_usd), "number"],
     ], rows)),
-    unknown ? quiet(`For ${plural(unknown, "answer")} nobody knows what it cost at first; nothing is counted as saved.`) : null,
+    unknown ? quiet(`The original cost of ${plural(unknown, "answer")} is unknown, so nothing is counted as saved.`) : null,
     wrongHits(wrong),
   ].filter(Boolean);
 }
 
-/** Of what was answered by meaning: how much of it was wrong, as far as checks can tell. */
+/** The share of wrong semantic hits, as measured by checks. */
 function wrongHits(found) {
   if (!found?.hits) return null;
-  const called = found.called_wrong ? ` ${plural(found.called_wrong, "hit was", "hits were")} called wrong by their clients.` : "";
-  if (!found.checked) return h("p", { class: "quiet", id: "wrong-hits" }, `No hit by meaning was checked yet, of ${count(found.hits)}.${called}`);
+  const called = found.called_wrong ? ` ${plural(found.called_wrong, "hit was", "hits were")} reported as wrong by clients.` : "";
+  if (!found.checked) return h("p", { class: "quiet", id: "wrong-hits" }, `None of ${plural(found.hits, "semantic hit")} has been checked yet.${called}`);
   const [low, high] = found.interval.map((share) => exactly(share));
   return h("p", { id: "wrong-hits" }, "Wrong hits measured: ",
-    h("data", { value: String(found.wrong_of_lookups) }, exactly(found.wrong_of_lookups)), ` of look-ups by meaning (95%: ${low} to ${high}), `,
+    h("data", { value: String(found.wrong_of_lookups) }, exactly(found.wrong_of_lookups)), ` of semantic look-ups (95%: ${low} to ${high}), `,
     h("data", { value: String(found.wrong) }, count(found.wrong)), " of ", h("data", { value: String(found.checked) }, count(found.checked)),
     ` checked ${found.checked === 1 ? "hit" : "hits"} in ${count(found.lookups)} look-ups.${called}`);
 }
 
 export function latency(rows) {
-  if (!rows.length) return quiet("No backend has given a whole answer in this period.");
+  if (!rows.length) return quiet("No backend has given a complete answer in this period.");
   return wide("Time by backend", table([
     ["Backend", (row) => row.backend],
     ["First byte", (row) => milliseconds(row.first_p50_ms), "number"],
@@ -260,14 +260,14 @@ export function feedback(rows) {
   return [wide("Feedback by backend", table([
     ["Backend", (row) => row.backend || "from the cache"],
     ["Mean score", (row) => h("span", { class: "barred" }, bar(row.score, "good"), percent(row.score)), "number"],
-    ["Voices", (row) => number(row.voices), "number"],
-  ], rows)), quiet("Of all time.")];
+    ["Ratings", (row) => number(row.voices), "number"],
+  ], rows)), quiet("All time.")];
 }
 
 const SEVERITIES = { info: "fine", warning: "near", critical: "over" };
 
 export function alerts(rows) {
-  if (!rows.length) return quiet("No alert was raised.");
+  if (!rows.length) return quiet("There are no alerts.");
   return h("ul", { class: "alerts" }, rows.map((row) => h("li", {},
     h("p", {}, h("span", { class: `badge ${SEVERITIES[row.severity]}` }, row.severity), " ", row.text),
     quiet([time(row.at), ...row.receivers.map(delivery), looked(row)].filter(Boolean).join(" · ")))));
@@ -277,8 +277,8 @@ const looked = ({ acknowledged }) => acknowledged && `acknowledged by ${acknowle
 
 function delivery({ target, accepted, given_up: dead, tries, error }) {
   const receiver = target.replace("env:", "");
-  if (accepted) return `told ${receiver}`;
-  return `${receiver} ${dead ? "given up" : "not reached yet"} after ${plural(tries, "try", "tries")}${error ? `: ${error}` : ""}`;
+  if (accepted) return `sent to ${receiver}`;
+  return `${receiver} ${dead ? "given up" : "not reached"} after ${plural(tries, "try", "tries")}${error ? `: ${error}` : ""}`;
 }
 
 export function simulated(rows) {
@@ -293,28 +293,28 @@ export function simulated(rows) {
   ], rows));
 }
 
-/** What is not in the figures, or what the reader should know before believing them. */
+/** Notices about spend that is missing in the figures, and other limits of them. */
 export function notices({ total, by, mode }) {
   const said = [];
   if (total.unpriced) {
     const names = by.backend.filter((row) => row.unpriced).map((row) => row.backend).join(", ");
     said.push(h("p", { class: "notice warn" }, h("strong", {}, "Spend is incomplete. "),
-      `${plural(total.unpriced, "call")} of ${names} used tokens that nobody knows the price of. Their cost is unknown, not zero, and in none of these figures. Give the backend a price in gateway.yaml.`));
+      `${plural(total.unpriced, "call")} of ${names} used tokens without a known price. Their cost is unknown, not zero, and is in none of these figures. Set the backend's price in gateway.yaml.`));
   }
   if (total.checks) {
-    said.push(h("p", { class: "notice" }, money(total.checks_usd), ` of what was spent are background checks: ${plural(total.checks, "call")} whose answers only show whether others were as good.`));
+    said.push(h("p", { class: "notice" }, money(total.checks_usd), ` of the spend is for background checks: ${plural(total.checks, "call")} whose answers were only compared with others.`));
   }
   if (total.estimated) {
-    said.push(h("p", { class: "notice" }, `The backend did not say how many tokens ${plural(total.estimated, "call")} used; the gateway counted them itself.`));
+    said.push(h("p", { class: "notice" }, `The backend reported no token counts for ${plural(total.estimated, "call")}, so the gateway counted the tokens itself.`));
   }
   if (mode === "observe") {
-    said.push(h("p", { class: "notice" }, "This team's policy is in mode observe: requests are served as asked, decisions are only recorded."));
+    said.push(h("p", { class: "notice" }, "This team's policy is in mode observe: routing decisions are recorded but not applied."));
   }
   return said;
 }
 
-/** The plot in a sentence, for those who do not see it. */
+/** A sentence that describes the plot to screen readers. */
 export function told({ rows, by }) {
   const dearest = rows.reduce((most, row) => (Number(row.cost_usd) > Number(most.cost_usd) ? row : most));
-  return `Bars of what each of ${plural(rows.length, by)} cost; the dearest is ${dearest[by]} with ${usd(dearest.cost_usd)}. The table below has them all.`;
+  return `Bar chart of the cost of each of ${plural(rows.length, by)}; the most expensive is ${dearest[by]} with ${usd(dearest.cost_usd)}. The table below lists all.`;
 }

@@ -8,11 +8,11 @@ KEYS_PER_ITEM = 5
 VALUES_PER_ITEM = 20
 """Values may outnumber objects, because flat lists are cheap: a token array may have hundreds of thousands of
 numbers."""
-_SLICE = 2**17
+SLICE_BYTES = 2**17
 """Bytes counted per call, so that other threads can run in between."""
 
 
-def check_extent(body: bytes, most_items: int) -> None:
+def check_extent(body: bytes, most_items: int, slice_bytes: int = SLICE_BYTES) -> None:
     """Raises BodyTooLarge if the body has more than `most_items` objects and arrays, or too many keys or values for
     that number.
 
@@ -23,7 +23,7 @@ def check_extent(body: bytes, most_items: int) -> None:
     whole = _Extent(most_items)
     if not whole.exceeded_by(body):  # within the limit even if all of them were outside of strings
         return
-    _count(body, most_items)
+    _count(body, most_items, slice_bytes)
 
 
 class _Extent:
@@ -45,11 +45,11 @@ class _Extent:
         return f"{most} values" if self._values > (most := self._most_items * VALUES_PER_ITEM) else ""
 
 
-def _count(body: bytes, most_items: int) -> None:
+def _count(body: bytes, most_items: int, slice_bytes: int) -> None:
     """Count the body slice by slice, leaving out the contents of strings."""
     counted, inside, at = _Extent(most_items), False, 0
     while at < len(body):
-        end = _whole_escapes(body, at, at + _SLICE)
+        end = _whole_escapes(body, at, at + slice_bytes)
         pieces = body[at:end].replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
         if too_many := counted.exceeded_by(b'"'.join(pieces[inside::2])):
             raise _too_many(too_many, most_items)

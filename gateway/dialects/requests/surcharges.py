@@ -49,12 +49,6 @@ class Surcharges:
     open: bool = False
     """Whether the provider may add a tier of its own to the requested one, such as a processing region."""
 
-    @property
-    def tier_may_be_dearer(self) -> bool:
-        """Whether tokens may cost more than the standard price. True for a cheaper tier too, because it may not be
-        available."""
-        return self.service_tier != "" or self.open
-
 
 def surcharges(request: CompletionRequest, backend_dialect: DialectName) -> Surcharges | None:
     """The surcharges of `request` at a backend of that dialect.

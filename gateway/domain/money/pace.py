@@ -1,32 +1,32 @@
-"""How fast a backend generates unseen tokens (reasoning, plain answers), and how many bytes of its streams are wire
-format: the bill of an answer that ended early is estimated from them.
-"""
+"""Measures how fast a backend generates unseen tokens (reasoning, plain answers), and how many bytes of its streams are
+not text. Both serve to estimate the bill of an answer that ended early."""
 
 from __future__ import annotations
 
 _WEIGHT = 0.2
-"""Of a new value in a running mean."""
+"""Weight of a new value in a running mean."""
 _SPREADS = 2
-"""Mean deviations above the mean: nine of ten rates are lower (as TCP's retransmission timer has it, RFC 6298)."""
+"""Mean deviations above the mean: nine of ten rates are lower (as in TCP's retransmission timer, RFC 6298)."""
 _EVERY = 16
-"""Of plain answers, one in so many is learned from once the rate is known: they are many, and alike."""
+"""Once the rate is known, one of this many plain answers is measured."""
 SILENT_EVENTS = 3
 """Events of a stream without text: the role, the finish reason, the usage."""
 BEGUN_EVENTS = 1
-"""Of them have come when text comes."""
+"""How many of them have arrived when text arrives."""
 BEGUN_BYTES = 40
 """Extra bytes of a stream's first event, which carries the role (`"role":"assistant","refusal":null,`)."""
 FIRST_FRAME_BYTES = 320.0
-"""Of a streamed event is wire format, until it is known: OpenAI's with fingerprint and empty usage, the longest."""
+"""Bytes of an event besides its text, until they are measured: OpenAI's with fingerprint and empty usage, the longest.
+"""
 _FEW_EVENTS, _ENOUGH_EVENTS = 4, 32
-"""Of a stream under way tell how long an event is: fewer do not, and more need not be asked."""
+"""A stream in progress is used to measure event length from the first number of events up to the second."""
 _LEAST_FRAME_BYTES = 40.0
-"""No event of any dialect is shorter."""
+"""No event of any dialect has fewer bytes besides its text."""
 BYTES_PER_TOKEN = 4
 
 
 class Pace:
-    """Of one backend's streams, or of its plain answers, in one worker."""
+    """Measurements of one backend's streams, or of its plain answers, in one worker."""
 
     __slots__ = ("_looked_at", "_whole_seen", "frame_bytes", "hides", "plain", "rest", "spread", "tokens_per_second")
 
@@ -34,19 +34,19 @@ class Pace:
         """`hides`: streams may have generated tokens that no event carries. Plain answers always may."""
         self.plain, self.hides = plain, plain or hides
         self.tokens_per_second = 0.0
-        """Of what is not seen; 0 until it is known: then nothing is charged for it."""
+        """Rate of unseen tokens; 0 while unknown, and then nothing is charged for them."""
         self.spread = 0.0
         """Mean deviation of that rate."""
         self.frame_bytes = FIRST_FRAME_BYTES
-        """Of a streamed event beside its text."""
+        """Bytes of a streamed event besides its text."""
         self._whole_seen = False
         self._looked_at = 0
-        """Events of the stream under way that told it."""
+        """Events of the stream in progress from which it was measured."""
         self.rest = 0
-        """So many plain answers need not be learned from."""
+        """How many more plain answers to skip before the next is measured."""
 
     def learn(self, tokens: int, seconds: float) -> None:
-        """A whole answer had `tokens` that were not seen when they were generated, in `seconds`."""
+        """Learn from a complete answer: `tokens` were generated unseen in `seconds`."""
         self.rest = _EVERY - 1 if self.tokens_per_second else 0
         if tokens <= 0 or seconds <= 0:
             return
@@ -58,7 +58,7 @@ class Pace:
         self.tokens_per_second += _WEIGHT * (rate - known)
 
     def learn_frame(self, tokens: int, hidden: int, events: int, stream_bytes: int) -> None:
-        """Learn from a whole stream: it had `tokens`, of which at most `hidden` came in no event, in `events` with
+        """Learn from a complete stream: `tokens` in all, at most `hidden` of them in no event, in `events` with
         text."""
         if not events:
             return
@@ -70,12 +70,12 @@ class Pace:
             self._whole_seen = True
 
     def wants_look(self, events: int) -> bool:
-        """Does a stream under way, after so many events with text, tell more about `frame_bytes` than is known?"""
+        """Whether a stream in progress, after this many events with text, should be measured."""
         return self._looked_at < min(events, _ENOUGH_EVENTS) and not self.plain and not self._whole_seen
 
     def look(self, characters: int, events: int, stream_bytes: int) -> None:
-        """Between two looks, a stream under way delivered so many `characters` in `events` with text: what came before
-        the first of them had text, or none, which nobody counts."""
+        """Measure a stream in progress between two calls: it delivered `characters` in `events` with text. Bytes before
+        the first of them may or may not contain text."""
         if events < _FEW_EVENTS or events <= self._looked_at:
             return
         self._looked_at = events
@@ -84,7 +84,7 @@ class Pace:
             self.frame_bytes = frame
 
     def tokens(self, seconds: float) -> int:
-        """Expected after so long unseen."""
+        """The expected unseen tokens after `seconds`."""
         return int(self.tokens_per_second * max(seconds, 0.0))
 
     @property
@@ -100,11 +100,8 @@ def _frame(tokens: int, events: int, stream_bytes: int) -> float:
 def streamed_tokens(
     events: int, stream_bytes: int, frame_bytes: float = FIRST_FRAME_BYTES, *, begun: bool = False
 ) -> int:
-    """Estimate the tokens of a stream whose end is unknown: one an event, more where events carry much text. `begun`:
-    text has arrived and the end certainly has not.
-
-    `begun`: text came, and it is certain that the end did not.
-    """
+    """Estimate the tokens of a stream whose end is unknown: one per event, more if events carry much text. `begun`:
+    text has arrived, and the end certainly has not."""
     if begun:
         text_bytes = stream_bytes - BEGUN_BYTES - (events + BEGUN_EVENTS) * frame_bytes
     else:

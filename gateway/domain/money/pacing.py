@@ -17,7 +17,8 @@ import math
 
 
 def pressure(spent: float, limit: float, window: tuple[float, float], now: float, tolerance: float) -> float:
-    """0 within plan to 1 at `tolerance` of the limit ahead of it; 0 for a window without an end, or that is not now's.
+    """0 if spend is within plan, rising to 1 when it is `tolerance` of the limit ahead; 0 if `now` is outside `window`
+    or the window has no end.
 
     `spent` and `limit` in any unit, times in Unix seconds.
     """

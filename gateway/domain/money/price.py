@@ -19,13 +19,13 @@ PARENTS = {
     "image_input": "input",
     "image": "output",
 }
-"""Token class → the class whose price applies where it has none of its own."""
+"""Token class → the class whose price applies if it has none of its own."""
 CLASSES = ("input", "output", *PARENTS)
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Pico-dollars per token and class (USD per 1M tokens × 10⁶), with where and when it was read."""
+    """Pico-dollars per token and class (USD per 1M tokens × 10⁶), with source and date."""
 
     input: int
     output: int
@@ -37,22 +37,22 @@ class Price:
     source: str = ""
     as_of: str = ""
     beyond: tuple[int, Price] | None = None
-    """Above so many input tokens, every token of the call costs the other price."""
+    """(Input tokens, price): above so many input tokens, every token of the call costs the other price."""
     audio_input: int | None = None
     image_input: int | None = None
     image: int | None = None
     tiers: Mapping[str, Price] = field(default_factory=dict, hash=False)
-    """Service tier, as in `Usage.service_tier`, → the price there. They have no tiers of their own."""
+    """Service tier, as in `Usage.service_tier`, → its price, which has no tiers itself."""
     choosable: tuple[str, ...] = ()
-    """Of `tiers`, those at which the provider may serve a call that names none."""
+    """The tiers at which the provider may serve a call that names none."""
     every_tier: bool = False
-    """Whatever tier a backend names, this price holds: a machine's hour costs what it costs."""
+    """Whether this price holds at any tier, as for a machine that is paid by the hour."""
     _dearest: Price | None = field(default=None, init=False, repr=False, compare=False)
     _unasked: Price | None = field(default=None, init=False, repr=False, compare=False)
     _at_least: Mapping[str, Price] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Made once, because they are asked for with each request. Without tiers there is nothing to make."""
+        """Precomputes the derived prices, since each request needs them."""
         if self.tiers:
             standard = self.without_tiers()
             chosen = [self.tiers[name] for name in self.choosable if name in self.tiers]
@@ -76,7 +76,7 @@ class Price:
         )
 
     def at(self, service_tier: str) -> Price | None:
-        """The price at a tier named as in `Usage.service_tier`; None if unknown. Standard tier: ""."""
+        """The price at a tier named as in `Usage.service_tier`; None if unknown. The standard tier is ""."""
         return self if not service_tier or self.every_tier else self.tiers.get(service_tier)
 
     def dearest(self) -> Price:
@@ -84,7 +84,7 @@ class Price:
         return self if self._dearest is None else self._dearest
 
     def unasked(self) -> Price:
-        """A price not below that of any tier that the provider may serve a call at that names none."""
+        """A price not below that of any tier at which the provider may serve a call that names none."""
         return self if self._unasked is None else self._unasked
 
     def at_least(self, service_tier: str) -> Price | None:
@@ -92,20 +92,20 @@ class Price:
         return self if not service_tier or self.every_tier else self._at_least.get(service_tier)
 
     def without_tiers(self) -> Price:
-        """The standard tier alone."""
+        """The standard tier's price alone."""
         return replace(self, tiers={}, choosable=()) if self.tiers else self
 
     def billed(self, usage: Usage) -> Price:
-        """The price that holds for every token of a call: that of its tier and of its length."""
+        """The price of every token of a call, by its tier and length."""
         price = self
         if usage.service_tier and not self.every_tier:
             price = self.tiers.get(usage.service_tier) or self.dearest()
         return price if price.beyond is None else price.tier(usage.all_input)
 
     def cost(self, usage: Usage) -> int:
-        """Pico-dollars of the tokens of `usage`, at the service tier that served them; fees are not in it.
+        """Pico-dollars for the tokens of `usage` at the service tier that served them, without fees.
 
-        A class without its own price costs what its parent class does. An unknown tier costs what the dearest does.
+        A class without a price costs what its parent class does. An unknown tier costs what the dearest does.
         """
         price = self
         if usage.service_tier or self.beyond is not None:
@@ -128,21 +128,21 @@ class Price:
         return cost
 
     def _seen(self, usage: Usage) -> int:
-        """Pico-dollars of what few calls have: sound and images going in, images coming out."""
+        """Pico-dollars for rare classes: sound and images in the input, images in the output."""
         heard = self.input if self.audio_input is None else self.audio_input
         shown = self.input if self.image_input is None else self.image_input
         drawn = self.output if self.image is None else self.image
         return usage.audio_input_tokens * heard + usage.image_input_tokens * shown + usage.image_tokens * drawn
 
     def tier(self, input_tokens: int) -> Price:
-        """The price that holds for a call with so much input."""
+        """The price for a call with this much input."""
         price = self
         while price.beyond is not None and input_tokens > price.beyond[0]:
             price = price.beyond[1]
         return price
 
     def plain(self, input_tokens: int, output_tokens: int) -> int:
-        """Pico-dollars of a call without cached, reasoning or audio tokens: `cost` without a Usage."""
+        """Pico-dollars for a call without cached, reasoning or audio tokens; `cost` without a Usage."""
         if self.beyond is not None and input_tokens > self.beyond[0]:
             return self.beyond[1].plain(input_tokens, output_tokens)
         return input_tokens * self.input + output_tokens * self.output
@@ -157,9 +157,10 @@ class Price:
         audio_input: int = 0,
         media_output: bool = False,
     ) -> int:
-        """Pico-dollars of a call at worst, however its tokens fall into classes.
+        """The most pico-dollars that a call can cost, whatever classes its tokens fall into.
 
-        `image_input`, `audio_input`: tokens beside `input_tokens`. `media_output`: the output may be sound or images.
+        `image_input`, `audio_input`: tokens in addition to `input_tokens`. `media_output`: the output may be sound or
+        images.
         """
         price = self if self.beyond is None else self.tier(input_tokens + image_input + audio_input)
         if price.reasoning is None and not (cache_writes or image_input or audio_input or media_output):
@@ -183,7 +184,7 @@ class Price:
 
 
 def dearest_of(prices: Sequence[Price]) -> Price:
-    """A price not below any of `prices`, in any class and at any length. The first names it."""
+    """A price not below any of `prices`, in any class and at any length, with the source of the first."""
     first, *others = prices
     if not others:
         return first
@@ -202,7 +203,7 @@ def _flat(price: Price) -> Price:
 
 
 def _most(prices: Sequence[Price]) -> Price:
-    """The most in each class; a class that none of them prices stays without a price."""
+    """The highest price of each class; a class without any price stays without one."""
     most: dict[str, Any] = {"input": max(p.input for p in prices), "output": max(p.output for p in prices)}
     for name in PARENTS:
         if any(getattr(price, name) is not None for price in prices):
@@ -211,6 +212,6 @@ def _most(prices: Sequence[Price]) -> Price:
 
 
 def effective(price: Price, name: str) -> int:
-    """Pico-dollars of a token of class `name`: its own price, else its parent's."""
+    """Pico-dollars for a token of class `name`: its own price, else its parent's."""
     own: int | None = getattr(price, name)
     return effective(price, PARENTS[name]) if own is None else own

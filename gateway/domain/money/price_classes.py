@@ -1,4 +1,4 @@
-"""Prices as files write them: US dollars per 1M tokens by class and service tier."""
+"""Prices as written in files: US dollars per 1M tokens by class and service tier."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ OPTIONAL = (
     *("cached_input", "cache_write_5m", "cache_write_1h", "reasoning"),
     *("audio", "audio_input", "image_input", "image"),
 )
-"""Classes that cost what their parent does where they have no price of their own."""
+"""Classes that cost what their parent does if they have no price of their own."""
 MOST_FACTORS = 4
-"""Of one model's tiers: every combination of them has a price."""
+"""Most factors of one model's tiers, since each combination gets a price."""
 
 
 class Classes(Section):
@@ -44,14 +44,14 @@ class Classes(Section):
 
 
 class LongContext(Classes):
-    """What every token costs in a call of more than `tokens` input tokens."""
+    """The prices of every token in a call of more than `tokens` input tokens."""
 
     tokens: int = Field(gt=0)
 
 
 class TierClasses(Classes):
-    """The prices of one service tier. A class that is left out is as much dearer than usual as input or output is,
-    and costs as usual where those are cheaper."""
+    """The prices of one service tier. A missing class is dearer than usual by the ratio of input or output; it costs as
+    usual where those are cheaper."""
 
     beyond: LongContext | None = None
 
@@ -62,7 +62,7 @@ ServiceTier = Factor | TierClasses
 
 
 def few_factors(tiers: dict[str, Any]) -> dict[str, Any]:
-    """Raises ValueError."""
+    """Raises ValueError if there are too many factors."""
     if sum(isinstance(said, Decimal) for said in tiers.values()) > MOST_FACTORS:
         raise ValueError(f"at most {MOST_FACTORS} tiers may be factors, as all of them combine")
     return tiers
@@ -70,11 +70,11 @@ def few_factors(tiers: dict[str, Any]) -> dict[str, Any]:
 
 TierKey = Annotated[str, Field(pattern=r"^[a-z0-9_.:+-]{1,32}$")]
 ServiceTiers = Annotated[dict[TierKey, ServiceTier], AfterValidator(few_factors)]
-"""By the tier's name in `Usage.service_tier`; names of combinations follow from those of their parts."""
+"""Tier name, as in `Usage.service_tier` → prices; combinations are derived from their parts."""
 
 
 def at_tiers(price: Price, tiers: Mapping[str, ServiceTier], choosable: tuple[str, ...] = ()) -> Price:
-    """`price` with what each of `tiers` costs. Factors combine with each other and with a tier that has own prices.
+    """`price` with the prices of `tiers`. Factors combine with each other and with a tier that has its own prices.
 
     `choosable`: see `Price.choosable`.
     """
@@ -96,9 +96,10 @@ def at_tiers(price: Price, tiers: Mapping[str, ServiceTier], choosable: tuple[st
 
 
 def times(price: Price, factor: Decimal, note: str) -> Price:
-    """Every class, at every length and tier, times `factor`; rounded up, so that nothing becomes free.
+    """`price` with each class, at each length and tier, multiplied by `factor`; rounded up, so that nothing becomes
+    free.
 
-    `note` is added to where the price is from.
+    `note` is added to the price's source.
     """
     classes: dict[str, Any] = {
         name: rounded_up(value * factor) for name in CLASSES if (value := getattr(price, name)) is not None
@@ -113,7 +114,7 @@ def rounded_up(pico: Decimal) -> int:
 
 
 def _own(price: Price, said: TierClasses) -> Price:
-    """The tier's prices, completed from the standard ones, also for long calls."""
+    """The tier's prices, also for long calls, completed from the standard ones."""
     flat = _completed(price, said)
     if said.beyond is not None:
         usual = price if price.beyond is None else price.beyond[1]
@@ -125,7 +126,7 @@ def _own(price: Price, said: TierClasses) -> Price:
 
 
 def _completed(price: Price, said: Classes) -> Price:
-    """Never below the usual price: where a tier is cheaper, that need not hold for every class."""
+    """The tier's prices, never below the usual ones: a cheaper tier need not be cheaper in every class."""
     own = said.price(price.source, price.as_of)
     missing: dict[str, Any] = {
         name: rounded_up(value * max(_ratio(own, price, name), Decimal(1)))
@@ -136,7 +137,7 @@ def _completed(price: Price, said: Classes) -> Price:
 
 
 def _in_proportion(above: Price, usual: Price, tier: Price) -> Price:
-    """What a long call costs at a tier: as many times the usual long call as a short one there costs a usual one."""
+    """The price of a long call at a tier: the usual long-call price times the tier's ratio for short calls."""
     classes: dict[str, Any] = {
         name: rounded_up(value * _proportion(tier, usual, name))
         for name in CLASSES
@@ -151,7 +152,7 @@ def _proportion(one: Price, other: Price, name: str) -> Decimal:
 
 
 def _ratio(one: Price, other: Price, name: str) -> Decimal:
-    """Of the two prices for input, or for output, whichever class `name` belongs to."""
+    """The ratio of the two prices for input or output, whichever class `name` belongs to."""
     while name in PARENTS:
         name = PARENTS[name]
     mine, theirs = getattr(one, name), getattr(other, name)

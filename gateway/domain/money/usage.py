@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 @dataclass(slots=True)
 class Usage:
     """Disjoint token counts: `input_tokens` excludes cached tokens and cache writes, `output_tokens` excludes
-    reasoning. Treat it as immutable; it is not frozen, because a frozen one costs four times as much to create, several
-    times per request.
+    reasoning.
 
-    Nobody changes one; it is not frozen because several are made for each request, at four times the cost if frozen.
+    Treat it as immutable. It is not frozen, because creating a frozen one takes four times as long, several times per
+    request.
     """
 
     input_tokens: int = 0
@@ -22,18 +22,18 @@ class Usage:
     reasoning_tokens: int = 0
     audio_tokens: int = 0
     estimated: bool = False
-    """Counted by the gateway because the backend did not say."""
+    """Counted by the gateway, because the backend reported nothing."""
     audio_input_tokens: int = 0
     image_input_tokens: int = 0
     image_tokens: int = 0
-    """Of images that were made, as `audio_tokens` are of speech that was."""
+    """Tokens of generated images, as `audio_tokens` are of generated speech."""
     service_tier: str = ""
-    """That served, as the provider reported it (`priority`, `flex`, `fast`, `us`; several joined by `+` in alphabetical
-    order); empty for the standard tier."""
+    """The tier that served, as the provider reported it (`priority`, `flex`, `fast`, `us`; several joined by `+` in
+    alphabetical order); empty for the standard tier."""
     fees: tuple[tuple[str, int], ...] = ()
-    """Units that are charged beside tokens, with how many of each: `(("web_search", 5),)`."""
+    """Units that are charged in addition to tokens, and their counts: `(("web_search", 5),)`."""
     doubt: str = ""
-    """How the reported numbers contradict each other; empty where they do not."""
+    """How the reported numbers contradict each other; empty if they do not."""
     all_input: int = field(init=False, repr=False, compare=False)
     all_output: int = field(init=False, repr=False, compare=False)
 
@@ -49,15 +49,15 @@ class Usage:
         return self.all_input + self.all_output
 
     def doubted(self, *names: str) -> str:
-        """`doubt` with these names too, each once, in alphabetical order."""
+        """`doubt` with these names added, each once, in alphabetical order."""
         return "+".join(sorted({*names, *self.doubt.split("+")} - {""}))
 
 
 def interrupted(reported: Usage | None, input_tokens: int, delivered: int) -> Usage:
-    """The usage of an attempt that ended early: what the backend reported until then, completed by estimates.
+    """The usage of an attempt that ended early: what the backend had reported, completed by estimates.
 
-    `reported`: its latest report, None if there was none. `input_tokens`: the gateway's own count of what it sent.
-    `delivered`: the gateway's estimate of the output that arrived; a higher number that was reported stands.
+    `reported`: its latest report; None without one. `input_tokens`: the gateway's own count of what it sent.
+    `delivered`: the gateway's estimate of the output that arrived; a higher reported number wins.
     """
     if reported is None:
         return Usage(input_tokens, output_tokens=delivered, estimated=True)
@@ -71,10 +71,10 @@ def interrupted(reported: Usage | None, input_tokens: int, delivered: int) -> Us
 
 
 def with_unseen(usage: Usage, unseen: int, most: int | None, *, plain: bool) -> Usage:
-    """`usage` of an attempt that ended early, with the `unseen` tokens that it is expected to have had.
+    """`usage` of an attempt that ended early, plus the `unseen` tokens that it is expected to have generated.
 
-    Of a `plain` answer these are all of it, of a stream what preceded its text. They never bring the output, with what
-    was seen, above the `most` that the call could have.
+    For a `plain` answer, `unseen` is the whole output; for a stream, the output before its text. The sum with the
+    delivered output never exceeds `most`, the most that the call could produce.
     """
     seen = usage.all_output - (usage.output_tokens if plain else usage.reasoning_tokens)
     if most is not None:

@@ -1,1 +1,1 @@
-"""Routes, strategies, and what is known of the backends that they choose among."""
+"""Routes, strategies, and what is known about backends."""

@@ -10,31 +10,31 @@ import math
 from dataclasses import dataclass
 
 _LEAST, _MOST = 0.001, 0.99
-"""Priors are kept within these before they are shifted: 1 is "equal by definition", which evidence may contradict."""
+"""Priors are clipped to this range before the shift: 1 means "equal by definition", which evidence may contradict."""
 
 
 @dataclass(frozen=True, slots=True)
 class Learned:
     shift: float = 0.0
-    """In log-odds."""
+    """Shift in log-odds."""
     n: float = 0.0
-    """Judged answers behind it; less than were judged, because old ones count less."""
+    """Effective number of judged answers; lower than the actual number, because old answers count less."""
     margin: float = 0.0
-    """0..1: how much of the way from the policy's quality to 1 this backend must go beyond it. Above 0 only while its
-    measured quality is below target with confidence."""
+    """0..1: the share of the distance from the policy's quality to 1 by which this backend must exceed that quality.
+    Above 0 only while its measured quality is below target with confidence."""
 
     def adequacy(self, prior: float) -> float:
-        """`prior` as the evidence corrects it; itself where there is none."""
+        """`prior` corrected by the evidence; unchanged without evidence."""
         if not self.n or (prior >= 1 and self.shift >= 0):
             return prior
         return sigmoid(logit(prior) + self.shift)
 
     def prior(self, adequacy: float) -> float:
-        """The inverse of `adequacy`, as far as it was not cut off."""
+        """The inverse of `adequacy`, except where that was clipped."""
         return adequacy if not self.n else sigmoid(logit(adequacy) - self.shift)
 
     def quality(self, wanted: float) -> float:
-        """What is wanted of this backend, where `wanted` is wanted of the choice."""
+        """The quality that this backend must reach where `wanted` is required of the choice."""
         return wanted + self.margin * (1 - wanted)
 
 

@@ -1,11 +1,11 @@
-"""Load of a backend's server, as it reports it or as this worker sees it."""
+"""The load of a backend's server, as the server reports it or as this worker observes it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 
-@dataclass(slots=True)  # not frozen, at four times the cost, though nobody changes one: several are made a request
+@dataclass(slots=True)  # not frozen: several are made per request, and a frozen one takes four times as long
 class Load:
     """`running` and `waiting` count the requests of all clients of the server."""
 
@@ -14,13 +14,13 @@ class Load:
     capacity: float | None = None
     """Requests that it processes at a time; None while unknown."""
     kv_used: float | None = None
-    """Of its memory for contexts, 0..1."""
+    """Share of its context memory in use, 0..1."""
     tokens_per_second: float | None = None
-    """Written, over all requests, of late."""
+    """Output tokens per second over all requests, recently."""
     full_tokens_per_second: float | None = None
-    """The same while it was full; None as long as it never was."""
+    """The same while it was full; None if it never was."""
 
     @property
     def full(self) -> bool:
-        """A further request would wait."""
+        """Whether a further request would wait."""
         return self.waiting > 0 or (self.capacity is not None and self.running >= self.capacity)

@@ -1,7 +1,7 @@
 """A route: backends in order, and the reason.
 
-Nobody changes these values; they are not frozen because several are made for each request, and that costs four times as
-much frozen.
+Treat these values as immutable. They are not frozen, because several are made per request and a frozen one takes four
+times as long.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Grade:
 
     difficulty: float
     abstained: bool = False
-    """The prompt lies outside the classifier's domain: use the reference."""
+    """The prompt lies outside the classifier's domain: use the baseline."""
 
 
 @dataclass(slots=True)
@@ -28,76 +28,76 @@ class Considered:
 
     backend: str
     excluded: str = ""
-    """Why it cannot serve; empty when it can."""
+    """Why it cannot serve; empty if it can."""
     adequacy: float | None = None
     cost_pico: int | None = None
 
 
 @dataclass(slots=True)
 class Prefix:
-    """A request's place in its conversation. Texts are not in it, only a digest."""
+    """A request's place in its conversation: a digest, no text."""
 
     session: bytes
-    """Of one key alone: what another key sends is never the same session."""
+    """Digest of the session, including the key: requests of two keys never share a session."""
     lengths: tuple[int, ...] = ()
-    """Characters of each turn: a conversation that only grew begins with those of its last request."""
+    """Characters of each turn. If the conversation only grew, they begin with those of its previous request."""
     in_tool_loop: bool = False
-    """Its last turns are results of tools that the model called."""
+    """Whether its last turns are tool results."""
 
 
 @dataclass(slots=True)
 class Decision:
-    """What routing decided where something else serves: observing, outside the share, held out to compare."""
+    """What routing decided, if something else serves: in observe mode, outside the rollout, or in the comparison
+    group."""
 
     calls: tuple[tuple[Backend, float], ...]
-    """The backends that it would have called, the first one first, each with the expected calls per request: 1, or a
-    probability."""
+    """(Backend that would have been called, expected calls per request: 1 or a probability), in order."""
     adequacy: float
-    """Expected, 0..1."""
+    """Expected adequacy, 0..1."""
 
 
 @dataclass(slots=True)
 class Route:
-    """`backends[0]` serves; the others, in order, are fallbacks before the first byte."""
+    """`backends[0]` serves; the others are fallbacks, in order, before the first byte."""
 
     backends: tuple[Backend, ...]
     reason: str
     escalate_to: Backend | None = None
     escalate_below: float = 0.0
-    """Mean token probability of the first backend's answer under which `escalate_to` answers instead."""
+    """If the first backend's answer has a lower mean token probability, `escalate_to` answers instead."""
     grade: Grade | None = None
     reference: Backend | None = None
     considered: tuple[Considered, ...] = ()
     observed: Backend | None = None
-    """In observe mode: the backend that would have served."""
+    """In observe mode, the backend that would have served."""
     decided: Decision | None = None
-    """What would have served, where `backends` is not what was decided."""
+    """The decision, if `backends` differs from it."""
     input_tokens: int = 0
     output_tokens: int = 0
-    """Expected, for cost and hold."""
+    """Expected output tokens, for cost and hold."""
     quality: float | None = None
-    """Wanted of the choice; None where nothing was chosen by it."""
+    """The quality required of the choice; None if the choice did not depend on it."""
     pressure: float = 0.0
-    """0..1: how far the team's budgets, ahead of their plan, have lowered `quality`."""
+    """0..1: how far spend ahead of plan has lowered `quality`."""
     asking: RunningStrategy | None = None
-    """The order in which to call `backends` until one answer is good enough; None: the first serves, the rest are
-    fallbacks."""
+    """The strategy that decides which of `backends` to call until an answer is good enough; None: the first serves, the
+    others are fallbacks."""
     strategy: str = ""
     """A short description of the strategy, for the flight record."""
     prefix: Prefix | None = None
-    """Which conversation it is part of, for what is learned from its answer."""
+    """The conversation that the request belongs to, for what is learned from the answer."""
     what_if: Callable[[], tuple[str, ...]] | None = field(default=None, compare=False, repr=False)
-    """Explains what would have changed the choice, a sentence each. Holds no prompt; computed when it is asked for."""
+    """Returns sentences about what would have changed the choice. Holds no prompt; computed on demand."""
 
 
 class ContextEstimate:
-    """Tokens of a request untouched, and the least that trimming could reach."""
+    """Tokens of the untouched request, and the fewest that trimming could reach."""
 
     __slots__ = ("_least", "tokens")
 
     def __init__(self, tokens: int, least: int | Callable[[], int]) -> None:
-        """`least` may be a function, because it reads every turn and is needed only where the whole request does not
-        fit a window."""
+        """`least` may be a function, because it reads every turn and is needed only if the whole request does not fit a
+        window."""
         self.tokens = tokens
         self._least = least
 
@@ -110,7 +110,7 @@ class ContextEstimate:
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """Most input tokens of what a request carries beside text, by kind of content."""
+    """Most input tokens of a request's content other than text, by kind."""
 
     document: int = 0
     image: int = 0
@@ -122,7 +122,7 @@ class Attached:
 
     @property
     def kind(self) -> str:
-        """Of the content: `text`, or the names of what is attached, joined by `+`."""
+        """`text`, or the names of the attached kinds, joined by `+`."""
         if self is NOTHING_ATTACHED:
             return "text"
         names = [name for name in ("document", "image", "audio") if getattr(self, name)]
@@ -134,20 +134,20 @@ NOTHING_ATTACHED = Attached()
 
 @dataclass(slots=True)
 class ContextPlan:
-    """What to send to one backend: which turns go, which are shortened."""
+    """What to send to one backend: which turns are dropped and which are shortened."""
 
     tokens_before: int
     tokens_after: int
     drop: frozenset[int] = frozenset()
-    """Indexes of turns to leave out."""
+    """Indexes of the turns to drop."""
     replace: dict[int, str] = field(default_factory=dict)
     """Index of a turn → its shortened text."""
     attached: Attached = NOTHING_ATTACHED
     """Included in `tokens_before` and `tokens_after`."""
     attached_usual: int = 0
-    """What `attached` usually comes to: at most its total."""
+    """The usual tokens of `attached`; at most its total."""
     counted_tokens: int = 0
-    """Tokens of the text that is sent, counted exactly; 0: only estimated, as far below every limit."""
+    """Tokens of the sent text, counted exactly; 0: only estimated, since it is far below every limit."""
 
     @property
     def touched(self) -> bool:
@@ -155,7 +155,7 @@ class ContextPlan:
 
     @property
     def expected_tokens(self) -> int:
-        """Of the input that is sent, as it usually comes to: billed where the backend does not say."""
+        """The usual tokens of the sent input: billed if the backend reports none."""
         attached = self.attached
         if attached is NOTHING_ATTACHED:
             return self.tokens_after

@@ -28,11 +28,11 @@ TOLERANCE = 0.03
 ALARM = 1000.0
 _BETS = (0.5, 1.0, 2.0, 4.0, 8.0)
 _SAFE = 0.95
-"""Of the largest bet that cannot lose everything."""
+"""Share of the largest bet that cannot lose everything."""
 _HALF_LIFE, _HALF_LIFE_ALARMED = 150, 25
-"""Answers after which one counts half."""
+"""Number of later answers after which an answer counts half; normally, and while an alarm lasts."""
 _LEAST_TO_END = 10.0
-"""Judged answers since the change, at least, before an alarm may end."""
+"""Fewest judged answers since the change before an alarm may end."""
 _STEPS = 12
 _MOST_TARGET = 0.999
 _Z = NormalDist().inv_cdf(0.95)
@@ -45,18 +45,18 @@ class Judged:
     id: int
     predicted: float
     target: float
-    """What routing promised of it: the lesser of the policy's quality and the adequacy that it reckoned with."""
+    """The quality that routing promised: the lower of the policy's quality and the expected adequacy."""
     score: float
-    """0..1: as good as the reference's?"""
+    """0..1: whether the answer is as good as the baseline's."""
     weight: float = 1.0
     at: float = 0.0
     """Unix seconds."""
     baseline: float = 1.0
-    """What the reference's answers score on the same scale: 1 where it is a comparison with them."""
+    """The score of the baseline's answers on the same scale: 1 for a comparison with them."""
 
     @property
     def relative(self) -> float:
-        """The score as it would be in a comparison with the reference; of one voice it may be above 1."""
+        """The score as a comparison with the baseline would give it; for a single opinion it may exceed 1."""
         return self.score + 1 - self.baseline
 
     @property
@@ -67,7 +67,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Means and interval are of the weighted answers that count now."""
+    """Mean and interval use the weighted answers that count now."""
 
     learned: Learned
     mean: float
@@ -75,11 +75,11 @@ class Standing:
     high: float
     target: float
     judged: int
-    """Answers looked at, forgotten ones included."""
+    """Answers judged in all, including forgotten ones."""
     alarm: int | None = None
-    """Id of the answer at which quality was found to be below target; None while it is not."""
+    """Id of the answer at which quality was found below target; None while it is not."""
     since: int | None = None
-    """Id of the answer at which that is thought to have begun."""
+    """Id of the answer at which the drop is estimated to have begun."""
 
     @property
     def below(self) -> bool:
@@ -87,7 +87,7 @@ class Standing:
 
 
 def standing(rows: Sequence[Judged]) -> Standing:
-    """Of one team and backend; `rows` oldest first. Raises ValueError when there are none."""
+    """The standing of one team and backend; `rows` oldest first. Raises ValueError if there are none."""
     if not rows:
         raise ValueError("nobody judged it")
     watch = Watch()
@@ -111,13 +111,13 @@ def standing(rows: Sequence[Judged]) -> Standing:
 
 
 class Watch:
-    """The detector, one answer after the other."""
+    """The change detector, fed one answer at a time."""
 
     def __init__(self) -> None:
         self.alarm: int | None = None
-        """Place of the answer that raised it."""
+        """Index of the answer that raised the alarm."""
         self.base = 0
-        """Place of the first answer that is not forgotten."""
+        """Index of the first answer that is not forgotten."""
         self._wealth = [0.0] * len(_BETS)
         self._begun = [0] * len(_BETS)
         self._scores = self._targets = self._weights = 0.0
@@ -152,7 +152,7 @@ class Watch:
 
 
 def shift_of(rows: Sequence[Judged], weights: Sequence[float], tau: float = TAU) -> float:
-    """By Newton's method; the objective is strictly concave. Log-odds."""
+    """The shift in log-odds, by Newton's method; the objective is strictly concave."""
     shift = 0.0
     odds = [logit(row.predicted) for row in rows]
     for _ in range(_STEPS):
@@ -176,6 +176,6 @@ def wilson(mean: float, n: float, z: float = _Z) -> tuple[float, float]:
 
 
 def _chance_below(mean: float, target: float, n: float) -> float:
-    """That the true mean is below `target`, by the score test that Wilson's interval inverts."""
+    """The probability that the true mean is below `target`, by the score test that Wilson's interval inverts."""
     wanted = min(max(target, 0.01), 0.99)
     return NormalDist().cdf((target - mean) / math.sqrt(wanted * (1 - wanted) / n))

@@ -1,7 +1,7 @@
-"""Whether an address is local or hosted, as far as the address itself tells; no DNS.
+"""Tells from an address whether a backend is local or hosted; no DNS.
 
-A name may lead anywhere, today here and tomorrow there, so it counts as hosted until the operator says otherwise. What
-is known to be a provider's is hosted whatever anybody says.
+A name may resolve to any address, so it counts as hosted until the operator says otherwise. A known provider's domain
+always counts as hosted.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ _PROVIDERS = re.compile(
     r"|anyscale\.com|featherless\.ai|inference\.net|scaleway\.ai|ovhcloud\.com|friendli\.ai|upstage\.ai|reka\.ai|writer\.com"
     r")"
 )
-"""Domains under which providers serve models, with all below them."""
+"""Domains at which providers serve models, with their subdomains."""
 _LOOPBACK = ("127.0.0.0/8", "0.0.0.0/32", "::1/128", "::/128")
 _PRIVATE = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "fc00::/7", "fe80::/10")
 _OURS = tuple(ip_network(network) for network in (*_LOOPBACK, *_PRIVATE))
-"""Fewer than the standard library calls private: it includes addresses that a translator maps to public ones."""
+"""Fewer networks than the standard library calls private: its list includes addresses that a translator maps to public
+ones."""
 
 
 def host_of(url: str) -> str:
-    """Without the dot that ends a full name. Empty for a unix socket and for what is no address."""
+    """The host without a final dot. Empty for a unix socket and for anything that is not an address."""
     try:
         return (urlsplit(url).hostname or "").rstrip(".").lower()
     except ValueError:
@@ -41,7 +42,7 @@ def host_of(url: str) -> str:
 
 @lru_cache(maxsize=4096)
 def providers_own(url: str) -> bool:
-    """Is the host one under which a known provider serves models?"""
+    """Whether the host belongs to a known provider."""
     return _PROVIDERS.fullmatch(host_of(url)) is not None
 
 
@@ -56,7 +57,7 @@ def loopback(url: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def private(url: str) -> bool:
-    """Is it a unix socket, the loopback interface or a literal address of a private network?"""
+    """Whether it is a unix socket, the loopback interface or a literal address of a private network."""
     if url.startswith(("unix:", "http+unix:")):
         return True
     host = host_of(url)

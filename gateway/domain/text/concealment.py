@@ -1,4 +1,4 @@
-"""Removes a provider's key from text that the provider wrote: whole, encoded, cut or masked."""
+"""Removes a provider's key from text written by the provider, whether whole, encoded, cut or masked."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from urllib.parse import quote, unquote
 
 CONCEALED = "[key]"
 _SHORT_KEY = 8
-"""Characters; a shorter key (`none`, `EMPTY`) is no secret, and its parts are words."""
+"""Characters. A shorter key (`none`, `EMPTY`) is no secret, and its parts are ordinary words."""
 _FRAGMENT = 12
-"""So many characters of a key in a row are no coincidence."""
+"""This many consecutive characters of a key are no coincidence."""
 _START, _END = 6, 4
-"""Providers that name a key by one of its ends show so many characters or more."""
+"""Fewest characters by which a provider identifies a key at its start or end."""
 _BESIDE_MASK = 3
-"""Beside a mask so many tell."""
+"""Next to a mask, this many characters identify a key."""
 _MASK = re.compile(r"\*+|[•●…]+|\.{2,}|x{4,}|-{4,}|_{4,}")
 
 
@@ -24,12 +24,12 @@ class Concealer:
     texts."""
 
     def __init__(self, key: str) -> None:
-        """Empty: nothing is concealed."""
+        """With an empty `key`, nothing is concealed."""
         self._short = len(key) < _SHORT_KEY
         self._forms = sorted(set(_forms(key)), key=len, reverse=True) if not self._short else [key] if key else []
         self._key = key.lower()
         self._word = re.compile(rf"[\w\-.*•●…%{re.escape(''.join({*key}))}]+")
-        """Characters of the key and of its masks."""
+        """Characters of the key and of masks."""
 
     def __call__(self, text: str) -> str:
         """`text` with the key, its usual encodings and its recognisable parts replaced."""
@@ -42,7 +42,7 @@ class Concealer:
         )
 
     def _tells(self, word: str) -> bool:
-        """Does `word` show enough of the key?"""
+        """Whether `word` shows enough of the key to identify it."""
         key, word = self._key, unquote(word).lower()
         parts = _MASK.split(word)
         if len(parts) > 1:
@@ -59,7 +59,8 @@ class Concealer:
 
 
 def _forms(key: str) -> Iterator[str]:
-    """The key; in a URL, in hexadecimal; in Base64 what does not depend on its neighbours, at each of three places."""
+    """The key as it is, URL-encoded, in hexadecimal, and in Base64 without the parts that depend on neighbouring bytes,
+    at each of three alignments."""
     raw = key.encode()
     yield from (key, quote(key, safe=""), raw.hex(), raw.hex().upper())
     for before, first in enumerate((0, 2, 3)):

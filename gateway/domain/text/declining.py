@@ -1,4 +1,4 @@
-"""Detects answers that decline to help."""
+"""Detects answers that refuse to help."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _DECLINES = (
 )
 _REFUSAL = re.compile(rf"\W*(?:{'|'.join(_DECLINES)})", re.IGNORECASE)
 _LONGEST_REFUSAL = 400
-"""Characters; what begins with an apology and goes on for longer has answered something."""
+"""Characters. A text that begins with an apology and is longer than this has answered something."""
 
 
 def declines(text: str) -> bool:
-    """All of it, in English, Spanish or Portuguese."""
+    """Whether the whole text is a refusal, in English, Spanish or Portuguese."""
     return len(text) <= _LONGEST_REFUSAL and begins_declining(text)
 
 
 def begins_declining(text: str) -> bool:
-    """Likewise, in an answer that may continue."""
+    """As `declines`, for an answer that may continue."""
     return _REFUSAL.match(text) is not None

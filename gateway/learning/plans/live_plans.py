@@ -1,4 +1,4 @@
-"""Follows plan states: routing uses the live plan; a plan on trial decides beside it."""
+"""Follows the states of plans: routing uses the live plan, and plans on trial decide without being served."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ INTERVAL_S = 5.0
 
 
 class PlanTrials:
-    """One per worker; the first to notice makes a change, and all follow it."""
+    """One per worker. The first worker to notice that a change is due makes it, and all workers follow it."""
 
     def __init__(
         self, database: Database, router: Router, fleet: Fleet, *, interval_s: float = INTERVAL_S, clock: Clock = time
     ) -> None:
-        """`router.plan` is what was configured."""
+        """`router.plan` is the configured plan."""
         self._database, self._router, self._fleet = database, router, fleet
         self._interval_s, self._clock = interval_s, clock
         self._configured = router.plan
         self._live = CONFIGURED
         self._beside: dict[str, Plan] = {}
-        """Those that decide without serving."""
+        """Plans by id that decide without being served."""
         self._decided: object = None
-        """The states and the newest judged answers that were decided on last."""
+        """The states and the newest judged answers of the last decision."""
         self._tasks = Tasks()
 
     async def open(self) -> None:
@@ -60,15 +60,15 @@ class PlanTrials:
         return {"plans_on_trial": len(self._beside), "plan": self._live[:8]}
 
     async def _follow(self) -> None:
-        # ValueError: a plan that cannot be read is not followed
+        # ValueError: an unreadable plan is not followed
         await repeat(self.refresh, self._interval_s, _troubled, SQLAlchemyError, ValueError)
 
     async def refresh(self) -> None:
-        """Decide what is due and follow what is decided. Raises SQLAlchemyError, ArtefactError."""
+        """Decide the changes that are due, then follow the stored states. Raises SQLAlchemyError, ArtefactError."""
         states = {one.state: one.id for one in await self._database.run(plan_trials.known, writes=False)}
         if states.keys() & {"live", "shadow"}:
             grounds = states, await self._database.run(evidence.newest, writes=False)
-            if grounds != self._decided:  # else it would take the write lock to come to the same again
+            if grounds != self._decided:  # the same input would take the write lock only to decide the same again
                 now = self._clock.time()
                 if done := await self._database.run(lambda connection: plan_trials.decide(connection, now)):
                     log.warning("plan on trial: %s", done)
@@ -78,7 +78,7 @@ class PlanTrials:
         if live != self._live:
             self._router.plan = self._configured if live == CONFIGURED else await self._read(live)
             self._live = live
-            log.warning("routing follows plan %s", live[:16])
+            log.warning("routing now uses plan %s", live[:16])
         beside = {states[state] for state in ("shadow", "previous") if state in states}
         self._beside = {id: self._beside.get(id) or await self._read(id) for id in beside}
         if live != CONFIGURED and "previous" not in states and self._configured is not None:
@@ -91,7 +91,8 @@ class PlanTrials:
         return await asyncio.to_thread(read_plan, data, f"plan {id[:16]}")
 
     def outcomes(self, job: Sample, told: Sequence[StrategyAnswer], score: float) -> Mapping[str, Outcome]:
-        """What each plan would have made of a judged request, as far as the two answers show it; by id."""
+        """The outcome of each plan for a judged request, by id. Plans whose outcome the two answers do not show are
+        left out."""
         if not self._beside:
             return {}
         found = {id: outcome(plan, job, told, score, self._fleet) for id, plan in self._beside.items()}
@@ -100,7 +101,8 @@ class PlanTrials:
 
 
 def outcome(plan: Plan, job: Sample, told: Sequence[StrategyAnswer], score: float, fleet: Fleet) -> Outcome | None:
-    """By the serving decision, which sees an answer once it would have paid for it; None where it wants another one."""
+    """The outcome of `plan` for a judged request, decided as in serving: an answer is read only after the plan has paid
+    for it. None if the plan asks a backend whose answer is not in `told`."""
     route, record = job.record.route, job.record
     assert route is not None
     candidates = [
@@ -117,7 +119,7 @@ def outcome(plan: Plan, job: Sample, told: Sequence[StrategyAnswer], score: floa
     followed = knows(route.grade)
     tokens = route.input_tokens, route.output_tokens
     found = planned(plan, choice, candidates, job.request, route.quality, subject, tokens=tokens) if followed else None
-    if found is None:  # it has nothing to say, and the reference is asked
+    if found is None:  # the plan has no decision, so the baseline is asked
         return Outcome(1.0, float(reference.cost_pico or 0))
     costs = {each.backend.name: each.cost_pico for each in candidates}
     said = {one.backend: one for one in told}
@@ -134,7 +136,7 @@ def outcome(plan: Plan, job: Sample, told: Sequence[StrategyAnswer], score: floa
 
 
 def _served(job: Sample, score: float) -> Outcome | None:
-    """What was decided in fact."""
+    """The outcome of the decision that was really made."""
     route, record = job.record.route, job.record
     assert route is not None
     costs = {one.backend: one.cost_pico or 0 for one in route.considered}
@@ -150,4 +152,4 @@ def _served(job: Sample, score: float) -> Outcome | None:
 
 
 def _troubled(error: Exception) -> None:
-    log.warning("plans on trial cannot be read, the one that is followed stays: %s", error)
+    log.warning("plans on trial cannot be read, the current plan stays in use: %s", error)

@@ -1,7 +1,8 @@
-"""States of a plan on trial: it decides without serving, goes live if it is better, and is rolled back if it is not.
+"""States of a plan on trial: it decides without being served, goes live if it is better, and is rolled back if it is
+worse.
 
-States: `shadow` decides beside the live one; `live` is followed instead of the configured plan; `previous` was live
-before, and still decides beside it; `refused` was no better; `retired` was replaced.
+States: `shadow` decides without being served; `live` is used instead of the configured plan; `previous` was live before
+and still decides without being served; `refused` was no better; `retired` was replaced.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from gateway.learning.plans.verdict import MOST, Comparison, Outcome, compare, o
 from gateway.state.sql.tables import artefacts, evidence
 
 CONFIGURED = "configured"
-"""Stands where an id would: what `routing.artefact` names, else the grader."""
+"""Used in place of an id for the plan that `routing.plan_file` names or, if none, for the grader."""
 _ID = 16
-"""Characters of an id in what is written down of each judged request."""
+"""Characters of an id that are stored with each judged request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,24 +33,25 @@ class PlanFile:
 
 
 def known(connection: Connection) -> list[PlanFile]:
-    """The newest state first."""
+    """All plans, the latest state change first."""
     c = artefacts.c
     return [PlanFile(*row) for row in connection.execute(select(c.id, c.state, c.at, c.why).order_by(c.at.desc()))]
 
 
 def body(connection: Connection, id: str) -> bytes:
-    """Raises NoResultFound."""
+    """The stored plan file. Raises NoResultFound."""
     return bytes(connection.execute(select(artefacts.c.body).where(artefacts.c.id == id)).scalar_one())
 
 
 def stage(connection: Connection, data: bytes, now: float) -> str:
-    """Put a plan on trial; another one that is on trial is retired → its id. Nothing changes for one that is live."""
+    """Put a plan on trial and retire the one on trial before. Returns its id. A plan that is live or on trial stays
+    so."""
     id = hashlib.sha256(data).hexdigest()
     c = artefacts.c
     state = connection.scalar(select(c.state).where(c.id == id))
     if state in ("live", "shadow"):
         return id
-    _move(connection, "shadow", "retired", now, "another one was put on trial")
+    _move(connection, "shadow", "retired", now, "another plan was put on trial")
     if state is None:
         connection.execute(insert(artefacts).values(id=id, body=data, state="shadow", at=now, why="put on trial"))
     else:
@@ -58,15 +60,15 @@ def stage(connection: Connection, data: bytes, now: float) -> str:
 
 
 def roll_back(connection: Connection, now: float, why: str) -> bool:
-    """Back to what was live before; False where nothing but the configured plan ever was."""
+    """Return to the plan that was live before. Returns False if no plan but the configured one is live."""
     if not _move(connection, "live", "retired", now, why):
         return False
-    _move(connection, "previous", "live", now, f"back again: {why}")
+    _move(connection, "previous", "live", now, f"rolled back to: {why}")
     return True
 
 
 def promote(connection: Connection, id: str, now: float, why: str) -> bool:
-    """Follow the plan that was on trial; False if another process has just decided otherwise."""
+    """Make the plan on trial live. Returns False if another process has changed its state meanwhile."""
     c = artefacts.c
     if connection.scalar(select(c.state).where(c.id == id).with_for_update()) != "shadow":
         return False
@@ -90,12 +92,13 @@ def _move(connection: Connection, before: str, after: str, now: float, why: str)
 
 
 def written(outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
-    """The result of a judged request for each plan, by id, as JSON values."""
+    """The outcome of a judged request for each plan, by shortened id, as JSON values."""
     return {id[:_ID]: [one.quality, one.cost_pico] for id, one in outcomes.items()}
 
 
 def compared(connection: Connection, tried: str, live: str, since: float) -> tuple[Comparison, float]:
-    """Two plans by id, on what was judged since, and the mean quality that was promised there (1 where nothing was)."""
+    """Compare two plans, by id, on the requests judged since `since`. Also returns the mean quality that routing
+    promised for them (1 if there are none)."""
     c = evidence.c
     rows = connection.execute(
         select(c.plans, c.target).where(c.at >= since, c.plans != "{}").order_by(c.id.desc()).limit(MOST)
@@ -110,7 +113,7 @@ def compared(connection: Connection, tried: str, live: str, since: float) -> tup
 
 
 def decide(connection: Connection, now: float) -> str:
-    """Switch, refuse or roll back what is due → what was done; empty: nothing."""
+    """Switch, refuse or roll back if due. Returns a description of the change; empty if there was none."""
     states = {one.state: one for one in known(connection)}
     live, shadow, previous = (states.get(state) for state in ("live", "shadow", "previous"))
     if live is not None:

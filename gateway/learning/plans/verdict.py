@@ -1,7 +1,7 @@
 """Whether one plan is better than another, with confidence, on the same judged requests.
 
-Differences are paired, so what is hard for both does not count. Bounds are one-sided at 99 %, by the normal
-approximation, from LEAST pairs on; that they are looked at again as pairs come in is what the 1 % is for.
+Differences are paired, so requests that are hard for both plans do not count. Bounds are one-sided at 99 %, by the
+normal approximation, from LEAST pairs on. The level is that high because the comparison is repeated as pairs come in.
 """
 
 from __future__ import annotations
@@ -15,34 +15,34 @@ from typing import Literal
 from gateway.domain.routing.standing import TOLERANCE, wilson
 
 LEAST, MOST = 100, 3000
-"""Judged requests before any verdict, and after which a plan that is not better is dropped."""
+"""Judged requests needed for a verdict, and the number after which a plan that is not better is dropped."""
 _Z = NormalDist().inv_cdf(0.99)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a plan would have made of one judged request."""
+    """The outcome of a plan for one judged request."""
 
     quality: float
-    """0..1: as good as the reference's answer?"""
+    """0..1: how far the answer is as good as the baseline's."""
     cost_pico: float
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Of a plan on trial with the live one; differences are the first less the second."""
+    """Compares a plan on trial with the live one. Differences are the trial plan's value minus the live plan's."""
 
     pairs: int = 0
     quality: tuple[float, float] = (0.0, 0.0)
     """Lower and upper bound of the difference in quality."""
     cost_pico: tuple[float, float] = (0.0, 0.0)
-    """Of the difference in pico-dollars a request."""
+    """Lower and upper bound of the cost difference, in pico-dollars per request."""
     live_quality: tuple[float, float] = (0.0, 1.0)
-    """Of the live plan's own quality."""
+    """Lower and upper bound of the live plan's own quality."""
 
 
 def compare(pairs: Sequence[tuple[Outcome, Outcome]]) -> Comparison:
-    """Pairs of (on trial, live)."""
+    """`pairs`: (outcome of the plan on trial, outcome of the live plan) for each request."""
     if not pairs:
         return Comparison()
     return Comparison(
@@ -60,8 +60,8 @@ def _bounds(differences: Sequence[float]) -> tuple[float, float]:
 
 
 def on_trial(found: Comparison) -> Literal["", "better", "refused"]:
-    """Better: cheaper and not worse, or better and not dearer. Refused: worse, or dearer and not better, or neither
-    after MOST pairs."""
+    """`better`: cheaper and not worse, or better and not more expensive. `refused`: worse, or more expensive and not
+    better, or neither after MOST pairs. Empty: undecided."""
     if found.pairs < LEAST:
         return ""
     (worst, best), (least, most) = found.quality, found.cost_pico
@@ -73,7 +73,8 @@ def on_trial(found: Comparison) -> Literal["", "better", "refused"]:
 
 
 def to_roll_back(before: Comparison, target: float) -> bool:
-    """`before`: of the plan that was live before with the one that is. Is that one worse, or below `target`?"""
+    """Whether the live plan is worse than the previous one, or below `target`. `before` compares the previous plan with
+    the live one."""
     if before.pairs < LEAST:
         return False
     return before.quality[0] > TOLERANCE or before.live_quality[1] < target - TOLERANCE

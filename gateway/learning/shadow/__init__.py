@@ -1,1 +1,1 @@
-"""Comparison of backends on requests that were served."""
+"""Compares backends on requests that were served."""

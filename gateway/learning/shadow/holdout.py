@@ -1,4 +1,4 @@
-"""A small random share of requests that the reference serves, as a baseline for comparison."""
+"""A small random share of requests is served by the baseline, for comparison."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from gateway.domain.request import CompletionRequest
 
 
 class Holdout:
-    """Draws them."""
+    """Draws these requests."""
 
     def __init__(self, share: float) -> None:
-        """`share` 0..1 of requests; every one of them costs what the reference costs."""
+        """`share`: 0..1 of requests; each costs as much as the baseline does."""
         self._share = share
         self._held = 0
 
     def holdout(self, request: CompletionRequest) -> bool:
-        """The same conversation always gets the same answer, so that a session does not flip between backends."""
+        """Whether to hold this request out. It is the same for all of a conversation, so that a session does not
+        alternate between backends."""
         if not self._share:
             return False
         session = request.controls.session or request.last_user

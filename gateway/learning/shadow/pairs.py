@@ -1,4 +1,4 @@
-"""Asks two backends the same, each call an attempt in the ledger (`thriftgate compare`)."""
+"""Sends the same prompts to two backends; each call is an attempt in the ledger (`thriftgate compare`)."""
 
 from __future__ import annotations
 
@@ -30,34 +30,34 @@ _UNTOUCHED = Controls(untouched=True, priority="batch")
 class Prompt:
     id: str
     body: Mapping[str, Any]
-    """Of a chat completion, without a model."""
+    """A chat completion request without `model`."""
     expected: str | None = None
-    """The right answer, where it is known."""
+    """The right answer, if known."""
 
     def request(self, model: str) -> CompletionRequest:
-        """Raises BadRequest."""
+        """The prompt as a request for `model`. Raises BadRequest."""
         return openai_chat.parse(orjson.dumps({**self.body, "model": model}), new_request_id(), _UNTOUCHED, {})
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """One backend's answer, what it took and cost."""
+    """One backend's answer, its duration and its cost."""
 
     choices: Choices = ()
     finish: str = ""
     error: str = ""
-    """Code, where there is no whole answer."""
+    """Error code if there is no complete answer, else empty."""
     seconds: float = 0.0
     input_tokens: int = 0
     output_tokens: int = 0
     cost_pico: int | None = None
-    """None: unpriced, or nothing was charged."""
+    """None if the price is unknown or nothing was charged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """`agreed`: is b's answer as good as a's, according to the judge (0..1; None: undecided)? `right`: a and b compared
-    with the expected answer, where there is one."""
+    """`agreed`: how far b's answer is as good as a's according to the judge, 0..1; None if undecided. `right`: how far
+    the answers of a and b are right, if the expected answer is known."""
 
     prompt: Prompt
     a: Response
@@ -67,7 +67,8 @@ class Pair:
 
     @property
     def as_good(self) -> float | None:
-        """0..1: would b have done where a was asked? By the expected answer where there is one, else by the judge."""
+        """0..1: whether b's answer could have replaced a's. Decided by the expected answer if known, else by the
+        judge."""
         of_a, of_b = self.right
         if of_a is not None and of_b is not None:
             return float(of_b >= of_a)
@@ -75,7 +76,8 @@ class Pair:
 
 
 class PairSettlement:
-    """What all calls together may cost. A call is held at its worst before it, and settled at what it was."""
+    """Limits the cost of all calls together. The most that a call may cost is held before it; its actual cost is booked
+    after."""
 
     def __init__(self, limit_pico: int, prices: PriceList) -> None:
         self._left, self._prices = limit_pico, prices
@@ -85,17 +87,18 @@ class PairSettlement:
         return PairHold(self, most_output)
 
     def worst(self, backend: Backend, input_tokens: int, output_tokens: int) -> int:
-        """Pico-dollars; 0 for the operator's own server without a price. Raises BudgetExhausted for a hosted one."""
+        """The most pico-dollars that a call may cost; 0 for the operator's own server without a price. Raises
+        BudgetExhausted for a hosted backend without a price."""
         price = self._prices.price(backend)
         if price is not None:
             return worst(price, input_tokens, output_tokens)
         if backend.hosted and not backend.simulated:
-            raise BudgetExhausted(f"{backend.name} has no known price: nobody can say when the limit would be reached.")
+            raise BudgetExhausted(f"{backend.name} has no known price, so the limit cannot be enforced.")
         return 0
 
     def take(self, pico: int) -> None:
         if pico > self._left:
-            raise BudgetExhausted("What comparing may cost (--max-usd) does not cover another call.")
+            raise BudgetExhausted("The rest of --max-usd does not cover another call.")
         self._left -= pico
 
     def settle(self, held: int, cost: int) -> None:
@@ -104,7 +107,7 @@ class PairSettlement:
 
 
 class PairHold:
-    """Implements `Hold` of domain/protocols.py, for one call."""
+    """Implements `Hold` of domain/protocols.py for one call."""
 
     covers = float("inf")
 
@@ -118,10 +121,10 @@ class PairHold:
         self._held += pico
 
     async def grow(self, output_tokens: int, seen: int) -> None:
-        """Nothing streams."""
+        """Does nothing: comparison calls do not stream."""
 
     def follow(self, attempt: Attempt) -> None:
-        """There is only one."""
+        """Does nothing: there is only one attempt."""
 
     def settle(self, cost_pico: int) -> None:
         self._settlement.settle(self._held, cost_pico)
@@ -129,7 +132,7 @@ class PairHold:
 
 
 class Pairs:
-    """Asks. Its rows are the team's of `tenant`."""
+    """Makes the calls. Ledger rows belong to the team of `tenant`."""
 
     def __init__(
         self,
@@ -145,7 +148,8 @@ class Pairs:
         self._settlement, self._tenant, self._deadline_s = settlement, tenant, deadline_s
 
     async def compare(self, prompt: Prompt, a: Backend, b: Backend, judge: Judge, most_output: int) -> Pair:
-        """Raises BudgetExhausted, LedgerUnavailable; what a backend does wrong is in the pair."""
+        """Ask both backends and judge their answers. Raises BudgetExhausted, LedgerUnavailable; errors of backends are
+        in the returned pair."""
         one, other = await _both(self._said(prompt, a, most_output), self._said(prompt, b, most_output))
         agreed = None
         right: tuple[float | None, float | None] = (None, None)
@@ -156,15 +160,16 @@ class Pairs:
         return Pair(prompt, one, other, agreed, right)
 
     async def ask(self, backend: Backend, request: CompletionRequest, most_output: int) -> Response:
-        """One call, booked. Raises BudgetExhausted, LedgerUnavailable and the backend's errors."""
-        record = Record(  # an id of its own: a judge asks twice about one request
+        """Make one call and record it in the ledger. Raises BudgetExhausted, LedgerUnavailable and the backend's
+        errors."""
+        record = Record(  # not the prompt's request id, because a judge is asked twice about one request
             new_request_id(), self._tenant, backend.name, request.dialect, False, tags={"purpose": "compare"}, kind=KIND
         )
         hold = self._settlement.hold(most_output)
         answer: Answer | None = None
         try:
             answer = await self._fleet.call(
-                Route((backend,), "asked to compare"),
+                Route((backend,), "called for a comparison"),
                 request,
                 record,
                 plan_for=lambda of: self._contexts.plan_for(request, self._tenant, of),
@@ -202,7 +207,7 @@ class Pairs:
 
 
 async def _both(one: Awaitable[Response], other: Awaitable[Response]) -> tuple[Response, Response]:
-    """Side by side; where one of them cannot be paid for, the other is still booked to its end."""
+    """Run both at once. If one of them cannot be paid for, the other still runs and is recorded to its end."""
     found = await asyncio.gather(one, other, return_exceptions=True)
     for each in found:
         if isinstance(each, BaseException):

@@ -1,4 +1,4 @@
-"""Chooses which served answers to compare, and with which backend."""
+"""Chooses the served answers to compare, and the backend to compare each with."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from gateway.ledger.store.evidence import Finding
 Source = Literal["shadow", "probe", "holdout", "observe", "cascade", "escalation"]
 
 MOST_BYTES = 256 * 2**10
-"""Of a request that is compared: what waits in memory and is parsed again is bounded."""
+"""Largest body of a compared request, in bytes: samples wait in memory and are parsed again."""
 AGREED = 0.5
-"""Weight of an answer that was compared with what a cascade served, where that is not the reference's own."""
+"""Weight of a comparison with the answer that a cascade served, unless that answer is the baseline's."""
 _HOSTED = frozenset({"mcp_servers", "web_search_options", "container"})
-"""Fields by which the provider itself acts."""
+"""Request fields that make the provider itself act."""
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """A backend in question, and what was expected of its answer to this request."""
+    """The evaluated backend and the quality expected of its answer to this request."""
 
     backend: str
     predicted: float
@@ -38,23 +38,23 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One comparison to be made. It holds a prompt and an answer, and lives in memory only."""
+    """One comparison to be made. It holds a prompt and an answer, so it is kept in memory only."""
 
     record: Record
     request: CompletionRequest
-    """As it was asked; `plain` makes the second question of it."""
+    """The served request; `plain` makes the comparison request from it."""
     source: Source
     promise: Promise
     reference: str
     asks: str
-    """The one of the two that has not answered yet."""
+    """The backend still to be asked: the evaluated one or the baseline."""
     served: Sequence[Mapping[str, Any]]
-    """The other's answer: choices as in a chat completion."""
+    """The served answer of the other backend: choices as in a chat completion."""
     finish: str
     output_tokens: int
 
     def finding(self, judge: str, score: float, plans: Mapping[str, Any]) -> Finding:
-        """`plans`: what plans on trial would have made of it."""
+        """The result to store. `plans`: outcomes of plans on trial."""
         promise, record = self.promise, self.record
         return Finding(
             record.request_id, record.tenant.team, promise.backend, self.reference, self.source, judge,
@@ -63,13 +63,13 @@ class Sample:
 
 
 def choices_of(answer: Answer, dialect: DialectName) -> Sequence[Mapping[str, Any]] | None:
-    """As in a chat completion; None where it is not whole."""
+    """The answer's choices as in a chat completion; None if the answer is incomplete."""
     body = answer.completion() if answer.complete else None
     return None if body is None else answer.choices or DIALECTS[dialect].choices(orjson.loads(body))
 
 
 def sample(request: CompletionRequest, record: Record, answer: Answer, learnt: Evidence, drawn: float) -> Sample | None:
-    """None if there is nothing to compare. `drawn`: 0..1, selects the backend to probe."""
+    """Returns None if there is nothing to compare. `drawn`: random number 0..1, selects the backend to probe."""
     route, attempt = record.route, answer.attempt
     if route is None or route.reference is None or attempt is None or not repeatable(request) or not answer.complete:
         return None
@@ -90,7 +90,8 @@ def sample(request: CompletionRequest, record: Record, answer: Answer, learnt: E
 
 
 def repeatable(request: CompletionRequest) -> bool:
-    """May it be asked twice? Not where a provider acts on it: tools of its own, what it keeps."""
+    """Whether the request can safely be sent twice. It cannot if the provider acts on it (its own tools, stored
+    responses)."""
     if not FACTS[request.dialect].repeatable or request.parallel != 1 or request.body.get("store"):
         return False
     if len(request.raw) > MOST_BYTES:
@@ -101,14 +102,14 @@ def repeatable(request: CompletionRequest) -> bool:
 
 
 def plain(request: CompletionRequest) -> CompletionRequest:
-    """The same question, its answer in one piece and at leisure."""
+    """The same request without streaming and at batch priority."""
     body = {name: value for name, value in request.body.items() if name not in ("stream", "stream_options")}
     controls = replace(request.controls, priority="batch")
     return DIALECTS[request.dialect].parse(orjson.dumps(body), request.id, controls, request.headers)
 
 
 def _in_question(route: Route, served: str, drawn: float, learnt: Evidence, team: str) -> tuple[Source, str | None]:
-    """The backend whose answer is in doubt beside the trusted one; None: there is none."""
+    """Returns (reason, backend to evaluate); None as the backend if there is none."""
     assert route.reference is not None
     decided = route.decided
     if decided is not None:
@@ -121,8 +122,8 @@ def _in_question(route: Route, served: str, drawn: float, learnt: Evidence, team
 
 
 def _probed(route: Route, drawn: float, learnt: Evidence, team: str) -> str | None:
-    """Of the cheaper ones that the decision passed over: who was found wanting may have recovered, and of others the
-    prior may think too little."""
+    """Draws one of the cheaper backends that routing passed over. Backends with a quality correction come first,
+    because they may have recovered; for the others the prior may be too low."""
     able = [one for one in route.considered if _may_be_probed(one, route)]
     wanting = [one for one in able if learnt.adjust(team, one.backend).margin]
     among = wanting or able
@@ -139,22 +140,22 @@ def _may_be_probed(one: Considered, route: Route) -> bool:
 
 
 def promised(route: Route, backend: str, learnt: Evidence, team: str) -> Promise | None:
-    """What was expected of `backend`; None where nothing was."""
+    """The quality expected of `backend`; None if no estimate is known."""
     said = {one.backend: one.adequacy for one in route.considered}
     adequacy = said.get(backend)
     if adequacy is None or route.quality is None or route.reference is None:
         return None
     best = said.get(route.reference.name)
-    adequacy = min(1.0, adequacy / best) if best else adequacy  # where each one's own quality is what is known
+    adequacy = min(1.0, adequacy / best) if best else adequacy  # relative to the baseline, if its own quality is known
     return Promise(backend, learnt.adjust(team, backend).prior(adequacy), min(adequacy, route.quality))
 
 
 def cascaded(record: Record, answer: Answer, learnt: Evidence) -> Finding | None:
-    """What several answers to one request show of the first one, for nothing.
+    """Judges the first answer of a cascade by the later ones, at no extra cost.
 
-    Only of the first: whether others are asked depends on what was said before, so their answers are no fair sample.
-    Where it was asked on because the first was unsure, sound answers are not compared: that counts nothing (weight 0),
-    and says only how often asking on was for nothing.
+    Only the first: whether others are asked depends on earlier answers, so the later ones are no random sample. If the
+    cascade continued because the first answer was weak, the result gets weight 0: it only shows how often continuing
+    was unnecessary.
     """
     route, attempt, told = record.route, answer.attempt, record.answers
     if route is None or attempt is None or len(told) < 2:

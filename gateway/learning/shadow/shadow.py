@@ -1,4 +1,4 @@
-"""Compares served answers in the background: asks another backend and has both judged."""
+"""Compares served answers in the background: asks another backend and has both answers judged."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from gateway.state.sql.database import Database
 log = logging.getLogger(__name__)
 
 QUEUE = 100
-"""Samples that wait; more are dropped."""
+"""Samples that may wait; more are dropped."""
 AT_A_TIME = 2
 SPARE_OUTPUT, TIMES = 512, 2
-"""The other answer may have so many times the tokens of the served one, and so many more."""
+"""The other answer may have TIMES times as many tokens as the served one, plus SPARE_OUTPUT."""
 
 
 class Shadows:
-    """Implements `Sampler` of domain/protocols.py. What goes wrong here is a comparison less, nothing else."""
+    """Implements `Sampler` of domain/protocols.py. An error here only loses a comparison."""
 
     def __init__(
         self,
@@ -64,17 +64,17 @@ class Shadows:
         self._counts = dict.fromkeys(("offered", "dropped", "compared", "undecided", "unpaid", "failed"), 0)
 
     async def open(self, pipeline: Pipeline, plans: PlanTrials | None = None) -> None:
-        """Offers made before the start wait. `plans`: informed of judged requests."""
+        """Start comparing, also what was offered before. `plans`: informed of judged requests."""
         self._plans = plans
         for number in range(AT_A_TIME):
             self._tasks.spawn(self._work(pipeline), f"comparing {number}")
 
     async def aclose(self) -> None:
-        """What waits is dropped; calls under way are closed in the books as interrupted."""
+        """Drop waiting samples. Calls in progress are closed in the ledger as interrupted."""
         await self._tasks.aclose()
 
     async def idle(self) -> None:
-        """Wait until nothing is left of what was offered so far."""
+        """Wait until everything offered so far has been handled."""
         await self._queue.join()
 
     def stats(self) -> dict[str, int | float | str]:
@@ -84,13 +84,14 @@ class Shadows:
         return self._holdout.holdout(request)
 
     def offer(self, request: CompletionRequest, record: Record, answer: Answer) -> None:
-        """Cheap for what is not drawn: a hash, and nothing where none is."""
+        """Offer a served answer. Costs only a hash for answers that are not drawn, and nothing if the policy's share is
+        0."""
         if not record.answers and not record.tenant.policy.trials.share:
             return
         try:
             found = self._wanted(request, record, answer)
-        except Exception:  # an answer that cannot be read is not compared
-            log.exception("a served answer could not be taken for comparing")
+        except Exception:  # an unreadable answer is not compared
+            log.exception("a served answer could not be sampled for comparison")
             return
         if found is None:
             return
@@ -158,21 +159,21 @@ class Shadows:
 
 
 class _Calls:
-    """The calls of one comparison, booked beside the attempts of the request itself."""
+    """The calls of one comparison, recorded in the ledger next to the attempts of the served request."""
 
     def __init__(self, pipeline: Pipeline, spend_cap: SpendCap, prices: PriceList, job: Sample) -> None:
         self._pipeline, self._spend_cap, self._prices, self._job = pipeline, spend_cap, prices, job
         self._before = len(job.record.attempts)
 
     async def ask(self, backend: Backend, request: CompletionRequest, most: int) -> tuple[Choices, str] | None:
-        """Its answer and how that ended; None when it is not whole. Raises GatewayError, SQLAlchemyError."""
+        """Returns (choices, finish reason); None if the answer is incomplete. Raises GatewayError, SQLAlchemyError."""
         of = self._job.record
         record = Record(
             of.request_id, of.tenant, backend.name, request.dialect, False, session=of.session, tags=of.tags,
             end_user=of.end_user, difficulty=of.difficulty, kind=KIND, before=self._before,
         )  # fmt: skip
         try:
-            route = Route((backend,), "asked to compare")
+            route = Route((backend,), "called for a comparison")
             answer = await buy(self._pipeline, self._spend_cap, self._prices, route, request, record, most)
         finally:
             self._before += len(record.attempts)
@@ -185,7 +186,7 @@ class _Calls:
 
 
 def _judge(pipeline: Pipeline, job: Sample, calls: _Calls) -> Judge | None:
-    """None: the policy names a backend that is not there, or that its data rule keeps prompts from."""
+    """Returns None if the policy names an unknown backend, or one that its data rule forbids."""
     tenant = job.record.tenant
     name = tenant.policy.trials.judge
     if known := JUDGES.get(name):
@@ -197,5 +198,6 @@ def _judge(pipeline: Pipeline, job: Sample, calls: _Calls) -> Judge | None:
 
 
 def _open(backend: Backend, tenant: Tenant) -> bool:
-    """May the tenant's prompts go there, by the policy's data rule and by what it may use?"""
+    """Whether the tenant's prompts may be sent to `backend`, by the policy's data rule and the tenant's backend
+    access."""
     return may_go_to(backend, tenant.policy.data) and not (tenant.access and tenant.access.excludes(backend))

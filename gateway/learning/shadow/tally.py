@@ -1,4 +1,4 @@
-"""Summary of compared pairs: how often b is as good as a, for which prompts, at what price and speed."""
+"""Summarises compared pairs: how often b is as good as a, for which prompts, at what price and speed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.domain.units import PICO_PER_USD
 from gateway.learning.shadow.pairs import Pair, Response
 
 Z = 1.959964
-"""Of two-sided 95 % intervals."""
+"""Standard-normal quantile of two-sided 95 % intervals."""
 MOST_BINS, LEAST_IN_BIN = 4, 10
 RESAMPLES = 2000
 
@@ -21,7 +21,7 @@ Judged = Literal["yes", "no", "too few to say"]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """95 %, over `n` prompts."""
+    """A 95 % confidence interval over `n` prompts."""
 
     mean: float
     low: float
@@ -31,8 +31,8 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Prompts between two difficulties; `part`: share of those that could be judged. Bounds None: outside the grader's
-    domain."""
+    """Prompts in a range of difficulty. `part`: their share of the prompts that could be judged. Bounds are None
+    outside the grader's domain."""
 
     low: float | None
     high: float | None
@@ -43,20 +43,20 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """One backend over all its answers."""
+    """Figures of one backend over all its answers."""
 
     answers: int
     failed: int
     tokens_per_second: float | None
-    """Output tokens over the time of their calls."""
+    """Output tokens divided by the total duration of the calls."""
     seconds: float | None
-    """Of the middle call."""
+    """Median duration of a call."""
     usd: float | None
-    """In all; None where a price is unknown."""
+    """Total cost; None if a price is unknown."""
     usd_per_million: float | None
-    """Tokens, input and output, as they were mixed here."""
+    """Cost per million tokens, input and output in the proportion measured here."""
     right: Interval | None
-    """Share of right answers, where the expected ones are known."""
+    """Share of right answers, if the expected answers are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +68,20 @@ class Tally:
     as_good: Interval | None
     adequate: Judged
     better: Interval | None
-    """Mean of b's right answers less a's, paired."""
+    """Mean difference between b's and a's scores for right answers, paired."""
     bins: tuple[Bin, ...]
     adequate_share: float
-    """Of the judged prompts: the easiest bins in a row for which b is adequate."""
+    """Share of the judged prompts in the easiest consecutive bins for which b is adequate."""
     adequate_below: float | None
-    """The difficulty up to which that is so."""
+    """The highest difficulty in these bins; None if there are none."""
 
 
 def tally(pairs: Sequence[Pair], difficulty: Callable[[Pair], float | None], quality: float) -> Tally:
-    """`difficulty`: 0..1, or None outside what the grader knows. `quality`: the share of answers that must be as good;
-    b is adequate where the interval's lower end reaches it, and not where the upper one does not."""
+    """`difficulty`: 0..1, or None outside the grader's domain. `quality`: the share of b's answers that must be as
+    good.
+
+    b is adequate if the interval's lower end reaches `quality`, and inadequate if its upper end does not.
+    """
     judged = [(pair, score) for pair in pairs if (score := pair.as_good) is not None]
     bins = tuple(_bins([(difficulty(pair), score) for pair, score in judged], quality))
     reach = []
@@ -103,13 +106,14 @@ def tally(pairs: Sequence[Pair], difficulty: Callable[[Pair], float | None], qua
 
 
 def share(scores: Sequence[float]) -> Interval:
-    """A share with its score interval (Wilson 1927); half points count as halves, which widens it at most."""
+    """A share with its score interval (Wilson 1927). Half points count as halves, which can only widen the interval."""
     n, mean = len(scores), sum(scores) / len(scores)
     return Interval(mean, *wilson(mean, n, Z), n)
 
 
 def bootstrap(values: Sequence[float]) -> Interval:
-    """The mean with its percentile interval over resampled prompts; always the same for the same values."""
+    """The mean with its percentile interval over resampled prompts. The seed is fixed, so equal values give equal
+    results."""
     import numpy as np
 
     found = np.asarray(values, dtype=float)
@@ -123,7 +127,7 @@ def _judge(of: Interval, quality: float) -> Judged:
 
 
 def _bins(scored: Sequence[tuple[float | None, float]], quality: float) -> list[Bin]:
-    """Groups with equally many prompts, the easiest first; prompts outside the grader's domain last."""
+    """Bins with equally many prompts, the easiest first; prompts outside the grader's domain form the last bin."""
     known = sorted((hard, score) for hard, score in scored if hard is not None)
     outside = [score for hard, score in scored if hard is None]
     count = max(1, min(MOST_BINS, len(known) // LEAST_IN_BIN))

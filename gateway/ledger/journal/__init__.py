@@ -1,1 +1,1 @@
-"""Each worker's append-only files: an attempt is on disk before it costs."""
+"""Each worker's append-only files. An attempt is written to them before its call begins."""

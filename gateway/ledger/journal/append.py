@@ -1,4 +1,4 @@
-"""Appends rows that no request made, through a journal, so that they join the ledger's chain."""
+"""Appends rows that do not come from a request, through a journal, so that they get into the ledger's chain."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from gateway.ledger.rows import FIELDS, Row
 
 
 def append(directory: Path, rows: Iterable[Row], source: str) -> int:
-    """How many `rows` are on the disk now, in a journal of their own in `directory`, for the host's writer to drain.
+    """Write `rows` to a new journal in `directory`, which the host's writer drains. Returns their number.
 
-    `source` names who wrote them, in the file's name. A row whose id the ledger has counts once. Raises OSError; what
-    was written until then is drained.
+    `source`: name of the program, for the file's name. A row whose id the ledger already has is ignored. Raises
+    OSError; rows written before the error are drained.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     fd = segments.create(segments.Segment.at(directory, segments.new_lane(source), 1), FIELDS)

@@ -1,4 +1,4 @@
-"""The row of an attempt whose worker died: from its journal and slot, with estimates for what they lack."""
+"""Makes the row of an attempt whose worker died, from journal and slot, with estimates for what they lack."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from gateway.ledger.rows import MOST_PICO, TOKENS, Row, believable
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How far a stream had come at a time; None where only how far is known."""
+    """The progress of a stream at the time `at`, in Unix seconds; None: the time is unknown."""
 
     at: float | None
     chunks: int
     output_bytes: int
     spoke_at: float | None = None
-    """When its text began, where that is known; Unix seconds."""
+    """Unix seconds at which the text began; None: unknown."""
 
 
 class BackendPace(NamedTuple):
-    """How a backend generates, as its worker last wrote it down."""
+    """A backend's speed, as the worker last recorded it."""
 
     plain: float
-    """Tokens per second of plain answers, at most; 0: unknown."""
+    """Most tokens per second of plain answers; 0: unknown."""
     hidden: float
-    """The same of streams before their text begins."""
+    """Most tokens per second of streams before their text begins; 0: unknown."""
     frame_bytes: float
-    """Of a streamed event beside its text."""
+    """Bytes of a streamed event without its text."""
     most: int | None
-    """Tokens of an answer."""
+    """Most tokens of one answer."""
 
     def or_else(self, before: BackendPace) -> BackendPace:
-        """What is not known yet, as a worker `before` knew it."""
+        """Fill in unknown values from an earlier record."""
         frame_bytes = before.frame_bytes if self.frame_bytes == FIRST_FRAME_BYTES else self.frame_bytes
         return BackendPace(self.plain or before.plain, self.hidden or before.hidden, frame_bytes, self.most)
 
 
 def classes_of(usage: Usage) -> dict[str, Any]:
-    """The classes that have tokens, by name, for a mark; empty where not even the input was counted."""
+    """Tokens by class, without classes that have none, for a mark. Empty if not even the input is known."""
     counts = {name: getattr(usage, name) for name in TOKENS} if usage.all_input and believable(usage) else {}
     return {name: tokens for name, tokens in counts.items() if tokens}
 
@@ -54,13 +54,14 @@ def orphan(
     known: BackendPace | None = None,
     ended_at: float | None = None,
 ) -> Row:
-    """The row of an attempt whose worker died: interrupted, with what was delivered at the last mark.
+    """The row of an attempt whose worker died: interrupted, with the tokens that were delivered at the last mark.
 
-    `opened` is the row's beginning. `entry` is its *opened* line: `tokens` of input, and if it has a price, its
-    `source` and the `prices`; or `pico` (of the input, of each output token), as earlier versions wrote it.
-    `reported`: the classes that the backend had reported at a mark, if it had. `ended_at`: when the worker died. What a
-    backend had generated unseen is booked at the highest likely rate that is `known`: nobody will ever say how much it
-    was, and a hard budget must not be overrun for it.
+    `opened`: the row's first fields. `entry`: its *opened* line, with the input's `tokens` and, if there is a price,
+    its `source` and `prices`; earlier versions wrote `pico` instead: pico-dollars of the input and of an output token.
+    `reported`: tokens by class that the backend had reported at a mark. `ended_at`: when the worker died.
+
+    Tokens that the backend may have generated unseen are estimated at the highest likely rate (`known`): their number
+    will never be reported, and a hard budget must not be overrun because of them.
     """
     called_at = opened["at"] + opened.get("waited_ms", 0) / 1000
     frame_bytes = FIRST_FRAME_BYTES if known is None else known.frame_bytes

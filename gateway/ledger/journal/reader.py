@@ -17,48 +17,48 @@ from gateway.ledger.rows import FIELDS, LEAST, TOKENS, Row, Values
 log = logging.getLogger(__name__)
 
 Place = tuple[int, int]
-"""Segment number and byte in it."""
+"""Segment number and byte offset in it."""
 
 MARK_S = 0.5
-"""Pause between progress marks; with a busy loop they stay less than a second apart."""
+"""Interval of progress marks. Even with a busy event loop they are less than a second apart."""
 _OPEN = b'{"open":["'
 _CLOSE = b'{"close":'
 
 
 class JournalReader:
-    """Reads on from `place`. Reading twice is harmless: a row is known by its id."""
+    """Reads one lane from `place` on. Reading a part twice is harmless, because rows are recognised by their id."""
 
     def __init__(self, name: str, place: Place = (0, 0)) -> None:
         self.name, self.place = name, place
         self.damaged = 0
-        # In the order in which they opened, as they stand in the journal: only a dead worker's are looked into.
+        # Undecoded lines by attempt, in the order of opening. They are decoded only if the worker dies.
         self.open: dict[str, tuple[Place, bytes]] = {}
         self._marks: dict[str, Mark] = {}
         self._reported: dict[str, dict[str, int]] = {}
         self._known: dict[str, BackendPace] = {}
-        """How backends generate, by their names."""
+        """Speeds of backends, by name."""
         self._marked_at = 0.0
         """Unix seconds at which the worker last recorded the progress of its streams."""
         self._fields: dict[int, list[str]] = {}
 
     @property
     def resume(self) -> Place:
-        """From here on everything must be read again after a restart: the oldest open attempt, else the end."""
+        """Where to read from after a restart: at the oldest open attempt, else at the end."""
         for place, _ in self.open.values():
             return place
         return self.place
 
     def read(self, found: list[Segment]) -> list[Values]:
-        """Rows closed in the next piece of the journal; `place` stays where it is when there is no more.
+        """Read the next piece of the segments `found`. Returns the rows closed in it.
 
-        Raises OSError.
+        `place` does not change when there is nothing to read. Raises OSError.
         """
         for segment in found:
             number, position = self.place
             if segment.number < number:
                 continue
             start = position if segment.number == number else 0
-            # Asked before the read: a segment is left only when nothing can follow what was read of it.
+            # Tested before the read: go to the next segment only when nothing can be appended to this one.
             whole = segment is not found[-1] and segments.released(segment)
             lines, end = segments.read(segment, start)
             rows = self._take(segment, start, lines)
@@ -70,15 +70,14 @@ class JournalReader:
         return []
 
     def orphans(self, progress: Sequence[int] | None = None) -> list[Row]:
-        """The rows of what is still open, for a worker that is dead. `progress`: the words in its slots, if it left
-        any that can be believed."""
+        """Rows of the attempts that a dead worker left open. `progress`: words of its slots (`slots.read`)."""
         found, left = [], list[tuple[str, dict[str, Any], dict[str, Any]]]()
         for id, ((number, _), payload) in self.open.items():
             entry = orjson.loads(payload)
             left.append(
                 (id, entry, dict(zip(self._fields[number], entry["open"], strict=False)) | entry.get("more", {}))
             )
-        # It died at some time before it would have marked again, and after it opened the last of these.
+        # It died after it opened the last of these, and before its next mark.
         ended_at = max([self._marked_at + MARK_S / 2, *(opened["at"] for _, _, opened in left)])
         for id, entry, opened in left:
             mark = self._marks.get(id)
@@ -90,7 +89,7 @@ class JournalReader:
         return found
 
     def _take(self, segment: Segment, position: int, lines: list[bytes]) -> list[Values]:
-        """What follows `position`."""
+        """Process lines that begin at byte `position` of `segment`. Returns the rows closed in them."""
         fields, rows = self._fields_of(segment), list[Values]()
         for line in lines:
             payload = segments.checked(line)
@@ -106,7 +105,7 @@ class JournalReader:
                 else:
                     self._mark(orjson.loads(payload))
             except (KeyError, TypeError, ValueError) as error:
-                # Whole, but not what any version of ours writes: the log is the last to have it.
+                # The checksum is right, but no version writes such a line. Only the log keeps it.
                 self.damaged += 1
                 log.error("%s: the line at byte %d says nothing (%r): %r", segment.path, position, error, payload)
             position += len(line) + 1
@@ -117,7 +116,7 @@ class JournalReader:
         if fields is None:
             fields = segments.fields(segment) or FIELDS
             if fields == FIELDS:
-                fields = FIELDS  # the same object, which is quicker to recognise in every line
+                fields = FIELDS  # the same object, so that `_close` can compare by identity
             self._fields[segment.number] = fields
         return fields
 
@@ -146,5 +145,5 @@ class JournalReader:
 
 
 def _ours(row: dict[str, Any]) -> dict[str, Any]:
-    """Of a row written by another version, the fields that this version has."""
+    """The fields that this version has, of a row that may be written by another version."""
     return {name: row[name] for name in FIELDS if name in row}

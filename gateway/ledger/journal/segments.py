@@ -1,9 +1,9 @@
 """The journal's files: checksummed lines in numbered segments, one lane per worker process.
 
-A line is eight hex digits of CRC-32, a space, a JSON object and a newline. What a crash or a full disk tore apart fails
-the check and is passed over. The first line names the fields of the rows in the lines that follow, so that a later
-version still reads them. A segment appears under its name only once its owner holds its lock, and the next one
-appears before the lock on the last is let go: so a last segment that can be locked belongs to a dead worker.
+A line is eight hex digits of CRC-32, a space, a JSON object and a newline. A line that a crash or a full disk left
+incomplete fails the check and is skipped. The first line names the fields of the rows in the file, so that later
+versions can read them. A segment gets its name only after its worker has locked it, and the next one exists before the
+lock on the last is released. So a lane's last segment can be locked only if its worker is dead.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import orjson
 SUFFIX = ".journal"
 READ_BYTES = 2**20
 _LEASES = "~"
-"""In a lane's name, before the name under which its worker leases."""
+"""Separates, in a lane's name, the worker from the name under which it leases."""
 _MOST_PLAIN = 40
 
 
@@ -40,9 +40,9 @@ class Segment:
 
 
 def new_lane(worker: str, leases_as: str = "") -> str:
-    """A name that no worker of any host had before: `worker-0-68f1a2b3c4d5e6f7`.
+    """A name that no worker of any host has had before: `worker-0-68f1a2b3c4d5e6f7`.
 
-    `leases_as`: the name that nobody else has under which the worker leases its budgets; the lane's name then tells it.
+    `leases_as`: the unique name under which the worker leases its budgets, which becomes part of the lane's name.
     """
     plain = "".join(letter if letter.isalnum() else "-" for letter in worker)[:_MOST_PLAIN] or "worker"
     if leases_as:
@@ -66,7 +66,7 @@ def lanes(directory: Path) -> dict[str, list[Segment]]:
 
 
 def encode(entry: dict[str, Any]) -> bytes:
-    """One line. Text that is no UTF-8 is replaced rather than refused: what the row says about money stays.
+    """One line. Text that is not valid UTF-8 is replaced, so that the row's costs are kept.
 
     Raises TypeError for integers beyond 64 bits.
     """
@@ -111,7 +111,7 @@ def create(segment: Segment, fields: Sequence[str]) -> int:
 
 
 def retire(fd: int) -> None:
-    """Put the last lines on the disk and let the lock go."""
+    """Flush the segment to disk, close it and release its lock."""
     try:
         os.fdatasync(fd)
     finally:
@@ -127,7 +127,7 @@ def _sync_directory(directory: Path) -> None:
 
 
 def fields(segment: Segment) -> list[str] | None:
-    """What the rows in it are made of, from its first line; None when that is damaged. Raises OSError."""
+    """Names of the rows' fields, from the segment's first line; None if that is damaged. Raises OSError."""
     with segment.path.open("rb") as file:
         head = checked(file.readline().removesuffix(b"\n"))
     if head is None:
@@ -137,9 +137,9 @@ def fields(segment: Segment) -> list[str] | None:
 
 
 def read(segment: Segment, position: int) -> tuple[list[bytes], int]:
-    """Whole lines from `position` on, unchecked and without their newlines, about a MiB of them; and where to go on.
+    """About a MiB of whole lines from `position` on, unchecked and without newlines, and the next position.
 
-    A last line without its newline is left for later. Raises OSError.
+    A last line without a newline is not read. Raises OSError.
     """
     with segment.path.open("rb") as file:
         file.seek(position)
@@ -152,7 +152,7 @@ def read(segment: Segment, position: int) -> tuple[list[bytes], int]:
 
 
 def released(segment: Segment) -> bool:
-    """Is it closed for appending? True too when it is gone."""
+    """Has its worker closed the segment? True also if it does not exist."""
     try:
         os.close(_share(segment))
     except FileNotFoundError:
@@ -163,7 +163,7 @@ def released(segment: Segment) -> bool:
 
 
 def _share(segment: Segment) -> int:
-    """Its owner's lock is exclusive and never taken again; readers' locks do not stand in each other's way."""
+    """Open and lock a segment. Readers share the lock; the worker that writes has an exclusive one until it closes."""
     fd = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -175,14 +175,14 @@ def _share(segment: Segment) -> int:
 
 @contextmanager
 def ended(directory: Path, last: Segment) -> Iterator[bool]:
-    """Whether the worker whose lane ends with `last` is dead: then nothing is appended while this is held."""
+    """Yields whether the worker whose lane ends with `last` is dead. If so, nothing is appended within the context."""
     try:
         fd = _share(last)
     except OSError:
         yield False
         return
     try:
-        # Its owner may have gone on to a next segment just before the lock was tried.
+        # The worker may have continued in a new segment just before the lock was tried.
         yield not Segment.at(directory, last.lane, last.number + 1).path.exists()
     finally:
         os.close(fd)

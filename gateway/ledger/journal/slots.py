@@ -1,8 +1,8 @@
 """Progress of open attempts in a memory-mapped file, which survives the worker.
 
-A store here costs as much as one to any other memory, so one is made for every piece of a stream before the piece is
-passed on. What a killed process stored is still in the kernel. When the kernel goes too, with the power, the table
-is one of another boot: it is not believed, and the journal's last marks count instead.
+Storing here is as fast as storing in any other memory. So the progress is stored for every piece of a stream, before
+the piece is passed on. After a process is killed, its data are still in the kernel. After a power cut they may be lost:
+a table from another boot is ignored, and the journal's last marks are used instead.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from gateway.domain.record import CHUNK_BITS
 
 SUFFIX = ".slots"
 SLOTS = 8190
-"""Attempts of one worker that have a slot at a time; those beyond are known by their marks alone."""
+"""Most attempts of one worker that have a slot at a time. Further ones have marks in the journal only."""
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _HEAD = 16
 _WORDS = 2
-"""Of a slot: how far its attempt has come, and when its text began."""
+"""64-bit words of a slot: the attempt's progress, and when its text began (Unix ms)."""
 _SIZE = _HEAD + 8 * _WORDS * SLOTS
 
 
@@ -31,16 +31,16 @@ def path_of(directory: Path, lane: str) -> Path:
 
 
 class Progress(NamedTuple):
-    """What `Attempt.came` stored."""
+    """An attempt's progress, as `Attempt.came` stored it."""
 
     chunks: int
     output_bytes: int
     spoke_at: float | None
-    """Unix seconds; None: no text had come."""
+    """Unix seconds at which the text began; None: no text had arrived."""
 
 
 def progress_of(words: Sequence[int], number: int) -> Progress | None:
-    """Of slot `number`; None when nothing had come."""
+    """The progress in slot `number`; None: nothing had arrived."""
     word, spoke_ms = words[_WORDS * number : _WORDS * (number + 1)]
     if not word:
         return None
@@ -48,10 +48,10 @@ def progress_of(words: Sequence[int], number: int) -> Progress | None:
 
 
 class Slots:
-    """The table of one lane, to be written by its worker alone."""
+    """The table of one lane. Only the lane's worker writes it."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError; the file is written out, so that no later store can miss its place on a full disk."""
+        """Create the file at its full size, so that later stores succeed on a full disk. Raises OSError."""
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             with open(fd, "wb", closefd=False) as file:
@@ -61,7 +61,7 @@ class Slots:
             os.close(fd)
         self._free: list[int] = []
         self._taken = 0
-        """So many, from the first on, were in use at some time: few workers ever need all."""
+        """Slots with a lower number have been used."""
 
     def take(self) -> int | None:
         """An empty slot's number; None when all are in use."""
@@ -76,16 +76,16 @@ class Slots:
         return number
 
     def words(self, number: int) -> memoryview:
-        """Those of slot `number`."""
+        """The words of slot `number`, for `Attempt.progress`."""
         return self._words[_WORDS * number : _WORDS * (number + 1)]
 
     def give_back(self, number: int) -> None:
-        """Only once the attempt's end is in the journal: until then a slot is what is known of its attempt."""
+        """Free a slot. Call it only when the attempt's end is in the journal, since a crash before needs the slot."""
         self._free.append(number)
 
 
 def read(path: Path) -> memoryview | None:
-    """The words that a dead worker left; None when there are none, or none of this boot of the machine."""
+    """All words that a dead worker stored; None if there is no file, or one from another boot of the machine."""
     try:
         data = path.read_bytes()
     except OSError:
@@ -97,7 +97,7 @@ def read(path: Path) -> memoryview | None:
 
 
 def _boot() -> bytes:
-    """Another for each start of the machine; empty where the system does not tell."""
+    """An id of the machine's current boot; empty on systems without one."""
     try:
         return bytes.fromhex(_BOOT_ID.read_text().strip().replace("-", ""))
     except (OSError, ValueError):

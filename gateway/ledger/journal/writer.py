@@ -1,4 +1,4 @@
-"""Writes a worker's journal: an attempt is on disk before it may cost and before its answer ends."""
+"""Writes a worker's journal: a line before each attempt begins, and one before its answer ends."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 SEGMENT_BYTES = 16 * 2**20
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""The same file can be written again once there is room; after any other error its disk may be gone."""
+"""Errors after which the same file can be written again when there is space. After others, its disk may be lost."""
 CLOSE_S = 5.0
 
 
@@ -43,16 +43,16 @@ class _Open:
     slot: int | None
     seen_bytes: int = 0
     reported: dict[str, int] | None = None
-    """What its backend had reported at the first mark: nearly all that ever do before the end, do so at once."""
+    """Tokens by class that the backend had reported at the first mark. Backends that report before the end nearly
+    always do so at once."""
 
 
 class Journal:
-    """`Books` of one worker: an *opened* line before the call, progress while it streams, a *closed* line at its end.
+    """Implements `AttemptJournal`: an *opened* line before a call, marks while it streams, a *closed* line at its end.
 
-    Progress of an answer that comes in pieces is stored in its attempt's slot at every one of them, and marked in the
-    journal now and then. Lines go straight to the kernel, so a killed process loses none; every second or so they are
-    flushed to the disk itself. `open` refuses when a line cannot be written; a *closed* line waits in memory until it
-    can.
+    The progress of a stream is stored in the attempt's slot with every piece, and in the journal at every mark. Lines
+    are written to the kernel at once, so a killed process loses none, and flushed to disk about every second. `open`
+    raises when its line cannot be written. A *closed* line waits in memory until it can be written.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Journal:
         mark_s: float = MARK_S,
         segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
-        """`leases_as`: the name under which the worker leases its budgets."""
+        """`leases_as`: the name under which the worker leases its budgets. `mark_s`: interval of marks."""
         self._directory, self._prices, self._clock = directory, prices, clock
         self._mark_s, self._segment_bytes = mark_s, segment_bytes
         self._segment = segments.Segment.at(directory, segments.new_lane(worker, leases_as), 1)
@@ -75,12 +75,12 @@ class Journal:
         self._torn = self._troubled = self._lost = False
         self._waiting: list[bytes] = []
         self._unflushed: list[bytes] = []
-        """Written, but perhaps not on the disk yet: written once more when that one is gone."""
+        """Lines written but perhaps not on disk yet. They are written again if the disk is lost."""
         self._slots: slots.Slots | None = None
         self._ended_slots: list[int] = []
         self._open: dict[str, _Open] = {}
         self._terms: dict[str, Terms] = {}
-        """By backend; the catalogue gives the same price for as long as it holds."""
+        """Prices by backend's name, kept until the price list returns another object."""
         self._refused = ""
         self._closed = self._refusals = 0
         self._tasks = Tasks()
@@ -100,7 +100,7 @@ class Journal:
         return segments.create(segment, rows.FIELDS)
 
     async def aclose(self) -> None:
-        """Write what waits and let the lock go; from then on the writer treats the lane as ended."""
+        """Write waiting lines and release the lock: the ledger's writer then treats the lane as ended."""
         self._stopping.set()
         await self._tasks.drain(CLOSE_S)
         await self._tasks.aclose()
@@ -109,7 +109,7 @@ class Journal:
         if self._open:
             log.warning("%d attempts were still open; the ledger closes them as interrupted", len(self._open))
         if not self._append(b""):
-            # The last resort for money that the disk never took: the log goes elsewhere.
+            # The log may be on another disk, so these costs are not lost entirely.
             log.error("the ledger journal could not take %d lines: %r", len(self._waiting), b"".join(self._waiting))
         fd, self._fd = self._fd, -1
         with contextlib.suppress(OSError):  # already in the log
@@ -151,7 +151,7 @@ class Journal:
         return terms
 
     def close(self, attempt: Attempt, record: Record) -> None:
-        """Price the attempt and journal its end. Never raises for the disk; a second call does nothing."""
+        """Price the attempt and journal its end. Disk errors do not raise. A second call does nothing."""
         opened = self._open.pop(attempt.id, None)
         if opened is None:
             return
@@ -178,7 +178,7 @@ class Journal:
         self._keep(opened.opening + rows.ending(attempt, record, usage, prices, decided), opened.slot)
 
     def _decided(self, attempt: Attempt, decision: Decision, usage: Usage) -> rows.Decided | None:
-        """What would have served a whole answer, where routing only looked on."""
+        """The decision of routing for an answer that it did not choose (observe mode, hold-out); None for others."""
         if attempt.outcome != "ok" or attempt.kind:
             return None
         cost: float | None = 0
@@ -190,11 +190,11 @@ class Journal:
         return rows.Decided(names, pico, round(decision.adequacy * 1e6))
 
     def cached(self, record: Record, usage: Usage, saved_pico: int | None, outcome: Outcome = "ok") -> None:
-        """Journal an answer from the cache: cost 0, and what it would have cost. Never raises for the disk."""
+        """Journal an answer from the cache. `saved_pico`: cost without the cache. Disk errors do not raise."""
         self._keep(rows.from_cache(record, usage, saved_pico, outcome), None)
 
     def _keep(self, values: rows.Values, slot: int | None) -> None:
-        """`slot` is free once the line is written."""
+        """Write a *closed* line. When it is written, `slot` becomes free."""
         line = segments.encode({"close": values})
         self._closed += 1
         if self._append(line):
@@ -206,9 +206,9 @@ class Journal:
                 self._ended_slots.append(slot)
 
     def _append(self, line: bytes) -> bool:
-        """One write of `line`, after what waits. False: the disk took nothing, or not all of it."""
+        """Write waiting lines and `line` in one call. False: nothing, or not all, was written."""
         if self._waiting or self._torn:
-            # What was torn must not become whole by the newline that ends it.
+            # An incomplete line gets a "~" before its newline, so that its checksum fails.
             line = b"".join((b"~\n" if self._torn else b"", *self._waiting, line))
         try:
             written = os.write(self._fd, line)
@@ -225,7 +225,7 @@ class Journal:
         return True
 
     def _recovered(self) -> None:
-        """What waited is written."""
+        """The waiting lines have been written."""
         if self._refused:
             log.info("the ledger journal is written again")
         self._refused, self._torn = "", False
@@ -263,7 +263,7 @@ class Journal:
             return False
 
     def _mark(self) -> None:
-        """One line for all attempts that are open: how far those have come that grew, and how backends generate."""
+        """Write a mark: the progress of all open attempts since the last mark, and the backends' speeds."""
         if not self._open:
             if self._waiting:
                 self._append(b"")
@@ -282,7 +282,7 @@ class Journal:
                 opened.seen_bytes = opened.attempt.output_bytes
 
     def _paces(self) -> dict[str, orphan.BackendPace]:
-        """By backend, of attempts that are open: these may be thousands, of a few backends."""
+        """Speeds by backend. There may be thousands of open attempts, but of few backends."""
         found: dict[str, orphan.BackendPace] = {}
         different: dict[int, Attempt] = {}
         for opened in self._open.values():
@@ -301,7 +301,7 @@ class Journal:
         return found
 
     def _flush(self) -> bool:
-        """False: the file is no longer where the writer will look for it."""
+        """Flush to disk. False: the file is no longer in the directory, so the ledger's writer cannot read it."""
         if self._size != self._flushed:
             size, written = self._size, len(self._unflushed)
             os.fdatasync(self._fd)
@@ -313,16 +313,16 @@ class Journal:
             return False
 
     async def _roll(self) -> None:
-        """Go on in a new segment; the old one can go once all of it is in the ledger.
+        """Continue in a new segment. The old one is deleted when all of it is in the ledger.
 
-        It lies wherever the directory lies now: on another disk, if the last was lost and replaced.
+        If the disk was lost and replaced, the new segment is on the new disk.
         """
         following = segments.Segment.at(self._directory, self._segment.lane, self._segment.number + 1)
         self._segment, fd = following, await asyncio.to_thread(self._create, following)
         old, self._fd, self._size, self._flushed, self._torn = self._fd, fd, 0, 0, False
         written, self._unflushed = self._unflushed, []
         lost, self._lost = self._lost, False
-        if lost:  # before anything new is written: until then these lines are in memory only
+        if lost:  # before any new line, because these lines are in memory only
             self._write_again(written)
         try:
             await asyncio.to_thread(segments.retire, old)
@@ -331,7 +331,7 @@ class Journal:
                 self._write_again(written)
 
     def _write_again(self, lines: list[bytes]) -> None:
-        """What the old disk took may be gone with it; a row that is there twice counts once."""
+        """Write lines again that the old disk may have lost. A row that is written twice counts once."""
         self._waiting[:0] = lines
         self._append(b"")
 
@@ -347,13 +347,13 @@ class Journal:
 
 
 def _newly_reported(opened: _Open) -> dict[str, int]:
-    """The token classes of an attempt under way, the first time that it is asked for; empty where there are none."""
+    """Tokens by class that an open attempt has reported, at the first call for it; empty at later calls."""
     if opened.reported is not None:
         return {}
     try:
         usage = opened.attempt.reported
         opened.reported = {} if usage is None else orphan.classes_of(usage)
-    except Exception:  # marks must go on, whatever a backend sends
+    except Exception:  # a backend's invalid report must not stop the marks
         log.exception("what attempt %s reported could not be read", opened.attempt.id)
         opened.reported = {}
     return opened.reported
@@ -367,7 +367,7 @@ def _unavailable(reason: str) -> LedgerUnavailable:
 
 
 def _at_most(price: Price, usage: Usage, attempt: Attempt) -> Usage:
-    """`usage` with the most output that the call was held for, where it came unreported and is charged per token."""
+    """`usage` with the largest possible output, if tokens are charged and their number was not reported."""
     missing = (attempt.most_output or 0) - usage.all_output
     if price.every_tier or not usage.total or missing <= 0:
         return usage
@@ -379,6 +379,6 @@ def _at_most(price: Price, usage: Usage, attempt: Attempt) -> Usage:
 
 
 def _countable(price: Price, usage: Usage, attempt: Attempt, record: Record) -> bool:
-    """Can an estimated usage be priced? No: audio or images came whose tokens were not reported and have no bound."""
+    """Can an estimated usage be priced? Not if audio or images arrived without reported tokens and without a limit."""
     unbounded = FACTS[record.dialect].opaque and usage.total > 0 and attempt.most_output is None
     return not unbounded or price.every_tier or not (price.output or price.audio or price.image)

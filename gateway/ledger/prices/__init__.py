@@ -1,1 +1,1 @@
-"""What tokens cost: the packaged list, providers, discounts, and rows that lack a price."""
+"""Prices of tokens: the packaged list, the operator's prices, discounts, and repricing of rows without a price."""

@@ -12,23 +12,23 @@ _CLASSES = (
     *("audio_input", "image_input", "image"),
 )
 MOST_SOURCE = 200
-"""Characters that the column holds."""
+"""Most characters of the column `price_source`."""
 
 
 def text_of(price: Price) -> str:
-    """`input=150000 output=600000`: pico-dollars a token; a class that is missing costs what its parent does."""
+    """`input=150000 output=600000`: pico-dollars per token. A token class without a price is left out."""
     classes = ((name, getattr(price, name)) for name in _CLASSES)
     return " ".join(f"{name}={pico}" for name, pico in classes if pico is not None)
 
 
 def price_of(prices: str) -> Price:
-    """What `text_of` wrote, read back. Raises ValueError, TypeError for anything else."""
+    """Parse the result of `text_of`. Raises ValueError, TypeError."""
     classes: dict[str, Any] = {name: int(pico) for name, pico in (part.split("=") for part in prices.split())}
     return Price(**classes)
 
 
 class Terms:
-    """A price, and how rows name it: written out once for all attempts that it holds for."""
+    """A price and its texts for rows, which are made once for all attempts with that price."""
 
     __slots__ = ("_above", "_text", "flat", "price", "source")
 
@@ -37,22 +37,22 @@ class Terms:
         self.source = _source(price)
         self._text, self._above = text_of(price), dict[int, tuple[str, str]]()
         self.flat = self._text if price.beyond is None else ""
-        """What `text` says of any call at the standard tier; empty where that depends on the call."""
+        """The result of `text` if it is the same for all calls, else empty."""
 
     def text(self, input_tokens: int) -> str:
-        """The prices of a call with so much input at the standard tier, as a row has them."""
+        """The text of the prices of a call with so many input tokens at the standard tier."""
         if self.price.beyond is None or input_tokens <= self.price.beyond[0]:
             return self._text
         return self._written(self.price.tier(input_tokens))[0]
 
     def billed(self, usage: Usage) -> tuple[str, str]:
-        """The prices of `usage` at its service tier, and where they are from."""
+        """The texts of prices and price source of `usage` at its service tier."""
         if not usage.service_tier:
             return self.flat or self.text(usage.all_input), self.source
         return self._written(self.price.billed(usage))
 
     def _written(self, price: Price) -> tuple[str, str]:
-        if id(price) not in self._above:  # it lives as long as the price that it belongs to
+        if id(price) not in self._above:  # `self.price` keeps it alive, so ids are unique
             self._above[id(price)] = text_of(price), _source(price)
         return self._above[id(price)]
 

@@ -1,6 +1,6 @@
 """The price list of public models (`prices.json`) and the operator's entries: format and look-up.
 
-JSON, because every worker reads it at its start: as YAML it took eight times as long, and memory that stayed.
+The files are JSON, because every worker reads them at its start: YAML took eight times as long and more memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PACKAGED = Path(__file__).with_name("prices.json")
 _DATED = re.compile(r"([-@]\d{4}-\d{2}-\d{2}|[-@]\d{8})$")
 """gpt-4o-2024-08-06, claude-sonnet-4-5-20250929, claude-sonnet-4-5@20250929."""
 _PACKING = re.compile(r"[-_.](awq|gptq|gguf|fp8|fp4|nvfp4|bnb|int[48]|w[48]a(8|16)|\d+bit|i?q\d(_\w+)*)$")
-"""How weights were shrunk; it changes neither name nor window."""
+"""Suffix that names how weights were quantised, which does not change the context window."""
 
 
 class ListedPrice(Classes):
@@ -38,13 +38,13 @@ class ListedPrice(Classes):
     aliases: tuple[str, ...] = ()
     beyond: LongContext | None = None
     batch: Classes | None = None
-    """In the provider's own batches. The gateway sends its batches as single requests, which cost the usual price."""
+    """Prices in the provider's own batches. The gateway sends its batches as single requests at the usual price."""
     service_tiers: ServiceTiers = Field(default_factory=dict)
-    """Tier, as `Usage.service_tier` names it → its prices, or a factor on every usual price."""
+    """Tier, as in `Usage.service_tier` → its prices, or a factor on all standard prices."""
     regions: dict[str, Decimal] = Field(default_factory=dict)
-    """Region → factor on every price there. Where a provider's host begins with a region, that decides."""
+    """Region → factor on all prices. If the provider's host name begins with a region, that one counts."""
     valid_from: date | None = None
-    """First day; of several entries for a model the latest that has begun holds."""
+    """First day. Of several entries for a model, the latest that has begun counts."""
     window_tokens: int | None = Field(None, gt=0)
     max_output_tokens: int | None = Field(None, gt=0)
     capabilities: frozenset[Capability] = frozenset()
@@ -58,24 +58,24 @@ class ListedPrice(Classes):
 
 class Provider(Section):
     hosts: tuple[str, ...]
-    """Where its list applies; a leading dot: any subdomain."""
+    """Host names to which its prices apply; a leading dot: any subdomain."""
     prefixes: tuple[str, ...]
-    """What may stand before a model's name."""
+    """Prefixes that a model's name may have."""
     exclusive: bool = False
     """Only this provider serves models with these names, so they are recognised at any address."""
     source: str
-    """The page to check its figures against; a contract may say otherwise."""
+    """The page with its public prices."""
     service_tiers: dict[str, Decimal] = Field(default_factory=dict)
-    """Tiers of all its models that do not say otherwise."""
+    """Default tiers of its models: tier → factor."""
     choosable_tiers: tuple[str, ...] = ()
-    """Tiers at which it may serve a call that names none, as a project's settings there can say."""
+    """Tiers at which it may serve a call that names none, because of a setting at the provider."""
 
     def serves(self, host: str) -> bool:
         return any(host == known or (known[0] == "." and host.endswith(known)) for known in self.hosts)
 
 
 class Weights(Section):
-    """An open model, at any server; its capabilities beyond text depend on how the server was started."""
+    """An open model at any server. Its capabilities beyond text depend on how the server was started."""
 
     model: str
     window_tokens: int = Field(gt=0)
@@ -86,17 +86,17 @@ class Listing(Section):
 
     as_of: date
     via: str
-    """The list that these figures are from, which had them from the providers; litellm's has the MIT licence."""
+    """The list from which these figures were taken; litellm's has the MIT licence."""
     providers: dict[str, Provider]
     models: tuple[dict[str, Any], ...]
-    """Each becomes a `ListedPrice` when it is looked up, because few of many models are called."""
+    """Entries become a `ListedPrice` when they are looked up, because few of the many models are used."""
     weights: tuple[Weights, ...]
     hypothetical: dict[str, str]
-    """Tier → the model whose price stands in for a simulated backend's, only in figures marked as hypothetical."""
+    """Tier → model whose price is used for simulated backends, only in figures marked as hypothetical."""
 
 
 class OwnPrices(Section):
-    """The operator's file: entries that stand above the packaged ones of the same model."""
+    """The operator's file. Its entries replace the packaged ones of the same model."""
 
     as_of: date
     via: str
@@ -104,7 +104,7 @@ class OwnPrices(Section):
 
 
 def load_own(path: Path) -> OwnPrices | None:
-    """None when there is no such file. Raises ConfigError, which names file and entry."""
+    """None if there is no such file. Raises ConfigError, which names file and entry."""
     try:
         facts = orjson.loads(path.read_bytes())
         return OwnPrices.model_validate(facts)
@@ -117,7 +117,7 @@ def load_own(path: Path) -> OwnPrices | None:
 
 
 def complaints(error: ValidationError, facts: Any) -> Iterator[str]:
-    """`models.3 (openai/gpt-9).input: …`, a line for each mistake."""
+    """One line for each error: `models.3 (openai/gpt-9).input: …`."""
     models = facts.get("models") if isinstance(facts, dict) else None
     for problem in error.errors(include_url=False):
         steps = list(map(str, problem["loc"]))
@@ -130,7 +130,7 @@ def complaints(error: ValidationError, facts: Any) -> Iterator[str]:
 
 
 class Catalogue:
-    """Finds entries by backend or by name, tolerant of dates, provider prefixes, capitals and dots."""
+    """Finds entries by backend or by name. Dates, provider prefixes, capitals and dots in names are tolerated."""
 
     def __init__(self, listing: Listing, own: OwnPrices | None = None) -> None:
         self.listing = listing
@@ -140,11 +140,11 @@ class Catalogue:
             for name in (facts["model"], *facts.get("aliases", ())):
                 self._models.setdefault((facts["provider"], _plain(name)), []).append(facts)
         self.dated = any("valid_from" in facts for several in self._models.values() for facts in several)
-        """Does it matter when one asks?"""
+        """Do any prices depend on the day?"""
 
     @classmethod
     def load(cls, path: Path = PACKAGED, own: Path | None = None) -> Catalogue:
-        """Raises ConfigError for the operator's own file."""
+        """`own`: path of the operator's file. Raises ConfigError if it is invalid."""
         listing = Listing.model_validate(orjson.loads(path.read_bytes()))
         return cls(listing, load_own(own) if own is not None else None)
 
@@ -156,18 +156,18 @@ class Catalogue:
 
     @property
     def models(self) -> Iterator[ListedPrice]:
-        """Every entry that no other of the same model and day stands above."""
+        """All entries. The operator's replace packaged ones of the same model and day."""
         every = (ListedPrice.model_validate(facts) for facts in (*self.listing.models, *self._above()))
         return iter({(one.name, one.valid_from): one for one in every}.values())
 
     def find(self, backend: Backend, on: date | None = None) -> ListedPrice | None:
-        """The list price that applies where `backend` is called; None if unknown."""
+        """The entry for `backend` on that day; None if unknown."""
         if backend.facts.own_machine:
             return None
         return next((listed for reading in self._readings(backend) if (listed := self._spelt(*reading, on))), None)
 
     def named(self, name: str, on: date | None = None) -> ListedPrice | None:
-        """`provider/model`, or a model that only one provider serves."""
+        """The entry called `provider/model`, or `model` if only one provider serves it; None if unknown."""
         provider, _, model = name.partition("/")
         exclusive = [(known, name) for known, facts in self.listing.providers.items() if facts.exclusive]
         return next(
@@ -182,7 +182,7 @@ class Catalogue:
         return next((name for name, facts in self.listing.providers.items() if facts.serves(host)), "")
 
     def factor(self, listed: ListedPrice, backend: Backend) -> Decimal:
-        """What the region in which `backend` is called multiplies its list's prices by."""
+        """The factor on all prices for the region in which `backend` is called."""
         premium = backend.facts.regional_factor
         if premium and "global" not in (backend.region, backend.model.partition(".")[0]):
             return premium
@@ -202,7 +202,7 @@ class Catalogue:
         return None
 
     def window(self, backend: Backend) -> int | None:
-        """The context window of open weights behind an address that no list covers."""
+        """The context window of an open model at an address without a list, in tokens; None if unknown."""
         name = backend.model.rsplit("/", 1)[-1].lower()
         while shorter := _PACKING.sub("", name):
             if shorter == name:
@@ -211,7 +211,7 @@ class Catalogue:
         return next((w.window_tokens for w in self.listing.weights if fnmatchcase(name, w.model)), None)
 
     def _readings(self, backend: Backend) -> Iterator[tuple[str, str]]:
-        """(provider, model) that the backend may mean: first by its address, then by its model's name."""
+        """Possible (provider, model) of the backend: by its address, else by its model's name."""
         model = re.sub(backend.facts.beside_name, "", backend.model) if backend.facts.beside_name else backend.model
         host = urlsplit(backend.base_url).hostname or ""
         for provider, facts in self.listing.providers.items():
@@ -238,7 +238,8 @@ def _plain(name: str) -> str:
 
 
 def _spellings(name: str) -> Iterator[str]:
-    """As it stands first: a dated model may have a price of its own. A tuned model costs what its base lists."""
+    """Spellings to look up in order: first the full name, since a dated model may have its own price; then without the
+    date, or the base of a fine-tuned model."""
     yield _plain(name)
     if name.startswith("ft:"):
         yield _plain(":".join(name.split(":")[:2]))

@@ -1,4 +1,4 @@
-"""Negotiated discounts on list prices; prepaid credits and their balance."""
+"""Negotiated discounts on list prices, and the balance of prepaid credits."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from gateway.ledger.store.entries import entries, spent
 from gateway.settings.prices import Credit, Discount, Term
 
 LESS = ", less "
-"""Stands in a row's `price_source` between where the list's price is from and the discount on it."""
+"""Separates, in a row's `price_source`, the list price's source from the discount."""
 
 
 def discounted(price: Price, backend: Backend, provider: str, discounts: Iterable[Discount], on: date) -> Price:
-    """`price` less what holds on that day: the backend's own discount, else its provider's."""
+    """`price` less the discount that is valid on that day: the backend's, else its provider's."""
     holding = [discount for discount in discounts if discount.holds(on)]
     own = [discount for discount in holding if discount.backend == backend.name]
     common = [discount for discount in holding if provider and discount.provider == provider]
@@ -32,7 +32,7 @@ def discounted(price: Price, backend: Backend, provider: str, discounts: Iterabl
 
 
 def undiscounted(unit_pico: int, price_source: str) -> Decimal:
-    """The list price (pico-dollars a token) behind a row's unit price, derived from the discount in its source."""
+    """The list price behind a row's unit price (pico-dollars per token), from the discount in its source."""
     _, less, rest = price_source.rpartition(LESS)
     if not less:
         return Decimal(unit_pico)
@@ -42,7 +42,7 @@ def undiscounted(unit_pico: int, price_source: str) -> Decimal:
 
 @dataclass(frozen=True, slots=True)
 class CreditUse:
-    """How much of a credit is used, in pico-dollars; `over` is what was spent beyond it."""
+    """The balance of a credit in pico-dollars. `over_pico`: spend beyond it."""
 
     credit: Credit
     used_pico: int
@@ -51,7 +51,7 @@ class CreditUse:
 
 
 def drawn(connection: Connection, credits: Iterable[Credit], providers: Mapping[str, str]) -> list[CreditUse]:
-    """What the ledger's spend has drawn from each credit; `providers`: backend → provider."""
+    """The balance of each credit after the ledger's spend. `providers`: backend → provider."""
     found = []
     for credit in credits:
         amount, cost = usd_to_pico(credit.usd), spent(connection, _meant(credit, providers))
@@ -60,13 +60,14 @@ def drawn(connection: Connection, credits: Iterable[Credit], providers: Mapping[
 
 
 def _meant(term: Term, providers: Mapping[str, str]) -> ColumnElement[bool]:
+    """Condition for entries to which `term` applies."""
     c = entries.c
     since, until = term.period()
     if term.backend is not None:
         target = c.backend == term.backend
     else:
         named = [backend for backend, provider in providers.items() if provider == term.provider]
-        # Backends that are no longer configured are known by the list that priced them.
+        # Entries of backends that are no longer configured have the provider's list as price source.
         target = or_(c.backend.in_(named), c.price_source.startswith(f"list {term.provider}/", autoescape=True))
     times = [*([c.at >= since] if since is not None else []), *([c.at < until] if until is not None else [])]
     return and_(target, *times)

@@ -1,4 +1,4 @@
-"""Compares litellm's price map (read as plain JSON) with our list: changed, new and implausible entries."""
+"""Compares litellm's price map, read as plain JSON, with this gateway's price list."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OWNERS = {
     "perplexity": ("perplexity",),
     "voyage": ("voyage",),
 }
-"""Our provider → `litellm_provider` there."""
+"""Provider in this gateway's list → values of `litellm_provider` in the map."""
 CLASSES = {
     "input": "input_cost_per_token",
     "cached_input": "cache_read_input_token_cost",
@@ -53,20 +53,20 @@ CLASSES = {
 }
 COMPARED = (*CLASSES, "beyond", "batch", "service_tiers")
 TIERS = ("priority", "flex", "ultrafast")
-"""Service tiers with prices of their own there: the ends of their keys."""
+"""Service tiers with prices in the map, which are also the suffixes of their keys."""
 INCLUSIVE = ("xai",)
-"""Providers whose long-call price begins at the map's threshold, not above it."""
+"""Providers whose price for long calls begins at the map's threshold, not above it."""
 FACTORS = ("fast", "us")
-"""Those that are factors, in `provider_specific_entry`."""
+"""Service tiers given as factors, in the map's `provider_specific_entry`."""
 MOST_CHANGE = 10
-"""A price that moved by more than this factor is a mistake more often than news."""
+"""A price that changed by more than this factor is refused, because it is usually a mistake."""
 _ABOVE = re.compile(r"^input_cost_per_token_above_(\d+)k_tokens$")
 _MODES = ("chat", "responses", "completion", "embedding")
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One model: `listed` as it would be from now on, and what of it differs, each as (was, is) in JSON values."""
+    """A changed or new entry. `differs`: field → (old, new) as JSON values; empty for a new model."""
 
     listed: ListedPrice
     differs: dict[str, tuple[Any, Any]]
@@ -78,25 +78,25 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An entry that cannot be meant: file and key, and why."""
+    """An implausible entry. `text`: file, key and reason."""
 
     known: bool
-    """Is it of a model that our list has?"""
+    """The gateway's list has the model."""
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     changes: tuple[Change, ...]
-    """Of models that we know and of models that we do not."""
+    """Changed entries, then new models."""
     gone: tuple[str, ...]
-    """Models of ours that the map does not name."""
+    """Models of the gateway's list that the map does not have."""
     refused: tuple[Refusal, ...]
     same: int
 
 
 def installed() -> Path | None:
-    """The file of the installed litellm, found without importing it (that takes seconds); None when there is none."""
+    """Path of the installed litellm's map, found without importing litellm, which is slow. None: not installed."""
     spec = find_spec("litellm")
     path = Path(spec.origin).with_name(FILE) if spec is not None and spec.origin else None
     return path if path is not None and path.is_file() else None
@@ -114,7 +114,7 @@ def read(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def compare(register: Catalogue, found: dict[str, dict[str, Any]], name: str, today: date) -> Comparison:
-    """Our list beside `found`, which complaints call `name`. Providers that we do not list are passed over."""
+    """Compare the gateway's list with the map `found`, called `name` in refusals. Skips providers not in the list."""
     changes, gone, refused, same, seen = [], [], [], 0, set()
     for ours in _latest(register):
         key = _theirs(ours, register.listing.providers[ours.provider], found)
@@ -140,7 +140,7 @@ def compare(register: Catalogue, found: dict[str, dict[str, Any]], name: str, to
 
 
 def own_file(changes: tuple[Change, ...], before: tuple[ListedPrice, ...], via: str, today: date) -> bytes:
-    """The operator's file with `changes` above what it had `before`."""
+    """The new content of the operator's file: entries `before`, replaced and extended by `changes`."""
     models = {
         (one.provider, one.model, one.valid_from): one for one in (*before, *(change.listed for change in changes))
     }
@@ -152,7 +152,7 @@ def own_file(changes: tuple[Change, ...], before: tuple[ListedPrice, ...], via: 
 
 
 def _latest(register: Catalogue) -> Iterator[ListedPrice]:
-    """What stands above others hides them."""
+    """The entries that count: a later entry of the same name replaces earlier ones."""
     models = {listed.name: listed for listed in register.models if listed.provider in register.listing.providers}
     yield from models.values()
 
@@ -167,7 +167,7 @@ def _theirs(ours: ListedPrice, provider: Provider, found: dict[str, dict[str, An
 
 
 def _unknown(register: Catalogue, found: dict[str, dict[str, Any]], seen: set[str]) -> Iterator[tuple[str, str, str]]:
-    """(key, provider, model) of chat models of listed providers whose name is not in our list; each model once."""
+    """(key, provider, model) of models of listed providers that are not in the gateway's list, each once."""
     told = set()
     providers = {theirs: ours for ours, owners in OWNERS.items() for theirs in owners}
     for key, facts in found.items():
@@ -188,10 +188,10 @@ def _bare(key: str, prefixes: tuple[str, ...]) -> str:
 
 
 def listed_of(provider: str, model: str, facts: dict[str, Any], today: date) -> ListedPrice:
-    """Raises ValueError, in one line, for prices that are negative, absurd or missing."""
+    """The map's entry in the gateway's form. Raises ValueError, in one line, for invalid or missing prices."""
     classes = _classes(facts, "")
     if facts.get("mode") == "embedding":
-        classes.setdefault("output", Decimal(0))  # there is none
+        classes.setdefault("output", Decimal(0))  # embeddings have no output
     if "input" not in classes or "output" not in classes:
         missing = " and ".join(CLASSES[name] for name in ("input", "output") if name not in classes)
         raise ValueError(f"{missing}: is missing, and unknown is not 0")
@@ -216,7 +216,7 @@ def listed_of(provider: str, model: str, facts: dict[str, Any], today: date) -> 
 
 
 def _beyond(facts: dict[str, Any], tier: str) -> dict[str, Any] | None:
-    """The price of a long call at `tier` (the end of its keys); None if the map has none. Raises ValueError."""
+    """The price of long calls at `tier` (a suffix of keys); None if the map has none. Raises ValueError."""
     above = min((int(match[1]) for name in facts if (match := _ABOVE.match(name))), default=None)
     if above is None or (part := _whole(_classes(facts, f"_above_{above}k_tokens{tier}"))) is None:
         return None
@@ -224,7 +224,7 @@ def _beyond(facts: dict[str, Any], tier: str) -> dict[str, Any] | None:
 
 
 def _tiers(facts: dict[str, Any]) -> dict[str, Any]:
-    """Of service tiers that the map prices. Raises ValueError."""
+    """Prices and factors of service tiers. Raises ValueError."""
     found: dict[str, Any] = {}
     for tier in TIERS:
         if part := _whole(_classes(facts, f"_{tier}")):
@@ -238,12 +238,12 @@ def _tiers(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _whole(part: dict[str, Any]) -> dict[str, Any] | None:
-    """A tier's prices; None where it has none of its own for input and output."""
+    """`part` if it has prices of input and output, else None."""
     return part if {"input", "output"} <= part.keys() else None
 
 
 def _classes(facts: dict[str, Any], suffix: str) -> dict[str, Decimal]:
-    """USD per 1M tokens. Raises ValueError."""
+    """Prices of all token classes whose keys end with `suffix`, in USD per 1M tokens. Raises ValueError."""
     found = {}
     for ours, theirs in CLASSES.items():
         value = facts.get(theirs + suffix)
@@ -256,14 +256,15 @@ def _classes(facts: dict[str, Any], suffix: str) -> dict[str, Decimal]:
         if not usd.is_finite() or usd < 0:
             raise ValueError(f"{theirs}{suffix}: must not be negative, but is {value!r}")
         if not usd and ours.startswith("cache_write"):
-            continue  # there 0 says that writing costs nothing extra, not that these tokens are free
-        # Figures there were divided as floats, so that some end in noise far below a pico-dollar.
+            continue  # in the map, 0 means no extra charge for writing, not that these tokens are free
+        # The map's figures were divided as floats, so some have rounding errors far below a pico-dollar.
         found[ours] = Decimal(f"{usd.quantize(Decimal('0.000001')).normalize():f}")
     return found
 
 
 def _differences(ours: ListedPrice, theirs: ListedPrice) -> dict[str, tuple[Any, Any]]:
-    """Differences from the map; a missing entry is no difference. Raises ValueError for absurd changes."""
+    """Field → (old, new). A field that the map lacks is not a difference. Raises ValueError for changes that are too
+    large."""
     differs = {}
     for name in COMPARED:
         was, now = getattr(ours, name), getattr(theirs, name)
@@ -283,19 +284,19 @@ def _same(name: str, ours: ListedPrice, was: Any, now: Any) -> bool:
         return all(_covered(was.get(tier), said) for tier, said in now.items())
     if was is not None or name in ("beyond", "batch"):
         return _covered(was, now)
-    # A class without a price of its own costs what its parent does.
+    # A class without a price has its parent's price.
     return bool(now == (ours.output if name in ("reasoning", "audio", "image") else ours.input))
 
 
 def _covered(was: Any, now: Any) -> bool:
-    """Does `was` contain everything in `now`?"""
+    """Does `was` have the same values as `now` in all fields that `now` sets?"""
     if isinstance(now, Classes) and isinstance(was, Classes):
         return all(_covered(getattr(was, name), said) for name, said in now if said is not None)
     return bool(was == now)
 
 
 def _kept(ours: ListedPrice, theirs: ListedPrice) -> ListedPrice:
-    """Our entry with the map's prices; its names and capabilities stay."""
+    """The gateway's entry with the map's prices. Names and capabilities stay."""
     fresh = {name: value for name in COMPARED if (value := getattr(theirs, name)) is not None}
     fresh["service_tiers"] = {**ours.service_tiers, **theirs.service_tiers}
     return ours.model_copy(update={**fresh, "as_of": theirs.as_of, "source": theirs.source or ours.source})

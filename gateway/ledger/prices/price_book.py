@@ -1,4 +1,4 @@
-"""The price of each backend, and the packaged list's facts about its model."""
+"""Looks up the price of each backend, and the price list's facts about its model."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from gateway.settings.gateway import Settings
 from gateway.settings.prices import PriceSettings
 
 TOKENS_PER_SECOND = Decimal(1000)
-"""What a machine is taken to yield when `tokens_per_second` is not given: a 7B model, batched, on one GPU."""
+"""Assumed throughput of a machine without `tokens_per_second`: a 7B model, batched, on one GPU."""
 LOCAL_TOKENS_PER_SECOND = Decimal(25)
 """The same for `kind: local`: a small model on one CPU thread."""
 READING_SHARE = Decimal("0.1")
-"""A machine reads input some ten times as fast as it writes output, so an input token costs a tenth."""
+"""Cost of an input token as a share of an output token's: a machine reads about ten times as fast as it writes."""
 
 
 class PriceBook:
-    """`PriceList`: the backend's own price, else the list's; unknown stays None, never 0."""
+    """Implements `PriceList`: the backend's own price, else the list's. An unknown price is None, never 0."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class PriceBook:
         *,
         today: Callable[[], date] = lambda: datetime.now(UTC).date(),
     ) -> None:
-        """`today`: the day of UTC, asked only where prices depend on it."""
+        """`today()`: the current day in UTC."""
         self._register, self._discounts, self._today = register, terms.discounts, today
         self._dated = register.dated or any(one.valid_from or one.valid_until for one in terms.discounts)
         self._known: dict[str, tuple[Backend, Price | None]] = {}
@@ -48,7 +48,7 @@ class PriceBook:
 
     @classmethod
     def of(cls, settings: Settings) -> PriceBook:
-        """With the operator's own entries and discounts. Raises ConfigError."""
+        """The packaged list with the operator's entries and discounts. Raises ConfigError."""
         return cls(Catalogue.load(own=settings.paths.prices), settings.config.prices)
 
     def price(self, backend: Backend) -> Price | None:
@@ -64,7 +64,7 @@ class PriceBook:
         return price
 
     def learn(self, measured: Mapping[str, Decimal]) -> None:
-        """Backend → tokens per second of its machine as they were measured; what is not named keeps its last."""
+        """Set measured throughputs, backend → tokens per second. Backends not named keep their last one."""
         for name, rate in measured.items():
             if self._measured.get(name) != rate:
                 self._measured[name] = rate
@@ -89,7 +89,8 @@ class PriceBook:
         return discounted(price, backend, listed.provider, self._discounts, on)
 
     def complete(self, backend: Backend) -> Backend:
-        """`backend` with window, longest answer and capabilities from the list where the file left them open."""
+        """`backend` with window, longest answer and capabilities from the list, where gateway.yaml does not set
+        them."""
         listed = self._register.find(backend, self._today())
         window = listed.window_tokens if listed else self._register.window(backend)
         found: dict[str, object] = {}
@@ -102,17 +103,17 @@ class PriceBook:
         return backend.model_copy(update=found) if found else backend
 
     def hypothetical(self, backend: Backend) -> tuple[Price, str] | None:
-        """For a simulated backend: a real model's list price and its name, for figures marked hypothetical only."""
+        """For a simulated backend: a real model's list price and name, used only in figures marked as hypothetical."""
         return self.stand_in(backend.model, backend.tier) if backend.simulated else None
 
     def stand_in(self, model: str, tier: str) -> tuple[Price, str] | None:
-        """The list price of `model` if it is a public model's name, else of the one that stands for `tier`."""
+        """List price and name of `model` if the list has it, else of the list's example for `tier`."""
         on, stand_ins = self._today(), self._register.listing.hypothetical
         listed = self._register.named(model, on) or self._register.named(stand_ins.get(tier, ""), on)
         return None if listed is None else (self._listed(listed), listed.name)
 
     def entries(self) -> tuple[tuple[ListedPrice, Price], ...]:
-        """The whole list, every entry with its page and date, for people to read."""
+        """All entries of the list, each with source page and date, and their prices."""
         listing = self._register.listing
         return tuple(
             (
@@ -161,14 +162,14 @@ def _tier(said: Decimal | TierEntry) -> ServiceTier:
 
 
 def prior(backend: Backend) -> Decimal:
-    """Tokens per second that the backend's machine is taken to yield until it has been measured."""
+    """The throughput of the backend's machine, tokens per second, that is assumed until it has been measured."""
     if backend.price is not None and backend.price.tokens_per_second is not None:
         return Decimal(str(backend.price.tokens_per_second))
     return LOCAL_TOKENS_PER_SECOND if backend.facts.own_machine else TOKENS_PER_SECOND
 
 
 def _machine(hour_usd: Decimal, rate: Decimal, how: str) -> Price:
-    """Rounded up to whole pico-dollars, so that a cheap machine is not free."""
+    """The price per token of a machine by the hour. Rounded up to whole pico-dollars, so that it is never 0."""
     output = hour_usd * PICO_PER_USD / 3600 / rate
     return Price(
         input=rounded_up(output * READING_SHARE),

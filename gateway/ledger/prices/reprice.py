@@ -1,4 +1,4 @@
-"""Prices rows that had no price: each is superseded by a new row; written rows are never changed."""
+"""Prices rows that had no price. A new row supersedes the old one, because written rows never change."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from gateway.ledger.rows import MOST_PICO, Row
 def repriced(
     rows: Iterable[Row], prices_on: Callable[[date], PriceList], backends: Mapping[str, Backend]
 ) -> Iterator[Row]:
-    """The rows that supersede those of `rows` whose price is known now, as of the day on which each began.
+    """New rows that supersede those of `rows` whose price is known now. `prices_on(day)`: the prices of that day (UTC).
 
-    Rows of backends that are not in `backends`, or whose price is still unknown or what it was, are left out.
+    Rows are left out if their backend is not in `backends`, or the price is still unknown or unchanged.
     """
     for row in rows:
         backend = backends.get(row.backend)

@@ -1,4 +1,4 @@
-"""Measures the throughput of machines that cost by the hour, from this gateway's attempts."""
+"""Measures, from the ledger's attempts, the throughput of machines with a price per hour."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ log = logging.getLogger(__name__)
 
 WINDOW_S = 900.0
 PRIOR_S = 60
-"""What was configured or assumed counts like so many seconds of measurement."""
+"""Weight of the configured or assumed throughput, in seconds of measurement."""
 EVERY_S = 60.0
 MOST_ATTEMPTS = 5000
 _DIGITS = 2
-"""After the first: a price that moves by less than a hundredth stays."""
+"""Significant digits after the first, so that changes below a hundredth do not change the price."""
 
 
 async def follow(database: Database, backends: Sequence[Backend], prices: PriceBook, clock: Clock) -> None:
-    """Let `prices` learn of `backends`, for ever; while the database is away, they keep what they know."""
+    """Update the measured throughputs in `prices` forever. If the database does not answer, they stay."""
     machines = [backend for backend in backends if backend.price and backend.price.machine_hour_usd]
     while machines:
         try:
@@ -41,10 +41,10 @@ async def follow(database: Database, backends: Sequence[Backend], prices: PriceB
 
 
 def measured(connection: Connection, backends: Iterable[Backend], now: float) -> dict[str, Decimal]:
-    """Backend → tokens per second while it was busy in the last quarter of an hour; without attempts there is none.
+    """Backend → tokens per second in the time for which it was busy in the last 15 minutes. None without attempts.
 
-    Tokens weigh what a machine's price charges for them: an output token one, an input token a tenth. Attempts side by
-    side share the machine's time, so that what rows are charged with adds up to the time that it was busy.
+    Tokens are weighted as in a machine's price: output 1, input 0.1. Time with several concurrent attempts counts once,
+    so that the rows' costs add up to the price of the busy time.
     """
     found = {}
     for backend in backends:
@@ -57,7 +57,7 @@ def measured(connection: Connection, backends: Iterable[Backend], now: float) ->
 
 
 def busy_s(spans: Iterable[tuple[float, float]]) -> float:
-    """Seconds in which at least one of `spans` was under way."""
+    """Seconds covered by at least one of `spans`, each (begin, end)."""
     total, until = 0.0, float("-inf")
     for begin, end in sorted(spans):
         total += max(0.0, end - max(begin, until))
@@ -66,7 +66,7 @@ def busy_s(spans: Iterable[tuple[float, float]]) -> float:
 
 
 def _attempts(connection: Connection, backend: str, since: float) -> list[tuple[float, float, Decimal]]:
-    """(began, ended, tokens by weight), the latest."""
+    """(begin, end, weighted tokens) of the latest attempts."""
     c = ledger.c
     sent = (
         c.input_tokens + c.cached_tokens + c.cache_write_5m_tokens + c.cache_write_1h_tokens

@@ -1,4 +1,4 @@
-"""Finds rows without a cost that should have one."""
+"""Finds rows whose cost is unknown, incomplete or suspiciously 0."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ from gateway.ledger.store.entries import entries, newest, within
 from gateway.state.sql.tables import ledger
 
 PAGE = 1000
-"""Rows in memory at a time."""
+"""Number of rows in memory at a time."""
 _ROW = [ledger.c[name] for name in FIELDS]
 _TOKENS: ColumnElement[Any] = sum((ledger.c[name] for name in TOKENS), start=literal(0))
 unpriced = and_(ledger.c.cost_pico.is_(None), _TOKENS > 0)
-"""Their price was not known: they cost something, but not in any total."""
+"""Condition: the price was unknown, so the row's cost is in no total."""
 tier_unknown = and_(ledger.c.cost_pico.is_not(None), ledger.c.unpriced.contains(TIER, autoescape=True))
-"""Their service tier had no price of its own: they cost what the dearest one does."""
+"""Condition: the service tier had no price, so the price of the dearest tier was used."""
 repriceable = or_(unpriced, tier_unknown)
 free = and_(ledger.c.cost_pico == 0, _TOKENS > 0)
-"""They cost nothing; suspicious where the backend has a price above zero."""
+"""Condition: the cost is 0. Suspicious if the backend has a price above 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Rows of one backend and model that are alike in what is wrong with them."""
+    """Rows of one backend and model with the same problem."""
 
     backend: str
     model: str
     why: str
-    """`unpriced`; `units` where something beside tokens has no price; or `zero` where the backend has a price."""
+    """`unpriced`: without a price; `units`: fees or a service tier without a price; `zero`: 0 despite a price."""
     rows: int
     tokens: int
     first_at: float
     last_at: float
     price_source: str = ""
-    """Of the price that is known today; empty: none is."""
+    """Source of the price that is known today; empty: none is known."""
     units: str = ""
-    """Without a price: `web_search:12` in all, `service_tier=scale`."""
+    """Units without a price, with their sums: `web_search:12,service_tier=scale`."""
 
 
 def which(
     *, why: ColumnElement[bool], model: str | None = None, since: float | None = None, until: float | None = None
 ) -> ColumnElement[bool]:
-    """Newest rows of real attempts; `model` is the backend's name for it, or the backend's own name."""
+    """Condition for rows of real attempts that are not superseded. `model`: name of a model or of a backend."""
     c = ledger.c
     return and_(
         *(newest, c.simulated.is_(False), c.attempt > 0, why),
@@ -68,8 +68,8 @@ def groups(
     since: float | None = None,
     until: float | None = None,
 ) -> list[Group]:
-    """All that is unpriced, then what has units without a price, rows that became sums among them, then what is zero
-    though its backend has a price; the most tokens first."""
+    """All groups: first `unpriced`, then `units` (including rolled-up rows), then `zero`; each with most tokens
+    first."""
     c, found = ledger.c, list[Group]()
     for why, condition in (("unpriced", unpriced), ("zero", free)):
         columns = (func.count(), func.sum(_TOKENS), func.min(c.at), func.max(c.at))
@@ -90,7 +90,7 @@ def groups(
 
 
 def _of_units(connection: Connection, since: float | None, until: float | None) -> list[Group]:
-    """Of each backend and model one, its units added up."""
+    """One `units` group per backend and model."""
     c = entries.c
     tokens: ColumnElement[Any] = sum((c[name] for name in TOKENS), start=literal(0))
     rows = connection.execute(
@@ -119,12 +119,12 @@ def _together(one: Group, other: Group) -> Group:
 
 
 def _times(units: str, count: int) -> str:
-    """What `count` rows with these units have."""
+    """The units of `count` rows that have `units` each."""
     return _written([(name, of_one * count) for name, of_one in _read(units)])
 
 
 def _read(units: str) -> list[tuple[str, int]]:
-    """Fees with their numbers; a tier's name with 0."""
+    """Parse units: fees with their numbers, service tiers with 0."""
     tiers = [(part, 0) for part in units.split(",") if part.startswith(TIER)]
     return [*fees_of(units), *tiers]
 
@@ -141,7 +141,7 @@ def count(connection: Connection, condition: ColumnElement[bool]) -> int:
 
 
 def rows(connection: Connection, condition: ColumnElement[bool]) -> Iterator[Row]:
-    """Those that `condition` (of `which`) holds for, oldest first."""
+    """Rows for which `condition` (a result of `which`) holds, oldest first."""
     c, at, id = ledger.c, float("-inf"), ""
     page: Sequence[Any] = ()
     while not id or len(page) == PAGE:

@@ -1,4 +1,4 @@
-"""At which volume an own machine is cheaper than the API, from this ledger's traffic."""
+"""Computes from the ledger's traffic at which volume an own machine is cheaper than a provider's API."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ METHOD = (
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What one costs by the hour and yields, in tokens a second, with one size of model."""
+    """Price per hour and throughput (tokens per second) of a machine with one size of model."""
 
     name: str
     size: str
@@ -43,7 +43,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one hosted model did for us: requests, tokens by weight, their cost, and the busiest hour's tokens."""
+    """Traffic of one hosted model. `tokens` are weighted (`METHOD`); `busiest`: weighted tokens of the busiest hour."""
 
     model: str
     requests: int
@@ -60,7 +60,7 @@ class Comparison:
 
     @property
     def needed(self) -> Decimal:
-        """Share of the machine's capacity from which on it is cheaper than the API; above 1 it never is."""
+        """Share of the machine's capacity above which it is cheaper than the API. Above 1: it never is."""
         return self.machine.hour_pico * self.load.tokens / (self.machine.tokens_per_second * 3600 * self.load.cost_pico)
 
     @property
@@ -82,7 +82,7 @@ class Comparison:
 
 
 def hardware(billing: str, path: Path = HARDWARE) -> Iterator[Machine]:
-    """The packaged table's machines that can be had with `billing`: on_demand, spot or reserved."""
+    """Machines of the packaged table that are offered with `billing`: on_demand, spot or reserved."""
     table = orjson.loads(path.read_bytes())
     costs = {entry["name"]: entry for entry in table["machines"] if billing in entry}
     for entry in table["throughput"]:
@@ -93,7 +93,7 @@ def hardware(billing: str, path: Path = HARDWARE) -> Iterator[Machine]:
 
 
 def owned(backends: Iterable[Backend], measured: Mapping[str, Decimal]) -> Iterator[Machine]:
-    """Machines in gateway.yaml; `measured`: backend → tokens a second, where it is known."""
+    """Machines in gateway.yaml. `measured`: backend → tokens per second, if known."""
     for backend in backends:
         if backend.price is not None and backend.price.machine_hour_usd:
             rate = measured.get(backend.name)
@@ -105,7 +105,7 @@ def owned(backends: Iterable[Backend], measured: Mapping[str, Decimal]) -> Itera
 def loads(
     connection: Connection, since: float, until: float, *, team: str | None = None, pattern: str = ""
 ) -> list[Load]:
-    """Hosted models that cost something in `[since, until)` (Unix seconds), the dearest first."""
+    """Loads of hosted models that had costs in `[since, until)` (Unix seconds), the most expensive first."""
     c = entries.c
     hour = column(entries, "hour", sqlite=connection.dialect.name == "sqlite").label("hour")
     sent = (

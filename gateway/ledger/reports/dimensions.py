@@ -1,4 +1,4 @@
-"""Dimensions that reports group by, and how people write their values."""
+"""Dimensions by which reports group, and their values in readable form."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ COLUMNS = {
 }
 """Dimension → the ledger's column."""
 TAG = "tag:"
-"""Before a tag's name: one group for each of its values, so that the groups add up; plain `tag` counts a request once
-for each of its tags."""
+"""Prefix of a tag's name: groups by the tag's values, and the groups add up to the total. The dimension `tag` counts a
+request once for each of its tags."""
 CACHE = "(cache)"
-"""Stands where a backend would, for answers that none was asked for."""
+"""Shown as backend, model and tier of answers from the cache."""
 STANDARD = "standard"
-"""Stands for the service tier that has no name."""
+"""Shown for the standard service tier, which the ledger stores as empty text."""
 _SECONDS = {"day": 86400, "hour": 3600}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -50,7 +50,7 @@ def dimensions(by: str) -> tuple[str, ...]:
 
 
 def column(table: Any, name: str, *, sqlite: bool) -> ColumnElement[Any]:
-    """The expression of `table` (the ledger, or what has its columns) that dimension `name` groups by."""
+    """The SQL expression for dimension `name`. `table`: the ledger, or a subquery with its columns."""
     found: ColumnElement[Any] = table.c["tags" if name.startswith(TAG) else COLUMNS[name]]
     if (seconds := _SECONDS.get(name)) is None:
         return found
@@ -60,7 +60,7 @@ def column(table: Any, name: str, *, sqlite: bool) -> ColumnElement[Any]:
 
 
 def written(by: tuple[str, ...], values: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """The groups that a group of column values belongs to, as people write them: several only for `tag`."""
+    """The readable groups of a group of column values. Several for `tag`, else one."""
     groups: list[tuple[str, ...]] = [()]
     for name, value in zip(by, values, strict=True):
         groups = [(*group, one) for group in groups for one in _written(name, value)]

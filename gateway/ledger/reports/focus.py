@@ -1,8 +1,8 @@
 """Spend as FOCUS rows, the FinOps Open Cost and Usage Specification, version 1.2 (https://focus.finops.org).
 
-A row is one class of tokens that one team bought of one model at one price in one hour. What was charged is what was
-contracted; `ListCost` is what the provider's list asks before a negotiated discount. Answers from the cache are no
-charges. Attempts without a known price are left out, since FOCUS knows no unknown cost: who writes the file says so.
+A row is one class of tokens that one team used of one model at one price in one hour. Billed and contracted cost are
+equal; `ListCost` is the cost before a negotiated discount. Answers from the cache are not charges. Attempts without a
+known price are left out, since FOCUS has no unknown cost; the command that writes the file reports them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CLASSES = {
     "audio_tokens": ("audio", "Audio Output Tokens"),
     "image_tokens": ("image", "Image Output Tokens"),
 }
-"""The ledger's column → class of price, and the meter's name."""
+"""Column of the ledger → class of price, name of the meter."""
 PARENTS = {
     "cached_input": "input",
     "cache_write_5m": "input",
@@ -51,14 +51,14 @@ PARENTS = {
     "audio": "output",
     "image": "output",
 }
-"""What a class costs that has no price of its own."""
+"""Class → class whose price it has if it has none of its own."""
 OWN = "self-hosted"
 _PICO = Decimal("1e-12")
 _BY = (
     *("organisation", "team", "key_id", "cost_centre", "tags", "backend", "model", "region", "kind", "price_source"),
     "service_tier",
 )
-"""And the prices themselves, and the hour."""
+"""Columns of the ledger by which rows are grouped, besides prices and hour."""
 _NO_COMMITMENT = tuple(
     f"CommitmentDiscount{name}" for name in ("Category", "Id", "Name", "Quantity", "Status", "Type", "Unit")
 )
@@ -84,7 +84,7 @@ _TIMES = ("BillingPeriodStart", "BillingPeriodEnd", "ChargePeriodStart", "Charge
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """So much of one class: what it cost, and what it would have cost by the list."""
+    """The quantity of one class of tokens, its cost, and its cost at list price."""
 
     sku: str
     meter: str
@@ -102,9 +102,9 @@ def rows(
     since: float | None = None,
     until: float | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """FOCUS rows of what began in `[since, until)` (Unix seconds), values as str, Decimal or datetime.
+    """FOCUS rows of requests that began in `[since, until)` (Unix seconds). Values are str, Decimal, datetime or None.
 
-    `providers`: backend → whose it is, for those that the price list knows.
+    `providers`: backend → provider, for backends that the price list knows.
     """
     c = entries.c
     hour = column(entries, "hour", sqlite=connection.dialect.name == "sqlite").label("hour")
@@ -123,7 +123,7 @@ def rows(
 
 
 def as_csv(found: list[dict[str, Any]]) -> str:
-    """With a header; decimals without exponents, times in ISO 8601, nothing for null."""
+    """CSV with a header. Decimals have no exponents, times are in ISO 8601, null is empty."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -138,7 +138,7 @@ def as_parquet(found: list[dict[str, Any]]) -> bytes:
 
 
 def _parts(facts: dict[str, Any], cost_pico: int) -> list[Part]:
-    """What the cost is made of; one part where that is not known any more, as in rows that were rolled up."""
+    """The cost by class of tokens; one part if that is no longer known, as in rolled-up rows."""
     source = str(facts["price_source"])
     if facts["kind"] == IDLE:
         return [Part("idle", "Idle Machine Time", "Hours", int(facts["count"]), cost_pico, Decimal(cost_pico))]
@@ -161,7 +161,7 @@ def _unit(price: Any, sku: str) -> int:
 
 
 def _provider(facts: dict[str, Any], providers: Mapping[str, str]) -> str:
-    """The provider whose list has the price, else the backend's provider, else the operator's own machine."""
+    """The provider whose list has the price, else the backend's provider, else `OWN`."""
     source = str(facts["price_source"])
     if source.startswith("list "):
         return source.removeprefix("list ").partition("/")[0]
@@ -228,20 +228,21 @@ def _row(facts: dict[str, Any], part: Part, provider: str) -> dict[str, Any]:
 
 
 def _details(facts: dict[str, Any]) -> str | None:
-    """The service tier unless it is the standard one; FOCUS requires `x_` before columns that it does not define."""
+    """The service tier unless it is the standard one. FOCUS requires the prefix `x_` for names that it does not
+    define."""
     tier = facts["service_tier"]
     return orjson.dumps({"x_ServiceTier": tier}).decode() if tier else None
 
 
 def _tags(facts: dict[str, Any]) -> str:
-    """The request's tags and the ledger's own; the ledger's win where a client chose the same name."""
+    """The request's tags and the ledger's own, which replace a client's tags of the same name."""
     ours = {"thriftgate/key": facts["key_id"], "thriftgate/cost_centre": facts["cost_centre"]}
     return orjson.dumps(orjson.loads(facts["tags"]) | {name: value for name, value in ours.items() if value}).decode()
 
 
 def _text(value: Any) -> str:
     if isinstance(value, Decimal):
-        # Never without a point: a reader that guesses types must not take a column for integers.
+        # Always with a point, so that a reader that guesses types does not take the column for integers.
         return f"{value:f}".rstrip("0") if value % 1 else f"{value:.1f}"
     if isinstance(value, datetime):
         return value.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,20 +1,20 @@
 """Forecasts a budget's spend at the end of its window, with an interval, and when its limit is reached.
 
-The spend that is to come is a profile times how far blocks of the past were off it, drawn many times:
+Future spend is simulated many times. Each simulated path is a profile multiplied by ratios of the past:
 
-- the profile is the mean spend of each hour of the week (three weeks of history or more) or of the day (three days), or
-  a flat pace (less, and in windows of an hour); recent weeks weigh more, by half every two weeks;
-- a block is a day (a few cells where the profile is flat), and its ratio is what was spent in it over what the profile
-  says. Ratios are drawn in runs of about a week, since good and bad days come together: the stationary bootstrap
-  (Politis and Romano 1994, "The stationary bootstrap", JASA 89) on what is left when the season is taken out;
-- the last block's ratio R goes on, but fades: block j is multiplied by R ** (rho ** (j + 1)), where rho is how alike
-  neighbouring blocks have been (their autocorrelation, within 0.3..0.9), and R is kept within 1/4..4;
-- each course is multiplied by the mean of as many ratios, drawn anew, as the past has: how little a short past knows.
-  Beyond the next day a level may drift as no past can show: one log-normal factor a course, of 6 %, or of 25 % where
-  the past does not know the week.
+- The profile is the mean spend of each hour of the week (with three weeks of history or more), of each hour of the day
+  (three days), or a constant rate (less history, and windows of an hour). Weights halve every two weeks of age.
+- A block is a day (a few cells if the profile is constant). Its ratio is the spend in it divided by the profile's.
+  Ratios are drawn in runs of about a week, since days of high and of low spend come together: the stationary bootstrap
+  (Politis and Romano 1994, "The stationary bootstrap", JASA 89) of the spend without its season.
+- The last block's ratio R continues with decreasing effect: block j is multiplied by R ** (rho ** (j + 1)), where rho
+  is the autocorrelation of neighbouring blocks, limited to 0.3..0.9, and R is limited to 1/4..4.
+- Each path is multiplied by the mean of newly drawn ratios, as many as the past has, which represents the uncertainty
+  of a short past. Beyond the next day it is also multiplied by a log-normal factor for drift, with a standard deviation
+  of 6 %, or 25 % if the history is too short for a weekly profile.
 
-Chance is seeded: the same spend gives the same forecast. `tests/ledger/test_forecast.py` counts how often the truth
-lies inside.
+The random generator is seeded, so the same spend gives the same forecast. `tests/ledger/test_forecast.py` measures how
+often the true value is within the interval.
 """
 
 from __future__ import annotations
@@ -30,60 +30,61 @@ HOUR_S, DAY_S = 3600.0, 86_400.0
 HISTORY_S = 56 * DAY_S
 """Seconds of history that are used; older spend is ignored."""
 GRAIN_S, FINE_GRAIN_S = 900, 60
-"""Sums over so many seconds are fine enough as points; the second for windows of an hour."""
+"""Length of the spans that points sum, in seconds; the second for windows of an hour."""
 
 _DAY, _WEEK = 24, 168
 """Cells of a season, in windows whose cells are hours."""
 _ENOUGH = 3
-"""So many seasons make a season."""
+"""Least number of past seasons for a seasonal profile."""
 _SHORT_BLOCK = 6
+"""Most cells of a block with a constant profile."""
 _RUN = 7
-"""Blocks of a run, on average."""
+"""Mean number of blocks in a run."""
 _NEW_RUN = math.log(1 - 1 / _RUN)
 _LEAST_SHARE = 0.1
-"""The past must be as long as this share of what it is extended over."""
+"""Least length of the past, as a share of the time that is forecast."""
 _HALF_LIFE_S = 14 * DAY_S
 _LEAST_RHO, _MOST_RHO = 0.3, 0.9
-"""A steady past has never seen the level change, but today it may have."""
+"""Limits of the autocorrelation. Even after a constant past, today's level may be a new one."""
 _USUAL_RHO, _RHO_BLOCKS = 0.5, 8
-"""Neighbours of fewer blocks than that say nothing: then they are as alike as is usual."""
+"""Autocorrelation that is assumed with fewer blocks than the second number."""
 _MOST_LEVEL = 4.0
 _DRIFT, _NO_WEEK = 0.06, 0.25
-"""Standard deviations of the logarithm of what a level's drift, and not knowing the week, may do."""
+"""Standard deviations of the logarithm of the drift, with a weekly profile and without."""
 _DRAWS = 300
 _LOW, _HIGH = 0.1, 0.9
 _HORIZON_S = 180 * DAY_S
 """Seconds forecast for a window without an end."""
 
 Point = tuple[float, int]
-"""Unix seconds and what was spent then, or in a short while around it, in any integer unit."""
+"""Unix seconds, and the spend in a short span around that time, in any integer unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """An interval meant to hold four times in five: `low` and `high` are its tenth and ninetieth percentiles.
+    """`low` and `high` are the 10th and 90th percentiles: the true value is meant to be between them in 80 % of cases.
 
     Amounts are in the points' unit.
     """
 
     total_low: int | None
-    """At the window's end, what is spent already included; None for a window without an end."""
+    """Spend at the window's end, including past spend; None for a window without an end."""
     total: int | None
     total_high: int | None
     exhausted_at_low: float | None
-    """Unix seconds at which the limit is reached, at the earliest; None: not before the window ends."""
+    """Earliest Unix seconds at which the limit is reached; None: not before the window ends."""
     exhausted_at: float | None
     exhausted_at_high: float | None
-    """At the latest."""
+    """Latest Unix seconds at which the limit is reached; None: not before the window ends."""
 
 
 def grain_s(window: tuple[float, float]) -> int:
-    """How finely points should be summed for a forecast of `window`."""
+    """Length of the spans, in seconds, that points should sum for a forecast of `window`."""
     return FINE_GRAIN_S if _cell_s(window) < HOUR_S else GRAIN_S
 
 
 def history_since(window: tuple[float, float], now: float) -> float:
-    """From when on points are worth reading; what is spent in the window itself is among them."""
+    """Unix seconds from which points are used. All spend in the window is after it."""
     return now - _history_s(window)
 
 
@@ -95,10 +96,10 @@ def forecast(
     limit: int | None = None,
     spent: int | None = None,
 ) -> Forecast | None:
-    """What will be spent in `window` (`[start, end)`, Unix seconds), from `points` of now and before, window included.
+    """Forecast the spend in `window` (`[start, end)`, Unix seconds) from past `points`, including those in the window.
 
-    `spent`: what is already spent in the window, where that is known better than from the points. None when the window
-    is not now's, or the past is shorter than a tenth of what is left: it is too early to say.
+    `spent`: spend in the window so far, if it is known more exactly than from the points. None: `now` is outside the
+    window, or the past is shorter than a tenth of the remaining time.
     """
     start, end = window
     points = [point for point in points if point[0] <= now]
@@ -120,7 +121,7 @@ def forecast(
 
 
 def _history_s(window: tuple[float, float]) -> float:
-    """Longer than any window that ends, so that all of what is spent in it is among the points."""
+    """Seconds of history. Longer than any window that ends, so that the points include all spend in it."""
     return DAY_S if _cell_s(window) < HOUR_S else HISTORY_S
 
 
@@ -129,7 +130,7 @@ def _cell_s(window: tuple[float, float]) -> float:
 
 
 def _cells(points: Sequence[Point], now: float, since: float, cell_s: float) -> list[float]:
-    """What was spent in each cell, counted back from now; nothing happened in those without a point."""
+    """The spend in each cell, counted back from now; 0 in cells without a point."""
     cells = [0.0] * max(1, math.ceil((now - since) / cell_s))
     for at, amount in points:
         cells[min(int((now - at) / cell_s), len(cells) - 1)] += amount
@@ -137,7 +138,7 @@ def _cells(points: Sequence[Point], now: float, since: float, cell_s: float) -> 
 
 
 class _Paths:
-    """Courses that the spend may take from now on, learned from `cells` of the past, the most recent first."""
+    """Simulates future spend from `cells` of the past, the most recent first."""
 
     def __init__(self, cells: Sequence[float], cell_s: float) -> None:
         self._season, self._block = _rhythm(len(cells), seasonal=cell_s == HOUR_S)
@@ -146,7 +147,7 @@ class _Paths:
         ratios = self._past_ratios(cells)
         mean = sum(ratios) / len(ratios)
         seasons = len(cells) / self._season
-        # A profile has learned some of the noise of the past it is compared with.
+        # The profile contains some of the past's noise, so the past's ratios vary too little.
         wider = math.sqrt(seasons / (seasons - 1)) if seasons >= _ENOUGH and self._season > 1 else 1.0
         self._ratios = [max(0.0, 1 + (ratio / mean - 1) * wider) for ratio in ratios] if mean else [1.0]
         self._level = min(max(ratios[0], 1 / _MOST_LEVEL), _MOST_LEVEL) if self._season > 1 else 1.0
@@ -154,7 +155,8 @@ class _Paths:
         self._drift = 0.0 if cell_s < HOUR_S else _DRIFT if self._season == _WEEK else _NO_WEEK
 
     def draw(self, ahead: float, left: int | None, random: Random) -> tuple[list[float], list[float]]:
-        """Sorted: what is spent in the next `ahead` cells, and after how many `left` of it is; inf: never."""
+        """Simulate the next `ahead` cells. Returns, each sorted over all paths: the spend, and the number of cells
+        after which `left` is spent (inf: not within them)."""
         steps = range(math.ceil(ahead / self._block))
         widths = [min(self._block, ahead - step * self._block) for step in steps]
         planned = [
@@ -174,7 +176,7 @@ class _Paths:
         return sorted(totals), sorted(times)
 
     def _run(self, random: Random, count: int) -> list[float]:
-        """`count` ratios in the order in which they came: from anywhere on, and anew after about `_RUN` of them."""
+        """Draw `count` ratios in runs of about `_RUN` from random places of the past, in their order."""
         ratios, drawn = self._ratios, list[float]()
         while len(drawn) < count:
             begin = int(random.random() * len(ratios))
@@ -184,7 +186,7 @@ class _Paths:
         return drawn[:count]
 
     def _past_ratios(self, cells: Sequence[float]) -> list[float]:
-        """Spent over expected in each whole block of the past, the most recent first; never empty."""
+        """Actual divided by expected spend of each whole block of the past, the most recent first; never empty."""
         found = []
         for number in range(len(cells) // self._block):
             begin = number * self._block
@@ -203,7 +205,8 @@ class _Paths:
         return seasons * self._sums[-1] + self._sums[whole] + part
 
     def _when(self, spends: Sequence[float], widths: Sequence[float], left: int) -> float:
-        """After how many cells `left` is spent, as evenly within a cell as its block is spent; inf: never."""
+        """Number of cells after which `left` is spent, if each block is spent like the profile; inf: not within
+        them."""
         if left <= 0:
             return 0.0
         before = 0.0
@@ -218,7 +221,7 @@ class _Paths:
 
 
 def _profile(cells: Sequence[float], season: int, half_life: float) -> list[float]:
-    """Mean spend of each phase of the season that begins now; `half_life` in cells."""
+    """Weighted mean spend of each cell of a season that begins now. `half_life`: of the weights, in cells."""
     sums, weights = [0.0] * season, [0.0] * season
     for ago, amount in enumerate(cells):
         phase, weight = -(ago + 1) % season, 2 ** (-ago / half_life)
@@ -228,7 +231,7 @@ def _profile(cells: Sequence[float], season: int, half_life: float) -> list[floa
 
 
 def _alike(ratios: Sequence[float]) -> float:
-    """Lag-one autocorrelation."""
+    """Autocorrelation of neighbouring blocks, limited to `_LEAST_RHO`..`_MOST_RHO`."""
     if len(ratios) < _RHO_BLOCKS:
         return _USUAL_RHO
     mean = sum(ratios) / len(ratios)
@@ -239,7 +242,7 @@ def _alike(ratios: Sequence[float]) -> float:
 
 
 def _rhythm(length: int, *, seasonal: bool) -> tuple[int, int]:
-    """(cells of a season, 1 for a flat profile; cells of a block) that so much past allows."""
+    """Cells of a season (1: constant profile) and of a block, for a past of `length` cells."""
     if seasonal and length >= _ENOUGH * _WEEK:
         return _WEEK, _DAY
     if seasonal and length >= _ENOUGH * _DAY:
@@ -248,5 +251,5 @@ def _rhythm(length: int, *, seasonal: bool) -> tuple[int, int]:
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:
-    """The nearest of `ordered`: infinities cannot be interpolated."""
+    """The quantile as an element of `ordered`, because infinities cannot be interpolated."""
     return ordered[round(share * (len(ordered) - 1))]

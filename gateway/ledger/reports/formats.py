@@ -1,4 +1,4 @@
-"""Writes usage reports as table, JSON or CSV; money as exact decimal text."""
+"""Writes usage reports as table, JSON or CSV. Money is exact decimal text."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ MONEY = {
     "checks_pico": "checks_usd",
 }
 ADEQUACY = "decided_adequacy"
-"""Mean of what routing expected; null, in CSV empty, where it looked on at nothing."""
+"""Mean adequacy that routing expected of answers that it did not choose; null (in CSV empty) without such answers."""
 NAMES = tuple(ADEQUACY if name == "decided_ppm" else MONEY.get(name, name) for name in COUNTS)
 
 
 def dollars(pico: int) -> str:
-    """Exact, without an exponent: `0.00000015`."""
+    """US dollars as exact text without an exponent: `0.00000015`."""
     text = f"{pico_to_usd(pico):f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def as_object(report: Report) -> dict[str, Any]:
-    """JSON values; every amount is a string of US dollars with up to twelve decimal places."""
+    """JSON values. Amounts are text in US dollars with up to twelve decimal places."""
     return {
         "since": _when(report.since),
         "until": _when(report.until),
@@ -50,7 +50,7 @@ def as_object(report: Report) -> dict[str, Any]:
 
 
 def as_csv(report: Report) -> str:
-    """A line for each row, with a header; neither totals nor simulated usage, so that columns can be added up."""
+    """A header and one line per row. Without totals and simulated usage, so that columns can be summed."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([*report.by, *NAMES])
@@ -60,7 +60,7 @@ def as_csv(report: Report) -> str:
 
 
 def as_table(report: Report, currency: Currency | None = None) -> RenderableType:
-    """For a terminal; below the table stands what is not in its figures. `currency`: costs in that, too."""
+    """A table for the terminal, with notes below. `currency`: also show costs in that currency."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Group
     from rich.table import Table
@@ -80,7 +80,7 @@ def as_table(report: Report, currency: Currency | None = None) -> RenderableType
 
 
 def _columns(total: Line, currency: Currency | None) -> dict[str, str]:
-    """Name → title of what is worth a column."""
+    """Name → title of the columns to show. Some are left out if their total is 0."""
     wanted = {
         "requests": "requests",
         "cache_answers": "cached",
@@ -102,7 +102,7 @@ def _rate(currency: Currency) -> str:
 
 
 def notes(report: Report) -> list[str]:
-    """What is in the figures beside requests, and what is not in them, a sentence each."""
+    """Sentences about what the figures include besides requests, and what they lack."""
     found = []
     if count := report.total.checks:
         found.append(
@@ -142,7 +142,7 @@ def _shown(name: str, row: dict[str, Any], currency: Currency | None) -> str:
 
 
 def cents(pico: int | None) -> str:
-    """Rounded for people: four places, and never 0 for what is not."""
+    """US dollars for people, rounded to four places; `<0.0001` for smaller amounts above 0."""
     usd = pico_to_usd(pico or 0)
     rounded = usd.quantize(Decimal("0.0001"))
     return f"{rounded:,f}" if rounded or not usd else "<0.0001"
@@ -176,7 +176,9 @@ def _simulated(line: Simulated) -> dict[str, Any]:
 
 
 def cell(value: str) -> str:
-    """A tag or model name is a client's text: a spreadsheet must not take it for a formula."""
+    """Text for a CSV cell. Text that a spreadsheet would take for a formula gets an apostrophe, since clients choose
+    it.
+    """
     return f"'{value}" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 
 

@@ -1,4 +1,4 @@
-"""Rows for the idle cost of machines by the hour: attempts and idle add up to the hours."""
+"""Books the idle cost of machines by the hour, so that attempts and idle rows add up to the machine's price."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from gateway.state.sql.tables import ledger
 log = logging.getLogger(__name__)
 
 TEAM = "(machines)"
-"""No team can be called so."""
+"""The team of idle rows. It is not a valid name of a team."""
 HOUR_S = 3600
 GRACE_S = 900.0
-"""After an hour's end, until its attempts have ended and are drained."""
+"""Wait after an hour's end, until its attempts have ended and are drained."""
 LOOK_BACK_H = 48
-"""Attempts that are drained later than that are in no idle row's account."""
+"""Hours that are booked again if attempts are drained late. Idle rows ignore attempts that are drained later."""
 EVERY_S = 300.0
 SEEN = "machines.json"
 
 
 class Idle:
-    """One per host. Rows go through a journal lane of their own, so that the writer treats them as any other.
+    """One per host. Writes rows into a journal of its own, which the ledger's writer drains like any other.
 
-    Which hours count is the machine's billing: on_demand, every hour in which this gateway ran, begun ones whole; spot,
-    those of them in which the machine answered; reserved, every hour since it was first seen.
+    Hours that are booked, by the machine's billing: on_demand: every hour in which this gateway ran, also partly; spot:
+    those of them in which the machine answered; reserved: every hour since the machine was first configured.
     """
 
     def __init__(self, directory: Path, database: Database, backends: Sequence[Backend], clock: Clock = time) -> None:
@@ -53,7 +53,7 @@ class Idle:
         }
 
     async def run(self) -> None:
-        """Until cancelled; what cannot be written is written later."""
+        """Book idle time until cancelled. After an error, it is booked later."""
         while self._machines:
             try:
                 await self.write_once()
@@ -62,7 +62,7 @@ class Idle:
             await asyncio.sleep(EVERY_S)
 
     async def write_once(self) -> int:
-        """Book what is due; how many rows. Raises SQLAlchemyError, OSError."""
+        """Book the hours that are due. Returns the number of rows. Raises SQLAlchemyError, OSError."""
         now = self._clock.time()
         seen = await asyncio.to_thread(self._see, int(now // HOUR_S))
         rows = await self._database.run(partial(self._due, seen=seen, now=now), writes=False)
@@ -71,7 +71,7 @@ class Idle:
         return len(rows)
 
     def _see(self, hour: int) -> dict[str, list[int]]:
-        """Remember that the gateway ran in `hour`; machine → the hours that it is known for, the first one first."""
+        """Record that the gateway ran in `hour`. Returns machine → hours in which it ran, the first one first."""
         path = self._directory / SEEN
         try:
             known: dict[str, list[int]] = orjson.loads(path.read_bytes())
@@ -107,14 +107,15 @@ class Idle:
 
 
 def _hours(seen: list[int], price: PriceEntry, last: int) -> Iterator[int]:
-    """Whole hours, counted from the epoch, that may have to be booked, or booked again for what came late."""
+    """Hours since the epoch that may have to be booked, or corrected for late attempts."""
     first = max(seen[0], last - LOOK_BACK_H + 1)
     known = set(seen)
     yield from (hour for hour in range(first, last + 1) if price.billing == "reserved" or hour in known)
 
 
 def _row(connection: Connection, backend: Backend, price: PriceEntry, hour: int) -> Row | None:
-    """What brings the hour's rows to its price; None when they are there. Less than nothing where they were dearer."""
+    """The row that brings the hour's total cost to the machine's price, negative if it was higher; None: no
+    difference."""
     c, start = entries.c, float(hour * HOUR_S)
     ours = [c.backend == backend.name, c.at >= start, c.at < start + HOUR_S]
     asked = [*ours, c.kind != IDLE, c.outcome != "failed"]

@@ -1,4 +1,4 @@
-"""Reads providers' exports of usage and cost into lines of one format."""
+"""Reads providers' exports of usage and cost."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "usd": ("cost_usd", "usd", "amount_usd", "cost", "amount_value", "amount"),
     "cents": ("amount_cents",),
 }
-"""Any of these names, in this order of preference. Which are there decides what is compared."""
+"""Field → accepted column names, in order of preference. Only fields with a column are compared."""
 ANTHROPIC_INPUT = (
     *("uncached_input_tokens", "usage_input_tokens_no_cache"),
     *("cache_read_input_tokens", "usage_input_tokens_cache_read"),
     *("cache_creation_input_tokens", "usage_input_tokens_cache_write_5m", "usage_input_tokens_cache_write_1h"),
     *("cache_creation_ephemeral_5m_input_tokens", "cache_creation_ephemeral_1h_input_tokens"),
 )
-"""Anthropic counts input in classes that do not overlap: their sum is what the others call input."""
+"""Anthropic's classes of input tokens. They do not overlap; their sum is the input of other providers."""
 _DATED = re.compile(r"([-@]\d{4}-\d{2}-\d{2}|[-@]\d{8})$")
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line. None: it does not say. `at` is Unix seconds, `pico` pico-dollars."""
+    """One line of an export. None: not given. `at`: Unix seconds; `pico`: pico-dollars."""
 
     at: float
     model: str = ""
@@ -63,7 +63,7 @@ class Invoice:
         return bool(self.lines) and all(line.id for line in self.lines)
 
     def period(self) -> tuple[float, float]:
-        """The days of UTC that it is about."""
+        """Start and end of the days (UTC) with lines, in Unix seconds."""
         first, last = (pick(line.at for line in self.lines) for pick in (min, max))
         return first // DAY_S * DAY_S, (math.floor(last / DAY_S) + 1) * DAY_S
 
@@ -85,12 +85,12 @@ def read(path: Path, dialect: Dialect) -> Invoice:
 
 
 def plain(model: str) -> str:
-    """A model's name as both sides may write it: without prefix, date, capitals, and what a cost line adds to it."""
+    """A model's name for comparison: without prefix, date, capitals, and additions of a cost line."""
     return _DATED.sub("", model.split(",")[0].strip().rsplit("/", 1)[-1].lower())
 
 
 def _json(text: str) -> Iterator[dict[str, Any]]:
-    """Objects of a list; of a page with `data`, each bucket's results under the bucket's time."""
+    """The objects of a list, or of an API page with `data`: each bucket's results, with the bucket's time."""
     found = orjson.loads(text)
     for bucket in found.get("data", [found]) if isinstance(found, dict) else found:
         if not isinstance(bucket, dict):
@@ -140,7 +140,7 @@ def _first(facts: Mapping[str, Any], what: str) -> Any:
 
 
 def _time(value: Any) -> float:
-    """Unix seconds, or ISO 8601; UTC where no zone is named."""
+    """Unix seconds of a number (Unix seconds) or an ISO 8601 time (UTC if it has no zone)."""
     try:
         return float(value)
     except ValueError:
@@ -158,7 +158,7 @@ def _count(value: Any) -> int | None:
 
 
 def _money(facts: Mapping[str, Any], dialect: Dialect) -> int | None:
-    """Anthropic's cost API tells cents, as `amount`; everyone else dollars."""
+    """The line's cost in pico-dollars. Anthropic's cost API gives cents as `amount`; other providers give dollars."""
     currency = str(facts.get("currency") or facts.get("amount_currency") or "usd").lower()
     if currency != "usd":
         raise ValueError(f"the currency is {currency!r}; only USD can be compared")

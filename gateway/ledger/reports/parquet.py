@@ -1,4 +1,4 @@
-"""Writes a Parquet file: money as decimals with twelve places, counts as 64-bit integers."""
+"""Writes Parquet files. Money is a decimal with twelve places, counts are 64-bit integers."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ PRECISION, SCALE = 38, 12
 
 
 class ParquetMissing(RuntimeError):
-    """pyarrow is in an extra of its own: it is larger than the rest of the gateway."""
+    """pyarrow, an optional dependency, is not installed."""
 
     def __init__(self) -> None:
         super().__init__("Parquet needs pyarrow; pip install 'thriftgate[parquet]', or take csv.")
 
 
 def as_parquet(report: Report) -> bytes:
-    """The rows alone, as `as_csv` writes them. Raises ParquetMissing."""
+    """The report's rows, without totals, like `as_csv`. Raises ParquetMissing."""
     groups: dict[str, list[Any]] = {name: [line.group[at] for line in report.rows] for at, name in enumerate(report.by)}
     lines = [figures(line) for line in report.rows]
     counts = {
@@ -37,7 +37,7 @@ def _types() -> dict[str, type]:
 
 
 def table(columns: Mapping[str, Sequence[Any]], types: Mapping[str, type]) -> bytes:
-    """A file of `columns`; `types` says str, int, float, Decimal or datetime (UTC) for each. Raises ParquetMissing."""
+    """A file with `columns`. `types`: str, int, float, Decimal or datetime (UTC) for each. Raises ParquetMissing."""
     try:
         import pyarrow
         from pyarrow.parquet import write_table

@@ -11,9 +11,9 @@ _END = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 
 
 def parse_when(text: str, now: float) -> float:
-    """`2026-01-31`, `2026-01-31T12:00+01:00` or `7d` (so long before `now`) → Unix seconds; UTC where no zone is named.
+    """Unix seconds of `2026-01-31`, `2026-01-31T12:00+01:00` or `7d` (that long before `now`).
 
-    Raises ValueError.
+    Times without a zone are in UTC. Raises ValueError.
     """
     shown = cut(text, 80)
     try:

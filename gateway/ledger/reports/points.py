@@ -18,9 +18,9 @@ def spend_points(
     now: float,
     column: ColumnElement[Any] | None = None,
 ) -> list[Point]:
-    """`(Unix seconds, amount)` of the rows that `which` holds for, simulated ones left out, in order of time.
+    """Points for a forecast of `window`, in order of time, from rows for which `which` holds, without simulated ones.
 
-    The amount is `column`, else pico-dollars. As far back from `now` as a forecast of `window` looks.
+    Amounts are sums of `column`, by default pico-dollars.
     """
     c = entries.c
     grain = grain_s(window)
@@ -33,12 +33,12 @@ def spend_points(
         .order_by(span)
     ).all()
     sums = [(number, whole(high, low)) for number, high, low in found]
-    # In the middle of its span, so that it lies in the same window and in no other.
+    # A point's time is the middle of its span, so that it is in the same window.
     return [(min((number + 0.5) * grain, now), amount) for number, amount in sums if amount]
 
 
 def spans(connection: Connection, seconds: int) -> ColumnElement[int]:
-    """The number of the span, so many seconds long, that a row lies in, counted from the epoch."""
+    """The SQL expression of a row's span number: spans are `seconds` long and counted from the epoch."""
     quotient = entries.c.at / cast(seconds, Float)
     # SQLite may lack FLOOR, PostgreSQL's CAST rounds.
     return cast(quotient if connection.dialect.name == "sqlite" else func.floor(quotient), Integer)

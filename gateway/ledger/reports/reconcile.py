@@ -1,4 +1,4 @@
-"""Compares a provider's figures with the ledger's: equal, only on one side, different."""
+"""Compares a provider's invoice with the ledger."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from gateway.ledger.store.sums import pico_sum, whole
 
 DAY_S = 86400.0
 KINDS = ("matched", "differing", "missing", "extra")
-"""Both sides alike; both sides, but not alike; in the invoice and not here; here and not in the invoice."""
+"""Equal on both sides; different; only in the invoice; only in the ledger."""
 
 
 @dataclass(slots=True)
 class Sums:
-    """One side's figures. None: that side does not say."""
+    """One side's figures. None: that side lacks the figure."""
 
     requests: int | None = None
     input_tokens: int | None = None
@@ -54,16 +54,17 @@ class Reconciliation:
     invoiced: Sums
     booked: Sums
     unpriced: int = 0
-    """Attempts here without a known price: part of the difference in USD."""
+    """Attempts in the ledger without a known price, which are part of the difference in USD."""
     counts: Mapping[str, int] = field(default_factory=dict)
 
 
 def reconcile(
     connection: Connection, invoice: Invoice, backends: Iterable[str], provider: str, *, tolerance_pico: int = 0
 ) -> Reconciliation:
-    """`invoice` beside the ledger's attempts on `backends` (names), or priced by `provider`'s list, in its period.
+    """Compare `invoice` with the ledger's attempts of its period on `backends` (names) or priced by `provider`'s list.
 
-    Tokens must be equal; dollars may differ by `tolerance_pico` in each pair. By request id where every line has one.
+    Compares by request id if every line has one, else by day and model. In a pair, tokens must be equal and costs may
+    differ by `tolerance_pico`.
     """
     since, until = invoice.period()
     chosen = _chosen(list(backends), provider, since, until)
@@ -104,7 +105,7 @@ def _chosen(backends: Sequence[str], provider: str, since: float, until: float) 
     c = entries.c
     listed = c.price_source.startswith(f"list {provider}/", autoescape=True)
     asked = [c.attempt > 0, c.kind != IDLE, c.simulated.is_(False)]
-    # The provider's day is that of the call. What was rolled up no longer knows of waiting.
+    # The provider counts a call on the day of the call. Sums have no waiting time.
     called = [_called_at() >= since, _called_at() < until]
     return [or_(c.backend.in_(backends), listed), *asked, *called, *within(since - DAY_S, until)]
 
@@ -145,7 +146,7 @@ def _by_day(connection: Connection, chosen: Sequence[Any]) -> dict[str, Sums]:
 
 
 def _sums(connection: Connection, query: Any, name: Any) -> dict[str, Sums]:
-    """Models whose names differ only in date or prefix are combined, as in the invoice."""
+    """Sums by `name(row)`. Models whose names differ only in date or prefix are combined, as in the invoice."""
     found: dict[str, Sums] = defaultdict(Sums)
     for row in connection.execute(query):
         requests, sent, came, high, low = row[-5:]
@@ -161,7 +162,7 @@ def _unpriced(connection: Connection, chosen: Sequence[Any]) -> int:
 
 
 def as_object(found: Reconciliation, *, details: bool = True) -> dict[str, Any]:
-    """JSON values; differences are the invoice's figure less ours, null where the invoice does not say."""
+    """JSON values. A difference is the invoice's figure minus the ledger's, null if the invoice lacks it."""
     pairs = [_object(pair) for pair in found.pairs if pair.kind != "matched"] if details else []
     totals = {"invoiced": _side(found.invoiced), "booked": _side(found.booked)}
     return {

@@ -17,12 +17,12 @@ from gateway.ledger.store.sums import pico_sum, snapshot, whole
 from gateway.state.sql.database import Database
 
 _NO_REQUESTS = (IDLE, CHECK)
-"""Kinds of rows that no client asked for."""
+"""Kinds of rows that do not come from a client's request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One group. Tokens are those bought from backends; what the cache answered stands apart."""
+    """The figures of one group. Token counts are those of backends; those of the cache's answers are `cache_tokens`."""
 
     group: tuple[str, ...] = ()
     requests: int = 0
@@ -39,25 +39,26 @@ class Line:
     estimated: int = 0
     """Attempts whose tokens the gateway counted itself."""
     unpriced: int = 0
-    """Attempts with tokens, fees or a service tier of unknown price: they cost more than `cost_pico`."""
+    """Attempts with tokens, fees or a service tier of unknown price, so that `cost_pico` is too low."""
     cost_pico: int = 0
     saved_pico: int = 0
     idle_pico: int = 0
-    """Part of `cost_pico`: of machines by the hour, beyond what their attempts are charged with."""
+    """Part of `cost_pico`: idle cost of machines by the hour."""
     decided: int = 0
-    """Answers that routing only looked on at (observe mode, outside the share, held out), both costs known."""
+    """Answers that routing did not choose (observe mode, outside the rollout, hold-out), with both costs known."""
     undecided_pico: int = 0
-    """What those cost as they were served."""
+    """Actual cost of those answers."""
     decided_pico: int = 0
-    """What their tokens would have cost as routing decided."""
+    """Cost of their tokens if routing had chosen."""
     decided_ppm: int = 0
-    """Sum of the adequacies that it expected, in millionths."""
+    """Sum of the adequacies that routing expected, in millionths."""
     checks: int = 0
-    """Attempts that are background checks; no client asked for them, so they are no `requests`."""
+    """Attempts that are background checks. They are not in `requests`."""
     checks_pico: int = 0
-    """Part of `cost_pico`: of those."""
+    """Part of `cost_pico`: cost of background checks."""
 
     def plus(self, other: Line) -> Line:
+        """The sum of both lines, with this line's group."""
         counts = {name: getattr(self, name) + getattr(other, name) for name in COUNTS}
         return replace(self, **counts)
 
@@ -67,7 +68,7 @@ COUNTS = tuple(entry.name for entry in fields(Line) if entry.name != "group")
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """What simulated backends pretended to serve; never part of a total."""
+    """Traffic of simulated backends, which is in no total."""
 
     model: str
     tier: str
@@ -90,8 +91,10 @@ class Report:
 
 
 class SimulatedCall(Protocol):
+    """Gives list prices for simulated backends."""
+
     def stand_in(self, model: str, tier: str) -> tuple[Price, str] | None:
-        """The list price that a simulated backend is compared with, and its name."""
+        """The list price used for a simulated backend, and its model's name; None if there is none."""
         ...
 
 
@@ -104,7 +107,10 @@ async def usage(
     by: str = "model",
     prices: SimulatedCall | None = None,
 ) -> Report:
-    """Attempts that began in `[since, until)` (Unix seconds). Raises ValueError for `by`, SQLAlchemyError."""
+    """The report of requests that began in `[since, until)` (Unix seconds), grouped by `by` (see `dimensions`).
+
+    Raises ValueError for an invalid `by`, SQLAlchemyError.
+    """
     (report,) = await asyncio.to_thread(_usage, database, [dimensions(by)], team, since, until, prices)
     return report
 
@@ -130,7 +136,9 @@ def read_usage(
     until: float | None = None,
     prices: SimulatedCall | None = None,
 ) -> list[Report]:
-    """A report for each of `groupings` (of `dimensions`), all of the same rows when `connection` is a snapshot."""
+    """One report for each of `groupings` (results of `dimensions`). If `connection` is a snapshot, all of the same
+    rows.
+    """
     table, sqlite = of(connection), connection.dialect.name == "sqlite"
     conditions = within(since, until, team, table)
     real = and_(table.c.simulated.is_(False), *conditions)
@@ -144,7 +152,7 @@ def read_usage(
 
 
 def teams(connection: Connection, *, since: float | None = None, until: float | None = None) -> list[str]:
-    """Those that asked for something in `[since, until)`, by name."""
+    """Names of the teams with requests in `[since, until)` (Unix seconds), sorted."""
     asked = and_(entries.c.kind != IDLE, *within(since, until))
     return sorted(connection.scalars(select(entries.c.team).where(asked).distinct()))
 
@@ -196,7 +204,7 @@ def _lines(
 def _alike(
     connection: Connection, which: ColumnElement[bool], group: Sequence[ColumnElement[Any]]
 ) -> dict[tuple[str, ...], int]:
-    """Requests behind rolled-up rows, by group: each stand-in counts for as many as it stands for, once."""
+    """Number of requests behind rolled-up rows, by group. Each `request_id` counts once, with its `alike` requests."""
     c = entries.c
     named = [column.label(f"g{number}") for number, column in enumerate(group)]
     asked = and_(which, c.alike > 0, c.kind.not_in(_NO_REQUESTS))
@@ -207,7 +215,7 @@ def _alike(
 
 
 def _read(values: Sequence[Any]) -> Iterator[int]:
-    """One number for each of `COUNTS`: sums of money come as two columns."""
+    """One number for each of `COUNTS`. Sums of money are two columns."""
     columns = iter(values)
     for name in COUNTS:
         first = next(columns)
@@ -219,7 +227,7 @@ def _sum(what: ColumnElement[Any] | int, *conditions: ColumnElement[bool]) -> Co
 
 
 def _readable(lines: list[Line], by: tuple[str, ...]) -> list[Line]:
-    """Days as dates, a line for each tag instead of each combination, a name for the cache."""
+    """Lines with readable groups: days as dates, one line per tag instead of per combination, a name for the cache."""
     merged: dict[tuple[str, ...], Line] = {}
     for line in lines:
         for group in written(by, line.group):

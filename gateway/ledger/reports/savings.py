@@ -1,4 +1,4 @@
-"""Savings of routing, cache and trimming against one model for everything; losses are shown too."""
+"""Computes savings (or losses) of routing, cache and trimming compared with one model for all requests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SERVED = ("ok", "interrupted")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One team's. `saved_pico` is baseline less cost, and may be negative; None where no reference has a price."""
+    """One team's savings. `saved_pico` is baseline minus cost, possibly negative; None: no reference has a price."""
 
     team: str
     reference: str
@@ -50,7 +50,7 @@ class Statement:
 
 
 def reference_of(policy: Policy, backends: Sequence[Backend], prices: PriceList) -> Backend | None:
-    """The single backend that could have answered everything; None when none has a price above 0."""
+    """The backend that would have served all requests without routing; None if none has a price above 0."""
     rule = policy.rule("auto")
     named = rule.reference if isinstance(rule, ModelRule) else rule
     wanted = rule.candidates if isinstance(rule, ModelRule) and rule.candidates else ()
@@ -72,7 +72,7 @@ def statements(
     since: float | None = None,
     until: float | None = None,
 ) -> list[Statement]:
-    """One for each team in `references` (team → what all would have run on) that asked in `[since, until)`."""
+    """One statement per team with requests in `[since, until)` (Unix seconds). `references`: team → its reference."""
     found = []
     for team, reference in sorted(references.items()):
         statement = _statement(connection, team, reference, since, until)
@@ -120,7 +120,7 @@ def _is_overhead(which: str) -> ColumnElement[bool]:
 def _baseline(
     connection: Connection, which: ColumnElement[bool], reference: tuple[Backend, Price] | None
 ) -> tuple[int, int | None]:
-    """Requests, and pico-dollars of all of them on the reference."""
+    """The number of requests, and their cost on the reference in pico-dollars."""
     threshold = reference[1].beyond[0] if reference is not None and reference[1].beyond is not None else None
     served = _served(which)
     s = served.c
@@ -142,7 +142,7 @@ def _baseline(
 
 
 def _served(which: ColumnElement[bool]) -> Any:
-    """Each served request: what it sent before trimming, how much of that a warm cache would have had, what came."""
+    """A subquery of served requests: input tokens before trimming, those that a warm cache would have had, output."""
     c: Any = entries.c
     kept = c.cached_tokens
     sent = (
@@ -168,12 +168,12 @@ def _served(which: ColumnElement[bool]) -> Any:
 
 
 def _flat(price: Price) -> Price:
-    """Without its tier for long calls: a sum of many is not one long call."""
+    """`price` without its price for long calls, because a sum of many calls is not one long call."""
     return Price(price.input, price.output, price.cached_input, reasoning=price.reasoning)
 
 
 def as_object(found: Sequence[Statement]) -> dict[str, Any]:
-    """JSON values; money as exact decimal text of USD, `saved_usd` negative where routing cost more."""
+    """JSON values. Money is exact decimal text in USD; `saved_usd` is negative if routing cost more."""
     known = [one for one in found if one.baseline_pico is not None]
     total = {
         "baseline_usd": dollars(sum(one.baseline_pico or 0 for one in known)),

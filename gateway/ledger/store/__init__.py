@@ -1,1 +1,1 @@
-"""The ledger in SQL: one row per attempt, in chains of hashes."""
+"""The ledger in SQL: one row per attempt, in hash chains."""

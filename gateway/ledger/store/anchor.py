@@ -1,6 +1,6 @@
-"""The heads of this host's chains in a file beside the database, so that a truncated ledger is detected.
+"""A file beside the database with the heads of this host's chains, by which a truncated ledger is detected.
 
-The file may lag behind the database, by what a crash between commit and anchor leaves; it never leads.
+After a crash the file may be older than the database, but never newer.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ NAME = "ledger.anchor"
 
 @dataclass(frozen=True, slots=True)
 class Anchors:
-    """`current` is the chain that is written now; the others ended when their database was replaced or cut."""
+    """Heads by chain. `current`: the chain that is written now; others ended when their database was lost or cut."""
 
     current: str
     heads: Mapping[str, Head]
     at: Mapping[str, float]
-    """Unix seconds."""
+    """Chain → Unix seconds at which its head was written."""
 
 
 def beside(journal: Path) -> Path:
-    """Where the anchors of the writer lie that drains the journals of this directory."""
+    """Path of the anchor file for the journal directory `journal`."""
     return journal.with_name(NAME)
 
 
 def read(path: Path) -> Anchors | None:
-    """None when there is no such file. Raises OSError, and ValueError when it is damaged."""
+    """None if there is no such file. Raises OSError, and ValueError if it is damaged."""
     try:
         text = path.read_bytes()
     except FileNotFoundError:
@@ -47,10 +47,10 @@ def read(path: Path) -> Anchors | None:
 
 
 def write(path: Path, head: Head, now: float) -> None:
-    """Make `head` the current one; it is on the disk when this returns. Raises OSError, ValueError."""
+    """Write `head` as the current one and flush it to disk. Raises OSError, ValueError."""
     known = read(path)
     chains = {}
-    if known is not None:  # one without an entry may never have come to be
+    if known is not None:  # without a chain whose first transaction may have failed
         chains = {name: _entry(one, known.at[name]) for name, one in known.heads.items() if one.seq}
     chains[head.chain] = _entry(head, now)
     hidden = path.with_suffix(".new")

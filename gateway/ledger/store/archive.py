@@ -19,19 +19,19 @@ from gateway.state.sql.tables import ledger
 log = logging.getLogger(__name__)
 
 MOST_ATTEMPTS = 64
-"""Of one request that are looked for."""
+"""Most attempts of one request that are read."""
 FIND_S = 5.0
 _COLUMNS = [ledger.c[name] for name in Row._fields]
 
 
 class Archive:
-    """Reads only; any worker may. A row is there as soon as the writer has drained it, about a second later."""
+    """Only reads, so any worker may use it. A row can be found when the writer has drained it, about a second later."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def find(self, request_id: str, team: str) -> dict[str, Any] | None:
-        """JSON values with the keys of a flight record. None while the ledger is away, too."""
+        """The request's flight record as JSON values. None also while the database does not answer."""
         its = (ledger.c.request_id == request_id, ledger.c.team == team, newest)
         query = select(*_COLUMNS).where(*its).order_by(ledger.c.attempt).limit(MOST_ATTEMPTS)
 
@@ -47,13 +47,13 @@ class Archive:
 
 
 def retold(rows: Sequence[Row]) -> dict[str, Any]:
-    """The flight record of the request that `rows` belong to, in the order of its attempts.
+    """The flight record of one request. `rows`: all its rows, by attempt.
 
-    Costs and times are the request's own, without background checks, which stand among the attempts all the same. What
-    the ledger does not keep is None or empty: the route with its candidates, notes, and what the client was told.
+    Costs and times are without background checks, but the attempts include them. Fields that the ledger lacks are None
+    or empty: the route with its candidates, the notes, the client's error.
     """
     calls = [row for row in rows if row.attempt > 0]  # 0: answered by the cache
-    rows = [row for row in rows if row.kind != CHECK] or rows  # what was asked later to compare served nobody
+    rows = [row for row in rows if row.kind != CHECK] or rows  # background checks do not serve the client
     first, served = rows[0], _served(rows)
     return {
         "id": first.request_id,
@@ -120,13 +120,13 @@ def _served(rows: Sequence[Row]) -> Row:
 
 
 def _cost(rows: Sequence[Row]) -> int | None:
-    """Of all attempts, failed ones too; unknown when nothing was priced."""
+    """Pico-dollars of all attempts, failed ones too; None if no row has a price."""
     priced = [row.cost_pico for row in rows if row.cost_pico is not None]
     return sum(priced) if priced else None
 
 
 def _since(first: Row, row: Row, after_ms: float | None) -> float | None:
-    """Milliseconds of `row`, counted from the request's beginning."""
+    """Milliseconds from the request's start to `after_ms` after the call of `row` began."""
     return None if after_ms is None else round((row.called_at - first.at) * 1000 + after_ms, 3)
 
 

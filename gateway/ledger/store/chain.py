@@ -1,7 +1,7 @@
-"""The hash chain of a writer's entries: each hash covers the one before.
+"""The hash chain of a writer's entries.
 
-Entries are rows of the ledger and roll-ups, numbered from 1 without a gap. The hash of an entry is SHA-256 over the
-hash before it and its own canonical bytes, as in Haber and Stornetta, "How to time-stamp a digital document" (1991).
+Entries are rows of the ledger and roll-ups, numbered from 1 without gaps. The hash of an entry is the SHA-256 of the
+previous hash and its own canonical bytes, as in Haber and Stornetta, "How to time-stamp a digital document" (1991).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FLOATS = tuple(FIELDS.index(name) for name in ("at", "first_byte_ms", "duration
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The newest entry of a chain; `seq` 0: it has none yet."""
+    """The newest entry of a chain; `seq` 0: there is none yet."""
 
     chain: str
     seq: int
@@ -29,20 +29,20 @@ class Head:
 
 
 def genesis(chain: str, begun_at: float, outside: int) -> bytes:
-    """The hash before the first entry; it fixes how many rows were `outside` of any chain."""
+    """The hash before the first entry. It covers the number of rows `outside` of any chain."""
     return hashlib.sha256(orjson.dumps([chain, float(begun_at), outside])).digest()
 
 
 def canonical(values: Values) -> bytes:
-    """A row's bytes: the values of its columns as JSON, up to the last that is not its column's default.
+    """A row's bytes: its values as JSON, up to the last that is not its column's default.
 
-    So a column that a later version adds changes the bytes of no earlier row.
+    So a column that a later version appends does not change the bytes of earlier rows.
     """
     length = len(values)
     while length > LEAST and values[length - 1] == _DEFAULTS[length - 1]:
         length -= 1
     for place in _FLOATS:
-        if place < length and type(values[place]) is int:  # as JSON may write it, and no database gives it back
+        if place < length and type(values[place]) is int:  # JSON may write 1.0 as 1, but databases return a float
             return orjson.dumps(_with_floats(values)[:length])
     return orjson.dumps(values[:length])
 
@@ -57,7 +57,7 @@ def following(before: bytes, entry: bytes) -> bytes:
 
 
 def linked(head: Head, rows: Sequence[Values]) -> tuple[list[Values], Head]:
-    """`rows`, each with its number and hash appended, and the head that they make."""
+    """`rows`, each with its number and hash appended, and the chain's new head."""
     seq, last, chained = head.seq, head.hash, []
     for row in rows:
         seq += 1
@@ -87,11 +87,12 @@ class Rollup:
 
 
 _LATER = (("", ""), ("", None, 0))
-"""Defaults of the columns that sums got later, the last ones first: where they say nothing, older hashes hold."""
+"""Defaults of columns that were added to sums later, the latest first. Hashes leave such columns out if all have their
+defaults, so that older hashes stay valid."""
 
 
 def sums_hash(sums: Sequence[Sequence[Any]]) -> bytes:
-    """Over the rows of one roll-up in `ledger_sums`, in their order."""
+    """The hash of all rows of one roll-up in `ledger_sums`, in order."""
     whole = hashlib.sha256()
     for values in sums:
         said = tuple(values)

@@ -19,18 +19,19 @@ from gateway.state.sql.tables import ledger, ledger_chains, ledger_rollups
 log = logging.getLogger(__name__)
 
 ANCHOR_S = 1.0
-"""Pause between anchors; each waits for the disk."""
+"""Least time between writes of the anchor, each of which waits for the disk."""
 TELL_S = 3600.0
 """Seconds between log lines with the chain's head. Logs are stored elsewhere, out of reach of anyone who alters the
 ledger."""
 
 
 class ChainForked(Exception):
-    """The database's chain is not where this writer left it: another one goes on from here."""
+    """The chain in the database has changed since this writer's last entry, so a new chain must begin."""
 
 
 class ChainHeads:
-    """Called by the writer alone, off the loop. A chain that cannot be continued is left as it is, for `verify`."""
+    """Used by the ledger's writer only, in its thread. A chain that cannot be continued stays as it is, for
+    `verify`."""
 
     def __init__(self, path: Path, database: Database, clock: Clock) -> None:
         self._path, self._database, self._clock = path, database, clock
@@ -40,14 +41,14 @@ class ChainHeads:
         self._anew = self._resumed = False
 
     def extended(self, connection: Connection, rows: Sequence[Values]) -> tuple[list[Values], Head]:
-        """`rows` linked to the chain; their insert belongs into the same transaction. Raises ChainForked."""
+        """Link `rows` to the chain. The caller inserts them in the same transaction. Raises ChainForked."""
         before = self._current(connection)
         chained, head = linked(before, rows)
         self._move(connection, before, head)
         return chained, head
 
     def append(self, connection: Connection, make: Rollup) -> Head:
-        """Write a roll-up as the chain's next entry; its id is replaced by the entry's. Raises ChainForked."""
+        """Write a roll-up as the chain's next entry; its id must be `next_id`. Raises ChainForked."""
         before = self._current(connection)
         head = Head(before.chain, before.seq + 1, following(before.hash, make.canonical()))
         self._move(connection, before, head)
@@ -57,18 +58,19 @@ class ChainHeads:
         return head
 
     def next_id(self, connection: Connection) -> str:
-        """Of the chain's next entry, if that is a roll-up."""
+        """The id of a roll-up that becomes the chain's next entry."""
         head = self._current(connection)
         return f"{head.chain}-{head.seq + 1}"
 
     def committed(self, head: Head) -> None:
-        """The transaction that led to `head` is in the database."""
+        """The transaction that made `head` was committed."""
         self._head, self._anew = head, False
 
     def lost(self, *, fork: bool = False) -> None:
-        """Nobody knows whether the last transaction came through: look again. `fork`: begin another chain.
+        """Read the head again before the next entry, because the last transaction may not be committed.
 
-        Raises OSError, ValueError: then what others append to the old chain will not be told from its own entries.
+        `fork`: begin another chain. First the old head is anchored, so that entries that others append to the old chain
+        are recognised. Raises OSError, ValueError if it cannot be.
         """
         try:
             if fork:
@@ -77,11 +79,11 @@ class ChainHeads:
             self._head, self._anew = None, self._anew or fork
 
     def anchor(self, *, now: bool = False) -> None:
-        """Write the head down beside the database, unless that was done a moment ago or nothing is new.
+        """Write the head to the anchor file if it has changed, at most every `ANCHOR_S` unless `now`.
 
         Raises OSError, ValueError, SQLAlchemyError.
         """
-        if not self._resumed:  # whoever was here before may have died ahead of its anchor
+        if not self._resumed:  # an earlier writer may have died before it wrote its anchor
             with self._database.read() as connection:
                 self._head = self._head or self._found(connection)
             self._resumed = True
@@ -99,7 +101,7 @@ class ChainHeads:
             log.info("the ledger's chain %s: entry %d has the hash %s", head.chain, head.seq, head.hash.hex())
 
     def _sync(self) -> None:
-        """SQLite's last transactions may still be in memory, and a power cut take them: the anchor must not lead."""
+        """Flush SQLite's file to disk: a power cut must not leave an anchor that is newer than the database."""
         file = self._database.engine.url.database if self._database.sqlite else None
         if file:
             log_file = Path(f"{file}-wal")
@@ -115,7 +117,7 @@ class ChainHeads:
         found = None if self._anew else self._found(connection)
         if found is None:
             found = self._begin(connection)
-        # Not kept before the transaction that began it is through.
+        # Not stored in `_head` before the transaction is committed (`committed`).
         return found
 
     def _found(self, connection: Connection) -> Head | None:
@@ -135,11 +137,11 @@ class ChainHeads:
         head = None if row is None else Head(told.chain, row.seq, bytes(row.hash))
         if head is not None and (head.seq > told.seq or head == told):
             return head
-        if told.seq == 0:  # the transaction that began it did not come through
+        if told.seq == 0:  # the chain's first transaction was not committed
             return None
         log.error(
-            "the ledger ends before entry %d of chain %s, which its anchor knows; a new chain begins, "
-            "`thriftgate ledger verify` says what is missing",
+            "the ledger lacks entry %d of chain %s, which its anchor has; a new chain begins, "
+            "`thriftgate ledger verify` shows what is missing",
             told.seq,
             told.chain,
         )
@@ -150,7 +152,7 @@ class ChainHeads:
         outside = outside_rows(connection)
         head = Head(chain, 0, genesis(chain, at, outside))
         connection.execute(insert(ledger_chains).values(id=chain, begun_at=at, outside=outside, seq=0, hash=head.hash))
-        # Before the commit: a chain that the anchor does not know would be begun a second time after a crash.
+        # Before the commit: else a crash in between would leave a chain that no anchor has, and begin another one.
         anchor.write(self._path, head, at)
         return head
 
@@ -166,7 +168,7 @@ class ChainHeads:
 
 
 def outside_rows(connection: Connection) -> int:
-    """Rows that are in no chain because they are older than chains, those that retention removed included."""
+    """Number of rows that are in no chain, because they are older than chains, including removed ones."""
     there = connection.scalar(select(func.count()).select_from(ledger).where(ledger.c.chain == ""))
     gone = connection.scalar(select(func.sum(ledger_rollups.c.rows)).where(ledger_rollups.c.of_chain == ""))
     return int(there or 0) + int(gone or 0)

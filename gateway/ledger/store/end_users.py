@@ -1,4 +1,5 @@
-"""Maps pseudonyms to end users where the policy wants it; stored apart from the ledger, erasable."""
+"""Stores the names of end users behind pseudonyms, if the policy says so. They are apart from the ledger and
+erasable."""
 
 from __future__ import annotations
 
@@ -22,9 +23,9 @@ from gateway.state.sql.tables import ledger, ledger_sums
 log = logging.getLogger(__name__)
 
 WRITE_S = 1.0
-"""Pause between writes of names that are new."""
+"""Interval of writing new names."""
 MOST_KNOWN = 50_000
-"""Pseudonyms that a worker remembers to have written."""
+"""Most pseudonyms that a worker remembers as written."""
 _KEEP = text(
     "INSERT INTO end_users (pseudonym, team, name, seen_at) VALUES (:pseudonym, :team, :name, :seen_at) "
     "ON CONFLICT (pseudonym, team) DO NOTHING"
@@ -36,8 +37,7 @@ _FORGET = text(
 
 
 def secret(path: Path) -> bytes:
-    """The secret for pseudonyms; created by the first process that needs it, and constant from then on. Raises
-    OSError."""
+    """The secret for pseudonyms. The first process that needs it creates it. Raises OSError."""
     try:
         return bytes.fromhex(path.read_text())
     except FileNotFoundError:
@@ -55,10 +55,10 @@ def secret(path: Path) -> bytes:
 
 
 class EndUsers:
-    """Of one worker. Names wait in memory for a moment; one that a crash takes is written when it comes again."""
+    """Sets the pseudonyms of requests in one worker. A new name that a crash loses is written at its next request."""
 
     def __init__(self, path: Path, database: Database, clock: Clock = time) -> None:
-        """`path`: where the secret lies."""
+        """`path`: of the secret."""
         self._path, self._database, self._clock = path, database, clock
         self._pseudonyms: Pseudonyms | None = None
         self._known: set[tuple[str, str]] = set()
@@ -66,7 +66,7 @@ class EndUsers:
         self._tasks = Tasks()
 
     async def open(self) -> None:
-        """Raises OSError when there is no secret and none can be kept."""
+        """Raises OSError if there is no secret and none can be created."""
         self._pseudonyms = Pseudonyms(await asyncio.to_thread(secret, self._path))
         self._tasks.spawn(self._write(), "end users")
 
@@ -105,14 +105,15 @@ class EndUsers:
         try:
             await self._database.run(lambda connection: connection.execute(_KEEP, waiting))
         except SQLAlchemyError as error:
-            log.warning("%d end users' names cannot be kept: %s", len(waiting), type(error).__name__)
+            log.warning("%d end users' names cannot be stored: %s", len(waiting), type(error).__name__)
             self._known.difference_update((one["pseudonym"], one["team"]) for one in waiting)
 
 
 def forget(connection: Connection, name: str, pseudonyms: Pseudonyms, now: float) -> tuple[str, int]:
-    """Erase what `name` (as clients write it, or a pseudonym) stands for: its pseudonym, and how many names went.
+    """Erase an end user's name. `name`: as clients write it, or a pseudonym.
 
-    It is not written down again when it comes back. The ledger's rows stay under the pseudonym, so the chain holds.
+    Returns the pseudonym and the number of erased names. The name is not stored again when it comes back. The ledger's
+    rows stay under the pseudonym, so that the chain stays valid.
     """
     pseudonym = name if name.startswith(PREFIX) else pseudonyms.of(name)
     named_by = connection.execute(
@@ -128,11 +129,11 @@ def forget(connection: Connection, name: str, pseudonyms: Pseudonyms, now: float
 
 
 def rows_of(connection: Connection, pseudonym: str) -> int:
-    """How many rows of the ledger are under `pseudonym`, sums not counted."""
+    """Number of the ledger's raw rows under `pseudonym`."""
     counted = select(func.count()).select_from(ledger).where(ledger.c.end_user == pseudonym)
     return int(connection.scalar(counted) or 0)
 
 
 def _storable(name: str) -> str:
-    """Without NUL and lone surrogates, which PostgreSQL refuses."""
+    """`name` without NUL and lone surrogates, which PostgreSQL refuses."""
     return name.replace("\0", "").encode(errors="replace").decode()

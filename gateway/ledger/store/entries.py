@@ -1,4 +1,4 @@
-"""The rows that count: raw rows that are not superseded, and sums of rolled-up rows."""
+"""The rows that count in reports: raw rows that are not superseded, and sums of rolled-up rows."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from gateway.ledger.store.sums import pico_sum, whole
 from gateway.state.sql.tables import ledger, ledger_sums
 
 IDLE = "idle"
-"""The kind of rows for a machine's idle cost: its cost in an hour beyond its attempts."""
+"""Kind of a row with a machine's idle cost: its price of an hour minus the cost of its attempts."""
 CHECK = "shadow"
-"""The kind of background checks: attempts whose answers go to no client but show how good others are. Their team pays
-for them, so every figure of spend includes them."""
+"""Kind of a background check: an attempt whose answer is only compared with others. The team pays for it, so every
+figure of spend includes it."""
 _BOTH = [column.name for column in ledger.columns if column.name in ledger_sums.c and column.name != "attempts"]
 newest = ledger.c.id.not_in(select(ledger.c.supersedes).where(ledger.c.supersedes != ""))
-"""Of the ledger's rows, those that no later row supersedes."""
+"""Condition: the row is not superseded by a later one."""
 _raw = select(
     *(ledger.c[name] for name in _BOTH),
     *(ledger.c.session, ledger.c.prices, ledger.c.waited_ms),
@@ -28,21 +28,19 @@ _summed = select(
     *(ledger_sums.c.attempts, ledger_sums.c.requests.label("alike")),
 )
 entries = union_all(_raw, _summed).subquery("entries")
-"""The ledger's columns, as far as sums keep them (they know no `session`, `prices` and `waited_ms`), and `attempts`:
-raw rows behind this one. `alike`: 0 for a raw row; else its `request_id` stands for so many requests."""
-
-
+"""The columns that ledger and sums share. Sums have empty `session`, `prices` and `waited_ms`. `attempts`: number of
+raw rows in this one. `alike`: 0 for a raw row; else the number of requests that its `request_id` stands for."""
 _alone = _raw.subquery("alone")
 
 
 def of(connection: Connection) -> Any:
-    """`entries`; while nothing is rolled up, the raw rows alone, which databases add up in half the time."""
+    """`entries`, or, while nothing is rolled up, the raw rows alone, which are summed in half the time."""
     rolled_up = connection.execute(select(ledger_sums.c.rollup).limit(1)).first()
     return _alone if rolled_up is None else entries
 
 
 def spent(connection: Connection, *which: ColumnElement[bool]) -> int:
-    """Pico-dollars of the entries that all of `which` hold for, simulated ones left out."""
+    """Pico-dollars of the entries for which all of `which` hold, without simulated ones."""
     real = and_(entries.c.simulated.is_(False), *which)
     high, low = connection.execute(select(*pico_sum(entries.c.cost_pico)).where(real)).one()
     return whole(high, low)
@@ -51,7 +49,7 @@ def spent(connection: Connection, *which: ColumnElement[bool]) -> int:
 def within(
     since: float | None, until: float | None, team: str | None = None, table: Any = entries
 ) -> list[ColumnElement[bool]]:
-    """Conditions on rows of `table` that began in `[since, until)` (Unix seconds)."""
+    """Conditions for rows of `table` (of `team`) that began in `[since, until)` (Unix seconds)."""
     c = table.c
     return [
         *([c.team == team] if team is not None else []),

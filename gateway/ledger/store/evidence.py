@@ -16,21 +16,23 @@ from gateway.state.sql.tables import evidence, feedback
 WINDOW_S = 30 * 86400.0
 """Judgements older than this are ignored."""
 KEEP_S = 3 * WINDOW_S
+"""Comparisons older than this are deleted."""
 MOST = 400
-"""The newest comparisons, and as many voices, of one team's backend."""
+"""Most comparisons, and most ratings, of one team's backend that are read, the newest first."""
 VOICES = 2
-"""Of one key's voices about one backend so many count, the newest."""
+"""Most ratings of one backend by one key that count, the newest."""
 VOICE = 0.25
-"""Weight of a voice beside a comparison. A key alone so weighs at most half a comparison, which raises no alarm."""
+"""Weight of a rating; a comparison has weight 1. So one key's ratings weigh at most half a comparison, which is too
+little to raise an alarm."""
 BASELINE, BASELINE_KEYS = 0.8, 5.0
-"""How good people find the reference's answers before they say so, and how many keys' word that is worth."""
+"""Prior of the mean rating of the reference's answers, and its weight as a number of keys."""
 _TRIMMED, _LEAST_TO_TRIM = 0.1, 5
-"""Share of the keys at either end that is left out of a mean, from so many keys on."""
+"""Share of keys left out at either end of a mean, and the least number of keys for that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One comparison of a backend's answer with another one's."""
+    """One comparison of a backend's answer with the reference's. Columns of table `evidence`."""
 
     request_id: str
     team: str
@@ -46,6 +48,7 @@ class Finding:
 
 
 def write(connection: Connection, findings: Sequence[Finding], now: float) -> None:
+    """Insert comparisons, made at `now` (Unix seconds)."""
     names = [name for name in Finding.__slots__ if name != "plans"]
     values = [
         {**{name: getattr(one, name) for name in names}, "at": now, "plans": orjson.dumps(dict(one.plans)).decode()}
@@ -56,17 +59,18 @@ def write(connection: Connection, findings: Sequence[Finding], now: float) -> No
 
 
 def prune(connection: Connection, now: float) -> None:
-    """Delete comparisons that are too old to count. People's ratings stay, since they may have comments."""
+    """Delete comparisons older than `KEEP_S`. Ratings stay, since they may have comments."""
     connection.execute(delete(evidence).where(evidence.c.at < now - KEEP_S))
 
 
 def newest(connection: Connection) -> tuple[int, int]:
-    """Ids of the newest comparison and voice; 0 where there is none."""
+    """Ids of the newest comparison and the newest rating; 0 if there is none."""
     return tuple(connection.scalar(select(func.max(table.c.id))) or 0 for table in (evidence, feedback))  # type: ignore[return-value]
 
 
 def judged_pairs(connection: Connection, after: tuple[int, int], since: float) -> set[tuple[str, str]]:
-    """Teams and backends of what is newer than both `after` (ids as of `newest`) and `since` (Unix seconds)."""
+    """(team, backend) of judgements newer than `after` (result of `newest`) and not older than `since` (Unix
+    seconds)."""
     found: set[tuple[str, str]] = set()
     for table, id, more in (
         (evidence, after[0], [evidence.c.weight > 0]),
@@ -78,7 +82,7 @@ def judged_pairs(connection: Connection, after: tuple[int, int], since: float) -
 
 
 def read(connection: Connection, team: str, backend: str, since: float) -> list[Judged]:
-    """What was judged of one team's backend, oldest first. Ids of comparisons are even, those of voices odd."""
+    """Judgements of one team's backend, oldest first. Ids of comparisons are made even, those of ratings odd."""
     c = evidence.c
     rows = connection.execute(
         select(c.id, c.predicted, c.target, c.score, c.weight, c.at)
@@ -92,8 +96,8 @@ def read(connection: Connection, team: str, backend: str, since: float) -> list[
 
 
 def escalations(connection: Connection, since: float) -> dict[tuple[str, str], tuple[int, float]]:
-    """Of unsure answers of each team's backend: how many were compared with the stronger one's, and the share that
-    agreed, so that asking on was for nothing."""
+    """(team, backend) → number of escalated answers that were compared with the stronger backend's, and the share of
+    them that agreed, so that the escalation was needless."""
     c = evidence.c
     found = connection.execute(
         select(c.team, c.backend, func.count(), func.avg(c.score))
@@ -123,7 +127,7 @@ def _voices(connection: Connection, team: str, backend: str, since: float) -> It
 
 
 def _of_reference(connection: Connection, team: str, since: float) -> tuple[float, int]:
-    """What people say of the reference's answers, and how many keys do."""
+    """Mean rating of the reference's answers, and the number of keys that rated them."""
     c = feedback.c
     rows = connection.execute(
         select(c.key_id, c.score)
@@ -136,7 +140,7 @@ def _of_reference(connection: Connection, team: str, since: float) -> tuple[floa
 
 
 def by_key(voices: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
-    """Newest first in, and of each key as many as count out."""
+    """The ratings that count, by key. `voices`: (key, score), newest first."""
     said: dict[str, list[float]] = {}
     for key, score in voices:
         of_key = said.setdefault(key, [])
@@ -146,9 +150,9 @@ def by_key(voices: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
 
 
 def robust_mean(said: Mapping[str, Sequence[float]]) -> float:
-    """Of keys' own means, each weighing as many voices as count; with many keys those at both ends are left out.
+    """Mean of the keys' means, weighted by their number of ratings. With many keys, those at both ends are left out.
 
-    Raises ValueError when nobody said anything.
+    `said`: ratings by key. Raises ValueError if there are none.
     """
     if not said:
         raise ValueError("nobody said anything")

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, select
 
 _MANY = 500
-"""Ids in one query; SQLite's older limit of variables is 999."""
+"""Most ids in one query. Older versions of SQLite allow 999 variables."""
 
 
 def insert_once(
@@ -19,10 +19,11 @@ def insert_once(
     rows: Sequence[tuple[Any, ...]],
     rest: Mapping[str, str | int | None] = MappingProxyType({}),
 ) -> int:
-    """How many of `rows` were not in `table` before, by primary key; a row is the values of `fields`.
+    """Insert those of `rows` whose primary key `table` does not have. Returns their number.
 
-    `rest`: what other columns hold, the same in all rows. Written as SQL text: SQLAlchemy's own statement costs twice
-    the CPU a row, and every request is a row. `None` and booleans cost SQLite's driver most when they are bound.
+    A row has the values of `fields`. `rest`: values of further columns, the same in all rows. The statement is SQL
+    text, because SQLAlchemy's own takes twice the CPU time per row, and every request is a row. `rest` is not bound,
+    because binding None and booleans is slow in SQLite's driver.
     """
     if not rows:
         return 0
@@ -36,7 +37,7 @@ def insert_once(
 
 
 def _literal(value: str | int | None) -> str:
-    """Both databases read `NULL`, `TRUE` and `FALSE`."""
+    """A value as SQL text that SQLite and PostgreSQL understand."""
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
     return "NULL" if value is None else str(value).upper()

@@ -1,4 +1,4 @@
-"""Rolls old rows up into sums of quarter hours, exact to the pico-dollar and recorded in the chain."""
+"""Replaces old rows by sums of quarter hours, exact to the pico-dollar, with an entry in the chain."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ log = logging.getLogger(__name__)
 
 DAY_S = 86400.0
 EVERY_S = 3600.0
-"""Pause between looks for old rows, once there are none."""
+"""Interval of looking for old rows while there are none."""
 BATCH = 5000
-"""Rows in one transaction."""
+"""Most rows in one transaction."""
 MANY = 500
-"""Ids in one statement."""
+"""Most ids in one statement."""
 _LOCK = 0x7468726966740005
-"""PostgreSQL's advisory lock; its holder removes rows."""
+"""Id of the PostgreSQL advisory lock that a process takes to remove rows."""
 _ROW = [ledger.c[name] for name in FIELDS]
 
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Rows of one chain (empty: of none), all of them old, in the chain's order without a gap."""
+    """Old rows of one chain (empty: rows in no chain), in the chain's order without gaps, with the hashes around
+    them."""
 
     chain: str
     rows: list[Row]
@@ -45,7 +46,7 @@ class _Batch:
 
 
 class Retention:
-    """Called by the writer, off the loop, between its drains."""
+    """Used by the ledger's writer between drains, in its thread."""
 
     def __init__(self, database: Database, heads: ChainHeads, keep_days: int, clock: Clock = time) -> None:
         self._database, self._heads, self._keep_days, self._clock = database, heads, keep_days, clock
@@ -54,10 +55,14 @@ class Retention:
         """Chains whose rows cannot be removed, because they differ from what was written."""
 
     def due(self) -> bool:
+        """Is it time to look for old rows?"""
         return self._clock.monotonic() >= self._next_at
 
     def step(self) -> int:
-        """One batch; how many raw rows it removed. 0: none is old, or another host is at it. Raises SQLAlchemyError."""
+        """Replace one batch. Returns the number of removed rows; 0: none is old, or another host removes rows now.
+
+        Raises SQLAlchemyError, ChainForked, RuntimeError.
+        """
         now = self._clock.time()
         cutoff = now - self._keep_days * DAY_S
         with self._database.begin() as connection:
@@ -88,7 +93,7 @@ class Retention:
         return None
 
     def _old_of(self, connection: Connection, start: Head, cutoff: float, now: float) -> _Batch | None:
-        """The beginning of the chain's rows that are left, as far as they are old and follow each other."""
+        """The oldest remaining rows of a chain, up to the first that is not old or leaves a gap."""
         seq, hash = ledger.c.chain_seq, ledger.c.chain_hash
         found = connection.execute(
             select(*_ROW, seq, hash).where(ledger.c.chain == start.chain).order_by(seq).limit(BATCH)
@@ -96,7 +101,7 @@ class Retention:
         rows: list[Row] = []
         for number, row in enumerate(found):
             if row[-2] != found[0][-2] + number or cutoff <= row.at <= now + DAY_S:
-                break  # what is much later than now has a wrong time: it must not hold up the others for years
+                break  # a row in the far future has a wrong time and counts as old, else it would block the others
             rows.append(Row(*row[:-2]))
         rows = _removable(connection, rows)
         if not rows:
@@ -109,7 +114,7 @@ class Retention:
         if at is None or at != bytes(last[-1]):
             self._broken.add(start.chain)
             log.error(
-                "old rows of chain %s are not what was written, so they stay; see `thriftgate ledger verify`",
+                "old rows of chain %s differ from what was written, so they stay; see `thriftgate ledger verify`",
                 start.chain,
             )
             return None
@@ -122,7 +127,7 @@ class Retention:
         replaced = {id for part in _parts(ids) for id in connection.scalars(select(newer).where(newer.in_(part)))}
         for part in _parts(ids):
             if connection.execute(delete(ledger).where(ledger.c.id.in_(part))).rowcount != len(part):
-                raise RuntimeError("rows were removed by somebody else meanwhile")
+                raise RuntimeError("another process has removed rows meanwhile")
         counting = [row for row in batch.rows if row.id not in replaced]
         sums = summed(id, counting, _split(connection, {row.request_id for row in counting}))
         if sums:
@@ -139,12 +144,12 @@ class Retention:
 
 
 def old(cutoff: float, now: float) -> ColumnElement[bool]:
-    """Rows that are to be removed: from before `cutoff`, or from a future that is none."""
+    """Condition for rows to remove: from before `cutoff`, or more than a day in the future, so with a wrong time."""
     return or_(ledger.c.at < cutoff, ledger.c.at > now + DAY_S)
 
 
 def count_old(connection: Connection, keep_days: int, now: float) -> int:
-    """How many rows retention would remove."""
+    """Number of rows that retention would remove."""
     cutoff = now - keep_days * DAY_S
     return int(connection.scalar(select(func.count()).select_from(ledger).where(old(cutoff, now))) or 0)
 
@@ -154,7 +159,7 @@ def _parts(ids: Sequence[str]) -> list[Sequence[str]]:
 
 
 def _removable(connection: Connection, rows: list[Row]) -> list[Row]:
-    """`rows` up to the first that replaces one which stays: without it that one would count again."""
+    """`rows` up to the first one that supersedes a row which stays: without it, that row would count again."""
     gone: set[str] = set()
     for number, row in enumerate(rows):
         if row.supersedes and row.supersedes not in gone:
@@ -166,7 +171,7 @@ def _removable(connection: Connection, rows: list[Row]) -> list[Row]:
 
 
 def _hash_before(connection: Connection, start: Head, first: int) -> bytes | None:
-    """The hash that row `first` of the chain follows, which is no row's any more; None when nothing is known of it."""
+    """The hash before entry `first` of the chain, whose previous row was removed; None if it is unknown."""
     if first == 1:
         return start.hash
     table = ledger_rollups.c
@@ -180,7 +185,7 @@ def _hash_before(connection: Connection, start: Head, first: int) -> bytes | Non
 
 
 def _split(connection: Connection, requests: set[str]) -> set[str]:
-    """Those of `requests` that have other rows, raw or removed earlier: each keeps its id, to be counted once."""
+    """Those of `requests` that have further rows, raw or in sums: they keep their id, so that each counts once."""
     found: set[str] = set()
     for part in _parts(sorted(requests)):
         for table in (ledger, ledger_sums):

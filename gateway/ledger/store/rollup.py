@@ -1,4 +1,4 @@
-"""Adds rows up by quarter hour and by every report dimension."""
+"""Sums rows by quarter hour and by every report dimension."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gateway.ledger.rows import MOST_PICO, TOKENS, Row
 from gateway.state.sql.tables import ledger_sums
 
 QUARTER_S = 900
-"""Time zones differ by whole quarters of an hour, so a sum lies on one side of every midnight."""
+"""Time zones differ by whole quarter hours, so no sum spans a midnight of any zone."""
 _SUMMED = tuple(
     column.name
     for column in ledger_sums.columns
@@ -23,14 +23,14 @@ _KEY = tuple(
 _MONEY = ("cost_pico", "saved_pico", "decided_pico")
 
 Key = tuple[Any, ...]
-"""The values of `_KEY`, then which money is missing, and whether there are any tokens."""
+"""The values of `_KEY`, then which of `_MONEY` are None, and whether there are any tokens."""
 
 
 class _Sum(dict[str, int]):
-    """Of rows with one key; a name is missing where nothing was ever added."""
+    """Sum of the rows with one key. A name is missing if all its values were None."""
 
     def add(self, row: Row) -> bool:
-        """False: the columns would not hold what it came to."""
+        """Add a row. False: the sum would be too large for its column, so the row was not added."""
         if any((self.get(name) or 0) + (getattr(row, name) or 0) > MOST_PICO for name in _MONEY):
             return False
         self["attempts"] = self.get("attempts", 0) + 1
@@ -41,11 +41,11 @@ class _Sum(dict[str, int]):
 
 
 def summed(rollup: str, rows: Iterable[Row], split: set[str]) -> list[tuple[Any, ...]]:
-    """Rows of `ledger_sums` but for their first column, in the order of the others.
+    """Rows of `ledger_sums` without their first column.
 
-    A request's rows may differ in what is grouped by, and still be one request under any grouping: so requests whose
-    rows have the same keys are added up together, and share an id that stands for as many as they are. Requests in
-    `split` have rows elsewhere: they keep their own id, which stands for 0 others.
+    A request may have rows with different keys, but must count as one request under any grouping. So requests whose
+    rows have the same set of keys are summed together and share one `request_id`, with their number in `requests`.
+    Requests in `split` have further rows elsewhere: they keep their own id, and `requests` is 0.
     """
     of_request: dict[str, list[Row]] = {}
     for row in rows:

@@ -1,4 +1,4 @@
-"""Verifies the ledger: walks each chain from its beginning to its anchored head."""
+"""Verifies the ledger: follows each chain from its first entry to its anchored head."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gateway.ledger.store.chain_heads import outside_rows
 from gateway.state.sql.tables import ledger, ledger_chains, ledger_rollups, ledger_sums
 
 PAGE = 2000
-"""Entries in memory at a time."""
+"""Number of entries in memory at a time."""
 _ROW = [ledger.c[name] for name in FIELDS]
 _ROLLUP = [ledger_rollups.c[name] for name in Rollup.__slots__]
 SUMS = [column for column in ledger_sums.columns if column.name != "rollup"]
@@ -24,37 +24,38 @@ SUMS = [column for column in ledger_sums.columns if column.name != "rollup"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The first thing wrong with one chain, or with what is in none."""
+    """The first error in one chain, or in rows that are in no chain."""
 
     chain: str
     seq: int | None
     row: str
-    """Id of the first bad row or roll-up; empty when what is wrong is that something is missing."""
+    """Id of the first wrong row or roll-up; empty if something is missing."""
     what: str
 
 
 @dataclass(frozen=True, slots=True)
 class ChainCheck:
-    """One chain. `entries` up to its head, of which `removed` rows are now sums."""
+    """Result for one chain. `entries`: number of entries; `removed`: those of them that were replaced by sums."""
 
     chain: str
     begun_at: float
     entries: int
     removed: int
     anchored: int | None
-    """The entry in this host's anchor; None: another host has it, so a cut at the end may go unnoticed."""
+    """Number of the entry in this host's anchor. None: the anchor is on another host, so entries missing at the end may
+    not be detected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     chains: tuple[ChainCheck, ...]
     outside: int
-    """Rows from before chains: alterations of them cannot be detected."""
+    """Rows that are older than chains, whose changes cannot be detected."""
     findings: tuple[Finding, ...]
 
 
 class _Step(NamedTuple):
-    """One entry, or a stretch of rows that were removed: `first` to `seq`, from one hash to another."""
+    """One entry, or a range of removed entries `first` to `seq`, with the hashes before and after it."""
 
     what: Literal["row", "rollup", "removed"]
     first: int
@@ -66,9 +67,9 @@ class _Step(NamedTuple):
 
 
 def verify(connection: Connection, anchors: Anchors | None) -> Verdict:
-    """`connection`: a snapshot that is younger than `anchors`. Memory does not grow with the ledger.
+    """Verify all chains. `connection`: a snapshot taken after `anchors` were read.
 
-    Raises SQLAlchemyError.
+    Memory does not grow with the ledger. Raises SQLAlchemyError.
     """
     heads = dict(anchors.heads) if anchors else {}
     walked, findings = [], list(_strangers(connection))
@@ -80,7 +81,7 @@ def verify(connection: Connection, anchors: Anchors | None) -> Verdict:
         walked.append(ChainCheck(row.id, row.begun_at, *one))
         findings += found
     for lost in heads.values():
-        if lost.seq:  # at 0 it may never have come to be
+        if lost.seq:  # at 0, its first transaction may have failed
             findings.append(Finding(lost.chain, None, "", f"all of its {lost.seq} entries are missing"))
     there = connection.scalar(select(func.count()).select_from(ledger).where(ledger.c.chain == "")) or 0
     if begun and (extra := outside_rows(connection) - begun[-1].outside) > 0:
@@ -91,7 +92,7 @@ def verify(connection: Connection, anchors: Anchors | None) -> Verdict:
 
 
 def _strangers(connection: Connection) -> Iterator[Finding]:
-    """Rows that no walk comes across."""
+    """Rows, roll-ups and sums that belong to no chain and no roll-up."""
     known = select(ledger_chains.c.id)
     table = ledger.c
     bad = or_(table.chain.not_in(known), table.chain_seq.is_(None))
@@ -108,7 +109,10 @@ def _strangers(connection: Connection) -> Iterator[Finding]:
 def _walk(
     connection: Connection, start: Head, end: Head, anchored: Head | None, *, left: bool
 ) -> tuple[tuple[int, int, int | None], list[Finding]]:
-    """((entries, removed, anchored at), what is wrong, if anything is). `left`: its writer has begun another."""
+    """Follow one chain. Returns (entries, removed, anchored), and the first error if there is one.
+
+    `left`: the chain's writer has begun another chain.
+    """
     chain, at, removed = start.chain, start, 0
     for step in _steps(connection, chain):
         if step.first != at.seq + 1:
@@ -185,7 +189,7 @@ def _rollups(connection: Connection, chain: str) -> Iterator[_Step]:
 
 
 def _removed(connection: Connection, chain: str) -> Iterator[_Step]:
-    """The stretches of the chain's rows that any writer replaced by sums."""
+    """Ranges of the chain's rows that were replaced by sums, by any writer."""
     table, last, more = ledger_rollups.c, -(2**62), True
     while more:
         page = connection.execute(
@@ -205,7 +209,7 @@ def _rollup(values: tuple[object, ...]) -> Rollup:
 
 
 def _wrong_sums(connection: Connection, chain: str, step: _Step) -> Finding | None:
-    """Are the sums of a roll-up those that it was written with?"""
+    """An error if the sums of a roll-up differ from those that it was written with."""
     table = ledger_rollups.c
     row = connection.execute(select(table.sums, table.sums_hash).where(table.id == step.id)).one()
     found = connection.execute(select(*SUMS).where(ledger_sums.c.rollup == step.id).order_by(ledger_sums.c.number))

@@ -33,32 +33,30 @@ log = logging.getLogger(__name__)
 
 INTERVAL_S = 0.3
 SLOWEST_S = 10.0
-"""Longest pause between tries while the database is away."""
+"""Longest pause between attempts while the database does not answer."""
 LOUD_AFTER_S = 60.0
-"""So long behind is worth an error in the log, not only a warning."""
+"""Time without success after which the log has an error instead of a warning."""
 _SAVE_PLACE = text(
     "INSERT INTO journal_offsets (lane, segment, position, updated_at) "
     "VALUES (:lane, :segment, :position, :updated_at) ON CONFLICT (lane) DO UPDATE "
     "SET segment = excluded.segment, position = excluded.position, updated_at = excluded.updated_at"
 )
-"""SQLite and PostgreSQL read it alike; as SQLAlchemy's expression it takes the import of both dialects."""
-
-
+"""SQL text for SQLite and PostgreSQL. As a SQLAlchemy expression it would import both dialects."""
 _REST = {
     length: {name: Row._field_defaults[name] for name in FIELDS[length:]} for length in range(LEAST, len(FIELDS) + 1)
 }
-"""By the length of a row, what its other columns hold."""
+"""Number of values in a row → defaults of the other columns."""
 _CHAIN = ("chain_seq", "chain_hash")
 
 
 class _Twice(Exception):
-    """Some of the rows are in the ledger already, or among themselves."""
+    """Some rows have an id that is already in the ledger or occurs twice."""
 
 
 class Writer:
-    """One per host: others wait for its lock. What is drained is deleted; how far, stands beside the rows themselves.
+    """One per host, others wait for its lock. Drained journals are deleted; offsets are saved with the rows.
 
-    `on_rows` hears of rows that are new in the ledger, on the event loop; a crash may swallow one such call.
+    `on_rows` is called on the event loop with rows that are new in the ledger. A crash may lose one such call.
     """
 
     def __init__(
@@ -71,7 +69,7 @@ class Writer:
         keep_days: int | None = None,
         clock: Clock = time,
     ) -> None:
-        """`keep_days`: older rows are replaced by sums; None: never."""
+        """`keep_days`: age in days at which rows are replaced by sums; None: never."""
         self._directory, self._database, self._on_rows = directory, database, on_rows
         self._interval_s, self._clock = interval_s, clock
         self._heads = ChainHeads(anchor.beside(directory), database, clock)
@@ -87,12 +85,12 @@ class Writer:
         self._loud = False
 
     async def run(self) -> None:
-        """Drain for ever; a database that is away is tried again, ever more slowly."""
+        """Drain forever. After an error, the pause doubles up to `SLOWEST_S`."""
         wait = self._interval_s
         while True:
             try:
                 await self.drain_once()
-            except Exception as error:  # whatever it is, the journal keeps the spend until it is mended
+            except Exception as error:  # the journal keeps the spend until the error is fixed
                 self._failed(error)
                 wait = min(wait * 2, SLOWEST_S)
             else:
@@ -101,9 +99,9 @@ class Writer:
             await asyncio.sleep(wait)
 
     async def drain_once(self) -> int:
-        """Drain all there is; how many rows were new. 0 while another process is this host's writer.
+        """Drain all journals. Returns the number of new rows, 0 while another process is this host's writer.
 
-        Raises SQLAlchemyError when the database is away, OSError when the journal cannot be read.
+        Raises SQLAlchemyError if the database does not answer, OSError if a journal cannot be read.
         """
         try:
             return await asyncio.to_thread(self._drain)
@@ -113,7 +111,7 @@ class Writer:
                 self._on_rows(fresh)
 
     async def retain_all(self) -> int:
-        """Replace all old rows by sums; how many. 0 while another process is this host's writer.
+        """Replace all old rows by sums. Returns their number, 0 while another process is this host's writer.
 
         Raises SQLAlchemyError.
         """
@@ -128,7 +126,7 @@ class Writer:
             return self._retained
 
     async def aclose(self) -> None:
-        """Wait for a drain under way and let another writer in."""
+        """Wait for a drain in progress and release the host's lock."""
         await asyncio.to_thread(self._release)
 
     def _release(self) -> None:
@@ -158,27 +156,27 @@ class Writer:
             return self._drained - before
 
     def _start_over(self, *, fork: bool = False) -> None:
-        """Memory is ahead of the ledger: continue from the saved state."""
+        """Continue from the state in the database, because the state in memory may be ahead of it."""
         self._lanes.clear()
         with suppress(OSError, ValueError, SQLAlchemyError):
             self._heads.lost(fork=fork)
 
     def _retain(self) -> None:
-        """Remove a batch of old rows, if there are any. A failure only costs disk space and is tried again."""
+        """Replace a batch of old rows by sums. After a failure they stay, and the next drain tries again."""
         if self._retention is None or not self._retention.due():
             return
         try:
             self._retained += self._retention.step()
         except (SQLAlchemyError, ChainForked, RuntimeError) as error:
-            log.warning("old rows of the ledger cannot be added up, they stay meanwhile: %s", error)
+            log.warning("old rows of the ledger cannot be replaced by sums, they stay until they can: %s", error)
             self._start_over(fork=isinstance(error, ChainForked))
 
     def _anchor(self, *, now: bool = False) -> None:
-        """A disk that does not take the anchor must not keep rows out of the ledger: it lags, and is tried again."""
+        """Write the anchor. A disk error must not stop the drain, so it is logged and the next drain tries again."""
         try:
             self._heads.anchor(now=now)
         except (OSError, ValueError, SQLAlchemyError) as error:
-            log.error("the head of the ledger's chain cannot be written down: %s", error)
+            log.error("the anchor of the ledger's chain cannot be written: %s", error)
 
     def _acquire(self) -> bool:
         if self._host_lock >= 0:
@@ -214,7 +212,7 @@ class Writer:
             del self._lanes[name]
 
     def _resume(self, names: Iterable[str]) -> None:
-        """Continue lanes that are not in memory, from where the ledger says that reading stopped."""
+        """Load lanes that are not in memory, with their saved offsets."""
         new = list(names)
         if not new:
             return
@@ -228,7 +226,7 @@ class Writer:
         self._lanes.update({name: JournalReader(name, places.get(name, (0, 0))) for name in new})
 
     def _gather(self, found: dict[str, list[Segment]]) -> list[tuple[JournalReader, list[Values]]]:
-        """The next piece of every lane that has one."""
+        """Read the next piece of every lane that has one."""
         moved = []
         for name, files in found.items():
             lane = self._lanes[name]
@@ -240,9 +238,9 @@ class Writer:
         return moved
 
     def _save(self, rows: Sequence[Values], lanes: Sequence[JournalReader], replay: bool) -> None:
-        """Rows and how far their lanes are, in one transaction. Nothing to do for lanes that closed nothing.
+        """Save rows and their lanes' offsets in one transaction. Without rows, nothing is saved.
 
-        `replay`: some of the rows may be in the ledger already.
+        `replay`: some rows may be in the ledger already.
         """
         if not rows:
             return
@@ -260,10 +258,10 @@ class Writer:
         self._fresh += map(Row.of, fresh)
 
     def _commit(self, rows: Sequence[Values], lanes: Sequence[JournalReader], replay: bool) -> Sequence[Values]:
-        """Those that are new, now in the ledger and its chain. Raises _Twice unless `replay`."""
+        """Insert new rows, linked to the chain. Returns them. Without `replay`, raises _Twice if any is not new."""
         with self._database.begin() as connection:
             if replay:
-                unique = {row[0]: row for row in reversed(rows)}  # of two alike the first counts
+                unique = {row[0]: row for row in reversed(rows)}  # the first row with an id counts
                 there = known(connection, ledger, unique)
                 rows = [row for row in rows if row[0] not in there and unique[row[0]] is row]
             chained, head = self._heads.extended(connection, rows)
@@ -282,7 +280,7 @@ class Writer:
         return rows
 
     def _save_each(self, rows: Sequence[Values]) -> list[Values]:
-        """One row at a time, cut to what the columns hold: a row that the database refuses must not stop the others."""
+        """Save row by row, with values cut to their columns, so that a refused row does not stop the others."""
         fresh: list[Values] = []
         for row in map(_fitted, rows):
             try:
@@ -296,23 +294,23 @@ class Writer:
         return fresh
 
     def _bury(self, lane: JournalReader, files: list[Segment]) -> None:
-        """Close what a dead worker left open, then forget its lane and delete its journal: now it is drained."""
+        """Save the open attempts of a dead worker, delete its journal and record it as drained."""
         progress = slots.path_of(self._directory, lane.name)
         self._save(lane.orphans(slots.read(progress)), [lane], replay=True)
         with self._database.begin() as connection:
             connection.execute(delete(journal_offsets).where(journal_offsets.c.lane == lane.name))
             if worker := segments.leases_as(lane.name):
                 orphaned_holds.drained(connection, worker)
-        progress.unlink(missing_ok=True)  # ahead of the journal: without one nobody would find it again
+        progress.unlink(missing_ok=True)  # before the journal: without a journal, this file would never be found
         self._delete(files)
 
     def _shorten(self, files: list[Segment], needed: int) -> None:
-        """Delete rolled segments that nothing will read again."""
+        """Delete segments before number `needed`."""
         self._delete([segment for segment in files[:-1] if segment.number < needed])
 
     def _delete(self, files: list[Segment]) -> None:
         if files and self._database.sqlite:
-            # A power cut may take SQLite's last transactions; a checkpoint puts them on the disk first.
+            # A power cut can lose SQLite's last transactions, so a checkpoint writes them to disk first.
             connection = self._database.engine.raw_connection()
             connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)")
             connection.close()
@@ -326,7 +324,7 @@ class Writer:
             self._behind_since = now
             expected = isinstance(error, SQLAlchemyError | OSError)
             log.warning(
-                "the journal cannot be drained into the ledger, it keeps the spend meanwhile: %s",
+                "the journal cannot be drained into the ledger and keeps the spend until it can: %s",
                 error,
                 exc_info=None if expected else error,
             )
@@ -349,16 +347,16 @@ class Writer:
             "retained": self._retained,
             "errors": self._errors,
             "lanes": len(self._lanes),
-            "open": sum(len(lane.open) for lane in list(self._lanes.values())),  # a drain may be under way
+            "open": sum(len(lane.open) for lane in list(self._lanes.values())),  # a drain may be in progress
             "lag_s": round(behind, 3),
             "drained_ago_s": round(self._clock.monotonic() - self._drained_at, 3),
         }
 
 
 def _check(error: Exception) -> None:
-    """Raises ChainForked when the database refused a place in the chain rather than a row."""
+    """Raises ChainForked if the database refused the row's number in the chain, not the row."""
     if isinstance(error, IntegrityError) and "chain_seq" in str(error.orig):
-        raise ChainForked("the chain's next place is taken") from error
+        raise ChainForked("another row has the chain's next number") from error
 
 
 def _save_places(connection: Connection, lanes: Sequence[JournalReader], now: float) -> None:
@@ -369,7 +367,7 @@ def _save_places(connection: Connection, lanes: Sequence[JournalReader], now: fl
 
 
 def _fitted(values: Values) -> Row:
-    """Text cut to its column and freed of NUL, which PostgreSQL refuses."""
+    """The row with text cut to its column's length and without NUL, which PostgreSQL refuses."""
     fitted = Row.of(values)._asdict()
     for name, value in fitted.items():
         if isinstance(value, str):

@@ -1,1 +1,1 @@
-"""Conversations that stay where their prefix is warm."""
+"""Keeps conversations on the backend whose cache has their prefix."""

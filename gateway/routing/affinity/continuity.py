@@ -1,4 +1,4 @@
-"""Effects of earlier requests on a decision: warm prefixes, their replica, tool loops in progress."""
+"""Applies earlier requests of a conversation to a decision: warm prefixes, replicas, tool loops in progress."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from gateway.routing.candidates import Candidate
 
 
 class Affinity:
-    """Of one worker. `overload`, `on_demand`: see `replicas.order`."""
+    """The conversations of one worker."""
 
     def __init__(
         self, backends: Sequence[Backend], fleet: FleetView, *, overload: float = 1.25, on_demand: float = 0.2
     ) -> None:
+        """`overload`, `on_demand`: see `replicas.order`."""
         self.sessions = Sessions()
         self._fleet, self._overload, self._on_demand = fleet, overload, on_demand
         groups = {backend.name: group_of(backend) for backend in backends}
@@ -30,14 +31,14 @@ class Affinity:
         self._groups = {name: group for name, group in groups.items() if sizes[group] > 1}
 
     def prefix(self, request: CompletionRequest, tenant: Tenant, session: str, input_tokens: int) -> Prefix | None:
-        """None: it is too short for anybody to remember, has no tools to go on with, and there are no replicas."""
+        """The request's conversation; None if it does not matter: a short prompt without tools, and no replicas."""
         if input_tokens < LEAST_TOKENS and not self._groups and "tools" not in request.needs:
             return None
         return prefix_of(request, tenant.key.lineage, session)
 
     def arrange(self, candidates: list[Candidate], prefix: Prefix | None, input_tokens: int) -> list[Candidate]:
-        """The same candidates; of equal replicas, the one to be called stands first and all have its price, so that
-        choosing the first of the cheapest chooses it."""
+        """The candidates, with replicas in their order of calling. All replicas get the first one's cost, so that a
+        choice of the first cheapest candidate takes that one."""
         if prefix is None or not self._groups:
             return candidates
         together: dict[tuple[str, str, str], list[int]] = {}
@@ -52,7 +53,7 @@ class Affinity:
             ranked = order(
                 self._replicas([each.backend for each in members.values()]),
                 prefix.session,
-                input_tokens if prefix.lengths else 0,  # texts to be embedded have no beginning in common
+                input_tokens if prefix.lengths else 0,  # texts to embed have no common prefix
                 overload=self._overload,
                 on_demand=self._on_demand,
             )
@@ -62,7 +63,7 @@ class Affinity:
         return arranged
 
     def keep(self, route: Route, prefix: Prefix | None, candidates: Sequence[Candidate]) -> Route:
-        """`route` with the backend that began a tool loop first, and backends that are merely busy last."""
+        """Put the backend that began a tool loop first and busy backends last. Changes and returns `route`."""
         route.prefix = prefix
         busy = [each.backend for each in candidates if each.cause == "busy"]
         holder = self.sessions.holder(prefix) if prefix is not None else ""
@@ -84,7 +85,7 @@ class Affinity:
         return self.sessions.stats()
 
     def _replicas(self, backends: Sequence[Backend]) -> list[Replica]:
-        """Equals, unless it is known of each how much it can take."""
+        """Replicas with their loads. Their capacities count as equal, unless all are known."""
         states = [self._fleet.state(backend) for backend in backends]
         loads = [state.load or Load(float(state.in_flight)) for state in states]
         known = [load.capacity for load in loads if load.capacity is not None]

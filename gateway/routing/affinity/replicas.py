@@ -1,9 +1,9 @@
-"""Several backends with one model: a conversation stays on its replica unless that is overloaded.
+"""Orders several backends with one model, so that a conversation stays on its replica unless that is overloaded.
 
-Consistent hashing with bounded loads (Mirrokni, Thorup, Zadimoghaddam 2016, arXiv:1608.01350): each replica stands at
-many points of a circle, a conversation at one; it goes to the next replica clockwise that has less than `overload`
-times the mean load. So nobody has much more than the mean, and when a replica comes or goes few conversations move.
-Requests without a beginning worth remembering go to the replica with the least to do.
+Consistent hashing with bounded loads (Mirrokni, Thorup, Zadimoghaddam 2016, arXiv:1608.01350): each replica has many
+points on a circle, a conversation has one. A conversation goes to the next replica clockwise whose load is below
+`overload` times the mean. So no replica has much more than the mean load, and few conversations move when a replica is
+added or removed. Requests with short prompts go to the replica with the lowest load.
 """
 
 from __future__ import annotations
@@ -18,26 +18,27 @@ from typing import NamedTuple
 from gateway.domain.backend import Backend
 
 POINTS = 64
-"""Of each replica on the circle; the shares of replicas then differ by some 1 / √64."""
+"""Points of each replica on the circle. The shares of replicas then differ by about 1 / √64."""
 SHARED_TOKENS = 256
-"""Of input; a shorter prompt is read again sooner than its replica is waited for."""
+"""Input tokens below which a prompt goes to the replica with the lowest load: reading it again is fast."""
 
 
 class Replica(NamedTuple):
     backend: Backend
     outstanding: float = 0.0
-    """Requests that it works on or has in its queue."""
+    """Requests in progress and in its queue."""
     capacity: float = 1.0
     """Relative to the others'."""
 
     @property
     def pressure(self) -> float:
+        """Load relative to the capacity."""
         return self.outstanding / self.capacity
 
 
 def group_of(backend: Backend) -> tuple[str, str, str]:
-    """Equal for interchangeable backends: the same model and tier; either all on the operator's machines, or all with
-    one price."""
+    """A value that is equal for interchangeable backends: with the same model and tier, and either all on machines by
+    the hour, or all with the same price."""
     price = backend.price
     own = price is not None and bool(price.machine_hour_usd)
     return backend.model, backend.tier, "machine" if own else f"{backend.kind} {price!r}"
@@ -46,11 +47,10 @@ def group_of(backend: Backend) -> tuple[str, str, str]:
 def order(
     replicas: Sequence[Replica], key: bytes, input_tokens: int, *, overload: float = 1.25, on_demand: float = 0.0
 ) -> list[Backend]:
-    """The order in which to call replicas. `key`: of the conversation. `on_demand`: share of conversations that stay
-    off spot machines, so that the other machines are warm and ready to take over when spot machines end.
+    """The order in which to call replicas.
 
-    `key`: of the conversation. `on_demand`: share of conversations that stay off spot machines, so that the others are
-    warm, and busy enough to take over, when spot machines go.
+    `key`: the conversation's. `on_demand`: share of conversations that do not use spot machines, so that the other
+    machines are in use and can take over when spot machines end.
     """
     place = _place(key)
     if _keeps_off_spot(replicas, place, on_demand):
@@ -69,7 +69,7 @@ def _order(replicas: Sequence[Replica], place: int, input_tokens: int, overload:
 
 
 def affine(replicas: Sequence[Replica], place: int, overload: float) -> Replica:
-    """The first replica clockwise from `place` (64 bits) whose load stays within the bound with one more request."""
+    """The first replica clockwise from `place` (64 bits) whose load is within its bound with one more request."""
     known = {each.backend.name: each for each in replicas}
     bounds = _bounds(known, overload)
     points, names = circle(tuple(sorted(known)))
@@ -78,11 +78,11 @@ def affine(replicas: Sequence[Replica], place: int, overload: float) -> Replica:
         name = names[(at + step) % len(points)]
         if known[name].outstanding + 1 <= bounds[name]:
             return known[name]
-    return min(replicas, key=lambda each: each.pressure)  # never: the bounds add up to more than the load
+    return min(replicas, key=lambda each: each.pressure)  # not reached: the bounds add up to more than the load
 
 
 def _bounds(known: Mapping[str, Replica], overload: float) -> dict[str, float]:
-    """Most that each may have: its part of `overload` times all there is, this request included, in whole requests."""
+    """Most requests of each replica: `overload` times its share of all requests, including the new one, rounded up."""
     present = sum(each.outstanding for each in known.values()) + 1
     room = sum(each.capacity for each in known.values())
     return {name: math.ceil(overload * present * each.capacity / room) for name, each in known.items()}
@@ -90,7 +90,7 @@ def _bounds(known: Mapping[str, Replica], overload: float) -> dict[str, float]:
 
 @lru_cache(maxsize=256)
 def circle(names: tuple[str, ...]) -> tuple[list[int], list[str]]:
-    """The points in order, and the replica at each."""
+    """All points in ascending order, and the replica at each."""
     found = sorted((_place(f"{name}#{number}".encode()), name) for name in names for number in range(POINTS))
     return [point for point, _ in found], [name for _, name in found]
 
@@ -100,6 +100,9 @@ def _place(key: bytes) -> int:
 
 
 def _keeps_off_spot(replicas: Sequence[Replica], place: int, on_demand: float) -> bool:
-    """A stable draw by the conversation, of other bits than its place on the circle shows first."""
+    """Draw by the conversation, always with the same result, whether it avoids spot machines.
+
+    The multiplication makes the draw independent of the conversation's place on the circle.
+    """
     spot = sum(each.backend.spot for each in replicas)
     return 0 < spot < len(replicas) and (place * 0x9E3779B97F4A7C15 & 2**64 - 1) / 2**64 < on_demand

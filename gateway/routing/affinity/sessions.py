@@ -1,8 +1,8 @@
-"""Which backend still has a conversation's prefix in its cache, and for how long.
+"""Remembers which backend has a conversation's prefix in its cache, and for how long.
 
-A provider charges less for a prompt's beginning that it has lately read, and forgets it after a while. So a switch of
-backend in mid-conversation costs what the old one would have saved. Known per worker and shared with nobody: a session
-that reaches another worker is priced as a new one, which is never too cheap.
+A provider charges less for a prompt's beginning that it has read recently, and forgets it after a while. So changing
+the backend in a conversation loses that saving. Each worker remembers its own sessions only: a session that reaches
+another worker is priced as a new one, which is never too low.
 """
 
 from __future__ import annotations
@@ -20,33 +20,34 @@ from gateway.domain.request import CompletionRequest
 from gateway.domain.routing.route import Prefix
 
 MOST_SESSIONS = 8192
-"""About half a kilobyte each; the least recently used are forgotten."""
+"""Most sessions, about 500 bytes each. The least recently used are forgotten."""
 MOST_BACKENDS = 4
-"""Of one session."""
+"""Most backends remembered per session."""
 LEAST_TOKENS = 1024
-"""A shorter prompt is not kept by providers that cache by themselves, and hardly worth it elsewhere."""
+"""Shorter prompts are ignored: providers with automatic caching do not cache them, and elsewhere the saving is
+small."""
 STEP_TOKENS = 128
-"""OpenAI's caches grow by so much at a time."""
+"""OpenAI caches multiples of this length."""
 HOSTED_S = 300.0
-"""OpenAI: 5 to 10 minutes without use (developers.openai.com/docs/guides/prompt-caching); Anthropic: 5 minutes since
-the last use (docs.anthropic.com, prompt caching). The lower end of both."""
+"""Seconds for which providers keep a prefix after its last use. OpenAI: 5 to 10 minutes
+(developers.openai.com/docs/guides/prompt-caching); Anthropic: 5 minutes (docs.anthropic.com, prompt caching)."""
 HOUR_S = 3600.0
-"""Anthropic's, where the client asked for the longer one (`ttl: 1h`)."""
+"""The same for Anthropic's longer cache, which clients request with `ttl: 1h`."""
 OWN_S = 600.0
-"""Seconds. The operator's own servers evict a prefix when they need the memory, not after a time; this value is an
-assumption, not measured."""
+"""The same for the operator's own servers. They evict a prefix when they need the memory, not after a time, so this
+value is an assumption."""
 _NEWEST = 0.2
-"""Weight of the newest answer in what share of a warm prompt a backend really reads from its cache."""
+"""Weight of the newest answer in the running mean of the share of warm tokens that a backend reports as cached."""
 _DIGEST_BYTES = 16
 _MOST_LENGTHS = 256
-"""Number of turns whose lengths are remembered: a client that rewrites its history does so near the beginning."""
+"""Number of turns whose lengths are remembered. Clients that rewrite their history change its beginning."""
 _MOST_CHARACTERS = 4096
-"""Of a turn, for telling conversations apart."""
+"""Most characters of a turn that are hashed to distinguish conversations."""
 
 
 @dataclass(slots=True)
 class Warm:
-    """What one backend has read of one session."""
+    """The prefix of a session that one backend has in its cache, in tokens and as lengths of its turns (characters)."""
 
     tokens: int
     until: float
@@ -63,13 +64,13 @@ class Session:
 
 
 class Sessions:
-    """Implements SessionView. No locks: it belongs to one event loop."""
+    """Implements SessionView. Belongs to one event loop."""
 
     def __init__(self, *, most: int = MOST_SESSIONS, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._most, self._monotonic = most, monotonic
         self._known: OrderedDict[bytes, Session] = OrderedDict()
         self._read: dict[str, float] = {}
-        """Backend → share of what was expected to be warm that was."""
+        """Backend → mean share of the tokens expected to be warm that it reported as cached."""
         self._counts = {"stayed": 0, "warm": 0}
 
     def warm_tokens(self, prefix: Prefix, backend: Backend, input_tokens: int) -> int:
@@ -78,7 +79,7 @@ class Sessions:
         return round(self._remembered(prefix, backend, input_tokens) * self._read.get(backend.name, 1.0))
 
     def holder(self, prefix: Prefix) -> str:
-        """The backend that has to go on with it, since it waits for the results of its tools; empty: any may."""
+        """The backend that must continue the session, because it waits for tool results; empty: any backend may."""
         if not prefix.in_tool_loop:
             return ""
         session = self._known.get(prefix.session)
@@ -88,7 +89,7 @@ class Sessions:
         return session.last
 
     def learn(self, record: Record) -> None:
-        """Remember the backend of a whole answer."""
+        """Remember the backend of a complete answer, and how much of the prompt it has in its cache."""
         route, attempt = record.route, record.served_by
         if route is None or route.prefix is None or attempt is None or attempt.outcome != "ok":
             return
@@ -96,7 +97,9 @@ class Sessions:
         if usage is None or not route.prefix.lengths:
             return
         prefix, backend, now = route.prefix, attempt.backend, self._monotonic()
-        if attempt.trimmed_tokens:  # the next request begins with something else, and waits for the same tools
+        if (
+            attempt.trimmed_tokens
+        ):  # the next request has another prefix, but must still return to this backend after tool calls
             warm, keep_s = 0, HOSTED_S if backend.hosted else OWN_S
         else:
             self._compare(prefix, attempt, usage)
@@ -137,10 +140,10 @@ class Sessions:
 
 
 def prefix_of(request: CompletionRequest, key_id: str, session: str = "") -> Prefix:
-    """Which conversation a request of the key `key_id` belongs to.
+    """The conversation to which a request of the key `key_id` belongs.
 
-    `session`, if the client names one (`x-thriftgate-session`, `previous_response_id`, `prompt_cache_key`); else the
-    system prompt, the first question and `metadata.user_id` tell conversations apart.
+    It is identified by `session`, `x-thriftgate-session` or `prompt_cache_key`; without these, by system prompt, first
+    question and `metadata.user_id`.
     """
     turns = request.turns
     own = blake2b(key_id.encode(), digest_size=_DIGEST_BYTES)
@@ -166,7 +169,7 @@ def _said(section: object, field: str) -> str:
 
 
 def _kept(backend: Backend, usage: Usage) -> tuple[int, float]:
-    """Tokens of the prompt that the backend now remembers, and for how many seconds."""
+    """Number of the prompt's tokens that the backend now has in its cache, and for how many seconds."""
     if backend.facts.caches_marked_only:
         written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
         return usage.cached_tokens + written, HOUR_S if usage.cache_write_1h_tokens else HOSTED_S

@@ -1,1 +1,1 @@
-"""How hard a prompt is: the packaged classifier."""
+"""Estimates how hard a prompt is, by the packaged classifier."""

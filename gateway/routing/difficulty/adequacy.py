@@ -1,4 +1,4 @@
-"""Probability that a cheaper backend is as good as the reference, and the highest difficulty it may serve."""
+"""Estimates whether a cheaper backend is as good as the reference, and up to which difficulty it may serve."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from gateway.domain.backend import RANK, Backend
 from gateway.domain.routing.learned import NOTHING, Learned
 
-if TYPE_CHECKING:  # it brings NumPy, which only those need who have a classifier
+if TYPE_CHECKING:  # it imports NumPy, which is needed only with a classifier
     from gateway.routing.difficulty.weights_file import Curves
 
 Gap = Literal["equal", "near", "below"]
@@ -17,13 +17,13 @@ Gap = Literal["equal", "near", "below"]
 SAME_PRICE = 1.25
 """Hosted models whose costs differ by less than this factor count as equal."""
 FAR_CHEAPER = 20.0
-"""A hosted model that costs less than the reference by more than this factor is far below it."""
+"""A hosted model that is cheaper than the reference by more than this factor counts as far below it."""
 
 _ROW: dict[Gap, int] = {"below": 0, "near": 1}
 
 
 def gap(backend: Backend, reference: Backend, cost_pico: int | None, reference_pico: int | None) -> Gap:
-    """How far `backend` stands below `reference`: by tier; between two hosted ones, which no tier ranks, by cost."""
+    """How much weaker than `reference` the backend is: by tier, and between two hosted backends by cost."""
     if backend.name == reference.name or backend.model == reference.model:
         return "equal"
     below = RANK[reference.tier] - RANK[backend.tier]
@@ -38,7 +38,7 @@ def gap(backend: Backend, reference: Backend, cost_pico: int | None, reference_p
 
 
 class Adequacy:
-    """The artefact's calibration as decisions use it."""
+    """The classifier's calibration for decisions."""
 
     def __init__(self, curves: Curves) -> None:
         self._coefficients = curves.coefficients.tolist()
@@ -46,16 +46,16 @@ class Adequacy:
         self._cutoffs = curves.cutoffs.tolist()
 
     def of(self, gap: Gap, difficulty: float) -> float:
-        """P(as good as the reference); 1 for an equal, by definition."""
+        """P(as good as the reference) at this difficulty; 1 for an equal backend, by definition."""
         if gap == "equal":
             return 1.0
         intercept, slope = self._coefficients[_ROW[gap]]
         return float(1 / (1 + math.exp(-(intercept + slope * _standard(difficulty)))))
 
     def enough(self, gap: Gap, difficulty: float, loss: float, learned: Learned = NOTHING) -> bool:
-        """May it serve a request this hard, if a share of `loss` of all answers may be worse than the reference's?
+        """May the backend serve a request of this difficulty, if a share `loss` of answers may be worse?
 
-        What was learned of it moves its curve, as if the request were easier or harder.
+        `learned` shifts its curve, as if the request were easier or harder.
         """
         loss *= 1 - learned.margin
         if gap == "equal":
@@ -69,6 +69,6 @@ class Adequacy:
 
 
 def _standard(difficulty: float) -> float:
-    """The standardised score that the difficulty was made from."""
+    """The standardised score from which the difficulty was computed."""
     kept = min(max(difficulty, 1e-13), 1 - 1e-13)
     return math.log(kept / (1 - kept))

@@ -22,7 +22,7 @@ CHAR_BITS = 17
 BINS = (1 << WORD_BITS) + (1 << CHAR_BITS)
 VOCABULARY_BITS = 20
 COUNTS = 27
-"""Lexical features that count things; those after them are sizes and shares, which any short text has extremes of."""
+"""Number of lexical features that are counts. The others are sizes and shares, which are extreme for any short text."""
 
 _CHAR_SIZES = (3, 4, 5)
 _MOST_BYTES = 8 * HALF + 16
@@ -67,18 +67,19 @@ _IS_WORD[[*range(48, 58), *range(97, 123), 95, *range(128, 256)]] = True
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """One text. `bins` ascending and distinct, `counts` log(1+n) beside them, `word_bins` how many are words."""
+    """Features of one text. `bins`: ascending and distinct; `counts`: log(1 + occurrences) of each; `word_bins`: number
+    of bins that are words or word pairs, which come first."""
 
     bins: NDArray[np.int64]
     counts: Floats
     word_bins: int
     lexical: Floats
     vocabulary: NDArray[np.int64]
-    """Places of the text's distinct longer words in a vocabulary of 2^20 bits."""
+    """Hashes (20 bits) of the text's distinct longer words."""
 
 
 def normalise(text: str) -> str:
-    """Case and white space do not count; of a long text both ends are read."""
+    """The text without differences in case and white space. Of a long text only both ends are kept."""
     if len(text) > 2 * HALF:
         text = text[:HALF] + " " + text[-HALF:]
     if not text.isascii():
@@ -88,7 +89,7 @@ def normalise(text: str) -> str:
 
 @lru_cache(maxsize=16)
 def extract(text: str) -> Features:
-    """Features of `text` as `normalise` reads it; remembered, because grader and plan ask for the same ones."""
+    """Features of `text` after `normalise`. Cached, because grader and plan need the same ones."""
     plain = normalise(text)
     encoded = np.frombuffer(f" {plain} ".encode("utf-8", "replace"), np.uint8)[:_MOST_BYTES]
     byte_counts = np.bincount(encoded, minlength=256)
@@ -104,7 +105,7 @@ def extract(text: str) -> Features:
 
 
 def _prefixes(encoded: NDArray[np.uint8]) -> U64:
-    """Sums from which the hash of any span follows by one subtraction and one product (all modulo 2^64)."""
+    """Prefix sums: one subtraction and one multiplication give the hash of any span (modulo 2^64)."""
     sums = np.zeros(len(encoded) + 1, dtype=np.uint64)
     np.cumsum((encoded.astype(np.uint64) + np.uint64(1)) * _POWERS[: len(encoded)], out=sums[1:])
     return sums
@@ -126,7 +127,8 @@ def _word_edges(encoded: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[
 
 
 def _ngrams(encoded: NDArray[np.uint8]) -> tuple[NDArray[np.int64], Floats, int]:
-    """Words and word pairs in the lower bins; 3 to 5 bytes of a word and its margin in the upper ones."""
+    """Bins, counts and number of word bins. Words and word pairs have the lower bins; 3 to 5 bytes of a word and the
+    spaces around it have the upper ones."""
     sums = _prefixes(encoded)
     begin, end = _word_edges(encoded)
     words = np.concatenate([_spans(sums, begin, end, 1), _spans(sums, begin[:-1], end[1:], 2)])
@@ -152,7 +154,7 @@ def _count(hashed: U64, bits: int) -> tuple[NDArray[np.int64], NDArray[np.int64]
 
 
 def _vocabulary(words: Iterable[str]) -> NDArray[np.int64]:
-    """Longer words say in which language and field a text is; short ones only when there are no others."""
+    """Hashes of the longer words, which show a text's language and field; of the short ones if there are no others."""
     distinct = {word for word in words if len(word) > 1}
     chosen = {word for word in distinct if len(word) > 3} or distinct
     joined = np.frombuffer(f" {' '.join(sorted(chosen))} ".encode("utf-8", "replace"), np.uint8)[:_MOST_BYTES]
@@ -162,7 +164,7 @@ def _vocabulary(words: Iterable[str]) -> NDArray[np.int64]:
 
 
 def _options(plain: str) -> tuple[int, int]:
-    """How many lettered options stand at the end of a question, and where the first begins."""
+    """Number of lettered options of a question, and the position of the first."""
     count, first = 0, len(plain)
     for found in _OPTION.finditer(plain):
         letter = ord(found[1]) - 97

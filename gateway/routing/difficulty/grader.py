@@ -1,4 +1,4 @@
-"""Difficulty of a prompt by a linear classifier, in a fraction of a millisecond; abstains where it cannot know."""
+"""Grades a prompt's difficulty with a linear classifier, in less than a millisecond. Abstains outside its domain."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from gateway.routing.difficulty.features import COUNTS, Features, extract
 from gateway.routing.difficulty.weights_file import Artefact, load
 
 MOST_TURNS = 4
-"""User turns that are graded, the latest ones; the hardest counts."""
+"""Number of latest user turns that are graded. The hardest counts."""
 
 MOST_REMEMBERED = 16_384
-"""Grades of turns, about 200 bytes each: of a conversation only the newest turn was not graded before."""
+"""Most cached grades of turns, about 200 bytes each. In a conversation, only the newest turn is not in the cache."""
 
 _OUTSIDE = Grade(0.5, abstained=True)
 
 
 class Grader:
-    """Scores text under one artefact. Pure but for its memory: the same text always gets the same grade."""
+    """Grades texts with one classifier. The same text always gets the same grade."""
 
     def __init__(self, artefact: Artefact) -> None:
         self.artefact = artefact
@@ -42,7 +42,7 @@ class Grader:
         return cls(load(path))
 
     def grade(self, text: str) -> Grade:
-        """Difficulty 0..1; abstains where the text is unlike what training saw."""
+        """The difficulty of a text, 0..1. Abstains if the text is unlike the training prompts."""
         features = extract(text)
         standard = (self.score(features) - self.artefact.centre) / self.artefact.spread
         return Grade(1 / (1 + math.exp(-max(-30.0, min(30.0, standard)))), bool(self.outside(text, features)))
@@ -50,11 +50,10 @@ class Grader:
     def grade_turns(
         self, turns: Sequence[Turn], needs: frozenset[str] = frozenset(), owner: str | None = None
     ) -> Grade:
-        """The difficulty of the hardest recent user turn. Tools, images and files abstain, since they were never
-        measured. `owner`: grades are cached per owner, so that response times reveal nothing about other owners'
-        prompts.
+        """The difficulty of the hardest recent user turn. Abstains for tools, images and files, which were not
+        measured.
 
-        `owner`: for whom grades are remembered, apart from everybody else's, so that no time tells what others ask.
+        `owner`: grades are cached per owner, so that response times reveal nothing about other owners' prompts.
         """
         if needs & {"tools", "vision"} or any(
             turn.calls or turn.results or turn.images or turn.files for turn in turns
@@ -80,11 +79,11 @@ class Grader:
         return grade
 
     def score(self, features: Features) -> float:
-        """Expected gain of the strong tier, less about half the average gain of the prompt's own kind."""
+        """Expected gain of the strong tier, minus about half the mean gain of the prompt's kind."""
         return self.artefact.scorer.score(features)
 
     def outside(self, text: str, features: Features) -> str:
-        """Why the text lies outside what training saw; empty when it does not."""
+        """Why the text is outside the classifier's domain; empty: it is inside."""
         support = self.artefact.support
         if len(text) > support.longest:
             return "too long"
@@ -93,19 +92,20 @@ class Grader:
         return "unknown words" if self.coverage(features) < support.least_coverage else ""
 
     def strangeness(self, features: Features) -> float:
-        """How far the lexical counts lie from training's, in standard deviations; high for code, logs and data."""
+        """Distance of the lexical counts from those of training, in standard deviations. High for code, logs and
+        data."""
         standard = self.artefact.scorer.standard(features.lexical)[:COUNTS]
         return math.sqrt(float(standard @ standard) / len(standard))
 
     def coverage(self, features: Features) -> float:
-        """Share of the text's longer words that training saw; 0 without words."""
+        """Share of the text's longer words that occurred in training; 0 without words."""
         return float(self._vocabulary[features.vocabulary].mean()) if len(features.vocabulary) else 0.0
 
 
 def grade_lines(lines: Iterable[bytes], grader: Grader) -> Iterator[bytes]:
-    """JSON lines `{"id","prompt"|"messages"}` → `{"id","difficulty"[,"abstained"]}`, newline included.
+    """Grade JSON lines `{"id","prompt"|"messages"}`. Yields lines `{"id","difficulty"[,"abstained"]}` with newline.
 
-    Raises BadRequest naming the line.
+    Raises BadRequest, which names the line.
     """
     for number, line in enumerate(lines, 1):
         if line.strip():

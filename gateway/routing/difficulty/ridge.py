@@ -1,4 +1,4 @@
-"""Ridge regression on sparse rows and logistic curves; NumPy only."""
+"""Ridge regression on sparse rows, and logistic curves. Uses NumPy only."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ Floats = NDArray[np.float32]
 Places = NDArray[np.int64]
 
 _CHUNK = 4_000_000
-"""Products held at a time, 16 MB."""
+"""Most products in memory at a time, 16 MB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """n rows of sparse columns followed by dense ones; kept in both orders, so that products read in sequence."""
+    """A matrix of n rows with sparse columns followed by dense ones. The sparse part is stored by row and by column, so
+    that products read memory in sequence."""
 
     by_row: tuple[Places, Places, Floats]
-    """Where each row begins (n + 1), columns, values."""
+    """Start of each row (n + 1 numbers), columns, values."""
     by_column: tuple[Places, Places, Floats]
-    """Where each column begins (one more than there are), rows, values."""
+    """Start of each column (one more than columns), rows, values."""
     dense: Floats
     """n × d."""
 
     @classmethod
     def of(cls, rows: Places, columns: Places, values: Floats, width: int, dense: Floats) -> Design:
-        """From triples with ascending rows; `width` is the number of sparse columns."""
+        """From (row, column, value) triples with ascending rows. `width`: number of sparse columns."""
         order = np.argsort(columns, kind="stable")
         return cls(
             (_begins(rows, len(dense)), columns, values),
@@ -37,7 +38,7 @@ class Design:
         )
 
     def part(self, chosen: NDArray[np.bool_]) -> Design:
-        """The rows of a mask."""
+        """The rows selected by a mask."""
         begins, columns, values = self.by_row
         sizes = np.diff(begins)
         inside = np.repeat(chosen, sizes)
@@ -45,13 +46,13 @@ class Design:
         return Design.of(rows, columns[inside], values[inside], len(self.by_column[0]) - 1, self.dense[chosen])
 
     def times(self, vectors: Floats) -> Floats:
-        """n × k, of vectors with a row per column, sparse ones first."""
+        """The product with `vectors` (columns × k, sparse columns first): n × k."""
         width = len(self.by_column[0]) - 1
         product: Floats = _gather(*self.by_row, vectors[:width]) + self.dense @ vectors[width:]
         return product
 
     def transposed_times(self, vectors: Floats) -> Floats:
-        """A row per column, of vectors that are n × k."""
+        """The product of the transposed matrix with `vectors` (n × k): columns × k."""
         return np.concatenate([_gather(*self.by_column, vectors), self.dense.T @ vectors])
 
 
@@ -61,7 +62,7 @@ def _begins(ascending: Places, count: int) -> Places:
 
 
 def _gather(begins: Places, places: Places, values: Floats, vectors: Floats) -> Floats:
-    """Row i: Σ values · vectors[places] over the stretch from begins[i] to begins[i + 1]."""
+    """Row i: Σ values · vectors[places] over the range from begins[i] to begins[i + 1]."""
     total = np.zeros((len(begins) - 1, vectors.shape[1]), dtype=np.float32)
     most = _CHUNK // max(vectors.shape[1], 1)
     first = 0
@@ -79,10 +80,10 @@ def _gather(begins: Places, places: Places, values: Floats, vectors: Floats) -> 
 def solve(
     design: Design, targets: Floats, weights: Floats, penalty: float, *, tolerance: float = 3e-3, most_steps: int = 60
 ) -> tuple[Floats, Floats]:
-    """For each column k, the b (d) and c that minimise Σᵢ wᵢₖ (yᵢₖ − xᵢ·b − c)² + penalty |b|².
+    """For each column k, the b (d numbers) and c that minimise Σᵢ wᵢₖ (yᵢₖ − xᵢ·b − c)² + penalty |b|².
 
-    `targets` and `weights` are n × k; a weight of 0 leaves a row out. Conjugate gradients on the centred normal
-    equations, all columns in step (Hestenes and Stiefel 1952). Returns (d × k, k).
+    `targets` and `weights` are n × k; a weight of 0 leaves a row out. Uses conjugate gradients on the centred normal
+    equations, for all columns at once (Hestenes and Stiefel 1952). Returns b (d × k) and c (k).
     """
     total = np.maximum(weights.sum(0), 1e-9)
     level = (weights * targets).sum(0) / total
@@ -114,9 +115,9 @@ def solve(
 
 
 def logistic(scores: Array, outcomes: Array, weights: Array) -> tuple[float, float]:
-    """Intercept and slope of P(outcome = 1 | score), by bounded Newton steps; a rising slope is held at 0.
+    """Intercept and slope of P(outcome = 1 | score), by bounded Newton steps. A positive slope is replaced by 0.
 
-    A touch of shrinkage keeps them finite where the scores separate the outcomes, or all outcomes are the same.
+    Slight shrinkage keeps them finite if the scores separate the outcomes or all outcomes are equal.
     """
     shrinkage = 1e-4 * weights.sum()
     columns = np.column_stack([np.ones(len(scores)), scores])

@@ -1,4 +1,4 @@
-"""Scores a text from its features: a general scorer, and experts for measured kinds of text."""
+"""Scores a text from its features, with a general scorer and experts for measured kinds of text."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import numpy as np
 from gateway.routing.difficulty.features import Features, Floats
 
 CLIP = np.float32(3.0)
-"""Standard deviations up to which a lexical count counts, either way."""
+"""Lexical counts are limited to so many standard deviations in both directions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """score = shared(x) + Σ gate(x) · expert(x), all of them linear in the features, gates held between 0 and 1.
+    """score = shared(x) + Σ gate(x) · expert(x), all linear in the features, gates limited to 0..1.
 
-    An expert orders the prompts of one kind; its gate says how much a text is of that kind (a mixture of experts,
+    An expert orders the prompts of one kind; its gate estimates how much a text is of that kind (a mixture of experts,
     Jacobs et al. 1991, with linear gates).
     """
 
     weights: Floats
-    """bins × (1 + k): shared, then experts; side by side, because a text reads all of a bin's."""
+    """bins × (1 + k): the shared scorer, then k experts. One row per bin, because a text needs all weights of a bin."""
     idf: Floats
     lexical_mean: Floats
     lexical_deviation: Floats
@@ -35,12 +35,12 @@ class Scorer:
     """k."""
 
     def standard(self, lexical: Floats) -> Floats:
-        """Lexical counts in training's standard deviations."""
+        """Lexical counts in standard deviations from training's mean."""
         standard: Floats = (lexical - self.lexical_mean) / self.lexical_deviation
         return standard
 
     def score(self, features: Features) -> float:
-        """Expected gain of the strong tier, less about half the average gain of the prompt's own kind."""
+        """Expected gain of the strong tier, minus about half the mean gain of the prompt's kind."""
         weighted = features.counts * self.idf[features.bins]
         standard = self.standard(features.lexical).clip(-CLIP, CLIP)
         parts = self.intercepts + self.lexical_weights @ standard

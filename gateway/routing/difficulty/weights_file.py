@@ -1,4 +1,4 @@
-"""The classifier's weights on disk: one npz of plain arrays with JSON provenance, never code."""
+"""Reads and writes the classifier's weights: an npz file with plain arrays and JSON provenance, without code."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from gateway.routing.difficulty.scorer import Scorer
 
 FORMAT = 2
 IDF_STEP = 24.0
-"""Steps of one byte per unit of inverse document frequency, which begins at 1."""
+"""Number of steps per unit of inverse document frequency, which is stored in one byte and is at least 1."""
 LEVELS = 31
-"""Of a weight, either way: grades move by hundredths of their spread, and the file is half of what 127 make it."""
+"""Number of positive levels of a stored weight. The file is half as large as with 127 levels, and grades change by
+hundredths of their standard deviation."""
 PACKAGED = "data/difficulty.npz"
 TRAIN = "python -m gateway.routing.fit.difficulty"
 
 
 class ArtefactError(ValueError):
-    """The file is not an artefact that this version reads."""
+    """The file is not an artefact that this version can read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +36,13 @@ class Support:
     """The classifier's domain, measured on its training prompts."""
 
     vocabulary: NDArray[np.uint8]
-    """2^20 bits: the words that training saw often enough."""
+    """2^20 bits: hashes of the words that were frequent enough in training."""
     least_coverage: float
-    """Share of a prompt's longer words that must be among them."""
+    """Least share of a prompt's longer words that must be in the vocabulary."""
     longest: int
-    """Characters."""
+    """Most characters of a prompt."""
     most_strange: float
-    """Root mean square of the lexical counts, in standard deviations."""
+    """Largest root mean square of the lexical counts, in standard deviations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +50,16 @@ class Curves:
     """Calibration: logistic curves of P(as good as the reference) over the standardised score."""
 
     coefficients: NDArray[np.float64]
-    """A row (intercept, slope) each for a backend far below and one a little below the reference."""
+    """Two rows (intercept, slope): for a backend far below the reference, and for one a little below."""
     losses: NDArray[np.float64]
     """Ascending shares of answers that may be worse than the reference's."""
     cutoffs: NDArray[np.float64]
-    """A row per curve: the highest standardised score that keeps the expected loss within `losses`."""
+    """One row per curve: the highest standardised score at which the expected loss is within each of `losses`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Artefact:
-    """Everything that `Grader` and `Adequacy` read."""
+    """All data of `Grader` and `Adequacy`."""
 
     scorer: Scorer
     centre: float
@@ -69,7 +70,7 @@ class Artefact:
 
 
 def save(artefact: Artefact, path: Path) -> None:
-    """Weights to one byte each, written whole before it takes the place of an older file."""
+    """Write the file, with weights rounded to one byte, and replace an older one atomically. Raises OSError."""
     scorer = artefact.scorer
     steps = np.maximum(np.abs(scorer.weights).max(0), 1e-12) / LEVELS
     support, curves = artefact.support, artefact.curves
@@ -100,7 +101,7 @@ def save(artefact: Artefact, path: Path) -> None:
 
 
 def load(path: Path | None = None) -> Artefact:
-    """The packaged artefact, or another. Raises ArtefactError, OSError."""
+    """Read an artefact; by default the packaged one. Raises ArtefactError, OSError."""
     data = path.read_bytes() if path else (files("gateway.routing") / PACKAGED).read_bytes()
     name = str(path) if path else PACKAGED
     try:

@@ -1,4 +1,4 @@
-"""How much to believe an answer, by which models agree on it; for searches on few rows."""
+"""Estimates an answer's quality from the models that agree on it, for searches with few rows."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 DEPTH = 4
-"""Answers seen together when it is fitted."""
+"""Most answers per set of models in the fit."""
 SETS = 60
-"""Sets of models drawn per number of answers."""
+"""Most sets of models per number of answers."""
 RIDGE = 2.0
 TRUST = 4.0
-"""What all rows of a prompt together weigh."""
+"""Total weight of all rows of a prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +31,13 @@ class Agreement:
     deviation: Array
 
     def of(self, labels: Labels, asked: tuple[int, ...]) -> Array:
-        """n × len(asked): expected quality of each answer. `labels`: n × m, equal ones agree, −1 has no vote."""
+        """Expected quality of each answer, n × len(asked). `labels`: n × m, equal ones agree, −1: no vote."""
         columns = (_columns(labels, asked, self.skills) - self.mean) / self.deviation
         return np.asarray(1 / (1 + np.exp(-(columns @ self.weights).clip(-30, 30))))
 
 
 def fit_agreement(labels: Labels, quality: Array, able: NDArray[np.bool_], *, seed: int = 0) -> Agreement:
-    """On random sets of up to `DEPTH` models. `able`: n × m, which outcomes are known."""
+    """Fit on random sets of up to `DEPTH` models. `able`: n × m, which outcomes are known."""
     count = quality.shape[1]
     level = (np.where(able, quality, 0).sum(0) / np.maximum(able.sum(0), 1)).clip(0.02, 0.98)
     skills = np.log(level / (1 - level))
@@ -52,14 +52,14 @@ def fit_agreement(labels: Labels, quality: Array, able: NDArray[np.bool_], *, se
             targets.append(quality[:, asked][known])
             weights.append(np.full(int(known.sum()), 1 / (size * min(SETS, len(sets)))))
     design, target, weight = np.concatenate(columns), np.concatenate(targets), np.concatenate(weights)
-    weight *= TRUST * len(labels) / weight.sum()  # rows of one prompt are far from independent
+    weight *= TRUST * len(labels) / weight.sum()  # rows of one prompt are not independent
     mean, deviation = design.mean(0), design.std(0) + 1e-9
     mean[0], deviation[0] = 0.0, 1.0
     return Agreement(skills, _logistic((design - mean) / deviation, target, weight), mean, deviation)
 
 
 def _columns(labels: Labels, asked: tuple[int, ...], skills: Array) -> Array:
-    """n × len(asked) × f: what speaks for each answer and what against it."""
+    """Features of each answer, n × len(asked) × f: skills and numbers of models that agree and disagree with it."""
     votes = labels[:, asked]
     skill = np.broadcast_to(skills[list(asked)], votes.shape)
     voted = votes >= 0
@@ -95,7 +95,7 @@ def _columns(labels: Labels, asked: tuple[int, ...], skills: Array) -> Array:
 
 
 def _logistic(columns: Array, target: Array, weight: Array) -> Array:
-    """Ridge-penalised logistic regression by Newton's method; the first column is the intercept."""
+    """Ridge-penalised logistic regression by Newton's method. The first column is the intercept."""
     penalty = np.full(columns.shape[1], RIDGE)
     penalty[0] = 1e-3
     found = np.zeros(columns.shape[1])

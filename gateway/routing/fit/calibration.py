@@ -11,16 +11,17 @@ from gateway.routing.fit.corpus import Corpus
 
 LOSSES = np.concatenate([np.linspace(0.0, 0.1, 21), np.linspace(0.11, 0.5, 40)])
 EVERYTHING = 30.0
-"""A standardised score that no prompt reaches."""
+"""A standardised score above that of any prompt."""
 NEAR = (0.5, 0.95)
-"""A model a little below the reference closes this much of the gap between a set's weak and strong model."""
+"""A model counts as a little below the reference if it closes such a share of the gap between a set's weak and strong
+model."""
 
 
 def curves(corpus: Corpus, standard: Array) -> Curves:
-    """Two logistic curves over the standardised scores of prompts that the scoring model was not trained on.
+    """Fit two logistic curves to the standardised scores of prompts that the scorer was not trained on.
 
-    *Below*: the set's weak model against its strong one. *Near*: models that close most of that gap. Every set
-    weighs the same. Without measured middle models the near curve is the lower one.
+    *Below*: a set's weak model compared with its strong one. *Near*: models that close most of that gap; without any,
+    the first curve is used. All sets have the same weight.
     """
     below = (np.arange(len(corpus)), (corpus.weak >= corpus.strong).astype(np.float64))
     pairs = [below, _near(corpus) if any(each.qualities for each in corpus.outcomes) else below]
@@ -60,7 +61,7 @@ def _near(corpus: Corpus) -> tuple[NDArray[np.int64], Array]:
 
 
 def _cutoffs(standard: Array, adequacy: Array, weights: Array) -> Array:
-    """The highest score to accept so that, over these prompts, the accepted ones lose at most each of `LOSSES`."""
+    """For each of `LOSSES`, the highest score up to which prompts may be accepted with at most that loss."""
     order = np.argsort(standard)
     lost = np.cumsum(weights[order] * (1 - adequacy[order]))
     last = np.searchsorted(lost, LOSSES, side="right") - 1
@@ -70,7 +71,7 @@ def _cutoffs(standard: Array, adequacy: Array, weights: Array) -> Array:
 
 
 def calibration_error(corpus: Corpus, standard: Array, fitted: Curves, parts: int = 10) -> float:
-    """Mean distance between promised and measured adequacy of the weak model over tenths of the prompts."""
+    """Mean difference between estimated and measured adequacy of the weak model, over tenths of the prompts."""
     intercept, slope = fitted.coefficients[0]
     promised = 1 / (1 + np.exp(-(intercept + slope * standard)))
     measured = (corpus.weak >= corpus.strong).astype(np.float64)

@@ -1,7 +1,7 @@
-"""Plain cascades: asks models from the cheapest on until enough answers agree.
+"""Plain cascades: models are called from the cheapest on until enough answers agree.
 
-Hardly anything is learnt about them but who takes part and how many must agree, so that they keep their promise even
-where outcomes are few.
+Only the models and the number of agreeing answers are fitted, so that the expected quality is right even with few
+outcomes.
 """
 
 from __future__ import annotations
@@ -20,48 +20,49 @@ from gateway.routing.strategy.strategy import Pattern, State, ordered
 Array = NDArray[np.float64]
 
 LONGEST = 6
-"""Models in one cascade."""
+"""Most models in one cascade."""
 BEAM = 800
-"""Sets of models of one size that are looked at, and made larger by one."""
+"""Most sets of models of one size that are extended by one model."""
 ORDERED = 4
-"""Most models in a set of which every order is tried; the order decides the cost, and which two of four agree first."""
+"""Most models in a set of which all orders are tried. The order affects the cost, and which two answers agree first."""
 CELLS = 20_000_000
-"""Prompts times orders that are tried at most; the orders of the best sets come first."""
+"""Most prompts times orders that are tried. The orders of the best sets come first."""
 
 
 class Cascade(NamedTuple):
-    """`members` in the order of asking, places of models; settled when `agree` of them do."""
+    """`members`: indexes of models in the order of calls. The run ends when `agree` answers agree."""
 
     members: tuple[int, ...]
     agree: int
 
 
 class Tried(NamedTuple):
-    """k cascades on n prompts."""
+    """Results of k cascades on n prompts."""
 
     cascades: list[Cascade]
     quality: Rows
     """k × n."""
     usd: Rows
     sets: Whole
-    """k: equal for the orders of one set that end when as many agree."""
+    """k numbers, equal for orders of one set with the same `agree`."""
     real: float
-    """Share of what orders of a set differ by that is not chance."""
+    """Share of the variance between orders of a set that is not random (see `shrink.py`)."""
 
     def level(self, weights: Array) -> Array:
-        """k × f: expected quality. `weights`: n × f, of prompts; each column adds up to 1."""
+        """Expected quality, k × f. `weights`: n × f, of prompts; each column adds up to 1."""
         return shrunken(self.quality @ weights.astype(np.float32), self.sets, self.real)
 
     def part(self, chosen: NDArray[np.bool_]) -> Tried:
-        """The cascades of a mask."""
+        """The cascades selected by a mask."""
         kept = [self.cascades[place] for place in np.flatnonzero(chosen).tolist()]
         return Tried(kept, self.quality[chosen], self.usd[chosen], self.sets[chosen], self.real)
 
 
 def try_all(evidence: Evidence, price: Array, *, orders: bool = True) -> Tried:
-    """Every cascade of up to `LONGEST` models that the beam reaches, from the cheapest on, small sets in every order.
+    """Run all cascades of up to `LONGEST` models that a beam search finds, cheapest first, and small sets in all
+    orders.
 
-    `price`: of money, for which it looks ahead.
+    `price`: prices of money for which the beam keeps the best sets.
     """
     order = np.argsort(np.where(evidence.able, evidence.usd, 0).sum(0) / evidence.able.sum(0)).tolist()
     level = np.where(evidence.able, evidence.quality, 0).sum(0) / evidence.able.sum(0)
@@ -84,7 +85,8 @@ def try_all(evidence: Evidence, price: Array, *, orders: bool = True) -> Tried:
                 Cascade(other, 2)
                 for each in front
                 for other in itertools.permutations(each)
-                if other != each and order.index(other[0]) < order.index(other[1])  # both are asked in any case
+                if other != each
+                and order.index(other[0]) < order.index(other[1])  # the first two are always both called
             )
             parts.append(_run_all(evidence, list(itertools.islice(others, room)), level))
     cascades = [each for part, _, _ in parts for each in part]
@@ -103,7 +105,7 @@ def _run_all(evidence: Evidence, cascades: list[Cascade], level: Array) -> tuple
 
 
 def _best(cascades: Sequence[Cascade], quality: Rows, usd: Rows, price: Array) -> list[tuple[int, ...]]:
-    """The sets of the best cascades at any price of money, the best first."""
+    """The model sets of the best cascades at any price of money, the best first."""
     level, cost = quality.mean(1, dtype=np.float64), usd.mean(1, dtype=np.float64)
     ranks = (-(level[:, None] - price * cost[:, None])).argsort(0).argsort(0).min(1)
     kept: dict[tuple[int, ...], None] = {}
@@ -115,8 +117,10 @@ def _best(cascades: Sequence[Cascade], quality: Rows, usd: Rows, price: Array) -
 
 
 def run(evidence: Evidence, members: tuple[int, ...], agree: int, level: Array) -> tuple[Array, Array]:
-    """Quality and US dollars (n each). Among answers with equally many votes, that of the model with the best `level`
-    is served. Models that cannot be called are skipped."""
+    """Quality and US dollars (n each) of one cascade. Models that cannot be called are skipped.
+
+    Of answers with equally many votes, that of the model with the best `level` is served.
+    """
     rows = np.arange(len(evidence))
     quality, usd = np.zeros(len(evidence)), np.zeros(len(evidence))
     open_ = np.ones(len(evidence), dtype=bool)
@@ -138,7 +142,8 @@ def run(evidence: Evidence, members: tuple[int, ...], agree: int, level: Array) 
 
 
 def states(cascade: Cascade, models: Sequence[str]) -> dict[Pattern, State]:
-    """As a strategy has them: those in which it goes on. Where it ends, what most agree on is given anyway."""
+    """The states of a cascade as a strategy, without those in which it ends: there the most frequent answer is
+    served."""
     found: dict[Pattern, State] = {}
     for count in range(len(cascade.members)):
         onward = models[cascade.members[count]]
@@ -149,7 +154,7 @@ def states(cascade: Cascade, models: Sequence[str]) -> dict[Pattern, State]:
 
 
 def _undecided(count: int, agree: int) -> Iterator[tuple[int, ...]]:
-    """Every way in which `count` answers can agree without `agree` of them doing so."""
+    """All labels of `count` answers of which fewer than `agree` agree."""
     front: list[tuple[int, ...]] = [()]
     for _ in range(count):
         front = [

@@ -1,4 +1,4 @@
-"""Training prompts as arrays, and the parts of them that a fit may use."""
+"""Reads training prompts into arrays, and selects prompts for training and tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gateway.routing.difficulty.ridge import Array
 from gateway.routing.fit.evaluation import Outcome, read_outcomes
 
 SEEN_IN = 3
-"""Prompts that must hold a word before it is known."""
+"""Least number of prompts with a word for the word to be in the vocabulary."""
 
 _FIRST_OPTION = re.compile(r"(?: |^)\(?a[.)] ")
 Say = Callable[[str], None]
@@ -30,9 +30,9 @@ class Corpus:
     features: Sequence[Features]
     names: tuple[str, ...]
     sets: NDArray[np.int64]
-    """Place of each prompt's set in `names`."""
+    """Index of each prompt's set in `names`."""
     questions: NDArray[np.uint64]
-    """Equal for the same question in other words around it, so that no fold trains on what it is tested on."""
+    """Equal for variants of one question, so that no fold is tested on a variant of a training prompt."""
     weak: Array
     strong: Array
     rows: NDArray[np.int64]
@@ -45,7 +45,7 @@ class Corpus:
 
 
 def read_corpus(paths: Iterable[Path], say: Say) -> Corpus:
-    """Every distinct (set, prompt) of the files. Raises DataError, OSError."""
+    """Read all distinct (set, prompt) of the files. `say`: reports progress. Raises DataError, OSError."""
     outcomes = list({(each.group, each.prompt): each for path in paths for each in read_outcomes(path)}.values())
     say(f"{len(outcomes)} prompts read")
     features = []
@@ -70,7 +70,7 @@ def read_corpus(paths: Iterable[Path], say: Say) -> Corpus:
 
 
 def _question(prompt: str) -> int:
-    """The first sentences of a question without its options or closing instruction, as a number."""
+    """A hash of a question's first sentences, without its options and final instruction."""
     stem = _FIRST_OPTION.split(normalise(prompt))[0]
     key = ""
     for number, sentence in enumerate(re.split(r"(?<=[.!?]) ", stem)):
@@ -88,7 +88,7 @@ def known_words(corpus: Corpus, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def coverage(corpus: Corpus, words: NDArray[np.bool_], chosen: NDArray[np.bool_]) -> Array:
-    """Share of known words of each chosen prompt that has words."""
+    """Share of known words of each chosen prompt, without prompts that have no words."""
     places = [corpus.features[number].vocabulary for number in np.flatnonzero(chosen).tolist()]
     return np.array([words[each].mean() for each in places if len(each)])
 
@@ -106,10 +106,10 @@ def spread(corpus: Corpus, chosen: NDArray[np.bool_]) -> tuple[Array, Array]:
 
 
 def folds(corpus: Corpus, count: int) -> list[NDArray[np.bool_]]:
-    """Test masks that keep all forms of a question together."""
+    """Test masks of `count` folds, with all variants of a question in the same one."""
     return [corpus.questions % np.uint64(count) == number for number in range(count)]
 
 
 def without(corpus: Corpus, held_out: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Prompts that are neither held out nor ask a held-out question elsewhere."""
+    """Mask of prompts that are neither held out nor variants of a held-out question."""
     return ~held_out & ~np.isin(corpus.questions, corpus.questions[held_out])

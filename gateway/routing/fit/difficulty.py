@@ -33,19 +33,19 @@ from gateway.routing.fit.mixture import (
 
 FOLDS = 5
 LEAST = 200
-"""Prompts to train on."""
+"""Least number of prompts for training."""
 LEAST_MORE = 50
-"""Prompts to refine a prior with."""
+"""Least number of prompts for refining a prior."""
 ABSTAIN = 0.01
-"""Share of the prompts of an unseen set that may fall outside each limit of what is known."""
+"""Share of an unseen set's prompts that may be outside each limit of the classifier's domain."""
 REACH = 1.5
-"""Prompts longer than the longest in training times this are outside."""
+"""Prompts longer than the longest training prompt times this are outside the domain."""
 
 
 def fit(paths: Sequence[Path], say: Say, *, seed: int = 0, prior: Artefact | None = None) -> Artefact:
-    """Cross-validate, hold out each set once, calibrate, then train on everything. Raises DataError, OSError.
+    """Cross-validate, hold out each set once, calibrate, then train on all prompts. Raises DataError, OSError.
 
-    With a `prior` its score is refined by these outcomes instead, and it stands for what was known without them.
+    With a `prior`, its scorer is refined with these outcomes, and the results on unseen sets are the prior's.
     """
     corpus = read_corpus(paths, say)
     least = LEAST if prior is None else LEAST_MORE
@@ -91,7 +91,7 @@ def fit(paths: Sequence[Path], say: Say, *, seed: int = 0, prior: Artefact | Non
 
 
 def _cross_validated(corpus: Corpus, train: Callable[[Mask], Model], say: Say) -> Array:
-    """A score of every prompt from a fit that saw neither it nor another form of its question."""
+    """The score of each prompt from a fit that saw neither the prompt nor a variant of its question."""
     scores = np.zeros(len(corpus))
     for number, test in enumerate(folds(corpus, FOLDS), 1):
         scores[test] = train(~test).scores[test]
@@ -100,15 +100,15 @@ def _cross_validated(corpus: Corpus, train: Callable[[Mask], Model], say: Say) -
 
 
 def _known_before(corpus: Corpus, prior: Artefact) -> tuple[Array, tuple[float, float]]:
-    """The prior's own scores, and its limits."""
+    """The prior's scores, and its domain's limits."""
     scores = np.array([prior.scorer.score(each) for each in corpus.features])
     return scores, (prior.support.least_coverage, prior.support.most_strange)
 
 
 def _held_out(corpus: Corpus, say: Say) -> tuple[Array, tuple[float, float]]:
-    """Scores of each set from a fit on the others, and the coverage and strangeness that nearly all of a set keep to.
+    """Scores of each set from a fit on the other sets, and limits of coverage and strangeness for nearly all prompts.
 
-    With a single set there is nothing to hold out: the scores are NaN and the limits come from its folds.
+    With one set, the scores are NaN and the limits come from its folds.
     """
     scores = np.full(len(corpus), np.nan)
     several = len(corpus.names) > 1
@@ -174,7 +174,7 @@ def source(path: Path) -> dict[str, str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; progress goes to standard error."""
+    """Run the command. Progress goes to standard error. Returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m gateway.routing.fit.difficulty", description=__doc__)
     parser.add_argument("--data", nargs="+", type=Path, required=True, metavar="FILE", help="outcomes, JSONL or .gz")
     parser.add_argument("--out", type=Path, required=True, metavar="ARTEFACT", help="where the .npz goes")

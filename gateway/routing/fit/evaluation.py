@@ -1,4 +1,4 @@
-"""Evaluates difficulties on real prompts: area under the performance-gap-recovered curve, with its uncertainty."""
+"""Evaluates a grader on real prompts, by the area under the performance-gap-recovered curve with its uncertainty."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ Array = NDArray[np.float64]
 
 
 class DataError(ValueError):
-    """A data file that cannot be used; the message names file, line and remedy."""
+    """A data file cannot be used. The message names file, line and remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One prompt and how good the weak and the strong answer were, 0..1."""
+    """One prompt, and the quality of the weak and the strong model's answer, 0..1."""
 
     group: str
-    """The set it belongs to."""
+    """The prompt's data set."""
     prompt: str
     weak: float
     strong: float
     qualities: dict[str, float] = field(default_factory=dict)
-    """Model → quality, where several answered."""
+    """Model → quality, if several models were measured."""
 
 
 def read_outcomes(path: Path) -> Iterator[Outcome]:
-    """Lines `{"prompt","w","s"[,"dataset","q"]}`, plain or gzip. Raises DataError, OSError."""
+    """Read lines `{"prompt","w","s"[,"dataset","q"]}`, plain or gzip. Raises DataError, OSError."""
     opener = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rb") as lines:
         for number, line in enumerate(lines, 1):
@@ -60,9 +60,9 @@ def _outcome(row: dict[str, Any], name: str) -> Outcome:
 
 
 def apgr(scores: Array, weak: Array, strong: Array) -> float:
-    """∫ (quality(f) − weak) / (strong − weak) df, f = share sent to strong, hardest first; equal scores share a place.
+    """∫ (quality(f) − weak) / (strong − weak) df, with f = share of prompts sent to the strong model, hardest first.
 
-    0.5 is chance. NaN when the strong model is no better than the weak one.
+    Prompts with equal scores count with their mean. A random order gives 0.5. NaN if the strong model is not better.
     """
     gain = strong - weak
     if len(gain) == 0 or gain.sum() <= 0:
@@ -88,7 +88,7 @@ def apgr_interval(
 
 @dataclass(frozen=True, slots=True)
 class SetReport:
-    """One set under one grader."""
+    """Result for one data set."""
 
     name: str
     prompts: int
@@ -98,11 +98,11 @@ class SetReport:
     low: float
     high: float
     abstained: float
-    """Share of prompts outside the classifier's domain; they are ordered by their score all the same."""
+    """Share of prompts outside the classifier's domain. They are also ordered by their score."""
 
 
 def evaluate(paths: Iterable[Path], grader: Grader) -> list[SetReport]:
-    """A report per set found in the files. Raises DataError, OSError."""
+    """One report per data set in the files. Raises DataError, OSError."""
     sets: dict[str, list[Outcome]] = {}
     for path in paths:
         for outcome in read_outcomes(path):
@@ -123,7 +123,7 @@ def _report(name: str, outcomes: list[Outcome], grader: Grader) -> SetReport:
 
 
 def table(reports: Iterable[SetReport]) -> str:
-    """The reports as aligned text, a line each."""
+    """The reports as aligned text, one line each."""
     lines = [
         f"{'set':<24} {'prompts':>7} {'weak':>6} {'strong':>6} {'APGR':>6}  {'95 % interval':<15} {'abstained':>9}"
     ]

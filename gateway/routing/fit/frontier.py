@@ -1,7 +1,7 @@
-"""The frontier of quality and cost of fitted strategies, against single models.
+"""Builds the frontier of quality and cost of fitted strategies.
 
-What a strategy reaches is measured on prompts that it was not learnt from (outer cross-validation): whatever is learnt
-on few outcomes flatters itself on them. Which strategies are kept is the business of `selection`.
+Quality and cost of a strategy are measured on prompts that were not used to fit it (outer cross-validation), because
+results on the fitted prompts are too good. `selection.py` chooses the strategies to keep.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ Array = NDArray[np.float64]
 Say = Callable[[str], None]
 
 OUTER = 5
-"""Folds in which strategies are measured."""
+"""Folds of the outer cross-validation."""
 REPEATS = 6
-"""Divisions into folds over which plain cascades, which are quick to measure, are averaged."""
+"""Number of divisions into folds over which results of plain cascades are averaged."""
 PRICES = 60
-"""Prices of money for which a plain cascade is chosen."""
+"""Number of prices of money (quality per US dollar) for which a plain cascade is chosen."""
 STRICT = 2.0
-"""The same for searched strategies of several answers, of which there are many more, and compared with plain cascades
-too."""
+"""`selection.CONFIDENCE` for searched strategies with several answers. It is higher, because there are many more of
+them and they must also beat plain cascades."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """Cheapest first."""
+    """The chosen strategies, cheapest first."""
 
     points: tuple[Point, ...]
     singles: tuple[Point, ...]
     """Every model alone."""
     reserves: tuple[Strategy, ...] = ()
-    """Plain cascades for when one of the models cannot be asked, or costs another price."""
+    """Plain cascades for when a model cannot be called, or has another price."""
 
     @property
     def strategies(self) -> tuple[Strategy, ...]:
@@ -48,7 +48,7 @@ class Frontier:
 
 
 def build(models: Sequence[str], evidence: Evidence, say: Say, *, seed: int = 0) -> Frontier:
-    """Measure, choose, and learn what was chosen anew from every prompt. `evidence`: its features may be of use."""
+    """Measure strategies, choose among them, and fit the chosen ones to all prompts. `say`: reports progress."""
     singles, ranking = _singles(models, evidence)
     price = price_grid(evidence.usd, evidence.able)
     voted = bool((evidence.labels >= 0).any())
@@ -71,7 +71,7 @@ def build(models: Sequence[str], evidence: Evidence, say: Say, *, seed: int = 0)
 
 
 def plain(models: Sequence[str], evidence: Evidence, *, seed: int = 0) -> Frontier:
-    """The same without a search: single models and plain cascades."""
+    """As `build`, but only with single models and plain cascades."""
     singles, ranking = _singles(models, evidence)
     families: list[Family] = []
     if len(models) > 1:
@@ -84,9 +84,9 @@ def plain(models: Sequence[str], evidence: Evidence, *, seed: int = 0) -> Fronti
 def _cascades(
     models: Sequence[str], tried: Tried, price: Array, ranking: tuple[str, ...], seed: int, repeats: int = REPEATS
 ) -> list[Point]:
-    """For each price of money the plain cascade that is best, measured where it was not chosen.
+    """The best plain cascade for each price of money, measured on prompts on which it was not chosen.
 
-    A cascade that is best at several prices reaches what choosing at these prices reached on average.
+    A cascade that is best at several prices gets the mean result over these prices.
     """
     count = tried.quality.shape[1]
     rows = np.arange(count)
@@ -115,8 +115,8 @@ def _cascades(
 def _reserves(
     models: Sequence[str], tried: Tried, price: Array, ranking: tuple[str, ...], seed: int
 ) -> tuple[Strategy, ...]:
-    """The best plain cascades without each of the models, and those that ask it in any case: for when it cannot be
-    asked or became dear, and for when it became cheap."""
+    """For each model, the best plain cascades without it, for when it cannot be called or is more expensive, and those
+    that always call it, for when it is cheaper."""
     found: dict[Hashable, Strategy] = {}
     for model in range(len(models)):
         without = np.array([model not in each.members for each in tried.cascades])
@@ -149,7 +149,7 @@ def _outer(count: int, seed: int) -> NDArray[np.int64]:
 
 
 def _singles(models: Sequence[str], evidence: Evidence) -> tuple[list[Point], tuple[str, ...]]:
-    """Each model alone, and all of them, the best one first."""
+    """Each model alone as a point, and the ranking of the models, the best first."""
     found = []
     for place, model in enumerate(models):
         able = evidence.able[:, place]
@@ -162,12 +162,12 @@ def _singles(models: Sequence[str], evidence: Evidence) -> tuple[list[Point], tu
 
 
 def only(model: str) -> dict[Pattern, State]:
-    """The states of asking one model."""
+    """The states of a strategy that calls one model."""
     return {((), ()): State(ask={model: (1.0,)})}
 
 
 def _measured(evidence: Evidence, price: Array, settings: Settings) -> tuple[Array, Array]:
-    """Quality and US dollars of n prompts at each of L prices of money, where nothing was learnt from them."""
+    """Quality and US dollars (n × L) of n prompts at L prices of money, from fits that did not see the prompts."""
     folds = _outer(len(evidence), settings.seed)
     quality, usd = np.zeros((len(evidence), len(price))), np.zeros((len(evidence), len(price)))
     for fold in range(OUTER):
@@ -180,11 +180,13 @@ def _measured(evidence: Evidence, price: Array, settings: Settings) -> tuple[Arr
 
 
 def written(models: Sequence[str], evidence: Evidence, learned: Learned, place: int) -> dict[Pattern, State]:
-    """The states that prompts reach at the `place`-th price, in the models' names."""
+    """The states that prompts reach at the `place`-th price, with the models' names."""
     states: dict[Pattern, State] = {}
     for asked, level, state, onward in walk(evidence, learned, place):
         ask = {models[model]: _short(level.worth[model][state, :, place]) for model in onward}
-        if evidence.features.shape[1] == 1 and ask:  # further ones are for prompts that the best cannot be asked
+        if (
+            evidence.features.shape[1] == 1 and ask
+        ):  # further models are for prompts for which the best cannot be called
             ask = {max(ask, key=lambda model: ask[model][0]): (1.0,)}
         names = [models[model] for model in asked]
         serve = names[int(level.serve[state])] if names else ""
@@ -197,7 +199,7 @@ def _short(worth: Array) -> tuple[float, ...]:
 
 
 def describe(strategy: Strategy) -> Strategy:
-    """With its kind and a sentence: the usual order of asking."""
+    """The strategy with its kind and a description: the usual order of calls."""
     first = sorted(strategy.first)
     conditional = any(len(worth) > 1 for state in strategy.states.values() for worth in state.ask.values())
     if not strategy.several and len(first) == 1:

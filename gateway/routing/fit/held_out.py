@@ -1,4 +1,4 @@
-"""Evaluates a plan on outcomes that it was not fitted on, against the hull of single models."""
+"""Evaluates a plan on outcomes that were not used for its fit, compared with the hull of single models."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TARGETS = 7
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """One wanted quality; US dollars a request. Intervals are 95 %, by a bootstrap over prompts."""
+    """Result for one wanted quality, in US dollars per request. Intervals are 95 %, from a bootstrap over prompts."""
 
     wanted: float
     reached: float
@@ -29,15 +29,15 @@ class Kept:
     calls: float
     usd: float
     hull_usd: float
-    """What single models, or a draw between two, cost at the quality reached, chosen with these very outcomes in sight;
-    beyond their best, what that costs."""
+    """Cost of the best single model, or a draw between two, at the reached quality, chosen on these same outcomes.
+    Above the quality of the best model: its cost."""
     saving: float
     saving_low: float
     saving_high: float
 
 
 def kept(plan: Plan, outcomes: Outcomes, *, rounds: int = 400, seed: int = 0) -> list[Kept]:
-    """At qualities from the plan's cheapest strategy to its best."""
+    """Results at several qualities, from that of the plan's cheapest strategy to that of its best."""
     known = ~np.isnan(outcomes.quality)
     quality = np.where(known, outcomes.quality, np.nanmean(outcomes.quality, 0))
     usd = np.where(known, outcomes.usd, np.where(known, outcomes.usd, 0).sum(0) / known.sum(0))
@@ -72,7 +72,7 @@ def _kept(wanted: float, plan: Plan, outcomes: Outcomes, quality: Array, usd: Ar
 
 
 def table(found: Sequence[Kept]) -> str:
-    """Aligned text: US dollars per 1,000 requests."""
+    """The results as aligned text, in US dollars per 1,000 requests."""
     lines = [
         f"{'wanted':>8} {'reached':>8}  {'95 % interval':<15} {'calls':>6} "
         f"{'plan':>10} {'hull':>10} {'saving':>8}  95 % interval",

@@ -14,21 +14,21 @@ from gateway.routing.difficulty.weights_file import IDF_STEP
 from gateway.routing.fit.corpus import Corpus, spread
 
 PENALTY = 60.0
-"""Of the shared scorer, chosen by cross-validation; 30 to 100 differ by less than their uncertainty."""
+"""Ridge penalty of the shared scorer, chosen by cross-validation. Results of 30 to 100 do not differ significantly."""
 LEXICAL_SCALE = 0.05
-"""Weight of a standardised lexical count beside the unit-length n-gram vectors."""
+"""Scale of a standardised lexical count, relative to the unit-length n-gram vectors."""
 EXPERT_PENALTY = 15.0
 EXPERT_SCALE = 0.1
 GATE_PENALTY = 10.0
 REFINE_PENALTY = 8.0
 PRIOR_SCALE = 0.3
-"""Weight of a prior's standardised score among the features that refine it."""
+"""Scale of a prior's standardised score among the features that refine it."""
 BALANCE = 0.25
-"""Prompts of a set weigh (its size) to the power of minus this: small sets count somewhat more per prompt."""
+"""A prompt's weight is its set's size to the power of minus this, so prompts of small sets count slightly more."""
 LEVEL = 0.5
-"""Share of a set's mean gain that is taken off its prompts' gains."""
+"""Share of a set's mean gain that is subtracted from its prompts' gains."""
 LEAST = 100
-"""Prompts of a set that has an expert of its own."""
+"""Least number of prompts of a set that gets an expert."""
 MOST_EXPERTS = 8
 
 Mask = NDArray[np.bool_]
@@ -36,18 +36,18 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One fit, and its prediction for every prompt of the corpus, trained on or not."""
+    """One fit, and its scores of all prompts of the corpus, including those not used for training."""
 
     scorer: Scorer
     scores: Array
 
 
 def fit_model(corpus: Corpus, chosen: Mask) -> Model:
-    """A shared scorer on the `chosen` prompts, and an expert for each larger set among them.
+    """Fit a shared scorer to the `chosen` prompts, and an expert to each larger set among them.
 
-    Sets differ in how hard they are, which should be learnt, and in how far apart their two models are, which says
-    nothing about a prompt. Half of a set's mean gain taken off orders prompts within unseen sets as well as all of it,
-    and keeps the promised adequacy true on every set. An expert learns the gains around its set's mean alone.
+    Sets differ in difficulty, which should be learned, and in the difference between their two models, which depends on
+    no prompt. Subtracting half of a set's mean gain orders prompts of unseen sets as well as subtracting all of it, and
+    keeps the estimated adequacy right for all sets. An expert is fitted to the gains minus its set's mean.
     """
     idf, design = _design(corpus, chosen)
     target, weights = gains(corpus, chosen)
@@ -81,9 +81,9 @@ def fit_model(corpus: Corpus, chosen: Mask) -> Model:
 
 
 def refine(prior: Scorer, corpus: Corpus, chosen: Mask) -> Model:
-    """The prior's score as one more feature of an expert for the `chosen` prompts, whatever kind they are of.
+    """Fit an expert to all `chosen` prompts, with the prior's score as a further feature, and merge it into the prior.
 
-    With few outcomes the prior decides, with many the expert does. The result is a scorer of the same form.
+    With few outcomes the prior dominates, with many the expert. The result is a scorer of the same form.
     """
     values = _values(corpus, prior.idf.astype(np.float64))
     before = np.array([prior.score(each) for each in corpus.features], dtype=np.float32)
@@ -110,7 +110,7 @@ def refine(prior: Scorer, corpus: Corpus, chosen: Mask) -> Model:
 
 
 def gains(corpus: Corpus, chosen: Mask) -> tuple[Floats, Floats]:
-    """What the strong model gains, less part of its set's mean, and each prompt's weight (0: not chosen)."""
+    """The strong model's gain minus part of its set's mean, and the weight, of each prompt (0: not chosen)."""
     gain, weights, target = corpus.strong - corpus.weak, np.zeros(len(corpus)), np.zeros(len(corpus))
     for number in range(len(corpus.names)):
         members = chosen & (corpus.sets == number)
@@ -121,13 +121,13 @@ def gains(corpus: Corpus, chosen: Mask) -> tuple[Floats, Floats]:
 
 
 def _own(corpus: Corpus, chosen: Mask) -> list[int]:
-    """The sets that get an expert: the larger ones."""
+    """The larger sets, which get an expert."""
     sizes = np.bincount(corpus.sets[chosen], minlength=len(corpus.names))
     return sorted(number for number in np.argsort(-sizes)[:MOST_EXPERTS].tolist() if sizes[number] >= LEAST)
 
 
 def _design(corpus: Corpus, chosen: Mask) -> tuple[Floats, Design]:
-    """Inverse document frequencies as the artefact keeps them, and every prompt as a row."""
+    """Inverse document frequencies, rounded as in the file, and the design matrix of all prompts."""
     seen = np.bincount(corpus.bins[chosen[corpus.rows]], minlength=BINS)
     idf = 1 + np.log((int(chosen.sum()) + 1) / (seen + 1))
     idf = 1 + np.clip(np.round((idf - 1) * IDF_STEP), 0, 255) / IDF_STEP
@@ -138,7 +138,7 @@ def _design(corpus: Corpus, chosen: Mask) -> tuple[Floats, Design]:
 
 
 def _values(corpus: Corpus, idf: Array) -> Floats:
-    """N-gram values, each prompt's words and pieces of unit length."""
+    """Tf-idf values of n-grams. The words of a prompt have unit length together, and so have its character n-grams."""
     values = corpus.counts * idf[corpus.bins]
     block = corpus.rows * 2 + (corpus.bins >= 1 << WORD_BITS)
     length = np.sqrt(np.bincount(block, values**2, minlength=2 * len(corpus)))
@@ -146,7 +146,7 @@ def _values(corpus: Corpus, idf: Array) -> Floats:
 
 
 def _gates(corpus: Corpus, chosen: Mask, sets: list[int], dense: Floats) -> tuple[Floats, Floats]:
-    """Linear regressions of belonging to each set on the lexical counts, every set weighing as its size's root."""
+    """Linear regressions of membership in each set on the lexical counts. A set's weight is the root of its size."""
     sizes = np.bincount(corpus.sets[chosen], minlength=len(corpus.names))
     rows, kinds = dense[chosen].astype(np.float64), corpus.sets[chosen]
     weights = 1 / np.sqrt(sizes[kinds])

@@ -1,4 +1,4 @@
-"""Recorded outcomes of several models on the same prompts, for fitting and replay."""
+"""Reads recorded outcomes of several models on the same prompts, for fits and replays."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ TOKEN_CHARACTERS = 4
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """n prompts × m models of a pool."""
+    """Outcomes of n prompts and m models."""
 
     ids: tuple[str, ...]
     prompts: tuple[str, ...]
     models: tuple[str, ...]
     quality: Array
-    """n × m, 0..1; NaN where the model cannot be called."""
+    """n × m, 0..1; NaN: the model was not called."""
     usd: Array
-    """n × m; of a call that can be made."""
+    """n × m, US dollars of the call."""
     votes: tuple[tuple[str | None, ...], ...]
-    """n × m normalised final answers."""
+    """n × m normalised final answers; None: no vote."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -53,7 +53,7 @@ class Outcomes:
         return np.array(rows, dtype=np.int64).reshape(len(self), len(self.models))
 
     def part(self, chosen: NDArray[np.bool_]) -> Outcomes:
-        """The prompts of a mask."""
+        """The outcomes of the prompts selected by a mask."""
         places = np.flatnonzero(chosen).tolist()
         return Outcomes(
             tuple(self.ids[each] for each in places),
@@ -66,7 +66,7 @@ class Outcomes:
 
 
 def read_pool(path: Path) -> dict[str, tuple[float, float]]:
-    """One flat object `{"model": [input, output]}`, US dollars per 1M tokens. Raises DataError, OSError."""
+    """Read one flat object `{"model": [input, output]}`, US dollars per 1M tokens. Raises DataError, OSError."""
     form = f'{path}: give one flat object {{"model": [USD per 1M input tokens, USD per 1M output tokens]}}'
     try:
         pool = orjson.loads(path.read_bytes())
@@ -79,9 +79,10 @@ def read_pool(path: Path) -> dict[str, tuple[float, float]]:
 
 
 def read_outcomes(paths: Iterable[Path], prices: Prices) -> Outcomes:
-    """Rows `{"prompt", "q": {model: quality}[, "id", "out_tok", "ans"]}`, or of two models `{"prompt", "w", "s"}`.
+    """Read rows `{"prompt", "q": {model: quality}[, "id", "out_tok", "ans"]}`, or, for two models, `{"prompt", "w",
+    "s"}`.
 
-    Rows that know no model of the pool are left out. JSON lines, plain or gzip. Raises DataError, OSError.
+    The files have JSON lines, plain or gzip. Rows without any model of the pool are ignored. Raises DataError, OSError.
     """
     rows: list[dict[str, Any]] = []
     for path in paths:
@@ -128,8 +129,8 @@ def _row(line: bytes, place: str, prices: Prices) -> dict[str, Any]:
 
 
 def _pair(tokens: Mapping[str, Any], prices: Prices) -> tuple[str, str]:
-    """The models of a row's weak and strong quality: as its lengths list them, else the pool's cheaper and dearer
-    one."""
+    """The models of a row's weak and strong quality: in the order of its lengths, else the pool's cheaper and more
+    expensive one."""
     if len(tokens) == 2 and all(model in prices for model in tokens):
         weak, strong = tokens
     elif len(prices) == 2:
@@ -144,7 +145,7 @@ def _number(value: Any) -> float:
 
 
 def _usd(prompts: Sequence[str], tokens: Array, given: Array, prices: Sequence[tuple[float, float]]) -> Array:
-    """By length and list price; as given where no length is; else by the usual length."""
+    """Costs, n × m: from length and price; without a length, the given cost; else from the model's mean length."""
     price = np.array(prices)
     inputs = np.array([len(prompt) for prompt in prompts]) / TOKEN_CHARACTERS
     known = ~np.isnan(tokens)
@@ -154,7 +155,7 @@ def _usd(prompts: Sequence[str], tokens: Array, given: Array, prices: Sequence[t
 
 
 def normalise(answer: Any) -> str | None:
-    """Equal answers as equal text: case, spaces and the writing of numbers do not count. None has no vote."""
+    """The answer without differences in case, spaces and number formats. None: no vote."""
     if answer is None:
         return None
     if isinstance(answer, dict | list):

@@ -1,4 +1,4 @@
-"""Fits a plan to recorded outcomes: the classifier's adequacies first, then strategies."""
+"""Fits a plan to recorded outcomes: first the models' adequacies, then strategies."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from gateway.routing.strategy.plan import Plan
 from gateway.routing.strategy.prompt_features import fit_prompt_features
 
 LEAST = 100
-"""Fewest prompts for a conclusion."""
+"""Least number of prompts for a fit."""
 STEM = 160
-"""Characters by which two prompts count as forms of one question."""
+"""Prompts with the same first characters, so many, count as variants of one question."""
 
 
 def fit_plan(paths: Sequence[Path], prices: Prices, say: Say, *, seed: int = 0) -> tuple[Plan, Frontier, Outcomes]:
-    """Raises DataError, OSError."""
+    """Read outcomes and fit a plan. `say`: reports progress. Raises DataError, OSError."""
     outcomes = read_outcomes(paths, prices)
     if len(outcomes) < LEAST:
         raise DataError(f"{len(outcomes)} usable prompts are too few to fit on; collect at least {LEAST}")
@@ -40,7 +40,7 @@ def fit_plan(paths: Sequence[Path], prices: Prices, say: Say, *, seed: int = 0) 
 
 
 def fit_outcomes(outcomes: Outcomes, say: Say, *, seed: int = 0) -> tuple[Plan, Frontier]:
-    """The same from outcomes that were read."""
+    """Fit a plan to `outcomes`."""
     say(f"{len(outcomes)} prompts, {len(outcomes.models)} models: fitting adequacies")
     features = [extract(prompt) for prompt in outcomes.prompts]
     qualities = {model: outcomes.quality[:, place] for place, model in enumerate(outcomes.models)}
@@ -64,6 +64,6 @@ def fit_outcomes(outcomes: Outcomes, say: Say, *, seed: int = 0) -> tuple[Plan, 
 
 
 def _folds(prompts: Sequence[str]) -> NDArray[np.int64]:
-    """Five, with all forms of a question in one."""
+    """Five folds, as numbers 0..4, with all variants of a question in the same one."""
     stems = [hashlib.blake2b(normalise(prompt)[:STEM].encode(), digest_size=4).digest() for prompt in prompts]
     return np.array([int.from_bytes(stem) % 5 for stem in stems], dtype=np.int64)

@@ -1,8 +1,8 @@
-"""The prior of models without measurements: by name where known, else by price.
+"""Makes a plan for models without measurements, from a prior by model name and price.
 
-Four things were learnt from other pools: how quality rises with price, how good some models are for theirs, how much
-prompts are hard for all models at once, and how often two wrong answers are the same. Outcomes drawn from those stand
-in for measured ones, and plain cascades are chosen on them as on real ones (a Rasch model, 1960, with a common error).
+The prior was fitted to other pools. It has four parts: how quality rises with price, how much some models differ from
+that, how much prompts are hard for all models at once, and how often two wrong answers are equal. Outcomes are drawn
+from it, and plain cascades are chosen on them as on measured ones (a Rasch model, 1960, with a common error).
 """
 
 from __future__ import annotations
@@ -29,26 +29,27 @@ Array = NDArray[np.float64]
 PACKAGED = "data/prior.json"
 PROMPTS = 2000
 INPUT_TOKENS, OUTPUT_TOKENS = 100.0, 200.0
-"""Of the prompt that costs are compared on."""
+"""Tokens of the request with which costs are compared."""
 
 
 class Prior(NamedTuple):
-    """Log odds of a good answer = level + slope · ln(price) + the model's own + spread · ease of the prompt."""
+    """Log odds of a good answer = level + slope · ln(price) + the model's own value + spread · ease of the prompt."""
 
     level: float
     slope: float
-    """Price: US dollars per 1M output tokens and a third of as many input ones."""
+    """Per natural logarithm of the price of 1M output and a third of 1M input tokens, in US dollars."""
     spread: float
     coincidence: float
-    """Share of pairs of wrong answers that are the same."""
+    """Share of pairs of wrong answers that are equal."""
     models: Mapping[str, float]
+    """Model → its own value."""
 
     def skill(self, model: str, price: tuple[float, float]) -> float:
         return self.level + self.slope * _log_price(price) + self.models.get(model, 0.0)
 
 
 def prior(prices: Prices) -> Plan:
-    """A plan for a pool, without any outcome of it."""
+    """A plan for a pool without measured outcomes. `prices`: of the pool's models."""
     known = orjson.loads((files("gateway.routing") / PACKAGED).read_bytes())
     fields = {name: known[name] for name in Prior._fields}
     models = tuple(prices)
@@ -71,7 +72,7 @@ def _imagined(believed: Prior, prices: Prices) -> Evidence:
 
 
 def learn_prior(pools: Sequence[tuple[Outcomes, Prices]]) -> Prior:
-    """From measured pools, each counting the same."""
+    """Fit the prior to measured pools, all with the same weight."""
     odds = [_log_odds(outcomes) for outcomes, _ in pools]
     logs = [np.array([_log_price(prices[model]) for model in outcomes.models]) for outcomes, prices in pools]
     rise = sum(float(((x - x.mean()) * (y - y.mean())).sum()) for x, y in zip(logs, odds, strict=True))
@@ -100,7 +101,7 @@ def _log_odds(outcomes: Outcomes) -> Array:
 
 
 def _spread(outcomes: Outcomes, odds: Array) -> float:
-    """The spread at which simulated outcomes are correlated as the measured ones are."""
+    """The spread with which simulated outcomes have the same correlation as the measured ones."""
     rows = outcomes.quality[~np.isnan(outcomes.quality).any(1)]
     wanted = _correlation(rows)
     chance = np.random.default_rng(0)
@@ -108,7 +109,7 @@ def _spread(outcomes: Outcomes, odds: Array) -> float:
     spreads = np.arange(0.0, 6.01, 0.1)
     found = []
     for spread in spreads.tolist():
-        steep = odds * math.sqrt(1 + spread**2 / 3)  # so that means stay as they are, roughly (Zeger et al. 1988)
+        steep = odds * math.sqrt(1 + spread**2 / 3)  # keeps the means approximately unchanged (Zeger et al. 1988)
         found.append(_correlation((luck < 1 / (1 + np.exp(-(steep + spread * ease)))).astype(np.float64)))
     return float(spreads[np.abs(np.array(found) - wanted).argmin()])
 

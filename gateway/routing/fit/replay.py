@@ -1,4 +1,4 @@
-"""Replays recorded outcomes through the serving decision; an answer is seen only after its call is paid for."""
+"""Replays recorded outcomes through the decisions of serving. An answer is used only if its call was made."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from gateway.routing.strategy.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """One prompt's fate."""
+    """The result for one prompt."""
 
     id: str
     called: tuple[str, ...]
     quality: float
     usd: float
-    """Of all calls."""
+    """US dollars of all calls."""
     adequacy: Mapping[str, float]
-    """Model → P(quality ≥ 0.5), from the prompt alone."""
+    """Model → P(quality ≥ 0.5), estimated from the prompt."""
 
 
 def replay(outcomes: Outcomes, plan: Plan, quality: float) -> Iterator[Replayed]:
-    """Rows in the file's order. If the plan knows none of a prompt's models, its first model answers."""
+    """Results in the order of the outcomes. If the plan has none of a prompt's models, the cheapest model answers."""
     for place, prompt in enumerate(outcomes.prompts):
         row = Row(outcomes, place)
         able = {model: model for model in row.columns}
@@ -43,7 +43,7 @@ def replay(outcomes: Outcomes, plan: Plan, quality: float) -> Iterator[Replayed]
 
 
 class Row:
-    """What the models did on one prompt."""
+    """The models' answers to one prompt."""
 
     def __init__(self, outcomes: Outcomes, place: int) -> None:
         self._outcomes, self._place = outcomes, place
@@ -64,7 +64,7 @@ class Row:
 
 
 def ask(asking: RunningStrategy, row: Row) -> list[StrategyAnswer]:
-    """Ask until it is settled."""
+    """Run a strategy to its end on recorded answers. Returns the answers it used."""
     answers: list[StrategyAnswer] = []
     while wanted := asking.next(answers):
         answers += [row.answer(model) for model in wanted]

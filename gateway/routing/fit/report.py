@@ -19,21 +19,21 @@ Array = NDArray[np.float64]
 
 TARGETS = 9
 ROUNDS = 400
-"""Bootstrap samples of prompts."""
+"""Number of bootstrap samples of prompts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a wanted mean quality costs; US dollars a request."""
+    """Costs of a wanted mean quality, in US dollars per request."""
 
     quality: float
     usd: float
     hull_usd: float
-    """Of the best single model, or a draw between two; where they do not reach it, of their best."""
+    """Cost of the best single model, or a draw between two; if none reaches the quality, of the best."""
     oracle_usd: float | None
-    """None: not even that reaches it."""
+    """Cost of an oracle; None: it does not reach the quality either."""
     saving: float
-    """Share of the hull's cost; below 0: dearer."""
+    """Saved share of the hull's cost; below 0: more expensive."""
     low: float
     high: float
     """95 % bootstrap interval of the saving, over prompts."""
@@ -42,18 +42,18 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What `thriftgate router fit` prints."""
+    """The output of `thriftgate router fit`."""
 
     targets: tuple[Target, ...]
     frontier: tuple[tuple[float, float, str, str], ...]
-    """Quality, US dollars, kind, description; cheapest first. Measured on prompts not learnt from."""
+    """Quality, US dollars, kind, description; cheapest first. Measured on prompts that were not used for the fit."""
     hull: tuple[tuple[float, float, str], ...]
     oracle: tuple[tuple[float, float], ...]
     random: tuple[float, float]
-    """Quality and US dollars of asking any model, each as likely."""
+    """Quality and US dollars of calling a random model."""
 
     def values(self) -> dict[str, Any]:
-        """For JSON."""
+        """JSON values."""
         names = ("quality", "usd", "kind", "description")
         return {
             "targets": [{name: getattr(each, name) for name in each.__dataclass_fields__} for each in self.targets],
@@ -133,7 +133,7 @@ def _target(
 
 
 def _oracle(outcomes: Outcomes) -> list[tuple[float, float]]:
-    """Quality and US dollars of an oracle that knows every outcome beforehand, at many prices of money."""
+    """Quality and US dollars of an oracle that knows all outcomes in advance, at many prices of money."""
     known = ~np.isnan(outcomes.quality)
     quality = np.where(known, outcomes.quality, -np.inf)
     rows = np.arange(len(outcomes))
@@ -146,7 +146,7 @@ def _oracle(outcomes: Outcomes) -> list[tuple[float, float]]:
 
 
 def table(shown: Report) -> str:
-    """Aligned text: US dollars per 1,000 requests."""
+    """The report as aligned text, in US dollars per 1,000 requests."""
     lines = [
         f"{'quality':>8} {'strategy':>10} {'hull':>10} {'oracle':>10} {'saving':>8}  {'95 % interval':<18} who",
         f"{'':>8} {'USD per 1,000 requests':^32}",
@@ -163,7 +163,7 @@ def table(shown: Report) -> str:
 
 
 def plot(shown: Report, path: str) -> None:
-    """As PNG or SVG, by the file's ending. Raises ImportError without matplotlib, ValueError for another ending."""
+    """Draw a PNG or SVG, by the file's suffix. Raises ImportError without matplotlib, ValueError for another suffix."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -190,7 +190,7 @@ def plot(shown: Report, path: str) -> None:
 
 
 def _drawn(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Draws between neighbours are straight in cost, hence bent on its logarithm."""
+    """Points with steps between them: draws between two points are straight in cost, so curved in its logarithm."""
     steps: list[tuple[float, float]] = []
     for (quality, usd), (more, dearer) in itertools.pairwise(points):
         shares = np.linspace(0, 1, 20).tolist()

@@ -1,11 +1,11 @@
-"""Searches strategies by backward induction over models asked and their agreement, for many prices at once.
+"""Searches strategies by backward induction over called models and their agreement, for many prices of money at once.
 
-For each set of models that may have been asked, from the largest to none, and each way in which their answers agree,
-two things are learnt: whose answer to give, and what asking each further model would gain: the quality that the best
-continuation reaches, less what is reached by stopping, less lambda times what it costs. All orders of asking are
-covered, because what matters is who was asked, not when. Gains are regressed on the prompt's features within a state,
-so that they may depend on the prompt (fitted value iteration, Gordon 1995). A continuation's value is taken from
-decisions that did not see the prompt (cross-fitting), else each level would choose its own luck.
+A state is a set of called models and the way in which their answers agree. For each state, from the largest sets to the
+empty one, two things are fitted: the model whose answer to serve, and the gain of calling each further model. The gain
+is the quality of the best continuation, minus the quality of stopping, minus the price of money times the cost. All
+orders of calls are covered, because a state does not depend on the order. Gains are regressed on the prompt's features
+within a state, so that they may depend on the prompt (fitted value iteration, Gordon 1995). The value of a continuation
+comes from decisions that did not see the prompt (cross-fitting), because it would be too high otherwise.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ Asked = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """n prompts × m models, as the search reads them."""
+    """Outcomes of n prompts and m models, for the search."""
 
     labels: Whole
-    """n × m: equal ones agree; −1: no vote."""
+    """n × m: equal labels agree; −1: no vote."""
     quality: Array
-    """n × m; 0 where not known."""
+    """n × m; 0 if unknown."""
     usd: Array
     able: NDArray[np.bool_]
     """n × m: can the model be called?"""
@@ -50,7 +50,7 @@ class Evidence:
         return Evidence(self.labels[rows], self.quality[rows], self.usd[rows], self.able[rows], self.features[rows])
 
     def only(self, features: int) -> Evidence:
-        """With the first so many features."""
+        """The same with the first `features` features only."""
         return Evidence(self.labels, self.quality, self.usd, self.able, self.features[:, :features])
 
     def __len__(self) -> int:
@@ -58,16 +58,16 @@ class Evidence:
 
 
 class Settings(NamedTuple):
-    """How far the search goes and how little it believes few rows."""
+    """Depth of the search, and regularisation for states with few rows."""
 
     depth: int = 4
-    """Most models asked for one prompt."""
+    """Most models called for one prompt."""
     realised: float = 0.5
-    """Share of a gain that is taken from outcomes as they fell, the rest from the estimate, which varies less."""
+    """Share of a gain that is taken from the actual outcomes. The rest is the estimate, which varies less."""
     agreement: float = 20.0
-    """Rows that the general estimate of an answer's quality weighs in each state."""
+    """Weight, in rows, of the general estimate of an answer's quality (`Agreement`) in each state."""
     reluctance: float = 5.0
-    """Rows without any gain added to each state before a further model is asked."""
+    """Number of rows without gain that are added to each state in which a further model may be called."""
     slopes: float = 50.0
     """Ridge penalty on the features of the prompt."""
     folds: int = 5
@@ -75,27 +75,27 @@ class Settings(NamedTuple):
 
 
 SUPPORT = 5
-"""Prompts that must have reached a state before its decisions count."""
+"""Least number of prompts in a state; decisions of states with fewer are ignored."""
 
 
 class Level(NamedTuple):
-    """What was learnt about one set of asked models; c states, L prices."""
+    """Decisions for one set of called models, with c states and L prices of money."""
 
     codes: Whole
-    """c, ascending: states as `encode` writes them."""
+    """c results of `encode`, ascending."""
     serve: Whole
-    """c: the model whose answer is served, as a position in the set."""
+    """c: the model whose answer is served, as an index in the set."""
     worth: dict[int, Array]
-    """Further model → c × d × L."""
+    """Further model → weights of its gain, c × d × L."""
     rows: Whole
-    """c: prompts that reached the state."""
+    """c: number of prompts in the state."""
 
 
 Learned = dict[Asked, Level]
 
 
 class _Value(NamedTuple):
-    """n × L under the best continuation: quality as it fell, as estimated, and what it costs."""
+    """Results of the best continuation, n × L each: actual quality, estimated quality, cost in US dollars."""
 
     realised: NDArray[np.floating]
     estimated: NDArray[np.floating]
@@ -103,13 +103,13 @@ class _Value(NamedTuple):
 
 
 def prices(usd: Array, able: NDArray[np.bool_], count: int = 20) -> Array:
-    """Prices of money, in quality per US dollar, from hardly any to one at which only the cheapest model is asked."""
+    """Prices of money, in quality per US dollar, from almost 0 to one at which only the cheapest model is called."""
     mean = np.where(able, usd, 0).sum(0) / able.sum(0)
     return np.asarray(np.geomspace(0.01 / mean.max(), 0.1 / max(mean.min(), mean.max() * 1e-6), count))
 
 
 def affordable(models: int, prompts: int, votes: bool) -> int:
-    """How many answers deep to search: without votes a second answer tells nothing."""
+    """The depth of a search with acceptable running time. Without votes it is 1: further answers have no effect."""
     if not votes:
         return 1
     for depth in (4, 3, 2):
@@ -120,7 +120,7 @@ def affordable(models: int, prompts: int, votes: bool) -> int:
 
 
 def encode(labels: Whole, asked: Asked) -> Whole:
-    """n: one number per way in which the answers of `asked` agree, whatever they are."""
+    """n numbers that encode how the answers of `asked` agree."""
     count = len(asked)
     canonical = np.zeros((len(labels), count), dtype=np.int64)
     code = np.zeros(len(labels), dtype=np.int64)
@@ -138,7 +138,7 @@ def encode(labels: Whole, asked: Asked) -> Whole:
 
 
 def decode(code: int, count: int) -> tuple[int, ...]:
-    """The labels that `encode` made `code` of."""
+    """The labels (see `Pattern`) that `encode` encoded as `code`. `count`: number of models."""
     labels: list[int] = []
     for _ in range(count):
         code, label = divmod(code, count + 1)
@@ -147,7 +147,7 @@ def decode(code: int, count: int) -> tuple[int, ...]:
 
 
 def learn(evidence: Evidence, price: Array, settings: Settings) -> Learned:
-    """Every state's decisions at every price of money."""
+    """Fit the decisions of all states at all prices of money."""
     models = evidence.quality.shape[1]
     folds = np.random.default_rng(settings.seed).permutation(len(evidence)) % settings.folds
     agreement = fit_agreement(evidence.labels, evidence.quality, evidence.able, seed=settings.seed)
@@ -163,7 +163,7 @@ def learn(evidence: Evidence, price: Array, settings: Settings) -> Learned:
 
 
 class _Cells:
-    """Sums per state, over the rows outside each fold and over all."""
+    """Computes sums per state, over the rows outside each fold and over all rows."""
 
     def __init__(self, codes: Whole, folds: Whole, count: int) -> None:
         self.codes, self.cell = np.unique(codes, return_inverse=True)
@@ -175,7 +175,7 @@ class _Cells:
         self._keys = ordered[self._starts]
 
     def sums(self, values: Array) -> Array:
-        """(c × (folds + 1) × …): place k without fold k, the last one with all."""
+        """Sums, c × (folds + 1) × …: index k is without fold k, the last index is over all rows."""
         found = np.zeros((self._shape[0] * self._shape[1], *values.shape[1:]))
         found[self._keys] = np.add.reduceat(values[self._order], self._starts, axis=0)
         inside = found.reshape(*self._shape, *values.shape[1:])
@@ -223,7 +223,7 @@ def _ask(
     cells: _Cells,
     stop: _Value,
 ) -> tuple[_Value, dict[int, Array]]:
-    """What each further model is worth, and the value when the most valuable one is asked."""
+    """The value of calling the most valuable further model where it pays, and the weights of each model's gain."""
     features = evidence.features
     width = features.shape[1]
     gram = cells.sums((features[:, :, None] * features[:, None, :]).reshape(len(features), -1))
@@ -265,8 +265,10 @@ def _ask(
 
 
 def walk(evidence: Evidence, learned: Learned, place: int) -> Iterator[tuple[Asked, Level, int, list[int]]]:
-    """States that prompts reach at the `place`-th price, each once: who was asked, its level, its row there, and the
-    models that some prompt there is sent on to."""
+    """The states that prompts reach at the `place`-th price, each once.
+
+    Yields the called models, their level, the state's index in it, and the models that are called next for any prompt.
+    """
     codes: dict[Asked, Whole] = {(): encode(evidence.labels, ())}
     front: list[tuple[Asked, int]] = [((), 0)]
     seen = set(front)
@@ -290,7 +292,7 @@ def walk(evidence: Evidence, learned: Learned, place: int) -> Iterator[tuple[Ask
 
 
 def choose(evidence: Evidence, level: Level, state: int, place: int, *, stops: bool) -> Whole:
-    """n: the model that each prompt in one state is sent on to; −1: none, if it may stop."""
+    """The model that is called next for each of n prompts in one state; −1: none. `stops`: the run may end here."""
     best = np.full(len(evidence), 0.0 if stops else -np.inf)
     chosen = np.full(len(evidence), -1)
     for model, worth in level.worth.items():
@@ -301,7 +303,7 @@ def choose(evidence: Evidence, level: Level, state: int, place: int, *, stops: b
 
 
 def play(evidence: Evidence, learned: Learned, place: int) -> tuple[Array, Array]:
-    """Quality and US dollars (n each) of following what was learnt at the `place`-th price."""
+    """Quality and US dollars (n each) of applying the decisions of the `place`-th price."""
     quality, usd = np.zeros(len(evidence)), np.zeros(len(evidence))
     front: dict[Asked, Whole] = {(): np.arange(len(evidence))}
     while front:
@@ -333,13 +335,13 @@ def _found(level: Level, codes: Whole) -> tuple[Whole, NDArray[np.bool_]]:
 
 
 def _voted(labels: Whole, asked: Asked) -> Whole:
-    """States in which a model without a vote counts as alone with its answer."""
+    """As `encode`, but answers without a vote count as votes of their own."""
     own = -2 - np.arange(labels.shape[1])
     return encode(np.where(labels < 0, labels.max() + 1 - own, labels), asked)
 
 
 def _plural(evidence: Evidence, rows: Whole, asked: Asked) -> Whole:
-    """Places in `asked` of the answers that most agree on, of the best model's among these."""
+    """Index in `asked` of the answer with the most votes; of several, that of the best model."""
     votes = evidence.labels[rows][:, asked]
     agree = ((votes[:, :, None] == votes[:, None, :]) & (votes >= 0)[:, :, None]).sum(2)
     level = evidence.quality[:, asked].mean(0)

@@ -1,9 +1,9 @@
-"""Selects strategies on the frontier of quality and cost, and corrects what they promise.
+"""Selects strategies for the frontier of quality and cost, and corrects their expected quality.
 
-A strategy is kept only where it beats what is simpler, or a draw between two of these, at its own cost with some
-confidence; of what is kept, the corners of the hull make the frontier. Corners are partly the luckiest of many. By how
-much is what a frontier chosen on some of the prompts promises, less what it reaches on the others (Efron 1983, on the
-optimism of what is measured where it was chosen).
+A strategy is kept only if it beats simpler ones, or a draw between two of these, at its own cost with some confidence.
+The frontier is the hull of those that are kept. Its corners were chosen because of their measured quality, so that
+quality is too high on average. The correction is the quality of a frontier chosen on some prompts, measured on them,
+minus its quality on the other prompts (Efron 1983, on this optimism).
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 CONFIDENCE = 1.0
-"""Standard errors by which a cascade must beat what is simpler; and a single model a cheaper strategy."""
+"""Standard errors by which a cascade must beat simpler strategies, and a single model a cheaper strategy."""
 DIVISIONS = 6
-"""Of the prompts into parts, over which optimism is averaged."""
+"""Number of random divisions of the prompts over which the optimism is averaged."""
 PARTS = 5
 
 
 class Point(NamedTuple):
-    """A strategy and what it reached on prompts that it was not learnt from (n each)."""
+    """A strategy with its quality and cost on n prompts that were not used to fit it."""
 
     strategy: Strategy
     quality: Array
     usd: Array
 
     def on(self, rows: Mask) -> Point:
-        """As these prompts alone would show it."""
+        """The same for some of the prompts."""
         quality, usd = self.quality[rows], self.usd[rows]
         return Point(replace(self.strategy, quality=float(quality.mean()), usd=float(usd.mean())), quality, usd)
 
 
 class Family(NamedTuple):
-    """Points that are measured alike, and the standard errors by which they must beat what is simpler."""
+    """Points measured in the same way, and the standard errors by which they must beat simpler strategies."""
 
     points: tuple[Point, ...]
     confidence: float
@@ -52,16 +52,16 @@ class Family(NamedTuple):
 
 
 def select(singles: Sequence[Point], families: Sequence[Family]) -> tuple[Point, ...]:
-    """The frontier, cheapest first. `families`: the simpler ones first.
+    """The frontier, cheapest first. `families`: simpler ones first.
 
-    A single model gives way to a cheaper strategy that it does not surely surpass.
+    A single model is removed if a cheaper strategy is not worse with confidence.
     """
     everybody = _everybody(singles, families)
     return tuple(everybody[place] for place in _places(singles, families))
 
 
 def promised(singles: Sequence[Point], families: Sequence[Family], *, seed: int = 0) -> tuple[Point, ...]:
-    """The same with qualities that a frontier chosen like this has kept on prompts that it was not chosen on."""
+    """As `select`, with expected qualities corrected for optimism."""
     frontier = select(singles, families)
     if len(frontier) == 1:
         return frontier
@@ -72,7 +72,7 @@ def promised(singles: Sequence[Point], families: Sequence[Family], *, seed: int 
 
 
 def _optimism(singles: Sequence[Point], families: Sequence[Family], wanted: Sequence[float], seed: int) -> Array:
-    """Promised less reached, at each wanted quality."""
+    """Expected minus reached quality, at each wanted quality."""
     everybody = _everybody(singles, families)
     count = len(everybody[0].quality)
     missed = np.zeros(len(wanted))
@@ -94,7 +94,7 @@ def _everybody(singles: Sequence[Point], families: Sequence[Family]) -> list[Poi
 
 
 def _places(singles: Sequence[Point], families: Sequence[Family]) -> list[int]:
-    """Of the frontier's points among all of them."""
+    """Indexes of the frontier's points in `_everybody`."""
     everybody = _everybody(singles, families)
     learnt: list[int] = []
     place = len(singles)
@@ -129,7 +129,7 @@ def _equals(dear: Point, cheap: Point) -> bool:
 
 
 def _beats(point: Point, rivals: Sequence[Point], confidence: float) -> bool:
-    """Does it reach more than `rivals`, or a draw between two, for the same money, by so many standard errors?"""
+    """Is the point better than `rivals`, or a draw between two, at the same cost, by `confidence` standard errors?"""
     quality, usd = point.quality, point.usd
     cost = np.array([each.strategy.usd for each in rivals])
     level = np.array([each.strategy.quality for each in rivals])

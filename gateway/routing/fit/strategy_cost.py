@@ -1,4 +1,4 @@
-"""How often a strategy asks each model, and how its cost divides among them."""
+"""Measures how often a strategy calls each model, and divides its cost among them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from gateway.routing.fit.replay import Row, ask
 from gateway.routing.strategy.strategy import RunState, Step, Strategy
 
 MOST = 1000
-"""Prompts that are looked at."""
+"""Most prompts that are replayed."""
 
 
 def with_spending(strategy: Strategy, outcomes: Outcomes, features: NDArray[np.float64]) -> Strategy:
-    """`strategy` with what it asks: measured on prompts evenly chosen from `outcomes`, its cost divided in proportion.
+    """`strategy` with its `asks`, measured on evenly chosen prompts of `outcomes`. The costs add up to the strategy's.
 
     `features`: n × d, of the outcomes' prompts.
     """

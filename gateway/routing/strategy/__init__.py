@@ -1,1 +1,1 @@
-"""Fitted plans and strategies as they are served."""
+"""Fitted plans and strategies, as serving uses them."""

@@ -1,4 +1,4 @@
-"""The quality that one backend, or a mix of two, reaches at a price: the baseline of strategies."""
+"""The best quality that one backend, or a random mix of two, reaches at a cost: the baseline for strategies."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ Array = NDArray[np.float64]
 
 
 def corners(usd: Sequence[float] | Array, quality: Sequence[float] | Array) -> list[int]:
-    """Indexes of the points that no mixture of two others beats, cheapest first (Andrew's monotone chain, 1979).
+    """Indexes of the points on the upper hull, cheapest first (Andrew's monotone chain, 1979).
 
-    The first is the cheapest point, the last the best one; in between every point pays for itself.
+    The first is the cheapest point, the last is the best one. No mixture of two others is better at the same cost.
     """
     cost, value = np.asarray(usd, dtype=np.float64), np.asarray(quality, dtype=np.float64)
     kept: list[int] = []
@@ -32,7 +32,8 @@ def _below(first: int, middle: int, last: int, cost: Array, value: Array) -> boo
 
 
 def between(qualities: Sequence[float], target: float) -> tuple[int, int, float]:
-    """Places of the two neighbours in ascending `qualities` and the share of the upper one that reaches `target`."""
+    """Indexes of the two neighbours of `target` in ascending `qualities`, and the share of the upper one that gives
+    it."""
     if target <= qualities[0]:
         return 0, 0, 0.0
     for upper in range(1, len(qualities)):
@@ -43,14 +44,16 @@ def between(qualities: Sequence[float], target: float) -> tuple[int, int, float]
 
 
 def cost_of(target: float | Array, usd: Array, quality: Array) -> Array:
-    """US dollars at which corners reach `target`; outside their range the nearest corner's."""
+    """US dollars at which corners, or mixtures of two, reach the quality `target`; outside their range, the
+    nearest's."""
     return np.asarray(np.interp(target, quality, usd), dtype=np.float64)
 
 
 def savings(quality: Array, usd: Array, single_quality: Array, single_usd: Array, weights: Array) -> Array:
-    """Per bootstrap sample: share of the hull's cost that is saved at the quality reached, the hull drawn anew.
+    """For each bootstrap sample, the share of the hull's cost that is saved at the same quality.
 
-    `quality`, `usd`: n prompts; of single models n × m. `weights`: samples × n, each adding up to 1.
+    The hull is computed for each sample. `quality`, `usd`: n prompts; `single_quality`, `single_usd`: n × m models.
+    `weights`: samples × n; each row adds up to 1.
     """
     level, cost = weights @ single_quality, weights @ single_usd
     found = []

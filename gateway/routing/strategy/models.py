@@ -1,9 +1,9 @@
-"""Probability that each model's answer to a prompt is good; fitted offline, evaluated per request."""
+"""Estimates for each model the probability that its answer to a prompt is good. Fitted offline, used per request."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -16,11 +16,11 @@ from gateway.routing.difficulty.scorer import CLIP
 GOOD = 0.5
 """An answer of at least this quality is adequate."""
 RANK = 4
-"""Ways in which prompts differ for the models; further ones are noise at some thousand prompts."""
+"""Number of directions in which prompts differ for the models. With a few thousand prompts, more would be noise."""
 PENALTY = 15.0
 LEXICAL_SCALE = 0.1
 SHRINKAGE = 2.0
-"""Of a calibration's slopes towards what was believed before."""
+"""Strength of the shrinkage of a calibration's slopes towards their earlier values."""
 LEVEL_SHRINKAGE = 0.1
 BEND_SHRINKAGE = 8.0
 
@@ -35,15 +35,15 @@ class ModelAdequacies:
 
     models: tuple[str, ...]
     places: NDArray[np.int64]
-    """The bins that training saw at least twice, ascending."""
+    """Bins that occurred at least twice in training, ascending."""
     weights: Floats
     """len(places) × r, tf-idf included."""
     idf: Floats
-    """Of each of `places`."""
+    """Inverse document frequency of each of `places`."""
     lexical: Floats
     """(2 + r) × 46: mean, deviation, then weights per standard deviation."""
     intercepts: Floats
-    """r"""
+    """r numbers."""
     curves: Array
     """m × (1 + 2r): intercept and slopes of each model."""
 
@@ -52,12 +52,12 @@ class ModelAdequacies:
         return self.of_features(extract(text))
 
     def of_features(self, features: Features) -> dict[str, float]:
-        """The same for a text that has been measured already."""
+        """The same for the features of a text."""
         chances = _chance(self.curves, self.scores(features)[None])[0]
         return dict(zip(self.models, chances.tolist(), strict=True))
 
     def scores(self, features: Features) -> Array:
-        """What the calibration reads (r)."""
+        """The r scores of a prompt, which the calibration turns into probabilities."""
         found = np.minimum(np.searchsorted(self.places, features.bins), len(self.places) - 1)
         known = self.places[found] == features.bins
         weighted = np.where(known, features.counts * self.idf[found], 0)
@@ -69,21 +69,8 @@ class ModelAdequacies:
                 total = total + weighted[block] @ self.weights[found[block]] / length
         return np.asarray(total, dtype=np.float64)
 
-    def refined(self, features: Sequence[Features], qualities: Mapping[str, Array]) -> Self:
-        """Calibrated anew on n outcomes from elsewhere, shrunk towards what is believed now.
-
-        `qualities` as in `fit_adequacies`. A model that is not in it stays as it is; a new one starts from the mean.
-        """
-        scores = np.array([self.scores(each) for each in features]).reshape(len(features), -1)
-        curves = dict(zip(self.models, self.curves, strict=True))
-        usual = self.curves.mean(0)
-        for model, outcomes in qualities.items():
-            known = ~np.isnan(outcomes)
-            curves[model] = _curve(scores[known], outcomes[known] >= GOOD, curves.get(model, usual))
-        return replace(self, models=tuple(curves), curves=np.array(list(curves.values())))
-
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """Everything but the models' names, weights to one byte, for an npz."""
+        """All arrays for storage, with weights rounded to one byte, without the models' names."""
         step = np.maximum(np.abs(self.weights).max(0), 1e-12) / 127
         return {
             "places": np.diff(self.places, prepend=0).astype(np.uint32),
@@ -97,7 +84,7 @@ class ModelAdequacies:
 
     @classmethod
     def read(cls, models: Sequence[str], arrays: Mapping[str, NDArray[np.generic]]) -> Self:
-        """From `arrays()`. Raises KeyError for a missing array, ValueError for shapes that do not belong together."""
+        """From the result of `arrays`. Raises KeyError for a missing array, ValueError for inconsistent shapes."""
         weights = arrays["weights"].astype(np.float32) * arrays["step"].astype(np.float32)
         curves = arrays["curves"].astype(np.float64)
         if curves.shape != (len(models), 2 * weights.shape[1] + 1) or len(weights) != len(arrays["places"]):
@@ -116,10 +103,10 @@ class ModelAdequacies:
 def fit_adequacies(
     features: Sequence[Features], qualities: Mapping[str, Array], folds: NDArray[np.int64]
 ) -> tuple[ModelAdequacies, Array]:
-    """Fit on n measured prompts; `qualities` per model: n values 0..1, NaN where it was not asked.
+    """Fit on n measured prompts. `qualities`: model → n values 0..1, NaN where the model was not called.
 
-    `folds`: a number per prompt, equal for forms of one question. Returns what serving asks, and the n × m
-    probabilities of each prompt from fits that did not see its fold: what a search for strategies may look at.
+    `folds`: n numbers, equal for variants of one question. Returns the fit for serving, and n × m probabilities from
+    fits that did not see the prompt's fold, for the search for strategies.
     """
     if not qualities or not features:
         raise ValueError("adequacies need at least one model and one prompt")
@@ -152,12 +139,13 @@ def fit_adequacies(
 
 
 def _directions(good: Array) -> tuple[Array, Array]:
-    """The outcomes' main directions (n × r, of unit spread) and how far each row may be trusted (0: not measured)."""
+    """The outcomes' main directions (n × r, with standard deviation 1), and the weight of each row (0: not
+    measured)."""
     known = ~np.isnan(good)
     mean = np.where(known, good, 0).sum(0) / np.maximum(known.sum(0), 1)
     filled = np.where(known, good - mean, 0.0)
     rank = min(RANK, good.shape[1])
-    for _ in range(5):  # what was not asked is filled in from what was (iterated SVD, Mazumder et al. 2010)
+    for _ in range(5):  # missing outcomes are estimated from the others (iterated SVD, Mazumder et al. 2010)
         left, size, right = np.linalg.svd(filled, full_matrices=False)
         kept = size[:rank] ** 2 / np.maximum(size[:rank] + size.mean(), 1e-9)
         rough = (left[:, :rank] * kept) @ right[:rank]
@@ -167,7 +155,7 @@ def _directions(good: Array) -> tuple[Array, Array]:
 
 
 def _design(features: Sequence[Features]) -> tuple[Design, NDArray[np.int64], Floats, Floats]:
-    """Sparse rows of unit-length n-gram blocks and lexical counts; the bins kept; their idf; mean and deviation."""
+    """The design matrix (unit-length n-gram blocks and lexical counts), its bins, their idf, and mean and deviation."""
     bins = np.concatenate([each.bins for each in features])
     rows = np.repeat(np.arange(len(features)), [len(each.bins) for each in features])
     seen = np.bincount(bins, minlength=BINS)
@@ -188,7 +176,10 @@ def _design(features: Sequence[Features]) -> tuple[Design, NDArray[np.int64], Fl
 
 
 def _calibrate(scores: Array, good: Array, folds: NDArray[np.int64]) -> tuple[Array, Array]:
-    """A curve per model over scores it was not trained on; and chances from curves that did not see the fold either."""
+    """A calibration curve per model, and n × m probabilities from curves that did not see the prompt's fold.
+
+    `scores`: n × r, from fits that did not see the prompt's fold.
+    """
     flat = np.zeros(1 + 2 * scores.shape[1])
     curves = np.zeros((good.shape[1], len(flat)))
     chances = np.zeros_like(good)
@@ -203,7 +194,7 @@ def _calibrate(scores: Array, good: Array, folds: NDArray[np.int64]) -> tuple[Ar
 
 
 def _curve(scores: Array, good: NDArray[np.generic], before: Array) -> Array:
-    """Logistic regression by bounded Newton steps, shrunk towards `before`: slopes more than the intercept."""
+    """Logistic regression by bounded Newton steps, shrunk towards `before`, slopes more strongly than the intercept."""
     columns, outcomes = _columns(scores), good.astype(np.float64)
     strength = np.full(len(before), SHRINKAGE)
     strength[0] = LEVEL_SHRINKAGE
@@ -221,11 +212,11 @@ def _curve(scores: Array, good: NDArray[np.generic], before: Array) -> Array:
 
 
 def _columns(scores: Array) -> Array:
-    """A model may be best in the middle, hence the squares."""
+    """Intercept, scores and their squares. The squares allow a model to be best at medium scores."""
     return np.column_stack([np.ones(len(scores)), scores, scores**2])
 
 
 def _chance(curves: Array, scores: Array) -> Array:
-    """n × m."""
+    """Probabilities, n × m."""
     chances: Array = 1 / (1 + np.exp(-(_columns(scores) @ curves.T).clip(-30, 30)))
     return chances

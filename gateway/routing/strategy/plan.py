@@ -1,4 +1,4 @@
-"""A fitted plan: its strategies, and the choice among them. Serving and replay both use it."""
+"""A fitted plan: its strategies, and the choice among them. Used by serving and by replay."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from gateway.routing.strategy.strategy import RunState, Strategy, share_of
 from gateway.routing.strategy.tariff import Tariff, repriced_usd
 
 _MOST_FRONTIERS = 1024
-"""That are kept."""
+"""Most frontiers in the cache."""
 
 
 class Start(NamedTuple):
-    """A request's strategy, ready to ask."""
+    """The strategy chosen for a request."""
 
     asking: RunState
     strategy: Strategy
     adequacy: dict[str, float]
-    """Model → probability that its answer is good; without a classifier the same for every prompt."""
+    """Model → probability that its answer is good. Without a classifier, it is the same for all prompts."""
     expected: float
-    """Mean quality of the frontier at the wanted quality."""
+    """Mean quality that the frontier reaches for the wanted quality."""
     wanted: float
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What `thriftgate router fit` found out about a pool of models."""
+    """The result of `thriftgate router fit` for a pool of models."""
 
     models: tuple[str, ...]
     strategies: tuple[Strategy, ...]
@@ -40,12 +40,12 @@ class Plan:
     singles: tuple[Strategy, ...]
     """Each model alone."""
     reserves: tuple[Strategy, ...] = ()
-    """Further ones, for when not every model can be asked."""
+    """Further strategies, for when some models cannot be called."""
     adequacies: ModelAdequacies | None = None
     features: PromptFeatures | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
     prices: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """Model → US dollars per 1M input and output tokens that costs were worked out with."""
+    """Model → US dollars per 1M input and output tokens with which the costs were computed."""
     _frontiers: dict[tuple[frozenset[str], Tariff], tuple[Strategy, ...]] = field(default_factory=dict, compare=False)
 
     def quality_of(self, model: str) -> float:
@@ -55,11 +55,12 @@ class Plan:
     def begin(
         self, prompt: str, quality: float, subject: str, able: Mapping[str, str], tariff: Tariff = ()
     ) -> Start | None:
-        """The cheapest strategy, or draw between two, whose expected mean quality is `quality`; the best there is where
-        none reaches it. None when the plan knows nobody who can be asked.
+        """Choose the cheapest strategy, or draw between two, with the expected mean quality `quality`.
 
-        `able`: the models that can be asked now, and the backend that stands for each. `subject`: whoever draws with
-        the same one draws the same strategy. `tariff`: what models cost now.
+        If none reaches it, the best one is chosen. None: no strategy has only models that can be called.
+
+        `able`: models that can be called now → the backend for each. `subject`: equal subjects draw the same strategy.
+        `tariff`: present prices.
         """
         frontier = self._frontier(frozenset(able), tariff)
         if not frontier:
@@ -79,7 +80,8 @@ class Plan:
         return {model: single.quality for single in self.singles for model in single.first}
 
     def _frontier(self, able: frozenset[str], tariff: Tariff) -> tuple[Strategy, ...]:
-        """Considers strategies whose models are all available; if some are not, also the reserves and single models."""
+        """The frontier of strategies whose models can all be called. If some cannot, reserves and singles are used
+        too."""
         known = self._frontiers.get((able, tariff))
         if known is None:
             known = self._at(able, tariff)
@@ -94,7 +96,7 @@ class Plan:
             return _frontier((*self.strategies, *others), able)
         frontier = self._frontier(able, ())
         others = tuple(each for each in (*self.strategies, *self.singles, *self.reserves) if each.models <= able)
-        if not all(each.asks for each in (*frontier, *others)):  # a file of before costs were divided
+        if not all(each.asks for each in (*frontier, *others)):  # a file of an older version, without costs per model
             return frontier
         return _repriced(frontier, others, tariff) if frontier else frontier
 
@@ -106,9 +108,9 @@ def _frontier(strategies: Sequence[Strategy], able: frozenset[str]) -> tuple[Str
 
 
 def _repriced(frontier: Sequence[Strategy], others: Sequence[Strategy], tariff: Tariff) -> tuple[Strategy, ...]:
-    """`frontier`, which is the one at the fitted prices, and `others` at this tariff, cheapest first.
+    """The frontier at the prices of `tariff`. `frontier`: the one at the fitted prices; `others`: further strategies.
 
-    `others` were measured less carefully. None is believed to be better than the frontier was for the same money.
+    `others` were measured less exactly, so their quality is limited to that of the frontier at the same fitted cost.
     """
     usd, quality = [each.usd for each in frontier], [each.quality for each in frontier]
     ceiling = np.interp([each.usd for each in others], usd, quality).tolist()

@@ -1,4 +1,4 @@
-"""A plan on disk: one readable JSON file; only the classifier's weights are packed arrays."""
+"""Reads and writes a plan: a JSON file in which only the classifier's weights are compressed arrays."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from gateway.routing.strategy.strategy import State, Step, Strategy
 
 FORMAT = "thriftgate router 1"
 LARGEST = 64 << 20
-"""Bytes of one unpacked array."""
+"""Most bytes of one decompressed array."""
 
 
 def save_plan(plan: Plan, path: Path) -> None:
-    """Written whole before it takes the place of an older file. Raises OSError."""
+    """Write the file and replace an older one atomically. Raises OSError."""
     content = {
         "format": FORMAT,
         "models": plan.models,
@@ -47,7 +47,7 @@ def load_plan(path: Path) -> Plan:
 
 
 def read_plan(data: bytes, name: str) -> Plan:
-    """Raises ArtefactError, which names the file."""
+    """Parse a plan. `name`: of the file, for errors. Raises ArtefactError."""
     try:
         content = orjson.loads(data)
         if content["format"] != FORMAT:

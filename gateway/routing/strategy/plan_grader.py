@@ -1,4 +1,4 @@
-"""Difficulty by a plan: the expected gain of its best model over its cheapest one."""
+"""Grades difficulty by a plan: as the expected gain of its best model over its cheapest one."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from gateway.routing.strategy.plan import Plan
 from gateway.routing.strategy.plan_file import load_plan
 
 SPAN = 4.0
-"""Standardised score of a certain gain."""
+"""Standardised score of a gain of 1."""
 
 
 class PlanGrader(Grader):
-    """Scores by the plan's adequacies; the packaged classifier still decides what is outside the domain."""
+    """Scores by the plan's adequacies. The packaged classifier decides which prompts are outside its domain."""
 
     def __init__(self, plan: Plan, name: str) -> None:
-        """Raises ArtefactError for a plan without adequacies, or of a single model."""
+        """`name`: of the file, for errors. Raises ArtefactError for a plan without adequacies or with one model."""
         super().__init__(load())
         singles = sorted(plan.singles, key=lambda single: (single.quality, -single.usd))
         if plan.adequacies is None or len(singles) < 2:
@@ -44,7 +44,7 @@ class PlanGrader(Grader):
 
 
 def grader_of(path: Path | None) -> Grader:
-    """For an artefact of the difficulty classifier or a plan; None: the packaged one. Raises ArtefactError, OSError."""
+    """The grader of a classifier's file or a plan's; None: the packaged classifier. Raises ArtefactError, OSError."""
     if path is None:
         return Grader.load()
     with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Applies a plan to a request: the strategy that its backends can run at the policy's quality."""
+"""Applies a plan to a request: chooses a strategy for the available backends and the policy's quality."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:  # it brings NumPy
 
 
 class Planned(NamedTuple):
-    """`choice` with the strategy's backends in front; `asking`: None where it is settled by one answer."""
+    """A choice by a plan. `choice`: with the strategy's backends first. `asking`: None if one answer is enough."""
 
     choice: Choice
     asking: RunningStrategy | None
     strategy: str
     calls: float = 1.0
-    """What it is expected to cost, in calls of the first backend."""
+    """Expected cost, as a multiple of one call of the first backend."""
     adequacy: float = 1.0
-    """Its expected quality as a share of the reference's."""
+    """Expected quality, as a share of the reference's."""
 
 
 def planned(
@@ -42,11 +42,11 @@ def planned(
     learnt: Mapping[str, Learned] = MappingProxyType({}),
     tokens: tuple[int, int] = (0, 0),
 ) -> Planned | None:
-    """None where the plan has nothing to say: then the decision by difficulty stands.
+    """Choose by the plan; None: the plan does not apply, so the decision by difficulty `choice` counts.
 
-    `quality`: the wanted share of what the reference reaches on average. `subject`: who draws. `learnt`: what the
-    team's own answers say of backends, by name; who was found wanting is not asked, unless it is the reference.
-    `tokens`: input and output that the candidates' costs are of; without any, the prices of the fit count.
+    `quality`: wanted share of the reference's mean quality. `subject`: see `Plan.begin`. `learnt`: evidence of the
+    team's own answers, by backend; a backend found to be worse than expected is not called, unless it is the reference.
+    `tokens`: input and output tokens of the candidates' costs; 0: the plan's prices are used.
     """
     trusted = choice.reference.backend.name
     able = {
@@ -55,7 +55,7 @@ def planned(
         if name == trusted or not learnt.get(name, NOTHING).margin
     }
     reference = next((model for model, name in able.items() if name == trusted), None)
-    if reference is None:  # the reference's model may be served by somebody cheaper
+    if reference is None:  # a cheaper backend may serve the reference's model
         reference = next((model for model in able if model == choice.reference.backend.model), None)
     if reference is None or len(able) < 2 or not foreseen(request):
         return None
@@ -84,8 +84,7 @@ def planned(
 
 
 def _tariff(plan: Plan, able: Mapping[str, Candidate], input_tokens: int, output_tokens: int) -> Tariff:
-    """Models whose price differs from the one that the plan was fitted with. A model without a price counts as
-    unchanged."""
+    """Models whose price differs from the plan's. A model without a price counts as unchanged."""
     if not input_tokens + output_tokens:
         return ()
     found = []
@@ -103,7 +102,7 @@ def _tariff(plan: Plan, able: Mapping[str, Candidate], input_tokens: int, output
 def _calls(
     plan: Plan, strategy: Strategy, first: Sequence[str], able: Mapping[str, str], tariff: Mapping[str, int]
 ) -> float:
-    """What `strategy` is expected to cost, in calls of the first one that it asks."""
+    """Expected cost of `strategy`, as a multiple of one call of its first model."""
     for single in plan.singles:
         if any(able.get(model) in first for model in single.first):
             usd = repriced_usd(single, tariff)
@@ -112,13 +111,13 @@ def _calls(
 
 
 def foreseen(request: CompletionRequest) -> bool:
-    """Is it of the kind that outcomes are recorded of: one answer, no tools, no images or files, something asked?"""
+    """Is the request like those in recorded outcomes: a question, one answer, no tools, images or files?"""
     plain = not any(turn.calls or turn.results or turn.images or turn.files for turn in request.turns)
     return plain and request.parallel == 1 and not request.needs & {"tools", "vision"} and bool(request.last_user)
 
 
 def stand_for(plan: Plan, candidates: Sequence[Candidate]) -> dict[str, str]:
-    """Model of the plan → the backend that answers for it: the one of that name, else the cheapest that has it."""
+    """Model of the plan → the backend to call for it: the one with that name, else the cheapest with that model."""
     able = sorted((each for each in candidates if not each.excluded), key=by_cost)
     found: dict[str, str] = {}
     for model in plan.models:
@@ -130,5 +129,5 @@ def stand_for(plan: Plan, candidates: Sequence[Candidate]) -> dict[str, str]:
 
 
 def knows(grade: Grade | None) -> bool:
-    """May a plan be followed? Not where the prompt is outside what was measured."""
+    """May a plan be used? Not for a prompt outside the grader's domain."""
     return grade is not None and not grade.abstained

@@ -1,4 +1,4 @@
-"""The prompt features that a strategy reads: probability of a good answer per model, and length."""
+"""Features of a prompt for strategies, made from the probability of a good answer per model and the length."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 DIRECTIONS = 4
-"""Ways in which prompts differ for the models; the others are mostly noise."""
+"""Number of principal components used. Further ones are mostly noise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,21 +20,21 @@ class PromptFeatures:
     """Principal components of the models' adequacies and the logarithm of the length, each in standard deviations."""
 
     mean: tuple[float, ...]
-    """m: of the models' adequacies."""
+    """Mean adequacy of each of m models."""
     directions: tuple[tuple[float, ...], ...]
-    """r × m."""
+    """r × m: the principal components."""
     length: tuple[float, float]
     """Mean and standard deviation of the logarithm of 1 + characters."""
 
     def of(self, adequacies: Sequence[float], characters: int) -> tuple[float, ...]:
-        """1, then 1 + r numbers. `adequacies` (m) in the order in which they were fitted."""
+        """The features of a prompt: 1, its length, then r components. `adequacies`: m, in the order of the fit."""
         mean, deviation = self.length
         off = [one - usual for one, usual in zip(adequacies, self.mean, strict=True)]
         parts = [sum(a * b for a, b in zip(direction, off, strict=True)) for direction in self.directions]
         return 1.0, (math.log1p(characters) - mean) / deviation, *parts
 
     def matrix(self, adequacies: Array, characters: Sequence[int]) -> Array:
-        """The same for n prompts (n × m) at once: n × (2 + r)."""
+        """The features of n prompts, n × (2 + r). `adequacies`: n × m."""
         mean, deviation = self.length
         parts = (adequacies - np.array(self.mean)) @ np.array(self.directions).reshape(-1, len(self.mean)).T
         length = (np.log1p(np.asarray(characters, dtype=np.float64)) - mean) / deviation
@@ -42,7 +42,7 @@ class PromptFeatures:
 
 
 def fit_prompt_features(adequacies: Array, characters: Sequence[int]) -> PromptFeatures:
-    """`adequacies`: n × m, of prompts that the classifier had not seen."""
+    """Fit on n prompts that the classifier was not trained on. `adequacies`: n × m."""
     length = np.log1p(np.asarray(characters, dtype=np.float64))
     mean = adequacies.mean(0)
     _, size, directions = np.linalg.svd(adequacies - mean, full_matrices=False)

@@ -1,10 +1,10 @@
-"""A strategy: which model to ask first, which after which agreement, which answer to serve; and its run.
+"""A strategy: which model to call first, which after which agreement, and which answer to serve.
 
-A strategy is a table of states. A state is who has been asked and which of them agree; it names whose answer is given
-if asking ends there, and what asking each other model would bring: a number per feature of the prompt, so that its
-product with the prompt's features is the expected gain in quality less the price of the money it costs. The greatest
-gain above zero is asked; where none is, it is settled. One backend is a strategy of one state; a prompt-conditional
-choice has several first questions; a cascade has further states.
+A strategy is a table of states. A state is the set of models that were called and which of their answers agree. It has
+the model whose answer is served if the run ends there, and for each further model weights per prompt feature: their
+product with the prompt's features is the expected gain in quality minus the weighted cost. The model with the largest
+gain above zero is called; if there is none, the run ends. One backend is a strategy with one state; a
+prompt-conditional choice has several possible first models; a cascade has further states.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 from gateway.domain.routing.strategy import FAILED, StrategyAnswer
 
 Features = tuple[float, ...]
-"""Of a prompt; the first is 1."""
+"""The features of a prompt (see `PromptFeatures`); the first is 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,27 +25,28 @@ class State:
     """The model whose answer is served if the run ends here, and the value of each further call."""
 
     serve: str = ""
-    """A model that was asked; empty before the first answer."""
+    """A model that was called; empty before the first answer."""
     ask: Mapping[str, Features] = field(default_factory=dict)
-    """Model → worth per feature of the prompt."""
+    """Model → value of calling it, per feature of the prompt."""
 
     def worth(self, model: str, features: Features) -> float:
+        """Expected gain in quality of calling `model`, minus its weighted cost."""
         return sum(a * b for a, b in zip(self.ask[model], features, strict=False))
 
 
 Pattern = tuple[tuple[str, ...], tuple[int, ...]]
-"""The called models in alphabetical order, with a label each: equal labels agree, counted from 1; 0: no vote."""
+"""The called models in alphabetical order, and a label for each: equal labels agree, counted from 1; 0: no vote."""
 
 
 def pattern(answers: Sequence[StrategyAnswer]) -> Pattern:
-    """The state that `answers` lead to. A backend that failed counts as not asked."""
+    """The state after `answers`. A backend that failed counts as not called."""
     given = [each for each in answers if each.weak != FAILED]
     votes = [0 if each.vote is None or each.weak else each.vote for each in given]
     return ordered([each.backend for each in given], votes)
 
 
 def ordered(names: Sequence[str], votes: Sequence[int | str]) -> Pattern:
-    """The state in which `names` have cast `votes`; 0: no vote that counts."""
+    """The state in which models `names` have given `votes`; 0: no vote."""
     order = sorted(range(len(names)), key=lambda place: names[place])
     labels: dict[int | str, int] = {}
     return (
@@ -55,7 +56,7 @@ def ordered(names: Sequence[str], votes: Sequence[int | str]) -> Pattern:
 
 
 def voted(reached: Pattern) -> Pattern:
-    """The same with a vote of its own for each answer that has none."""
+    """The state in which each answer without a vote has a vote of its own."""
     names, labels = reached
     fresh: dict[int, int] = {}
     return names, tuple(
@@ -68,12 +69,12 @@ class Step(NamedTuple):
 
     calls: float
     usd: float
-    """US dollars at the prices that it was fitted with; a strategy's add up to its own."""
+    """US dollars at the fitted prices. Those of all models add up to the strategy's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """What is expected of it is per request, on traffic like that it was fitted on."""
+    """A fitted strategy. Expected values are per request, for traffic like that of the fit."""
 
     kind: str
     """one backend, prompt-conditional choice, cascade, or prompt-conditional cascade."""
@@ -81,16 +82,16 @@ class Strategy:
     quality: float
     """Expected mean quality, 0..1."""
     usd: float
-    """Expected US dollars a request, every call counted."""
+    """Expected US dollars per request, of all calls."""
     states: Mapping[Pattern, State]
     ranking: tuple[str, ...]
-    """Every model of the pool, the best alone first: for states that were never seen."""
+    """All models of the pool, the best first, for states that are not in the table."""
     asks: Mapping[str, Step] = field(default_factory=dict)
     """Model → expected calls per request; empty if not measured."""
 
     @property
     def models(self) -> frozenset[str]:
-        """Everybody it may ask."""
+        """All models that it may call."""
         return frozenset(model for state in self.states.values() for model in state.ask)
 
     @property
@@ -100,17 +101,17 @@ class Strategy:
 
     @property
     def several(self) -> bool:
-        """May it ask more than one?"""
+        """May it call more than one model for a request?"""
         return any(names and state.ask for (names, _), state in self.states.items())
 
 
 class RunState:
-    """One request's strategy; implements `RunningStrategy` of gateway/domain/routing/strategy.py."""
+    """Runs a strategy for one request. Implements `RunningStrategy` of gateway/domain/routing/strategy.py."""
 
     __slots__ = ("_able", "_backends", "_features", "_models", "strategy")
 
     def __init__(self, strategy: Strategy, features: Features, able: Mapping[str, str]) -> None:
-        """`able`: the models that can be asked, and the name of a backend for each."""
+        """`able`: models that can be called → name of a backend for each."""
         self.strategy = strategy
         self._features = features
         self._able = frozenset(able)
@@ -124,11 +125,14 @@ class RunState:
         return self._serves(self._named(answers))
 
     def _named(self, answers: Sequence[StrategyAnswer]) -> Sequence[StrategyAnswer]:
-        """With models' names in place of backends'."""
+        """The answers with models' names instead of backends'."""
         return [replace(each, backend=self._models.get(each.backend, each.backend)) for each in answers]
 
     def _next(self, answers: Sequence[StrategyAnswer]) -> tuple[str, ...]:
-        """The most valuable question left, if it is worth its price; the best model left while no answer is fit."""
+        """The model to call next, as a tuple of at most one: the most valuable one, if its value is above 0.
+
+        While no answer may be shown, a further model is called in any case.
+        """
         asked = {each.backend for each in answers}
         open_ = self._able - asked
         state = self._state(answers)
@@ -143,13 +147,13 @@ class RunState:
         return next(((model,) for model in self.strategy.ranking if model in open_), ())
 
     def _state(self, answers: Sequence[StrategyAnswer]) -> State | None:
-        """If nothing was measured for answers without a vote, each counts as a vote of its own."""
+        """The state after `answers`. If the table lacks it, answers without a vote count as votes of their own."""
         reached = pattern(answers)
         return self.strategy.states.get(reached) or self.strategy.states.get(voted(reached))
 
     def _serves(self, answers: Sequence[StrategyAnswer]) -> int:
-        """The state's choice, if that answer may be shown; else, of the largest agreeing group, the best model's
-        answer."""
+        """Index of the answer to serve: the state's, if it may be shown; else the best model's of the largest agreeing
+        group."""
         state = self._state(answers)
         for place, each in enumerate(answers):
             if state is not None and each.backend == state.serve and not each.weak:
@@ -165,6 +169,8 @@ class RunState:
 
 
 def share_of(subject: str, purpose: bytes = b"") -> float:
-    """A stable place in 0..1 for a session or request, so that a conversation stays on one side; for each purpose
-    another one."""
+    """A number in 0..1 that is always the same for one session or request, so that a conversation is treated the same.
+
+    Each purpose has independent numbers.
+    """
     return int.from_bytes(blake2b(subject.encode(), digest_size=7, person=purpose).digest()) / 2**56

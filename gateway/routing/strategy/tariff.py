@@ -1,7 +1,7 @@
-"""Cost of a strategy at current prices: machine load, warm prefixes, price changes.
+"""Computes the cost of a strategy at present prices, which depend on machine load, warm prefixes and price changes.
 
-A plan knows what each of its strategies spent on whom at the prices that it was fitted with. Prices of now are told as
-ratios to those, in steps, so that the frontier has to be worked out anew only when one of them changes noticeably.
+A plan has the cost of each strategy per model at the fitted prices. Present prices are ratios to those, rounded to
+steps, so that the frontier is computed again only when a price changes noticeably.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from collections.abc import Mapping
 from gateway.routing.strategy.strategy import Strategy
 
 Tariff = tuple[tuple[str, int], ...]
-"""Model → steps by which a call costs more than when the plan was fitted; models at that price are left out. Of a model
-that was free then, the steps from one US dollar a call."""
+"""Model → steps by which a call costs more than at the fitted price, without models at that price. For a model that was
+free: steps from one US dollar per call."""
 
 STEP = 0.1
-"""Of the natural logarithm: up to 5 % off, a price counts as the same."""
+"""Size of a step in the natural logarithm of the price. Changes of up to 5 % count as none."""
 LEAST_USD = 1e-12
 
 
 def steps(live_usd: float, fitted_usd: float) -> int | None:
-    """None: the same price. Both: US dollars of one and the same call."""
+    """Steps between two prices; None: the same price. `live_usd`, `fitted_usd`: US dollars of the same call."""
     if fitted_usd > 0:
         return round(math.log(max(live_usd, LEAST_USD) / fitted_usd) / STEP) or None
     return round(math.log(live_usd) / STEP) if live_usd > 0 else None
 
 
 def repriced_usd(strategy: Strategy, tariff: Mapping[str, int]) -> float:
-    """US dollars a request."""
+    """US dollars per request at the prices of `tariff`."""
     usd = strategy.usd
     for model, asks in strategy.asks.items():
         change = tariff.get(model)

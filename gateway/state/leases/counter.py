@@ -11,42 +11,46 @@ from typing import Literal
 from gateway.state.leases.lease_script import STEP_MS, WINDOW_STEPS, Reply, Status
 
 Kind = Literal["rate", "gauge", "sum"]
-"""rate: uses of the last 60 s · gauge: what is in use now · sum: everything ever settled, plus what is in use."""
+"""rate: units used in the last 60 s · gauge: units in use now · sum: all units ever settled, plus those in use."""
 
 Want = tuple["Lease", int]
+"""A counter and the units wanted from it."""
 Rebuild = Callable[[], Awaitable[int]]
+"""Reads from another source how many units of a sum have been settled."""
 
 LIFE_MS = 660_000
-"""How long a rate or gauge is kept after its last use."""
+"""Time for which the server keeps a rate or gauge after its last use."""
 MOST = 2**52
-"""Larger limits mean this: the server's doubles stay exact."""
+"""Largest limit. Larger ones are reduced to it, so that the server's doubles stay exact."""
 MARK_MS = 10
-"""When something was settled is remembered this finely."""
+"""Resolution of the times at which units were settled."""
 _MARGIN_MARKS = 2
-"""Clocks of workers agree to 20 ms: what was settled in the last moment before a rebuild is reported all the same."""
+"""Workers' clocks agree to 20 ms. So units that were settled up to 20 ms before a rebuild are reported too."""
 _FADE = 0.94
-"""Of the demand per tick; at five ticks a second an unused lease is given back after some ten seconds."""
+"""Factor by which the expected demand shrinks per tick. At five ticks a second, an unused lease is given back after
+some ten seconds."""
 _AHEAD_TICKS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class NotEnough:
-    """A counter that could not give what was asked."""
+    """A counter that could not grant the wanted units."""
 
     lease: Lease
     wanted: int
     retry_after_s: float | None
-    """Seconds until it can be taken if nobody uses more; None if that depends on other workers."""
+    """Seconds until the units are free if none are used until then; None if that depends on other workers."""
 
     @property
     def passing(self) -> bool:
-        """Others hold units that they don't use, or the counter is being rebuilt: ask again in a moment."""
+        """Worth another try soon: other workers hold enough units that they do not use, or the counter is being
+        rebuilt."""
         lease = self.lease
         return lease.settling or (lease.idle > 0 and lease.rest + lease.idle + max(lease.free, 0) >= self.wanted)
 
 
 class Lease:
-    """Made by `Leases.counter`. Every method is synchronous and touches memory only."""
+    """One counter as one worker knows it. Made by `Leases.counter`. All methods are synchronous and use memory only."""
 
     __slots__ = (  # a plain instance with more than thirty attributes would look each of them up in a dict of its own
         *("__weakref__", "_acknowledged", "_biggest", "_demand", "_least", "_leased", "_pending", "_sent", "_seq"),
@@ -62,33 +66,33 @@ class Lease:
         self.tag, self.key, self.kind, self.life_ms, self.rebuild = tag, key, kind, life_ms, rebuild
         self.rated = kind == "rate"
         self.ahead = ahead
-        """Keep units for what may come? Where a counter is one of very many, each used now and then, rather not."""
+        """Lease units ahead of need? Not for counters of which there are very many, each rarely used."""
         self.limit = min(limit, MOST)
         self.free = 0
-        """May be taken without asking; below zero when more was settled than held."""
+        """Units that may be taken without a round trip. Below zero when more was settled than held."""
         self.busy = 0
-        """In use: open holds, requests in progress."""
+        """Units in use: open holds, requests in progress."""
         self.rest = self.settled = self.idle = self.held = 0
         self.orphaned = 0
-        """Units held for workers that died long ago and whose spend is unknown."""
+        """Units held for dead workers whose spend is unknown, for longer than `orphans.PATIENCE_S`."""
         self.workers = 1
         self.settling = self.tight = self.stale = False
         self.seen = self.valid_until = self.refused_until = self.repair_at = float("-inf")
         self.refused_least = 0
         self.retry_at = float("-inf")
         self.waiting: list[int] = []
-        """What requests wait for, one entry each."""
+        """Units that requests wait for, one entry per request."""
         self.watched = False
-        """Is it among those that are reported?"""
+        """`Leases` reports this counter."""
         self.touched = False
-        """Since the last report, in a way that `_pending` does not tell."""
+        """Changed since the last report in a way that `_pending` does not show."""
         self.generation = ""
         self._window: defaultdict[int, int] = defaultdict(int)
         self._pending: defaultdict[int, int] = defaultdict(int)
-        """Not reported yet: uses by step for a rate, costs by mark for a sum."""
+        """Not reported yet: units by step for a rate, units by mark for a sum."""
         self._sent: dict[int, int] = {}
         self._unreported = 0
-        """Of a sum: what `_sent` and `_pending` hold."""
+        """For a sum: the units in `_sent` and `_pending`."""
         self._acknowledged = True
         self._seq = time.time_ns() // 1_000_000
         self._leased = 0
@@ -100,11 +104,11 @@ class Lease:
     # ── on the hot path ────────────────────────────────────────────────────────────────────────────────────────────
 
     def take(self, units: int, step: int) -> None:
-        """Use `units`, which must be `free`. Only a rate asks when."""
+        """Use `units`, which must be `free`. Only a rate needs `step`."""
         take_all(((self, units),), step)
 
     def force(self, units: int, step: int) -> None:
-        """Use `units` that were not granted: the server is unreachable and the rule is to go on."""
+        """Use `units` that were not granted, because the server is unreachable and the policy is to serve anyway."""
         self.free += units
         self.take(units, step)
 
@@ -115,7 +119,7 @@ class Lease:
         self.touched = True
 
     def settle(self, held: int, cost: int, mark: int) -> None:
-        """`held` units of a sum are no longer in use; `cost` of them, or more, were spent just now (`mark`)."""
+        """`held` units of a sum are no longer in use; `cost` units, which may be more, were spent at `mark`."""
         self.busy -= held
         self.free += held - cost
         self.touched = True
@@ -124,7 +128,7 @@ class Lease:
             self._unreported += cost
 
     def correct(self, units: int, step: int) -> None:
-        """A rate's use at `step` was `units` more (or, below zero, less) than was taken then."""
+        """Add `units`, which may be negative, to a rate's use at `step`."""
         self._pending[step] += units
         if units > 0:
             self._window[step] += units
@@ -133,6 +137,7 @@ class Lease:
             self._window[step] = max(0, self._window[step] + units)
 
     def resize(self, limit: int) -> None:
+        """Change the limit."""
         limit = min(limit, MOST)
         if limit != self.limit:
             self.rest += limit - self.limit
@@ -141,7 +146,7 @@ class Lease:
 
     @property
     def remaining(self) -> int:
-        """What this worker believes that everyone together may still use."""
+        """Units that all workers together may still use, as far as this worker knows."""
         units = self.rest + self.free
         return units if units > 0 else 0
 
@@ -152,12 +157,12 @@ class Lease:
         return self.limit - self.settled - self._unreported - self.orphaned
 
     def used(self, step: int) -> int:
-        """This worker's own uses of a rate within the window."""
+        """Units of a rate that this worker has used within the window."""
         oldest = step - WINDOW_STEPS
         return sum([units for at, units in self._window.items() if at > oldest])
 
     def wait_s(self, units: int, step: int) -> float | None:
-        """Seconds until `units` of this worker's own uses have left the window; None when there are not so many."""
+        """Seconds until `units` of this worker's own uses have left the window; None if it has used fewer."""
         for at in sorted(self._window):
             if at > step - WINDOW_STEPS:
                 units -= self._window[at]
@@ -166,29 +171,29 @@ class Lease:
         return None
 
     def refuses(self, units: int, now: float) -> bool:
-        """Was as much refused a moment ago? Then there is no need to ask again."""
+        """Was a request for so much refused a moment ago, so that another round trip is useless?"""
         return now < self.refused_until and units - max(self.free, 0) >= self.refused_least
 
-    # ── talking to the server ──────────────────────────────────────────────────────────────────────────────────────
+    # ── reports to the server ──────────────────────────────────────────────────────────────────────────────────────
 
     @property
     def done(self) -> bool:
-        """Nothing held here and nothing to say."""
+        """No units are held here and nothing is to be reported."""
         held = self.busy or self.free > 0 or self._leased
         return not (held or self._pending or self._sent or self.waiting or self.stale)
 
     @property
-    def restless(self) -> bool:
-        """Is there anything to report, or something idle that others might be short of?"""
+    def needs_report(self) -> bool:
+        """Is there anything to report, or are there free units that other workers may need?"""
         return self.touched or bool(self._pending) or not self._acknowledged or self.free > 0
 
     def withdraw(self) -> None:
-        """The worker is closing: keep nothing ahead."""
+        """Lease nothing ahead from now on, because the worker is closing."""
         self._taken = self._biggest = 0
         self._demand = 0.0
 
     def tick(self, step: int) -> None:
-        """A period has passed: demand fades, the window slides."""
+        """A period has passed: reduce the expected demand and move the window to `step`."""
         self._demand = max(float(self._taken), self._demand * _FADE)
         self._taken = 0
         if self._demand < 0.02 * self._biggest:
@@ -196,17 +201,21 @@ class Lease:
         if len(self._window) > WINDOW_STEPS // 2:
             oldest = step - WINDOW_STEPS
             self._window = _counting({at: units for at, units in self._window.items() if at > oldest})
-        if len(self._pending) > WINDOW_STEPS:  # the server has been away for long
+        if len(self._pending) > WINDOW_STEPS:  # the server has been unreachable for long
             self._fold(step)
 
     def _fold(self, step: int) -> None:
+        """Bound the size of `_pending`."""
         if self.rated:
             self._pending = _counting({at: units for at, units in self._pending.items() if at > step - WINDOW_STEPS})
         else:
             self._pending = _counting({max(self._pending): sum(self._pending.values())})
 
     def report(self, base: str) -> list[str | int]:
-        """The arguments of one counter. From here until the reply only what is kept may be taken."""
+        """The script's arguments for this counter. Until the reply, only the units that it keeps may be taken.
+
+        `base`: result of `rebuild.read_base`, or empty.
+        """
         if self._acknowledged:
             self._sent, self._pending = self._pending, defaultdict(int)
             self._seq += 1
@@ -219,7 +228,7 @@ class Lease:
         self.rest += spare - keep
         self.free = keep
         self.touched = False
-        # After a report that was never answered the same one goes out again; what was used since then is still held.
+        # A report without an answer is sent again unchanged. So units used since then must still be held.
         unsent = max(0, sum(self._pending.values()))
         uses = ",".join([f"{at}:{units}" for at, units in self._sent.items() if units])
         return [
@@ -228,17 +237,21 @@ class Lease:
         ]
 
     def _target(self) -> int:
+        """Units to lease ahead of need."""
         if not self.ahead:
             return 0
         demand = max(self._demand, float(self._taken))
         return max(int(demand * _AHEAD_TICKS), 2 * self._biggest) if demand else 0
 
     def learn(self, reply: Reply, floor: int, now: float, lease_s: float) -> None:
-        """Apply the server's `reply` to a report with the floor `floor`, sent at `now` (monotonic seconds)."""
+        """Apply the server's reply to a report that was sent at `now` (monotonic seconds).
+
+        `floor`: units that the report kept. `lease_s`: how long the lease is valid from `now`.
+        """
         if reply.status is Status.UNKNOWN:
             return
         if reply.status is Status.CHANGED:
-            self._begin_anew(reply)
+            self._start_over(reply)
             return
         self.generation = reply.generation
         self._unreported -= sum(self._sent.values())
@@ -254,8 +267,8 @@ class Lease:
             self.retry_at = now + reply.retry_ms / 1000 if reply.retry_ms else float("-inf")
             self.refused_until = now + STEP_MS / 1000
 
-    def _begin_anew(self, reply: Reply) -> None:
-        """The counter was made anew: what its base holds must not be reported again."""
+    def _start_over(self, reply: Reply) -> None:
+        """The server created the counter again: report the units again that its base does not include."""
         if self.rated:
             self._pending = _counting(self._window)
         else:
@@ -270,13 +283,13 @@ class Lease:
         self.generation = reply.generation
 
     def expire(self, now: float) -> None:
-        """Drop the lease: the server gives it to other workers after this long without a report."""
+        """Drop free units when the lease has expired: the server may then grant them to other workers."""
         if now >= self.valid_until:
             self.free = min(self.free, 0)
 
 
 def take_all(wants: Sequence[Want], step: int) -> None:
-    """`Lease.take` for all counters of a request, without a call for each."""
+    """`Lease.take` for all counters of a request in one call."""
     for lease, units in wants:
         lease.free -= units
         lease._taken += units

@@ -1,17 +1,21 @@
-"""The server-side lease script: any number of counters of one hash tag in one round trip.
+"""The server-side lease script. It handles any number of counters of one hash tag in one round trip.
 
-A counter is a hash. `g` is its generation (another one means that it was made anew), `e` the server's epoch (a worker
-that is new to the counter does not trust one of another epoch), `s` what is settled, `w` what every worker holds, `t`
-until when it is tight, `z` whether it has to be rebuilt, `r` what was settled since it has to be (the base may lack
-it), `a` when its base was read, `q` until when nothing is granted.
-Rates add a field `b<step>` per step of 100 ms, `o` the oldest of them, `l` the latest.
+A counter is a hash with these fields:
 
-A worker that is dead may have spent all of its lease of a sum, and only its journal knows. Until that journal is in the
-ledger, which the caller says by naming the worker among the `drained`, the whole lease stays held, also when the sum is
-rebuilt meanwhile. Then the sum is rebuilt and the lease dropped. What a backend had sent to the worker before it died
-and was never read is on no ledger: of what the worker had in use, a hundredth counts as settled for it.
+- `g`: its generation, which changes when the counter is created again;
+- `e`: the server's epoch; a worker that is new to the counter does not trust a counter of another epoch;
+- `s`: units settled; `w`: units that each worker holds;
+- `t`: until when units are short (Unix ms), so that none are leased ahead;
+- `z`: whether the sum must be rebuilt; `r`: units settled since then, which the base may lack;
+- `a`: mark at which the base was read; `q`: until when nothing is granted (Unix ms);
+- rates only: `b<step>`: units used in that step of 100 ms; `o`: the oldest of these steps; `l`: the latest.
 
-Numbers are integers below 2^53: Lua computes in doubles.
+A dead worker may have spent all of its lease of a sum, which only its journal shows. The whole lease stays held, also
+when the sum is rebuilt, until that journal is in the ledger and the caller names the worker among the `drained`. Then
+the sum is rebuilt and the lease dropped. Tokens that a backend had sent and the worker had not read when it died are on
+no ledger: a hundredth of the units that the worker had in use counts as settled for them.
+
+Numbers are integers below 2^53, because Lua computes in doubles.
 """
 
 from __future__ import annotations
@@ -24,24 +28,26 @@ from gateway.state.redis.connection import Script
 
 STEP_MS = 100
 WINDOW_STEPS = 600
-"""A rate's sliding window: 60 s in steps of 100 ms. A use leaves it with its step, 59.9 to 60 s later."""
+"""Length of a rate's sliding window: 60 s in steps of 100 ms. A use leaves the window 59.9 to 60 s later."""
 
 
 class Status(IntEnum):
+    """The server's result for one counter."""
+
     GRANTED = 0
     SHORT = 1
     CHANGED = 2
-    """The counter has another generation than the worker knows. Nothing was done; report what the base does not
-    include."""
+    """The counter's generation is not the one that the worker knows. Nothing was done; the worker must report again the
+    units that the base does not include."""
     UNKNOWN = 3
-    """The sum needs its base first. Nothing was done."""
+    """The sum needs its base. Nothing was done."""
     SETTLING = 4
-    """The counter was created a moment ago: nothing is granted until every worker has reported its holds."""
+    """The counter was created a moment ago. Nothing is granted until every worker has reported its holds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One counter's reply. Units are the worker's own lease; `rest` is free."""
+    """The server's reply for one counter. `units`: the worker's own lease; `rest`: units that no worker has leased."""
 
     status: Status
     units: int
@@ -49,9 +55,9 @@ class Reply:
     settled: int
     retry_ms: int
     idle: int
-    """Leased by other workers ahead of need."""
+    """Units that other workers have leased ahead of need."""
     held: int
-    """In use by other workers."""
+    """Units that other workers have in use."""
     workers: int
     tight: bool
     stale: bool
@@ -59,13 +65,13 @@ class Reply:
     since: int
     """Mark at which the base was read."""
     holders: tuple[str, ...]
-    """After a shortage: the other workers that have units."""
+    """When units are short: the other workers that have leased some."""
     orphans: str
-    """Dead workers that units of a sum are held for: `NAME=UNITS NAME=UNITS`."""
+    """Units of a sum that are held for dead workers: `NAME=UNITS NAME=UNITS`."""
 
 
 def parse(reply: list[Any]) -> tuple[int, list[Reply]]:
-    """The server's clock (Unix ms) and a reply per counter."""
+    """The server's clock (Unix ms) and one reply per counter."""
     now, *answers = reply
     return now, [_reply(*answer) for answer in answers]
 

@@ -1,10 +1,11 @@
-"""Counters shared by all workers: each leases units ahead of need, so that a request waits for nobody.
+"""Counters shared by all workers. Each worker leases units ahead of need, so that requests need no round trip.
 
-The server's side is in `lease_script.py`, a counter as one worker sees it in `lease.py`. What all workers hold and what
-is settled never exceeds a limit, so a limit is exact; far from it a take touches memory only, near it nothing is leased
-ahead and a take costs one round trip. Reports carry a number, so that one repeated after a timeout counts once. A
-worker that is not heard of for `ttl_s`, or whose process is seen to have ended, loses its lease; but money that it had
-leased stays held until its journal is in the ledger and the sum has been rebuilt, for nobody else knows what it spent.
+`lease_script.py` is the server's side, `counter.py` one counter as one worker knows it. The units that all workers hold
+plus the settled ones never exceed a limit, so limits are exact. Far from the limit a take uses memory only; near it
+nothing is leased ahead and a take costs one round trip. Reports are numbered, so that one repeated after a timeout
+counts once. A worker that has not reported for `ttl_s`, or whose process has ended, loses its lease. Money that it had
+leased stays held until its journal is in the ledger and the sum has been rebuilt, because only the journal has its
+spend.
 """
 
 from __future__ import annotations
@@ -21,38 +22,38 @@ from gateway.runtime.tasks import Tasks
 from gateway.state.leases.counter import LIFE_MS, MARK_MS, Kind, Lease, NotEnough, Rebuild, Want, take_all
 from gateway.state.leases.lease_script import STEP_MS, SYNC, Status, parse
 from gateway.state.leases.orphans import AllDrained, DeadWorkers
-from gateway.state.leases.peers import Peers, name_of_mine
+from gateway.state.leases.worker_names import DeadHolders, own_name
 from gateway.state.rebuild import read_base
 from gateway.state.redis.connection import State
 
 log = logging.getLogger(__name__)
 
-_TOGETHER = 48
+_MOST_COUNTERS = 48
 """Most counters of one call."""
-_MANY_TOGETHER = 64
-"""Most concurrent calls for counters of which there are very many, so that other counters do not wait for thousands of
-calls."""
-_TURNS = 5
-"""Most calls of one round: birth, change, repair, and once more."""
+_MANY_CALLS = 64
+"""Most concurrent calls for counters that are not leased ahead, of which there are very many. So other counters never
+wait for thousands of calls."""
+_MOST_CALLS = 5
+"""Most calls of one round: to create a counter, after a change, to repair it, and one more."""
 _QUIET_S = 1.0
-"""An unchanged lease is confirmed this often."""
+"""Interval at which an unchanged lease is confirmed."""
 _SELDOM_S = 4.0
-"""So often where there are very many, which only live as long as something is held."""
+"""The same for counters that are not leased ahead."""
 _LOSS_S = 2.0
-"""So long after the server lost its data a sum made anew grants nothing at first."""
+"""Time after a loss of the server's data in which a newly created sum grants nothing at first."""
 _REBUILD_S = 5.0
-"""So long after one try to rebuild a sum comes the next."""
+"""Interval of attempts to rebuild a sum."""
 _READS = 8
 _RECORD_FRESH_S = 1.0
 """Seconds after which the drained workers and the holds of others are read again before a sum is rebuilt."""
 _CLOCK_S = 10.0
-"""Clocks drift: after so long another round trip tells the server's."""
+"""Interval at which the server's clock is read again, because clocks drift."""
 _STEPS_A_SECOND = 1000 // STEP_MS
 _MARKS_A_SECOND = 1000 // MARK_MS
 
 
 class _Group:
-    """The counters of one tag: one call may name them all."""
+    """The counters of one tag, which one call can report together."""
 
     def __init__(self, tag: str) -> None:
         self.tag = tag
@@ -64,7 +65,7 @@ class _Group:
 
 
 class Leases:
-    """One per package and worker. The deadline of State's calls bounds every wait."""
+    """The counters of one package in one worker. Every round trip has the deadline of State's calls."""
 
     def __init__(
         self,
@@ -77,30 +78,31 @@ class Leases:
         dead: DeadWorkers | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`worker`: the name to lease under; default: a new one. `dead`: knows which dead workers are drained; default:
-        all."""
+        """`workers`: number of workers that share a limit at least. `period_s`: interval of reports. `ttl_s`: how long
+        a lease lives without a report. `worker`: name to lease under; default: a new one. `dead`: which dead workers
+        are drained; default: all. `monotonic`: the clock."""
         self._state, self._monotonic = state, monotonic
         self._dead: DeadWorkers = dead or AllDrained()
         self.workers = workers
-        """At least so many workers share a limit when the server cannot tell."""
+        """Least number of workers that share a limit, for when the server is unreachable."""
         self._period_s, self._ttl_s = period_s, ttl_s
-        self._worker, self._peers = worker or name_of_mine(), Peers(ttl_s)
+        self._worker, self._dead_holders = worker or own_name(), DeadHolders(ttl_s)
         self._ahead_s = time.time() - monotonic()
-        """The server's clock is ahead of ours by so much."""
+        """Unix time of the server's clock minus this process's monotonic time, in seconds."""
         self.taken_at = 0
         """The step of the last `try_take` or `force`."""
-        self._quickest_s, self._told_at = float("inf"), float("-inf")
+        self._quickest_s, self._clock_set_at = float("inf"), float("-inf")
         self._groups: dict[str, _Group] = {}
         self._known: WeakValueDictionary[str, Lease] = WeakValueDictionary()
-        self._hurry = asyncio.Event()
-        """Wakes requests that wait, when units have become free."""
-        self._many = asyncio.Semaphore(_MANY_TOGETHER)
+        self._report_now = asyncio.Event()
+        """Starts the next round at once, because units have become free that others may wait for."""
+        self._many_calls = asyncio.Semaphore(_MANY_CALLS)
         self._tasks = Tasks()
         self._epoch = ""
         self._lost_at = float("-inf")
         self._counts = {"rounds": 0, "failed": 0, "short": 0, "rebuilt": 0}
         self.away: set[str] = set()
-        """Tags whose last report had no reply; requests for them are served from leases only."""
+        """Tags whose last report had no reply. Requests for them are served from leases only."""
 
     async def open(self) -> None:
         self._epoch = self._state.epoch
@@ -109,7 +111,7 @@ class Leases:
         self._tasks.spawn(self._dead.run(), "dead workers")
 
     async def aclose(self) -> None:
-        """Give back what is not in use and report what was used."""
+        """Give back units that are not in use and report those that were used."""
         await self._tasks.aclose()
         for group in self._groups.values():
             for lease in group.active:
@@ -135,10 +137,10 @@ class Leases:
         rebuild: Rebuild | None = None,
         ahead: bool = True,
     ) -> Lease:
-        """The counter of that name, the same object as long as anyone has it; `limit` may change at any time.
+        """The counter of that name, the same object for as long as it is in use. `limit` may change with each call.
 
-        A sum needs `rebuild`, which tells what was settled so far by other means. Without `ahead` nothing is leased
-        ahead of need, and nothing is remembered of it here between two uses.
+        A sum needs `rebuild`. Without `ahead`, nothing is leased ahead of need and the counter is forgotten here
+        between uses.
         """
         key = self._state.key("lease", *name, tag=tag)
         lease = self._known.get(key)
@@ -154,7 +156,7 @@ class Leases:
 
     @property
     def step(self) -> int:
-        """The server's clock in steps of 100 ms, as well as it is known."""
+        """The server's clock in steps of 100 ms, estimated."""
         return self._clock(_STEPS_A_SECOND)
 
     def _clock(self, ticks_a_second: int) -> int:
@@ -163,7 +165,7 @@ class Leases:
     # ── using ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def try_take(self, wants: Sequence[Want]) -> bool:
-        """All or nothing, from what is leased already: no round trip."""
+        """Take all of `wants` from leased units, without a round trip. False: nothing was taken."""
         for lease, units in wants:
             if lease.free < units:
                 return False
@@ -172,7 +174,7 @@ class Leases:
         return True
 
     def try_hold(self, leases: Sequence[Lease], units: int) -> bool:
-        """As `try_take`, for the same from each of several sums."""
+        """As `try_take`, for the same number of units from each of several sums."""
         for lease in leases:
             if lease.free < units:
                 return False
@@ -180,19 +182,23 @@ class Leases:
         return True
 
     async def take(self, wants: Sequence[Want]) -> NotEnough | None:
-        """All or nothing; what is in the way when it is nothing. All of one tag. Raises StateUnavailable."""
+        """Take all of `wants`, whose counters have one tag. Returns None, or the counter that is short: nothing was
+        taken.
+
+        Raises StateUnavailable.
+        """
         if self.try_take(wants):
             return None
         for again in (True, True, False):
             short = await self._ask(wants)
             if short is None or not (again and short.passing):
                 break
-            await asyncio.sleep(self._period_s * 1.2)  # by then the others have given back what they don't use
+            await asyncio.sleep(self._period_s * 1.2)  # by then other workers have given back unused units
         self._counts["short"] += short is not None
         return short
 
     async def ask(self, wants: Sequence[Want]) -> NotEnough | None:
-        """As `take`, for callers that cannot wait: at most one round trip. Raises StateUnavailable."""
+        """As `take`, but with at most one round trip. Raises StateUnavailable."""
         return None if self.try_take(wants) else await self._ask(wants)
 
     def give(self, leases: Sequence[Lease], units: int) -> None:
@@ -200,32 +206,32 @@ class Leases:
         for lease in leases:
             lease.give(units)
             if lease.tight:
-                self._hurry.set()
+                self._report_now.set()
 
     def settle(self, leases: Sequence[Lease], held: int, cost: int) -> None:
-        """`held` units of each of several sums are no longer in use; `cost` were spent."""
+        """`held` units of each of several sums are no longer in use; `cost` units were spent."""
         mark = self._clock(_MARKS_A_SECOND)
         for lease in leases:
             lease.settle(held, cost, mark)
             if lease.tight:
-                self._hurry.set()
+                self._report_now.set()
 
     def force(self, lease: Lease, units: int) -> None:
-        """Use units that were not granted, because the server is unreachable and the rule is to go on."""
+        """Use units that were not granted, because the server is unreachable and the policy is to serve anyway."""
         self.taken_at = step = self.step
         lease.force(units, step)
         self._watch(lease)
 
     def correct(self, lease: Lease, units: int, step: int) -> None:
-        """A rate's use at `step` was too high or too low by `units`. What comes on top counts from now."""
+        """Add `units`, which may be negative, to a rate's use at `step`. Positive units count from now."""
         lease.correct(units, step if units < 0 else self.step)
         if not lease.watched:
             self._watch(lease)
         if lease.tight:
-            self._hurry.set()
+            self._report_now.set()
 
     async def refresh(self, leases: Sequence[Lease], max_age_s: float) -> None:
-        """Look at the counters (of one tag) unless that was done lately. Raises StateUnavailable."""
+        """Read counters of one tag from the server, except those read within `max_age_s`. Raises StateUnavailable."""
         now = self._monotonic()
         old = [lease for lease in leases if now - lease.seen > max_age_s]
         if old:
@@ -248,7 +254,7 @@ class Leases:
         lease.watched = True
 
     async def _ask(self, wants: Sequence[Want]) -> NotEnough | None:
-        """One round trip for all requests that wait at the same time."""
+        """Ask the server for units. Requests that wait at the same time share a round trip."""
         if short := self._refused(wants):
             return short
         group = self._group(wants[0][0].tag)
@@ -260,7 +266,7 @@ class Leases:
         registered = group.rounds
         try:
             async with group.lock:
-                for _ in range(_TURNS):
+                for _ in range(_MOST_CALLS):
                     if self.try_take(wants):
                         return None
                     if group.rounds > registered and (short := self._refused(wants)):
@@ -280,10 +286,10 @@ class Leases:
         return None
 
     async def _call(self, leases: Sequence[Lease]) -> None:
-        """Report and ask until every counter has answered. The caller has the group's lock."""
+        """Exchange reports until every counter has been granted or refused. The caller must have the group's lock."""
         bases: dict[Lease, str] = {}
         drained = self._dead.drained
-        for _ in range(_TURNS):
+        for _ in range(_MOST_CALLS):
             repeat = await self._exchange(leases, bases, drained)
             if not repeat:
                 return
@@ -291,7 +297,7 @@ class Leases:
             drained = await self._drained(unknown)
             bases = {lease: await self._base(lease) for lease in unknown}
             leases = list(repeat)
-        raise StateUnavailable("the counters do not come to rest")
+        raise StateUnavailable("the counters changed during every call")
 
     async def _drained(self, unknown: Sequence[Lease]) -> str:
         """Read which workers are drained, before the base of any of `unknown` is read. Raises StateUnavailable."""
@@ -300,11 +306,14 @@ class Leases:
         return self._dead.drained
 
     async def _exchange(self, leases: Sequence[Lease], bases: dict[Lease, str], drained: str) -> dict[Lease, Status]:
-        """One call; the counters that need another one, and why. `drained`: dead workers that the bases contain."""
+        """Make one call. Returns the counters that need another one, and why.
+
+        `drained`: names of dead workers whose spend the bases include.
+        """
         sent = self._monotonic()
         reports = [lease.report(bases.get(lease, "")) for lease in leases]
         lost = "1" if sent - self._lost_at < _LOSS_S else "0"
-        epoch, dead = self._state.epoch, self._peers.dead
+        epoch, dead = self._state.epoch, self._dead_holders.dead
         head: list[str | int] = [self._worker, int(self._ttl_s * 1000), lost, epoch, dead, drained]
         words = [word for report in reports for word in report]
         keys = [lease.key for lease in leases]
@@ -312,31 +321,34 @@ class Leases:
         if leases[0].ahead:
             reply = await self._state.run(SYNC, keys, [*head, *words])
         else:
-            async with self._many:
+            async with self._many_calls:
                 reply = await self._state.run(SYNC, keys, [*head, *words])
         clock_ms, replies = parse(reply)
-        self._tell_time(clock_ms, sent)
+        self._set_clock(clock_ms, sent)
         repeat: dict[Lease, Status] = {}
         for lease, report, answer in zip(leases, reports, replies, strict=True):
             lease.learn(answer, int(report[4]), sent, self._ttl_s - 1)
-            lease.orphaned = self._dead.see(lease, answer.orphans) if answer.orphans else 0
+            lease.orphaned = self._dead.note(lease, answer.orphans) if answer.orphans else 0
             if answer.holders:
-                self._peers.hold(answer.holders)
+                self._dead_holders.add(answer.holders)
             if answer.status in (Status.CHANGED, Status.UNKNOWN):
                 repeat[lease] = answer.status
             elif answer.tight and lease.free > 0 and not lease.waiting:
-                repeat[lease] = answer.status  # others are short of what lies idle here
+                repeat[lease] = answer.status  # other workers need the units that are free here
         return repeat
 
-    def _tell_time(self, clock_ms: int, sent: float) -> None:
-        """The quickest round trip of late tells the server's clock best."""
+    def _set_clock(self, clock_ms: int, sent: float) -> None:
+        """Estimate the server's clock. The shortest recent round trip gives the best estimate."""
         now = self._monotonic()
-        if now - sent < self._quickest_s or now - self._told_at > _CLOCK_S:
-            self._quickest_s, self._told_at = now - sent, now
+        if now - sent < self._quickest_s or now - self._clock_set_at > _CLOCK_S:
+            self._quickest_s, self._clock_set_at = now - sent, now
             self._ahead_s = clock_ms / 1000 - (sent + now) / 2
 
     async def _base(self, lease: Lease, reads: int = 1) -> str:
-        """What was settled so far, since when it is known, and what is held for the dead. Raises StateUnavailable."""
+        """Units settled so far, the mark at which that was read, and holds for dead workers, as the script reads them.
+
+        Raises StateUnavailable.
+        """
         base = await read_base(lease, lambda: self._clock(_MARKS_A_SECOND), reads)
         self._counts["rebuilt"] += 1
         return base + self._dead.recorded(lease)
@@ -344,14 +356,14 @@ class Leases:
     async def _run(self) -> None:
         faded = self._monotonic()
         while True:
-            self._hurry.clear()
+            self._report_now.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._period_s):
-                    await self._hurry.wait()
+                    await self._report_now.wait()
             now = self._monotonic()
             if fade := now - faded >= self._period_s * 0.9:
                 faded = now
-                await self._peers.look()
+                await self._dead_holders.check()
             await self._sync(self._due(now, fade))
 
     def _due(self, now: float, fade: bool) -> list[_Group]:
@@ -369,7 +381,7 @@ class Leases:
                 if not group.lock.locked():
                     del self._groups[tag]
                     self.away.discard(tag)
-            elif now - group.last >= group.quiet_s or any(lease.restless for lease in group.active):
+            elif now - group.last >= group.quiet_s or any(lease.needs_report for lease in group.active):
                 due.append(group)
         return due
 
@@ -380,9 +392,9 @@ class Leases:
         try:
             group.last = self._monotonic()
             leases = list(group.active)
-            for start in range(0, len(leases), _TOGETHER):
-                async with group.lock:  # between two calls whoever waits for units has its turn
-                    await self._call(leases[start : start + _TOGETHER])
+            for start in range(0, len(leases), _MOST_COUNTERS):
+                async with group.lock:  # released between calls for requests that wait for units
+                    await self._call(leases[start : start + _MOST_COUNTERS])
             if stale := [lease for lease in leases if lease.stale]:
                 async with group.lock:
                     await self._repair(stale)
@@ -393,7 +405,7 @@ class Leases:
             log.debug("leases of %s: %s", group.tag, error)
 
     async def _repair(self, leases: Sequence[Lease]) -> None:
-        """Rebuild sums of which a worker died and was drained: only the ledger has what it spent."""
+        """Rebuild sums that a dead and drained worker had leased: only the ledger has its spend."""
         now = self._monotonic()
         due = [lease for lease in leases if lease.repair_at <= now]
         for lease in due:

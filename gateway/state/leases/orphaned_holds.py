@@ -1,7 +1,7 @@
-"""Holds of dead workers in SQL: which journals are drained, and what is held for the others.
+"""SQL records of dead workers: which ones are drained, and how much budgets hold for the others.
 
-The record lies in the ledger's database, because it has to outlive the state server, and because that a journal is in
-the ledger is known there. Everything here belongs off the event loop.
+They are in the ledger's database, because they must outlive the state server, and because the ledger writer marks a
+worker as drained in the same transaction. Call all functions in a thread.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from gateway.domain.units import NANO_PER_USD
 from gateway.state.sql.tables import audit, drained_workers, orphaned_holds
 
 _KEEP_S = 90 * 86_400.0
-"""A drained worker is remembered for so long: longer than any counter keeps its lease."""
+"""A drained worker is remembered for so long, which is longer than any counter keeps its lease."""
 _MANY = 500
 
 
 @dataclass(frozen=True, slots=True)
 class OrphanedHold:
-    """What one counter holds for one dead worker."""
+    """The units that one counter holds for one dead worker."""
 
     worker: str
     counter: str
-    """Its key on the state server."""
+    """The counter's key on the state server."""
     tag: str
-    """Of the counter: the team or `organisation NAME`, with a digest where it is one end user's."""
+    """The counter's tag: the team or `organisation NAME`, followed by a digest if it is one end user's."""
     units: int
     """Nano-dollars, or tokens."""
     limit_units: int
     since: float
-    """When it was first noticed, Unix seconds."""
+    """Unix seconds at which the worker's death was first noticed."""
 
     @property
     def host(self) -> str:
@@ -43,7 +43,7 @@ class OrphanedHold:
 
     @property
     def amount(self) -> str:
-        """`12.3456 USD of 500 USD`, or so many tokens."""
+        """For people: `12.3456 USD of 500 USD`, or `300 of 1000 tokens`."""
         if self._parts[2:3] == ["tokens"]:
             return f"{self.units} of {self.limit_units} tokens"
         held, limit = (Decimal(units) / NANO_PER_USD for units in (self.units, self.limit_units))
@@ -51,7 +51,7 @@ class OrphanedHold:
 
     @property
     def budget(self) -> str:
-        """`team search, month from 2026-01-01`."""
+        """For people: `team search, month from 2026-01-01`."""
         parts = self._parts
         if len(parts) < 7:
             return self.tag
@@ -67,7 +67,7 @@ class OrphanedHold:
 
     @property
     def _parts(self) -> list[str]:
-        """budget, level, meter, place, window, time zone, start."""
+        """`budget`, level, meter, position, window, time zone, start."""
         name = self.counter.partition("}:lease:")[2].split(":")
         if len(name) < 7:
             return name
@@ -75,12 +75,13 @@ class OrphanedHold:
 
 
 def host_of(worker: str) -> str:
-    """The machine's name as it calls itself; empty for workers of older versions."""
+    """The host name in a worker's name; empty for workers of older versions."""
     return worker.partition("@")[2]
 
 
 def drained(connection: Connection, worker: str, *, by: str = "", now: float | None = None) -> None:
-    """Record that all spend of `worker` is in the ledger, or, with `by`, that an operator declares its journal lost."""
+    """Record that all spend of `worker` is in the ledger or, with `by`, that this operator declares its journal
+    lost."""
     now = time.time() if now is None else now
     connection.execute(
         text("INSERT INTO drained_workers (worker, at, actor) VALUES (:worker, :at, :actor) ON CONFLICT DO NOTHING"),
@@ -99,7 +100,7 @@ def which_drained(connection: Connection, workers: Collection[str]) -> set[str]:
 
 
 def held(connection: Connection) -> list[OrphanedHold]:
-    """What is held for dead workers that are not drained, the oldest first."""
+    """Holds for dead workers that are not drained, the oldest first."""
     c = orphaned_holds.c
     rows = connection.execute(
         select(c.worker, c.counter, c.tag, c.units, c.limit_units, c.since)
@@ -110,7 +111,7 @@ def held(connection: Connection) -> list[OrphanedHold]:
 
 
 def record(connection: Connection, holds: Iterable[OrphanedHold]) -> None:
-    """Holds that are not recorded yet."""
+    """Record those of `holds` that are not recorded yet."""
     values = [
         {name: getattr(one, name) for name in ("worker", "counter", "tag", "units", "limit_units", "since")}
         for one in holds
@@ -125,14 +126,14 @@ def record(connection: Connection, holds: Iterable[OrphanedHold]) -> None:
         )
 
 
-def alive(connection: Connection, worker: str) -> None:
-    """`worker` was taken for dead and is not."""
+def mark_alive(connection: Connection, worker: str) -> None:
+    """Remove all records of `worker`, because it runs."""
     for table in (orphaned_holds, drained_workers):
         connection.execute(delete(table).where(table.c.worker == worker))
 
 
 def release(connection: Connection, which: str, actor: str) -> Sequence[OrphanedHold]:
-    """Let go what is held for the worker, or all dead workers of the host, of that name; what that was."""
+    """Release the holds for dead workers whose name or host is `which`, with an audit entry each. Returns them."""
     found = [one for one in held(connection) if which in (one.worker, one.host)]
     now = time.time()
     for worker in sorted({one.worker for one in found}):

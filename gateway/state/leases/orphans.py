@@ -1,8 +1,8 @@
-"""Tracks dead workers that counters hold money for, and whether their journals are drained.
+"""Tracks dead workers for which counters hold money, and whether their journals are drained.
 
-A worker is drained when its host's ledger writer has read its journal to the end, or when an operator says that this
-will never happen. Both stand in the ledger's database. It is asked only while there is somebody to ask about, off the
-path of requests and of rounds.
+A worker is drained when its host's ledger writer has read its journal to the end, or when an operator declares the
+journal lost. Both are recorded in the ledger's database, which is read only while there are dead workers, and never
+while a request waits.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from gateway.state.sql.database import Database
 
 log = logging.getLogger(__name__)
 
-EVERYBODY = "*"
-"""In place of names: every dead worker counts as drained."""
+ALL_WORKERS = "*"
+"""Instead of names: every dead worker counts as drained."""
 RECORD_S = 2.0
-"""A dead worker of a living host is drained sooner; one that is not is put on record."""
+"""Seconds after which the holds of a dead worker are recorded in SQL. If its host runs, it is drained sooner."""
 PATIENCE_S = 10.0
 """Seconds after which a dead worker's holds count as lost for requests that wait for holds to end."""
 _FORGET_S = 60.0
@@ -39,36 +39,39 @@ _RETRY_S = 1.0
 
 
 class DeadWorkers(Protocol):
-    """What Leases asks about workers that it takes for dead."""
+    """What `Leases` needs to know about dead workers."""
 
     drained: str
-    """Names, apart by spaces, of those that are known to be drained."""
+    """Names of drained workers, separated by spaces."""
 
-    def see(self, lease: Lease, names: str) -> int:
-        """A counter holds units for `NAME=UNITS NAME=UNITS`; how many of the units have been held for long."""
+    def note(self, lease: Lease, names: str) -> int:
+        """Note that a counter holds units for dead workers, given as `NAME=UNITS NAME=UNITS`.
+
+        Returns how many of the units have been held for longer than `PATIENCE_S`.
+        """
         ...
 
     async def refresh(self, max_age_s: float) -> None:
-        """Read which workers are drained. Raises StateUnavailable."""
+        """Read which workers are drained, unless that was done within `max_age_s`. Raises StateUnavailable."""
         ...
 
     def recorded(self, lease: Lease) -> str:
-        """The recorded holds of this counter: ` NAME=UNITS NAME=UNITS`."""
+        """The recorded holds of a counter: ` NAME=UNITS NAME=UNITS`."""
         ...
 
     def stats(self) -> dict[str, int | float | str]: ...
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Keep `drained` up to date until cancelled."""
         ...
 
 
 class AllDrained:
-    """Implements DeadWorkers where the process that rebuilds a sum can read every journal."""
+    """Implements DeadWorkers for a process that can itself read every journal when it rebuilds a sum."""
 
-    drained = EVERYBODY
+    drained = ALL_WORKERS
 
-    def see(self, lease: Lease, names: str) -> int:
+    def note(self, lease: Lease, names: str) -> int:
         return 0
 
     async def refresh(self, max_age_s: float) -> None:
@@ -85,7 +88,7 @@ class AllDrained:
 
 
 class Orphans:
-    """Implements DeadWorkers by the record in the ledger's database."""
+    """Implements DeadWorkers with the records in the ledger's database."""
 
     def __init__(
         self,
@@ -95,12 +98,12 @@ class Orphans:
         monotonic: Callable[[], float] = time.monotonic,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`worker`: the name of this one."""
+        """`worker`: this worker's name."""
         self._database, self._worker, self._monotonic, self._clock = database, worker, monotonic, clock
         self.drained = ""
         self._drained: set[str] = set()
         self._seen: dict[str, tuple[float, float]] = {}
-        """Dead worker → when it was noticed first, and last."""
+        """Dead worker → when it was first and last noticed (monotonic seconds)."""
         self._unrecorded: dict[tuple[str, str], OrphanedHold] = {}
         self._recorded: dict[str, list[OrphanedHold]] = {}
         """By counter."""
@@ -108,13 +111,13 @@ class Orphans:
         self._lock = asyncio.Lock()
         self._news = asyncio.Event()
 
-    def see(self, lease: Lease, names: str) -> int:
+    def note(self, lease: Lease, names: str) -> int:
         now, old = self._monotonic(), 0
         for each in names.split():
             name, _, amount = each.partition("=")
             if name not in self._seen:
                 self._news.set()
-            first = self._first(name, now)
+            first = self._noticed_at(name, now)
             self._seen[name] = first, now
             old += int(amount) if now - first > PATIENCE_S else 0
             if lease.limit < MOST and name not in self._drained and (name, lease.key) not in self._unrecorded:
@@ -131,7 +134,7 @@ class Orphans:
         return {"dead_workers": sum(name not in self._drained for name in self._seen)}
 
     def troubles(self) -> list[str]:
-        """The sentences for /health; they name no host and no team."""
+        """Sentences for /health, which is public: they name no host and no team."""
         workers = {one.worker for holds in self._recorded.values() for one in holds}
         if not workers:
             return []
@@ -152,21 +155,21 @@ class Orphans:
             self._learn(found, now)
 
     def _due(self, now: float) -> list[OrphanedHold]:
-        """Held for so long that it belongs on record, and not there yet."""
+        """Holds that are old enough to be recorded and are not recorded yet."""
         known = {(one.worker, one.counter) for holds in self._recorded.values() for one in holds}
         return [
             hold
             for place, hold in self._unrecorded.items()
-            if place not in known and "@" in hold.worker and now - self._first(hold.worker, now) > RECORD_S
+            if place not in known and "@" in hold.worker and now - self._noticed_at(hold.worker, now) > RECORD_S
         ]
 
-    def _first(self, name: str, now: float) -> float:
+    def _noticed_at(self, name: str, now: float) -> float:
         return self._seen.get(name, (now, now))[0]
 
     def _learn(self, found: _Found, now: float) -> None:
         self._read_at = now
         self._seen = {name: times for name, times in self._seen.items() if now - times[1] < _FORGET_S}
-        older = {name for name in self._seen if "@" not in name}  # of versions whose journals do not name them
+        older = {name for name in self._seen if "@" not in name}  # from versions whose journals lack the worker's name
         self._drained = older | (found.gone & self._seen.keys())
         self.drained = " ".join(sorted(self._drained))
         self._recorded = {}
@@ -191,12 +194,12 @@ class Orphans:
             except StateUnavailable as error:
                 log.debug("%s", error)
                 await asyncio.sleep(_RETRY_S)
-            except Exception:  # without it nothing held for a dead worker would ever be free again
+            except Exception:  # must go on, else money held for dead workers would never be released
                 log.exception("dead workers")
                 await asyncio.sleep(_RETRY_S)
 
     def _pause_s(self) -> float:
-        """A worker that died just now is drained soon; one whose host is gone, perhaps never."""
+        """Seconds until the next read: short after a death, since most workers are drained soon, then longer."""
         now = self._monotonic()
         ages = [now - first for name, (first, _) in self._seen.items() if name not in self._drained]
         return min(_SLOWEST_S, max(_SOONEST_S, min(ages) / 4)) if ages else _IDLE_S
@@ -205,7 +208,7 @@ class Orphans:
 @dataclass(frozen=True, slots=True)
 class _Found:
     gone: set[str]
-    """Of the workers asked about, those that are drained; and the one that asks, if it is taken for dead."""
+    """The drained ones among the given workers, and this worker itself if it is recorded as dead."""
     holds: list[OrphanedHold]
 
 
@@ -216,7 +219,7 @@ def _read(worker: str, names: frozenset[str], connection: Connection) -> _Found:
 
 
 def _write(worker: str, names: frozenset[str], due: Sequence[OrphanedHold], connection: Connection) -> _Found:
-    orphaned_holds.alive(connection, worker)
+    orphaned_holds.mark_alive(connection, worker)
     gone = orphaned_holds.which_drained(connection, names)
     orphaned_holds.record(connection, (hold for hold in due if hold.worker not in gone))
     return _Found(gone, orphaned_holds.held(connection))

@@ -1,4 +1,4 @@
-"""Alembic's entry: migrates on the connection that it is handed."""
+"""Alembic's entry point: migrates on the connection in its configuration's attributes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gateway.state.sql.tables import metadata
 context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=metadata,
-    transactional_ddl=True,  # SQLite's DDL is transactional too, and the transaction is ours
+    transactional_ddl=True,  # SQLite's DDL is transactional too; the caller commits
     render_as_batch=True,
 )
 with context.begin_transaction():

@@ -1,4 +1,4 @@
-"""Runs Alembic inside a transaction of ours, without an alembic.ini."""
+"""Runs Alembic inside the caller's transaction, without an alembic.ini."""
 
 from __future__ import annotations
 

@@ -30,23 +30,23 @@ class Address:
     hosts: tuple[tuple[str, int], ...] = ()
     path: str = ""
     login: str = ""
-    """`user:password@`, percent-encoded, or nothing."""
+    """`user:password@`, percent-encoded, or empty."""
     database: int = 0
     query: str = ""
-    """Options that redis-py understands, `ssl_ca_certs` and the like."""
+    """Options for redis-py, such as `ssl_ca_certs`."""
     tls: bool = False
     service: str = ""
-    """Sentinel's name of the master."""
+    """The master's name in Sentinel."""
     sentinel_password: str = ""
     own: bool = False
-    """The server has to run as this user."""
+    """The server must run as the same user."""
 
     def __str__(self) -> str:
-        """For messages: never a password."""
+        """For messages: without login."""
         return self.path or ",".join(f"{host}:{port}" for host, port in self.hosts)
 
     def url(self, host: str = "", port: int = 0) -> str:
-        """In redis-py's form: of the server at `host`, or of the first one named."""
+        """The URL for redis-py of the server at `host` and `port`; without them, of the first host."""
         if self.kind == "unix":
             return f"unix://{self.login}{self.path}?{self.query}"
         if not host:
@@ -56,9 +56,12 @@ class Address:
 
 
 def parse(url: str) -> Address:
-    """`unix:///path.sock`, `redis://user:password@host:port/db`, `rediss://…`, `redis+sentinel://h1,h2/service/db`,
-    `redis+cluster://h1,h2`; `?ssl_ca_certs=FILE&ssl_cert_reqs=none` for TLS, `?peer=own` for a socket where this user
-    has to listen. Raises ValueError."""
+    """Parse `unix:///path.sock`, `redis://user:password@host:port/db`, `rediss://…`,
+    `redis+sentinel://h1,h2/service/db` or `redis+cluster://h1,h2`.
+
+    `?ssl_ca_certs=FILE&ssl_cert_reqs=none` are options for TLS; `?peer=own` requires a unix socket's server to run as
+    the same user. Raises ValueError.
+    """
     parts = urlsplit(url)
     if parts.scheme not in _SCHEMES:
         raise ValueError(f"state.redis_url: unknown scheme {parts.scheme!r}; use one of {', '.join(_SCHEMES)}")

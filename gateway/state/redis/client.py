@@ -1,5 +1,5 @@
-"""How redis-py is told to reach a server: directly, or the master that Sentinel names. It connects, logs in and
-speaks TLS; what goes over the connection is `line`'s."""
+"""Connects through redis-py to one server, or to the master that Sentinel names. Redis-py connects, logs in and does
+TLS; `transport.py` sends the commands."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from redis.backoff import NoBackoff
 from gateway.errors import StateUnavailable
 from gateway.state.redis.address import Address
 from gateway.state.redis.commands import Lost
-from gateway.state.redis.line import CONNECTIONS, LATE, Line, Shared
+from gateway.state.redis.transport import CONNECTIONS, LATE, OwnTransport, SharedTransport
 
 
 def reason(error: BaseException) -> str:
-    """What happened, in the server's words with the code that redis-py cuts off, or in ours."""
+    """The error's text. A server's error gets back the code that redis-py removes from it."""
     if isinstance(error, exceptions.InvalidResponse):
         return f"does not speak the Redis protocol ({error})"
     if isinstance(error, TimeoutError | exceptions.TimeoutError):
@@ -31,13 +31,16 @@ def reason(error: BaseException) -> str:
 
 
 def options(url: str, connect_s: float) -> dict[str, Any]:
-    """redis-py's options from the URL; options that deadlines and callers depend on cannot be set there."""
+    """redis-py's options from the URL. Those that the gateway's deadlines depend on override the URL's.
+
+    `connect_s`: longest time to connect.
+    """
     return {
         **parse_url(url),
-        "driver_info": None,  # to say its version, redis-py reads the package's metadata from disk for every connection
+        "driver_info": None,  # else redis-py reads the package's metadata from disk for every connection
         "decode_responses": False,
-        "protocol": 2,  # no HELLO to say, and streams look the same from every server
-        "retry": Retry(NoBackoff(), 0),  # nothing is tried again behind a deadline's back
+        "protocol": 2,  # needs no HELLO, and all servers encode streams alike
+        "retry": Retry(NoBackoff(), 0),  # a retry would ignore the call's deadline
         "health_check_interval": 0,
         "socket_timeout": None,
         "socket_connect_timeout": connect_s,
@@ -51,31 +54,31 @@ class ServerClient:
         self._address, self._connect_s = address, connect_s
         self._pools: dict[str, BlockingConnectionPool] = {}
 
-    async def connect(self, on_lost: Lost) -> Shared:
-        return Shared(await self.dial(), on_lost)
+    async def connect(self, on_lost: Lost) -> SharedTransport:
+        return SharedTransport(await self.dial(), on_lost)
 
-    async def dial(self) -> Line:
+    async def dial(self) -> OwnTransport:
         try:
             url = self._address.url(*await self._master()) if self._address.kind == "sentinel" else self._address.url()
             pool = self._pools.get(url) or self._pools.setdefault(url, self._make_pool(url))
-            async with asyncio.timeout(self._connect_s):  # redis-py's own ends before logging in
+            async with asyncio.timeout(self._connect_s):  # redis-py's own timeout does not cover the login
                 connection = await pool.get_connection()
         except (exceptions.RedisError, OSError, TypeError, ValueError) as error:
             raise StateUnavailable(f"{self._address}: {reason(error)}") from error
-        return Line(str(self._address), _Lent(pool, connection))
+        return OwnTransport(str(self._address), _PooledChannel(pool, connection))
 
     async def aclose(self) -> None:
         for pool in self._pools.values():
-            with suppress(exceptions.RedisError, OSError):  # a farewell that takes too long
+            with suppress(exceptions.RedisError, OSError):  # closing took too long
                 await pool.disconnect()
 
     def _make_pool(self, url: str) -> BlockingConnectionPool:
-        """Waits for a connection instead of raising. Raises TypeError or ValueError for options there are not."""
+        """A pool that waits for a free connection. Raises TypeError or ValueError for unknown options."""
         limits = {"max_connections": CONNECTIONS, "timeout": self._connect_s}
         return BlockingConnectionPool(**{**options(url, self._connect_s), **limits})
 
     async def _master(self) -> tuple[str, int]:
-        """Raises redis-py's MasterNotFoundError without its text, which spells out how to log in."""
+        """Host and port. Raises redis-py's MasterNotFoundError without its text, which may contain a password."""
         sentinel = Sentinel(self._address.hosts, sentinel_kwargs=self._sentinel_options())
         try:
             host, port = await sentinel.discover_master(self._address.service)
@@ -87,7 +90,7 @@ class ServerClient:
         return host, port
 
     def _sentinel_options(self) -> dict[str, Any]:
-        """As for the server, but for where it is and the password."""
+        """The server's options without address and login."""
         given = options(self._address.url(), self._connect_s)
         for name in ("host", "port", "db", "username", "password", "connection_class"):
             given.pop(name, None)
@@ -99,8 +102,8 @@ class ServerClient:
         }
 
 
-class _Lent:
-    """Implements Wire on a connection of redis-py's pool."""
+class _PooledChannel:
+    """Implements Channel on a connection of redis-py's pool."""
 
     def __init__(self, pool: BlockingConnectionPool, connection: Connection) -> None:
         self._pool, self._connection = pool, connection

@@ -1,4 +1,4 @@
-"""redis-py's cluster client behind State's interface: follows slots when they move."""
+"""Connects to a cluster through redis-py's cluster client, which follows slots when they move."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gateway.state.redis.client import options, reason
 from gateway.state.redis.commands import Command, Lost
 
 AT_ONCE = 64
-"""Exchanges under way: each takes a connection to a node, and redis-py raises when those are used up."""
+"""Most concurrent exchanges. Each takes a connection to a node, and redis-py raises when none is free."""
 _PATIENCE = 0.8
-"""Share of a deadline after which redis-py gives a node up and asks the others for its slots."""
+"""Share of a call's deadline after which redis-py stops waiting for a node and asks the others for its slots."""
 _NOT_REPLIES = ("CLUSTER", "COMMAND")
-"""What redis-py asks for its own sake, and reads in its own way."""
+"""Commands that redis-py sends for its own use; it must parse their replies itself."""
 
 
 class ClusterClient:
@@ -29,14 +29,14 @@ class ClusterClient:
         self._address, self._connect_s, self._call_s = address, connect_s, call_s
 
     async def connect(self, on_lost: Lost) -> ClusterTransport:
-        """`on_lost` is never called: a node that is away takes its slots with it, and the heartbeat judges the rest."""
+        """`on_lost` is never called: when a node is lost, only its slots fail. The heartbeat tests the cluster."""
         return await self._open(self._call_s * _PATIENCE)
 
     async def dial(self) -> ClusterTransport:
         return await self._open(None)
 
     async def aclose(self) -> None:
-        """Each connection has a client of its own."""
+        """Nothing to do: each transport has a cluster client of its own."""
 
     async def _open(self, read_s: float | None) -> ClusterTransport:
         name = str(self._address)
@@ -73,7 +73,7 @@ class ClusterTransport:
         try:
             async with asyncio.timeout(timeout_s), self._turn:
                 replies = await self._ask(commands)
-        except Exception as error:  # also KeyError and AttributeError, while its picture of the cluster changes
+        except Exception as error:  # redis-py also raises KeyError and AttributeError while slots move
             raise StateUnavailable(f"{self._name}: {reason(error)}") from error
         return [_refusal(reply) if isinstance(reply, Exception) else reply for reply in replies]
 
@@ -90,7 +90,7 @@ class ClusterTransport:
         return replies
 
     def _place(self, command: Command) -> dict[str, Any]:
-        """The node, where finding it would cost redis-py a round trip for every call."""
+        """The node of an XREAD: redis-py itself would need a round trip to find it. Empty for other commands."""
         if command[0] != "XREAD":
             return {}
         key = command[list(command).index("STREAMS") + 1]

@@ -1,4 +1,4 @@
-"""The interface that State sends commands through: one server, a Sentinel's master, a cluster."""
+"""The interface through which `State` sends commands to one server, a Sentinel's master, or a cluster."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ Lost = Callable[[str], None]
 
 
 class Transport(Protocol):
-    """One way to the server. After a failure it is of no more use: close it and connect again."""
+    """A connection to the server. After a failure, close it and connect again."""
 
     def exchange(self, commands: Sequence[Command], timeout_s: float) -> Awaitable[list[Any]]:
-        """One reply per command in its order; for a command that the server refused, a StateUnavailable in its place.
+        """One reply per command, in the same order. A command that the server refused has a StateUnavailable as reply.
 
-        Raises StateUnavailable when there is no telling what the server did, because it is away or slow.
+        Raises StateUnavailable when the server does not answer in time. What it has done is then unknown.
         """
         ...
 
@@ -23,7 +23,7 @@ class Transport(Protocol):
 
 
 class Client(Protocol):
-    """Makes doors for one address."""
+    """Makes connections to one address."""
 
     async def connect(self, on_lost: Lost) -> Transport:
         """The connection that all callers share; `on_lost(reason)` is called once, when it fails. Raises
@@ -31,9 +31,9 @@ class Client(Protocol):
         ...
 
     async def dial(self) -> Transport:
-        """A connection of one caller's own, for commands that block. Raises StateUnavailable."""
+        """A connection for one caller, for commands that block. Raises StateUnavailable."""
         ...
 
     async def aclose(self) -> None:
-        """Close all connections, also those that were lent and not returned, as by a cancelled caller."""
+        """Close all connections, including those that a cancelled caller did not close."""
         ...

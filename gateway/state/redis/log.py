@@ -16,62 +16,63 @@ from gateway.state.redis.connection import State
 log = logging.getLogger(__name__)
 
 PAGE = 64
-"""Entries read at a time; each may tell of many things."""
+"""Number of entries read at a time."""
 SLICE_S = 0.0005
-"""Entries are handled for so long before the loop gets its turn, and to the end of the one at hand."""
+"""Longest time for which entries are handled before other tasks run. An entry in progress is finished first."""
 PACE_S = 0.1
-"""Pause after news: a busy log is read a few times a second, not at every entry."""
+"""Pause after reading new entries, so that a busy log is read at most ten times a second."""
 BLOCK_S = 1.0
 READ_S = 5.0
-"""Longest wait for a page that is there."""
+"""Longest wait for a page of existing entries."""
 RETRY_S = 0.2
 _START = "0-0"
 _WEIGHT = b"weight"
 
 
 class Position(NamedTuple):
-    """How far a follower has read, and what it needs to go on from there."""
+    """How far a follower has read, with all that it needs to continue from there."""
 
     epoch: str
     """Id of the server that has the log."""
     cursor: str
     weights: list[tuple[str, int]]
-    """Of the entries that count: id and weight."""
+    """Id and weight of the entries that count towards the maximum length."""
 
 
-class Instead(NamedTuple):
-    """What takes an entry's place."""
+class Replacement(NamedTuple):
+    """The entry that replaces another one."""
 
     fields: Mapping[str | bytes, bytes] | None
-    """None: nothing."""
+    """None: the entry is only removed."""
     weight: int = 1
 
 
 class IndexLog:
-    """A capped stream. One follower per instance, any number of appenders anywhere."""
+    """A stream of limited length. Each instance has at most one follower; any instance may append."""
 
     def __init__(self, state: State, name: str, *, max_length: int = 200_000) -> None:
-        """Above `max_length` (weights for followers, entries for others), the oldest entries are removed."""
+        """When the log is longer than `max_length`, the oldest entries are removed. An instance that follows counts the
+        entries' weights, others count entries."""
         self._state = state
         self._key = state.key("log", name)
         self._max_length = max_length
         self._weights: deque[tuple[str, int]] = deque()
         self._weight = 0
         self._oldest = ""
-        """The first entry to keep; empty while there is space."""
+        """Id of the oldest entry to keep; empty while the log is not full."""
         self._cursor = _START
         self._epoch = ""
-        """Id of the server whose log is followed."""
+        """Epoch of the server whose log is followed."""
         self._current = asyncio.Event()
         self._counts = {"appended": 0, "handled": 0, "resets": 0, "rejected": 0}
 
     @property
     def current(self) -> bool:
-        """The follower has handled everything there was when it last looked, and state is up, with the same data."""
+        """The follower has handled all entries that it last saw, and the state server is up with the same data."""
         return self._current.is_set() and self._state.healthy and self._epoch == self._state.epoch
 
     async def caught_up(self, timeout_s: float) -> None:
-        """Wait until the follower has handled what there was. Raises StateUnavailable when that takes too long."""
+        """Wait until the follower has handled all existing entries. Raises StateUnavailable after `timeout_s`."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._current.wait()
@@ -83,13 +84,13 @@ class IndexLog:
         return Position(self._epoch, self._cursor, list(self._weights))
 
     def resume(self, position: Position) -> None:
-        """Follow from there, instead of from the beginning. Before `follow`."""
+        """Follow from `position` instead of from the beginning. Call it before `follow`."""
         self._epoch, self._cursor = position.epoch, position.cursor
         self._weights = deque(position.weights)
         self._weight = sum(weight for _, weight in position.weights)
 
     async def append(self, fields: Mapping[str | bytes, bytes], *, weight: int = 1) -> str:
-        """The entry's id; `weight` is how much it counts. Raises StateUnavailable."""
+        """Append an entry that counts `weight` towards the maximum length. Returns its id. Raises StateUnavailable."""
         words: list[str | bytes | int] = [word for pair in fields.items() for word in pair]
         if weight != 1:
             words += (_WEIGHT, weight)
@@ -98,11 +99,11 @@ class IndexLog:
         self._counts["appended"] += 1
         return entry.decode()
 
-    async def rewrite(self, change: Callable[[Mapping[bytes, bytes]], Instead | None]) -> int:
-        """Remove every entry of now for which `change` has something instead, which goes to the log's end; how many.
+    async def rewrite(self, change: Callable[[Mapping[bytes, bytes]], Replacement | None]) -> int:
+        """Replace every existing entry for which `change` returns a replacement, which is appended. Returns how many.
 
-        Several may do so at once: who removes an entry writes the one in its place. An entry that `change` cannot read
-        stays. Raises StateUnavailable.
+        Several workers may rewrite at once: the one that removes an entry appends its replacement. An entry that
+        `change` cannot read stays. Raises StateUnavailable.
         """
         rewritten = 0
         transport = await self._state.dial()
@@ -123,18 +124,18 @@ class IndexLog:
         transport: Transport,
         entry: bytes,
         words: list[bytes],
-        change: Callable[[Mapping[bytes, bytes]], Instead | None],
+        change: Callable[[Mapping[bytes, bytes]], Replacement | None],
     ) -> bool:
-        """Was it removed?"""
+        """Replace one entry if `change` returns a replacement. Returns whether this call removed it."""
         try:
-            instead = change(dict(zip(words[::2], words[1::2], strict=True)))
+            replacement = change(dict(zip(words[::2], words[1::2], strict=True)))
         except (ValueError, LookupError, TypeError):
-            instead = None
+            replacement = None
         await asyncio.sleep(0)
-        if instead is None or not await self._reply(transport, "XDEL", self._key, entry):
+        if replacement is None or not await self._reply(transport, "XDEL", self._key, entry):
             return False
-        if instead.fields is not None:
-            await self.append(instead.fields, weight=instead.weight)
+        if replacement.fields is not None:
+            await self.append(replacement.fields, weight=replacement.weight)
         return True
 
     @staticmethod
@@ -145,11 +146,10 @@ class IndexLog:
         return reply
 
     async def follow(self, handle: Callable[[str, dict[bytes, bytes]], None], reset: Callable[[], None]) -> None:
-        """Forever: `handle(id, fields)` for every entry in order, history first; `reset()` when what was handled is no
-        longer true, because the server lost its data or the log went on without us, after which all that it has comes
-        again.
+        """Call `handle(id, fields)` for every entry, the oldest first, forever.
 
-        An entry whose handling raises is logged and passed over.
+        `reset()` is called when the server lost its data, or entries were removed before they were handled. Then all
+        entries are handled again from the oldest. The first entry whose handling raises is logged; all are skipped.
         """
         while True:
             try:
@@ -160,7 +160,7 @@ class IndexLog:
                         began = time.monotonic()
                         await self._page(transport, handle)
                         if time.monotonic() - began > READ_S:
-                            break  # this process stood still: look whether the log waited
+                            break  # this process was suspended: unread entries may have been removed
                 finally:
                     self._current.clear()
                     await transport.aclose()
@@ -169,7 +169,7 @@ class IndexLog:
                 await asyncio.sleep(RETRY_S)
 
     async def _restart(self, transport: Transport, followed: str, reset: Callable[[], None]) -> str:
-        """The epoch that is followed from here on."""
+        """Start over if the server's data changed or entries were missed. Returns the epoch that is followed now."""
         epoch = self._state.epoch
         if not epoch:
             raise StateUnavailable("the epoch is not known yet")
@@ -181,8 +181,8 @@ class IndexLog:
         return epoch
 
     async def _lost_track(self, transport: Transport) -> bool:
-        """The stream has not the entry that was handled last: a server that came back without its last moments, or one
-        that trimmed what we have not read."""
+        """The stream lacks the entry that was handled last: the server restarted without its latest data, or entries
+        were removed before they were read."""
         if self._cursor == _START:
             return False
         (found,) = await transport.exchange((("XRANGE", self._key, self._cursor, self._cursor),), self._state.timeout_s)
@@ -216,7 +216,7 @@ class IndexLog:
             self._counts["handled"] += 1
         except Exception:
             self._counts["rejected"] += 1
-            if self._counts["rejected"] == 1:  # where one is, there may be as many as the log holds
+            if self._counts["rejected"] == 1:  # log the first one only: all entries may be like it
                 log.exception("index log %s: entry %s could not be handled", self._key, entry)
 
     def _weigh(self, entry: str, weight: int) -> None:

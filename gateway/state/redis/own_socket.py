@@ -15,7 +15,7 @@ _PATH_BYTES = 100
 _CREDENTIALS = struct.Struct("iII")
 """`struct ucred`: process, user and group of the listening process."""
 QUERY = "peer=own"
-"""Of a state URL: only a server of this user's is meant."""
+"""Query of a state URL that requires the server to run as the same user."""
 
 
 class ForeignSocket(OSError):
@@ -23,7 +23,7 @@ class ForeignSocket(OSError):
 
 
 def short(path: Path) -> Path:
-    """`path`, or one in a folder of this user's in the temporary directory where the kernel would refuse its length."""
+    """`path`, or, if it is too long for the kernel, a path in a private folder of the temporary directory."""
     if len(os.fsencode(path)) <= _PATH_BYTES:
         return path
     digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
@@ -31,13 +31,15 @@ def short(path: Path) -> Path:
 
 
 def url(path: Path) -> str:
-    """Of the embedded server whose socket was meant to be at `path`."""
+    """The URL of the embedded server whose socket is configured to be at `path`."""
     return f"unix://{short(path)}?{QUERY}"
 
 
-def own_folder(folder: Path) -> None:
-    """Make `folder`, mode 0700. Raises ForeignSocket where something else is there: in a shared directory anybody may
-    have put it there before."""
+def make_private_folder(folder: Path) -> None:
+    """Create `folder` with mode 0700, unless this user already has such a folder.
+
+    Raises ForeignSocket if anything else exists there, since in a shared directory any user may have created it.
+    """
     try:
         folder.mkdir(mode=0o700)
     except FileExistsError:
@@ -46,15 +48,17 @@ def own_folder(folder: Path) -> None:
             return
         what = "a symbolic link" if stat.S_ISLNK(found.st_mode) else f"mode {stat.S_IMODE(found.st_mode):04o}"
         raise ForeignSocket(
-            f"{folder}: the state socket needs a folder of its own, of user {os.geteuid()} and mode 0700, and what is "
-            f"there is of user {found.st_uid}, {what}; remove it, set TMPDIR, or give a shorter --data-dir"
+            f"{folder}: the state socket needs a folder of user {os.geteuid()} with mode 0700, but this path "
+            f"belongs to user {found.st_uid}, {what}; remove it, set TMPDIR, or give a shorter --data-dir"
         ) from None
 
 
 def check_peer(connected: socket.socket, path: str) -> None:
-    """Raises ForeignSocket where another user listens at the socket's other end, if the system tells that."""
+    """Raises ForeignSocket if the server belongs to another user. Does nothing on systems that cannot tell."""
     if not hasattr(socket, "SO_PEERCRED"):
         return
     _, user, _ = _CREDENTIALS.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
     if user != os.geteuid():
-        raise ForeignSocket(f"{path}: user {user} listens there, not the gateway's {os.geteuid()}; nothing was sent")
+        raise ForeignSocket(
+            f"{path}: the server runs as user {user}, not as the gateway's {os.geteuid()}; nothing was sent"
+        )

@@ -12,24 +12,24 @@ import hiredis
 from gateway.errors import StateUnavailable
 from gateway.state.redis.address import Address
 from gateway.state.redis.commands import Lost
-from gateway.state.redis.line import CONNECTIONS, LATE, Line, Shared
 from gateway.state.redis.own_socket import check_peer
+from gateway.state.redis.transport import CONNECTIONS, LATE, OwnTransport, SharedTransport
 
 _READ_BYTES = 65536
 
 
 class UnixClient:
-    """Implements Client for an address of kind `unix` that asks for nothing but the path: no login, no options."""
+    """Implements Client for an address of kind `unix` that has only a path: no login, no options."""
 
     def __init__(self, address: Address, connect_s: float) -> None:
         self._address, self._connect_s = address, connect_s
         self._free = asyncio.Semaphore(CONNECTIONS)
-        self._wires: set[UnixWire] = set()
+        self._channels: set[UnixChannel] = set()
 
-    async def connect(self, on_lost: Lost) -> Shared:
-        return Shared(await self.dial(), on_lost)
+    async def connect(self, on_lost: Lost) -> SharedTransport:
+        return SharedTransport(await self.dial(), on_lost)
 
-    async def dial(self) -> Line:
+    async def dial(self) -> OwnTransport:
         try:
             async with asyncio.timeout(self._connect_s):
                 await self._free.acquire()
@@ -44,32 +44,32 @@ class UnixClient:
             raise StateUnavailable(f"{self._address}: {LATE}") from error
         except OSError as error:
             raise StateUnavailable(f"{self._address}: {error}") from error
-        wire = UnixWire(*streams, self._back)
-        self._wires.add(wire)
-        return Line(str(self._address), wire)
+        channel = UnixChannel(*streams, self._closed)
+        self._channels.add(channel)
+        return OwnTransport(str(self._address), channel)
 
     def _check(self, writer: asyncio.StreamWriter) -> None:
-        """Raises NotOurs where the server is another user's, before it was sent anything."""
+        """Raises ForeignSocket, before anything is sent, if the server belongs to another user."""
         try:
             check_peer(writer.get_extra_info("socket"), self._address.path)
         except OSError:
             writer.transport.abort()
             raise
 
-    def _back(self, wire: UnixWire) -> None:
-        self._wires.discard(wire)
+    def _closed(self, channel: UnixChannel) -> None:
+        self._channels.discard(channel)
         self._free.release()
 
     async def aclose(self) -> None:
-        for wire in list(self._wires):
-            await wire.aclose()
+        for channel in list(self._channels):
+            await channel.aclose()
 
 
-class UnixWire:
-    """Implements Wire."""
+class UnixChannel:
+    """Implements Channel."""
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, on_close: Callable[[UnixWire], None]
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, on_close: Callable[[UnixChannel], None]
     ) -> None:
         self._reader, self._writer, self._on_close = reader, writer, on_close
         self._parser = hiredis.Reader()
@@ -98,7 +98,7 @@ class UnixWire:
     async def aclose(self) -> None:
         if self._open:
             self._open = False
-            self._writer.transport.abort()  # what is still unsent belongs to nobody any more
+            self._writer.transport.abort()  # no caller waits for what is still unsent
             self._on_close(self)
             with suppress(OSError):
                 await self._writer.wait_closed()

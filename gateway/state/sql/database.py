@@ -34,7 +34,7 @@ from gateway.state.sql.tables import metadata
 T = TypeVar("T")
 
 _versions = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
-"""Alembic's own table, as it would make it."""
+"""Alembic's own table."""
 
 THREADS = 4
 RUN_S = 30.0
@@ -42,13 +42,14 @@ RUN_S = 30.0
 CLOSE_S = 5.0
 _BUSY_MS = 10_000
 _ADVISORY_LOCK = 0x7468726966740001
-"""PostgreSQL's advisory lock; its holder migrates."""
+"""Id of the PostgreSQL advisory lock that a process takes to migrate."""
 
 
 class Database:
-    """`url`: sqlite:///PATH or postgresql://…. Errors are SQLAlchemy's, all of them SQLAlchemyError."""
+    """A connection pool and its threads. All errors are SQLAlchemyErrors."""
 
     def __init__(self, url: str) -> None:
+        """`url`: sqlite:///PATH or postgresql://…"""
         parsed = make_url(url)
         if parsed.drivername in ("postgres", "postgresql"):
             parsed = parsed.set(drivername="postgresql+psycopg")
@@ -59,14 +60,14 @@ class Database:
         self._running: set[Future[Any]] = set()
 
     def upgrade(self) -> None:
-        """Bring the tables to the newest migration; several processes may do so at once. Raises SQLAlchemyError.
+        """Migrate the tables to the newest version. Several processes may call it at once. Raises SQLAlchemyError.
 
-        An empty database gets the tables as they are now, which a test compares with where the migrations lead.
+        An empty database gets the current tables; a test compares them with the result of the migrations.
         """
         if self._file:
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _own_alone(self._file)
-        if self._version() == HEAD:  # the usual start spares itself Alembic's import
+        if self._version() == HEAD:  # the usual case, which need not import Alembic
             return
         with self.begin() as connection:
             if not self.sqlite:
@@ -75,13 +76,13 @@ class Database:
                 from gateway.state.migrations.upgrade import upgrade
 
                 upgrade(connection)
-            else:  # nothing to migrate: what a first start would spend on Alembic's import is most of its time
+            else:  # nothing to migrate: importing Alembic would take most of the first start's time
                 metadata.create_all(connection)
                 _versions.create(connection)
                 connection.execute(insert(_versions).values(version_num=HEAD))
 
     def _version(self) -> str | None:
-        """The migration the database is at; None when it is empty or away."""
+        """The database's migration; None when it is empty or cannot be read."""
         try:
             with self.read() as connection:
                 return connection.execute(select(_versions.c.version_num)).scalar()
@@ -90,7 +91,7 @@ class Database:
 
     @contextmanager
     def begin(self) -> Iterator[Connection]:
-        """A transaction that may write: committed at the end, rolled back by an exception. Off the loop only."""
+        """A transaction that may write: committed at the end, rolled back by an exception. Call it in a thread."""
         with self.engine.connect() as connection:
             connection = connection.execution_options(writes=True)
             with connection.begin():
@@ -98,12 +99,13 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A transaction that reads: on SQLite it never waits for the writer. Off the loop only."""
+        """A transaction that only reads. On SQLite it never waits for a writer. Call it in a thread."""
         with self.engine.connect() as connection, connection.begin():
             yield connection
 
     async def run(self, work: Callable[[Connection], T], *, timeout_s: float = RUN_S, writes: bool = True) -> T:
-        """`work(connection)` in a thread, inside a transaction. Raises SQLAlchemyError, DatabaseTimeout among them."""
+        """Run `work(connection)` in a thread, inside a transaction. Raises SQLAlchemyError (DatabaseTimeout if
+        late)."""
         future = self._threads.submit(self._transact, work, writes)
         self._running.add(future)
         future.add_done_callback(self._running.discard)
@@ -118,15 +120,15 @@ class Database:
             return work(connection)
 
     def close(self) -> None:
-        """Nothing new starts; what runs has a moment to end. Off the loop only."""
+        """Start no further transaction and wait up to `CLOSE_S` for running ones. Call it in a thread."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         wait(set(self._running), timeout=CLOSE_S)
         self.engine.dispose()
 
 
 def _own_alone(file: Path) -> None:
-    """Readable by its owner only; SQLite gives the files beside it the same mode when it makes them."""
-    with suppress(FileExistsError):  # one that is there is not opened: to close it again would end SQLite's locks on it
+    """Make the database file readable by its owner only. SQLite creates the files beside it with the same mode."""
+    with suppress(FileExistsError):  # an existing file is not opened, because closing it would release SQLite's locks
         os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     for one in (file, *(file.with_name(file.name + end) for end in ("-wal", "-shm"))):
         with suppress(FileNotFoundError):
@@ -139,13 +141,14 @@ def _sqlite(url: Any) -> Engine:
 
     @event.listens_for(engine, "connect")
     def configure(connection: Any, _record: object) -> None:
-        connection.isolation_level = None  # transactions are begun below, not guessed by the driver
+        connection.isolation_level = None  # `begin` below begins transactions, not the driver
         for pragma in ("journal_mode=WAL", "synchronous=NORMAL", f"busy_timeout={_BUSY_MS}", "foreign_keys=ON"):
             connection.execute(f"PRAGMA {pragma}").close()
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        # A reader that turns writer is refused at once, whatever the busy timeout: say at the start who writes.
+        # SQLite refuses a reading transaction that starts to write, without waiting: begin
+        # one that writes as such.
         writes = connection.get_execution_options().get("writes")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 

@@ -1,4 +1,4 @@
-"""Visibility of stored rows: of a key's lineage, of its team, or of a whole team to admins."""
+"""Decides which stored rows a key may see: those of its lineage and of the whole team; an admin sees all of a team."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, Table, and_
 from gateway.domain.tenant import Viewer
 
 TEAMS = ""
-"""Owner of rows that belong to a whole team: those that were made before rows had owners."""
+"""Owner of rows that belong to a whole team, because they are older than owners."""
 
 
 def seen_by(table: Table, viewer: Viewer) -> ColumnElement[bool]:

@@ -91,7 +91,7 @@ ledger = Table(
     Column("price_source", String(200), nullable=False, default=""),
     Column("first_byte_ms", Float),
     Column("duration_ms", Float),
-    Column("prices", Text, nullable=False, server_default=""),  # as applied: CLASS=PICO-DOLLARS PER TOKEN …
+    Column("prices", Text, nullable=False, server_default=""),  # applied prices: CLASS=PICO-DOLLARS PER TOKEN …
     Column("received_bytes", BigInteger, nullable=False, server_default="0"),
     Column("sent_bytes", BigInteger, nullable=False, server_default="0"),
     Column("end_user", String(32), nullable=False, server_default=""),  # a pseudonym
@@ -101,14 +101,14 @@ ledger = Table(
     Column("image_input_tokens", Integer, nullable=False, server_default="0"),
     Column("image_tokens", Integer, nullable=False, server_default="0"),
     Column("supersedes", String(80), nullable=False, server_default=""),  # id of the row that this one replaces
-    # Of answers that routing only looked on at; empty: it chose, or had no choice.
-    Column("decided", String(200), nullable=False, server_default=""),  # whom it would have asked, the first one first
-    Column("decided_pico", BigInteger),  # what these tokens would have cost there; NULL: unpriced
+    # Of answers that routing did not choose (observe mode, hold-out); empty: it chose, or had no choice.
+    Column("decided", String(200), nullable=False, server_default=""),  # backends, in the order of routing's choice
+    Column("decided_pico", BigInteger),  # expected cost of these tokens there; NULL: unpriced
     Column("decided_ppm", Integer, nullable=False, server_default="0"),  # expected adequacy, in millionths
-    Column("service_tier", String(128), nullable=False, server_default=""),  # that served; empty: the standard one
+    Column("service_tier", String(128), nullable=False, server_default=""),  # of the provider; empty: the standard one
     Column("unpriced", Text, nullable=False, server_default=""),  # units without a price: web_search:5,service_tier=…
-    Column("doubt", String(200), nullable=False, server_default=""),  # how reported numbers contradict each other
-    Column("waited_ms", Integer, nullable=False, server_default="0"),  # from `at` to the call; 0: hardly any time
+    Column("doubt", String(200), nullable=False, server_default=""),  # contradictions in the reported numbers
+    Column("waited_ms", Integer, nullable=False, server_default="0"),  # from `at` to the call; 0: below a second
     Column("chain", String(16), nullable=False, server_default=""),  # of the writer; empty: older than chains
     Column("chain_seq", BigInteger),
     Column("chain_hash", LargeBinary(32)),
@@ -127,7 +127,7 @@ ledger_chains = Table(
     metadata,
     Column("id", String(16), primary_key=True),
     Column("begun_at", Float, nullable=False),
-    Column("outside", BigInteger, nullable=False),  # rows that were in no chain when this one began, removed ones too
+    Column("outside", BigInteger, nullable=False),  # rows in no chain when this one began, removed ones too
     Column("seq", BigInteger, nullable=False),  # of the newest entry
     Column("hash", LargeBinary(32), nullable=False),  # likewise
 )
@@ -135,7 +135,7 @@ ledger_chains = Table(
 ledger_rollups = Table(
     "ledger_rollups",
     metadata,
-    # Raw rows that were replaced by sums; each is an entry in the chain of the writer that did it.
+    # Roll-ups: raw rows that were replaced by sums. Each is an entry in the chain of the writer that made it.
     Column("id", String(40), primary_key=True),  # chain-seq
     Column("at", Float, nullable=False),
     Column("of_chain", String(16), nullable=False),  # whose rows; empty: rows in no chain
@@ -156,11 +156,11 @@ ledger_rollups = Table(
 ledger_sums = Table(
     "ledger_sums",
     metadata,
-    # Of the raw rows that a roll-up replaced, by quarter hours; columns that the ledger has too mean the same.
+    # Sums of the raw rows that a roll-up replaced, by quarter hours. Columns with a ledger column's name mean the same.
     Column("rollup", String(40), primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("at", Float, nullable=False, index=True),  # when the quarter of an hour begins: zones differ by those
-    Column("request_id", String(48), nullable=False, index=True),  # stands for `requests` alike ones; 0: its own
+    Column("at", Float, nullable=False, index=True),  # start of the quarter hour (time zones differ by those)
+    Column("request_id", String(48), nullable=False, index=True),  # stands for `requests` requests; 0: for its own
     Column("requests", Integer, nullable=False),
     Column("attempts", Integer, nullable=False),  # raw rows
     Column("attempt", Integer, nullable=False),  # 0: answered without a backend; else 1
@@ -213,14 +213,14 @@ end_users = Table(
     metadata,
     Column("pseudonym", String(32), primary_key=True),
     Column("team", String(64), primary_key=True),
-    Column("name", String(512)),  # as the client wrote it; NULL: forgotten, and not to be written down again
+    Column("name", String(512)),  # as the client sent it; NULL: erased, and not to be stored again
     Column("seen_at", Float, nullable=False),
 )
 
 journal_offsets = Table(
     "journal_offsets",
     metadata,
-    # Where the writer resumes in a worker's journal; moved in the transaction that writes the rows.
+    # Position from which the writer reads a worker's journal next, updated in the transaction that writes the rows.
     Column("lane", String(120), primary_key=True),  # one life of one worker
     Column("segment", Integer, nullable=False),  # number of the file
     Column("position", BigInteger, nullable=False),  # bytes
@@ -230,19 +230,19 @@ journal_offsets = Table(
 drained_workers = Table(
     "drained_workers",
     metadata,
-    # Workers that have ended and whose whole journal is in the ledger: budgets hold nothing for them any more.
+    # Workers that have ended and whose whole journal is in the ledger: budgets hold nothing for them.
     Column("worker", String(128), primary_key=True),  # the name under which it leased
     Column("at", Float, nullable=False),
-    Column("actor", String(64), nullable=False, server_default=""),  # the operator that gave its journal up
+    Column("actor", String(64), nullable=False, server_default=""),  # the operator who declared its journal lost
 )
 
 orphaned_holds = Table(
     "orphaned_holds",
     metadata,
-    # What counters hold for dead workers that are not drained.
+    # Units that counters hold for dead workers that are not drained.
     Column("worker", String(128), primary_key=True),
     Column("counter", String(400), primary_key=True),  # its key on the state server
-    Column("tag", String(160), nullable=False),  # whose budget it is
+    Column("tag", String(160), nullable=False),  # the budget's owner
     Column("units", BigInteger, nullable=False),  # nano-dollars or tokens
     Column("limit_units", BigInteger, nullable=False),
     Column("since", Float, nullable=False),
@@ -262,11 +262,11 @@ alerts = Table(
     Column("last_error", String(300), nullable=False, default=""),
     Column("kind", String(32), nullable=False, server_default="threshold"),
     Column("severity", String(16), nullable=False, server_default="warning"),
-    # Of the alert itself, whose target is empty:
+    # Used in the alert's own row only, whose target is empty:
     Column("acknowledged_by", String(64), nullable=False, server_default=""),
     Column("acknowledged_at", Float),
     Column("escalate_at", Float),  # NULL: not to be escalated, or done
-    Column("dead_at", Float),  # of a letter: no longer tried
+    Column("dead_at", Float),  # of a delivery: when it was given up
 )
 
 feedback = Table(
@@ -284,8 +284,8 @@ feedback = Table(
     Column("comment", String(1000), nullable=False, default=""),
     Column(
         "predicted", Float
-    ),  # the prior's adequacy of the backend for this request; NULL: of the reference, or unknown
-    Column("target", Float),  # what routing promised of it, 1 of the reference; NULL: unknown
+    ),  # the prior's adequacy of the backend for this request; NULL: the backend is the reference, or unknown
+    Column("target", Float),  # the adequacy that routing promised, 1 for the reference; NULL: unknown
     Index("ix_feedback_key_id_at", "key_id", "at"),
     Index("ix_feedback_team_backend_id", "team", "backend", "id"),
 )
@@ -293,22 +293,22 @@ feedback = Table(
 evidence = Table(
     "evidence",
     metadata,
-    # Answers that were compared with another one's.
+    # Comparisons of a backend's answer with the reference's.
     Column("id", Integer, primary_key=True, autoincrement=True),
     Column("at", Float, nullable=False),
     Column("request_id", String(48), nullable=False, index=True),
     Column("team", String(64), nullable=False),
-    Column("backend", String(200), nullable=False),  # whose answer is judged
-    Column("reference", String(200), nullable=False),  # whose answer it is compared with
+    Column("backend", String(200), nullable=False),  # its answer is judged
+    Column("reference", String(200), nullable=False),  # its answer is the standard
     Column("source", String(16), nullable=False),  # shadow | probe | holdout | observe | cascade | escalation
     Column("judge", String(200), nullable=False),
     Column("predicted", Float, nullable=False),  # the prior's adequacy of the backend for this request
-    Column("target", Float, nullable=False),  # what routing promised of it
-    Column("score", Float, nullable=False),  # 0..1: as good as the reference's
-    Column("weight", Float, nullable=False),  # 0: no fair sample of the backend's answers
+    Column("target", Float, nullable=False),  # the adequacy that routing promised
+    Column("score", Float, nullable=False),  # 0..1; 1: as good as the reference's
+    Column("weight", Float, nullable=False),  # 0: not a random sample of the backend's answers
     Column(
         "plans", Text, nullable=False, server_default="{}"
-    ),  # JSON: artefact → whom it would have asked, at what cost
+    ),  # JSON: artefact → backends it would have asked, and the cost
     Index("ix_evidence_team_backend_id", "team", "backend", "id"),
     Index("ix_evidence_at", "at"),
 )
@@ -316,8 +316,8 @@ evidence = Table(
 shadow_spend = Table(
     "shadow_spend",
     metadata,
-    # What comparing cost in a window, and what calls under way may still cost.
-    Column("period", String(40), primary_key=True),  # the window's kind and when it began
+    # Cost of comparisons in a window, and the most that calls in progress may still cost.
+    Column("period", String(40), primary_key=True),  # the window's kind and start
     Column("team", String(64), primary_key=True),  # empty: all teams
     Column("held_pico", BigInteger, nullable=False),
     Column("spent_pico", BigInteger, nullable=False),
@@ -327,15 +327,15 @@ shadow_spend = Table(
 hit_checks = Table(
     "hit_checks",
     metadata,
-    # Look-ups by meaning and what comparing some of their hits with fresh answers found.
-    Column("team", String(64), primary_key=True),  # that asked
+    # Semantic look-ups, and the result of comparing some of their hits with fresh answers.
+    Column("team", String(64), primary_key=True),  # of the requests
     Column("at", BigInteger, primary_key=True, autoincrement=False),  # when the quarter of an hour began, Unix seconds
     Column("lookups", BigInteger, nullable=False),
     Column("hits", BigInteger, nullable=False),
     Column("checked", BigInteger, nullable=False),
     Column("wrong", BigInteger, nullable=False),
-    Column("undecided", BigInteger, nullable=False),  # compared, and nobody can say
-    Column("called_wrong", BigInteger, nullable=False),  # by who got them
+    Column("undecided", BigInteger, nullable=False),  # compared without a clear result
+    Column("called_wrong", BigInteger, nullable=False),  # by the clients that got them
     Column("weight", Float, nullable=False),  # hits that the checked ones stand for
     Column("weight_squared", Float, nullable=False),
     Column("weight_wrong", Float, nullable=False),
@@ -344,11 +344,11 @@ hit_checks = Table(
 artefacts = Table(
     "artefacts",
     metadata,
-    # Plans that routing may follow; at most one is live, one in shadow.
+    # Plans for routing; at most one is live and one in shadow.
     Column("id", String(64), primary_key=True),  # SHA-256 of the file
     Column("body", LargeBinary, nullable=False),  # the file
     Column("state", String(16), nullable=False),  # shadow | live | previous | refused | retired
-    Column("at", Float, nullable=False),  # since when it is in that state
+    Column("at", Float, nullable=False),  # since when it has been in that state
     Column("why", String(300), nullable=False, default=""),
 )
 
@@ -387,14 +387,14 @@ batches = Table(
     Column("finished_at", Float),
     Column("errors", Text),  # JSON list: which lines were wrong and why
     Column("headers", Text),  # JSON object: what every line is sent with
-    Column("model", String(200)),  # where all lines name the same
+    Column("model", String(200)),  # NULL: lines name different ones
     Column("usage", Text),  # JSON object: tokens of all answers
-    Column("unsent", Integer),  # of the failed lines, those that the batch's end kept from being sent
-    Column("output_expires_s", Float),  # after the result files are made
+    Column("unsent", Integer),  # failed lines that were not sent, because the batch ended
+    Column("output_expires_s", Float),  # time to live of the result files
     Column("cancelling_at", Float),
     Column("finalizing_at", Float),
-    Column("idempotency", String(64), unique=True, index=True),  # digest of whose key it was and which
-    Column("fingerprint", String(64)),  # of the request that came with it
+    Column("idempotency", String(64), unique=True, index=True),  # digest of API key and idempotency key
+    Column("fingerprint", String(64)),  # of the request with that idempotency key
     Column("owner", String(32), nullable=False, server_default=""),  # lineage of a key; empty: the whole team's
 )
 
@@ -406,9 +406,9 @@ responses = Table(
     Column("session", String(128), nullable=False),
     Column("created_at", Float, nullable=False),
     Column("expires_at", Float, nullable=False),
-    Column("bytes", Integer, nullable=False),  # of the next two
+    Column("bytes", Integer, nullable=False),  # size of `body` and `input`
     Column("body", LargeBinary, nullable=False),  # the Response object, JSON, compressed
-    Column("input", LargeBinary, nullable=False),  # all items that it answered, JSON, compressed
+    Column("input", LargeBinary, nullable=False),  # all items of its conversation, JSON, compressed
     Column("owner", String(32), nullable=False, server_default=""),  # lineage of a key; empty: the whole team's
 )
 

@@ -119,7 +119,7 @@ async def test_what_takes_too_long_is_left_uncounted_and_the_next_is_served() ->
     slow = attached(pdf(3))
     await process.measure([slow])
     assert slow.measured is None
-    process._deadline_s = GENEROUS_S
+    process.deadline_s = GENEROUS_S
     again = attached(pdf(3))
     await process.measure([again])
     assert again.measured == Measured(pages=3)

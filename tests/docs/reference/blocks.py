@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.docs.reference import commands, errors, metrics, settings
+from tests.docs.reference import commands, errors, metrics, routes, settings
 
 _BLOCK = re.compile(r"(<!-- generated: (\w+)((?: [\w.-]+)*) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
@@ -20,6 +20,7 @@ GENERATORS: Mapping[str, Callable[[Kept, tuple[str, ...]], str]] = {
     "command": commands.details,
     "errors": errors.errors_table,
     "metrics": metrics.metrics_table,
+    "routes": routes.routes_table,
 }
 
 

@@ -45,8 +45,6 @@ _MOST_ERROR_BYTES, _ERROR_BODY_S = 64 * 2**10, 2.0
 class Bedrock(OverHttp):
     """Signs each call, unless `api_key` is a Bedrock API key."""
 
-    signs_bodies = True
-
     def __init__(self, backend: Backend, credentials: CredentialChain | None = None) -> None:
         super().__init__(backend)
         self.dialect = backend.spoken[0]

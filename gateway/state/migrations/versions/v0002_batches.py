@@ -1,4 +1,4 @@
-"""Batches say when they started and which of their lines were wrong."""
+"""Batches get their start time and the errors of their lines."""
 
 from __future__ import annotations
 

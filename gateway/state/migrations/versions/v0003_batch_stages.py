@@ -1,4 +1,4 @@
-"""Batches keep their stages, what their lines are sent with and what they used; files may expire."""
+"""Batches get the times of their stages, the headers and the usage of their lines; files may expire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Responses that later requests may name, and the items that they said."""
+"""Tables of stored Responses and their items, which later requests may refer to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger's rows say more and stand in chains of hashes; old ones become sums; end users have pseudonyms."""
+"""The ledger gets more columns, hash chains, roll-ups of old rows, and pseudonyms of end users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Alerts have a kind and a severity, are acknowledged or escalated; letters that nobody accepts are dead some day."""
+"""Alerts get a kind, a severity, acknowledgement and escalation; deliveries can be given up."""
 
 from __future__ import annotations
 

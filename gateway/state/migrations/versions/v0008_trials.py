@@ -1,4 +1,4 @@
-"""Rows say what routing would have done; judged answers, what judging costs, and plans on trial have tables."""
+"""Ledger rows get the decision of routing in observe mode; tables of comparisons, their cost, and plans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What checks of hits by meaning found has a table."""
+"""A table of checks of semantic hits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows name the service tier that served, units without a price, and what is odd about reported numbers."""
+"""Ledger rows get the service tier, units without a price, and contradictions in reported numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead workers have a table for those that are drained, and one for what is held for the others."""
+"""Tables of drained workers, and of the holds for dead workers that are not drained."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.errors import StateUnavailable
 from gateway.state.redis.connection import State
-from tests.state.conftest import Until
+from tests.support.waiting import until
 
 
 async def connections(state: State) -> int:
@@ -17,7 +17,7 @@ async def connections(state: State) -> int:
     return listed.count(b"\n")
 
 
-async def test_a_cancelled_caller_of_a_line_of_its_own_ends_the_connection(own: State, until: Until) -> None:
+async def test_a_cancelled_caller_of_a_line_of_its_own_ends_the_connection(own: State) -> None:
     before = await connections(own)
     transport = await own.dial()
     reading = asyncio.get_running_loop().create_task(transport.exchange([("BLPOP", own.key("list"), 0)], 10.0))
@@ -66,7 +66,7 @@ async def test_a_caller_cancelled_in_the_middle_of_its_own_pipeline_disturbs_nob
     assert own.stats()["connects"] == 1
 
 
-async def test_a_server_that_hangs_up_is_noticed_at_once_even_by_nobody(own: State, until: Until) -> None:
+async def test_a_server_that_hangs_up_is_noticed_at_once_even_by_nobody(own: State) -> None:
     transport = await own.dial()
     await transport.exchange([("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")], 1.0)
     await until(lambda: own.stats()["connects"] == 2)
@@ -74,7 +74,7 @@ async def test_a_server_that_hangs_up_is_noticed_at_once_even_by_nobody(own: Sta
     await transport.aclose()
 
 
-async def test_a_server_that_answers_what_nobody_asked_counts_as_down(directory: Path, until: Until) -> None:
+async def test_a_server_that_answers_what_nobody_asked_counts_as_down(directory: Path) -> None:
     async def babble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(100)
         writer.write(b"$2\r\nep\r\n+what\r\n")

@@ -1,8 +1,8 @@
-"""A connection with a deadline on each command: lent to one caller, or shared.
+"""Sends commands over a connection of one caller, or over one that all callers share, with a deadline for each.
 
-redis-py's client would lend a connection to one command at a time; here everyone's commands go out as they come and
-replies are handed out in their order. That costs half the CPU of a GET or less, needs no second connection, and a
-caller that is cancelled leaves the connection whole.
+redis-py's client uses a connection for one command at a time. `SharedTransport` sends the commands of all callers as
+they come and assigns the replies by their order. That costs at most half the CPU time per GET, needs one connection,
+and a cancelled caller does not break it.
 """
 
 from __future__ import annotations
@@ -19,40 +19,38 @@ from gateway.runtime.tasks import Tasks
 from gateway.state.redis.commands import Command, Lost
 
 CONNECTIONS = 16
-"""One connection is shared by all callers; callers that block have their own."""
+"""Most connections per worker: one that all callers share, and one for each caller with blocking commands."""
 GRACE_S = 0.02
-"""After a stall of our own loop replies may lie unread in the socket: look once more before giving the server up."""
+"""Extra time after a deadline. If this process's event loop was stuck, replies may be unread in the socket."""
 UNSENT_BYTES = 64 * 2**20
-"""More than this is not kept for a server that does not read."""
-
-
+"""Most bytes that wait for a server that does not read. Beyond it, commands fail at once."""
 LATE = "no reply in time"
 
 
-class Wire(Protocol):
-    """Bytes out, replies in. Raises StateUnavailable when it broke."""
+class Channel(Protocol):
+    """A connection that sends bytes and receives replies. Raises StateUnavailable when it is broken."""
 
     async def write(self, packed: bytes) -> None: ...
 
     async def read(self) -> Any:
-        """The next reply, or the StateUnavailable that a refusal is. Interrupted, it loses none."""
+        """The next reply; for a server's error reply, a StateUnavailable. No reply is lost when it is cancelled."""
         ...
 
     async def aclose(self) -> None: ...
 
 
 def pack(commands: Sequence[Command]) -> bytes:
-    """As they go over the wire. Raises TypeError for a word that is neither text nor number."""
-    words: list[Any] = [tuple(command) for command in commands]  # the stub would allow one word only
+    """Encode commands in the Redis protocol. Raises TypeError for a word that is neither text nor number."""
+    words: list[Any] = [tuple(command) for command in commands]  # the type stub allows one word only
     return b"".join(map(pack_command, words))
 
 
-class Line:
-    """Implements Door for one caller at a time. An exchange that ends midway ends the connection too, so that no other
-    caller gets its late reply."""
+class OwnTransport:
+    """Implements `Transport` for one caller at a time. An interrupted exchange closes the connection, so that the next
+    one does not get its late reply."""
 
-    def __init__(self, name: str, wire: Wire) -> None:
-        self.name, self._wire = name, wire
+    def __init__(self, name: str, channel: Channel) -> None:
+        self.name, self._channel = name, channel
         self._open = True
 
     async def exchange(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
@@ -71,21 +69,21 @@ class Line:
         if not self._open:
             raise StateUnavailable(f"{self.name}: closed")
         try:
-            await self._wire.write(packed)
+            await self._channel.write(packed)
         except StateUnavailable as error:
             raise StateUnavailable(f"{self.name}: {error}") from error
 
     async def read(self) -> Any:
-        """As Wire's."""
+        """See `Channel.read`."""
         try:
-            return await self._wire.read()
+            return await self._channel.read()
         except StateUnavailable as error:
             raise StateUnavailable(f"{self.name}: {error}") from error
 
     async def aclose(self) -> None:
         if self._open:
             self._open = False
-            await self._wire.aclose()
+            await self._channel.aclose()
 
 
 class _Call:
@@ -96,12 +94,12 @@ class _Call:
         self.replies: list[Any] = []
 
 
-class Shared:
-    """Implements Door for all callers. A late reply ends the connection, since the following replies would be late
-    too."""
+class SharedTransport:
+    """Implements `Transport` for all callers. A late reply closes the connection, since the replies after it would be
+    late too."""
 
-    def __init__(self, line: Line, on_lost: Lost) -> None:
-        self._line = line
+    def __init__(self, transport: OwnTransport, on_lost: Lost) -> None:
+        self._transport = transport
         self._on_lost: Lost | None = on_lost
         self._lost = ""
         self._loop = asyncio.get_running_loop()
@@ -117,7 +115,7 @@ class Shared:
     def exchange(self, commands: Sequence[Command], timeout_s: float) -> asyncio.Future[list[Any]]:
         packed = pack(commands)
         if self._lost or self._unsent_bytes > UNSENT_BYTES:
-            raise StateUnavailable(self._lost or f"{self._line.name}: too much is waiting to be sent")
+            raise StateUnavailable(self._lost or f"{self._transport.name}: too much is waiting to be sent")
         call = _Call(len(commands), self._loop.time() + timeout_s, self._loop.create_future())
         self._calls.append(call)
         self._unsent.append(packed)
@@ -129,26 +127,26 @@ class Shared:
 
     async def aclose(self) -> None:
         self._on_lost = None
-        self._end(f"{self._line.name}: closed")
+        self._end(f"{self._transport.name}: closed")
         await self._tasks.aclose()
-        await self._line.aclose()
+        await self._transport.aclose()
 
     async def _write(self) -> None:
-        """Callers of the same instant share one write."""
+        """Send what callers have queued. Commands queued in the same turn of the event loop share one write."""
         while True:
             await self._called.wait()
             self._called.clear()
             packed = b"".join(self._unsent)
             self._unsent.clear()
             self._unsent_bytes = 0
-            await self._line.write(packed)
+            await self._transport.write(packed)
 
     async def _read(self) -> None:
-        """Reads also while no caller waits, so that the loss of the server is noticed at once."""
+        """Assign replies to callers. Reads also while no caller waits, to notice at once when the server is lost."""
         while True:
-            reply = await self._line.read()
+            reply = await self._transport.read()
             if not self._calls:
-                raise StateUnavailable(f"{self._line.name}: answers what nobody asked")
+                raise StateUnavailable(f"{self._transport.name}: sent a reply without a command")
             call = self._calls[0]
             call.replies.append(reply)
             if len(call.replies) == call.count:
@@ -172,7 +170,7 @@ class Shared:
         elif not again:
             self._timer = self._loop.call_later(GRACE_S, self._expire, True)
         else:
-            self._end(f"{self._line.name}: {LATE}")
+            self._end(f"{self._transport.name}: {LATE}")
 
     def _end(self, why: str) -> None:
         """Fail all waiting callers, once."""
@@ -185,6 +183,6 @@ class Shared:
             future = self._calls.popleft().future
             if not future.done():
                 future.set_exception(StateUnavailable(why))
-                future.exception()  # its caller may have gone: an answer nobody reads is no warning
+                future.exception()  # its caller may be gone: asyncio must not warn of an unread exception
         if self._on_lost:
             self._on_lost(why)

@@ -1,0 +1,145 @@
+"""The messages between two workers of one host that share an answer, and the answer as the receiving worker reads it.
+
+The asking worker sends one `Question`. The other sends frames: one `HEAD`, any number of `PIECE`, one `END`. A
+connection that closes without `END` means that the call failed, or that there is none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+import orjson
+
+from gateway.cache.coalescing.source import UNPAID, Paid
+from gateway.cache.store.bodies import Stored
+from gateway.dialects.replay import Replayed
+from gateway.domain.answer import Sink, pieces
+from gateway.domain.money.usage import Usage
+from gateway.domain.record import Attempt
+from gateway.domain.request import CompletionRequest
+from gateway.errors import StreamBroken
+
+HEAD, PIECE, END = b"h", b"p", b"e"
+_FRAME = struct.Struct("=cI")
+_QUESTION = struct.Struct("=16s???d")
+
+
+class Question(NamedTuple):
+    digest: bytes
+    live: bool
+    """The asking worker can use the pieces as they come, if they are in the form that follows."""
+    stream: bool
+    usage: bool
+    left_s: float
+    """Seconds until the asking request's deadline."""
+
+    def encode(self) -> bytes:
+        return _QUESTION.pack(*self)
+
+    @classmethod
+    async def read(cls, reader: asyncio.StreamReader) -> Question:
+        """Raises EOFError, OSError, struct.error."""
+        return cls(*_QUESTION.unpack(await reader.readexactly(_QUESTION.size)))
+
+
+def write_frame(writer: asyncio.StreamWriter, kind: bytes, content: bytes) -> None:
+    writer.write(_FRAME.pack(kind, len(content)) + content)
+
+
+def write_head(writer: asyncio.StreamWriter, *, live: bool, stream: bool, status: int, content_type: str) -> None:
+    """`live`: pieces follow as they come. Else only the end follows."""
+    write_frame(writer, HEAD, orjson.dumps((live, stream, status, content_type)))
+
+
+def write_end(
+    writer: asyncio.StreamWriter, stored: Stored, *, complete: bool, finish: str, replayable: bool, ending: bytes = b""
+) -> None:
+    """`replayable`: `stored` has the whole answer. `ending`: last bytes, where they are not the whole answer."""
+    facts = orjson.dumps((complete, finish, replayable, len(ending)))
+    write_frame(writer, END, b"".join((facts, b"\n", ending, stored.encode())))
+
+
+class PeerAnswer:
+    """Implements `Answer` and `Source` over the connection to another worker."""
+
+    attempt: Attempt | None = None
+    choices: list[dict[str, Any]] | None = None
+    stream, status, content_type = False, 200, ""
+    ending = b""
+    complete = over = live = False
+    finish = ""
+    paid = UNPAID
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        self._reader = reader
+        self._completion: bytes | None = None
+        self._replayed: Replayed | None = None
+
+    @property
+    def answer(self) -> PeerAnswer:
+        return self
+
+    async def begin(self) -> None:
+        """Read the head. Raises StreamBroken."""
+        kind, head = await self._frame()
+        if kind != HEAD:
+            raise StreamBroken("Another worker of this host sent a message that this one cannot read.")
+        self.live, self.stream, self.status, self.content_type = orjson.loads(head)
+
+    async def _frame(self) -> tuple[bytes, bytes]:
+        try:
+            kind, size = _FRAME.unpack(await self._reader.readexactly(_FRAME.size))
+            return kind, await self._reader.readexactly(size)
+        except (OSError, EOFError) as error:
+            raise StreamBroken("The worker that was answering closed the connection.") from error
+
+    async def pipe_to(self, take: Sink) -> bool:
+        """See `Answer.pipe_to`. Raises StreamBroken."""
+        if self._replayed is not None:
+            return await self._replayed.pipe_to(take)
+        while not self.over:
+            kind, content = await self._frame()
+            if kind == END:
+                self._end(content)
+            elif not take(content):
+                return True
+        return False
+
+    def _end(self, content: bytes) -> None:
+        facts, _, rest = content.partition(b"\n")
+        self.complete, self.finish, replayable, size = orjson.loads(facts)
+        stored = Stored.decode(rest[size:])
+        self.paid = Paid(stored.usage, stored.cost_pico, stored.backend, stored.model)
+        self._completion = stored.completion if replayable else None
+        self.ending = rest[:size] or (stored.completion if replayable else b"")
+        self.over = True
+
+    def replay(self, request: CompletionRequest) -> None:
+        """Give the answer in the form that `request` needs from now on. Raises StreamBroken if it is not whole."""
+        if self._completion is None:
+            raise StreamBroken("The answer cannot be given in another form.")
+        self._replayed = replayed = Replayed(request, self._completion)
+        self.stream, self.content_type, self.ending = replayed.stream, replayed.content_type, replayed.ending
+        self.finish = self.finish or replayed.finish
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return pieces(self.pipe_to)
+
+    def completion(self) -> bytes | None:
+        return self._completion
+
+    def delivered_text(self) -> str:
+        """Empty: tokens are counted where the call is paid."""
+        return ""
+
+    def delivered_characters(self) -> int:
+        return 0
+
+    async def cut(self, delivered: Usage) -> bool:
+        return False
+
+    async def aclose(self) -> None:
+        """`Peers.fetch` closes the connection."""

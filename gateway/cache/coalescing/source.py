@@ -1,0 +1,64 @@
+"""What a shared call reads from (`Source`), and how a request that pays for an answer shares it (`Purchase`)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from gateway.domain.answer import Answer, Sink
+from gateway.domain.money.usage import Usage
+
+if TYPE_CHECKING:
+    from gateway.cache.coalescing.shared_call import SharedCall
+
+Form = tuple[bool, bool]
+"""Whether the answer is a stream, and whether the stream reports usage. Requests of one form get the same bytes."""
+
+
+class Paid(NamedTuple):
+    """The usage and cost of a call, for the request that pays for it."""
+
+    usage: Usage | None
+    """None: not known yet, or the call failed."""
+    cost_pico: int | None
+    """None: unpriced."""
+    backend: str
+    model: str
+
+
+UNPAID = Paid(None, None, "", "")
+
+
+class Source(Protocol):
+    """The origin of a shared call's answer: a backend that this worker pays, or a shared call of another worker."""
+
+    @property
+    def answer(self) -> Answer | None:
+        """None before the answer begins."""
+        ...
+
+    @property
+    def ending(self) -> bytes:
+        """The answer's last bytes. Known when `pipe_to` has returned False."""
+        ...
+
+    @property
+    def paid(self) -> Paid:
+        """Exact when `pipe_to` has returned False."""
+        ...
+
+    async def pipe_to(self, take: Sink) -> bool:
+        """See `Answer.pipe_to`."""
+        ...
+
+
+class Purchase(Source, Protocol):
+    """An answer that one request pays for and that others may share."""
+
+    published: bool
+    """A task of its own reads and settles the answer; the request reads `subscriber`."""
+    subscriber: Answer | None
+
+    async def share_plain(self, shared: SharedCall, buy: Callable[[], Awaitable[None]]) -> None: ...
+
+    async def share_stream(self, buy: Callable[[], Awaitable[None]], shared: SharedCall) -> None: ...

@@ -1,0 +1,132 @@
+"""Writes a first gateway.yaml and a team's policy: each line is explained, and the result is valid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from gateway.domain.backend import Backend
+from gateway.domain.kinds import KINDS
+from gateway.settings.environment import PROVIDER_KEYS
+
+_KEY_OF_HOST = {"api.openai.com": "OPENAI_API_KEY", "api.anthropic.com": "ANTHROPIC_API_KEY"}
+
+HEAD = """\
+# The operator's file. `thriftgate check` validates it; docs/reference/gateway-yaml.md lists all keys.
+# A changed file is read again with `kill -HUP`; `thriftgate status` shows the process id.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One backend as it is written: key → value, and a comment."""
+
+    values: Mapping[str, Any]
+    comment: str = ""
+
+
+@dataclass(slots=True)
+class Found:
+    """What a first configuration is made of."""
+
+    entries: list[Entry]
+    aliases: dict[str, list[str]] = field(default_factory=dict)
+    """Name that applications use → names of backends."""
+    notes: list[str] = field(default_factory=list)
+    """Settings of another gateway's file that were not taken over, with their lines."""
+
+
+def entry(backend: Backend) -> Entry:
+    """A discovered backend as gateway.yaml has it. Keys are named by their variables, never written."""
+    values: dict[str, Any] = {"name": backend.name, "kind": backend.kind, "model": backend.model}
+    if backend.base_url and backend.base_url != KINDS[backend.kind].base_url:
+        values["base_url"] = backend.base_url
+    if backend.api_key is not None and not KINDS[backend.kind].key:
+        values["api_key"] = f"env:{_variable(backend)}"
+    if backend.hosted:
+        return Entry(values, "price and context window are in the packaged list")
+    values["strength"] = "small" if backend.tier == "small" else "large"
+    if backend.window_tokens:
+        values["context_window"] = backend.window_tokens
+    return Entry(values, "its price is unknown; e.g. price: {machine_hour_usd: 1.20}")
+
+
+def _variable(backend: Backend) -> str:
+    for host, name in _KEY_OF_HOST.items():
+        if host in backend.base_url:
+            return name
+    provider = backend.name.partition("/")[0]
+    return PROVIDER_KEYS.get(provider, f"{provider.upper().replace('-', '_')}_API_KEY")
+
+
+def gateway_yaml(entries: Sequence[Entry]) -> str:
+    """The text of gateway.yaml."""
+    lines = [HEAD, "backends:                     # one model at one address each; docs/how-to/providers.md"]
+    for each in entries:
+        (name, value), *rest = each.values.items()
+        lines.append(f"  - {name}: {_scalar(value)}{'   # ' + each.comment if each.comment else ''}")
+        lines += [f"    {key}: {_scalar(value)}" for key, value in rest]
+    return "\n".join(lines) + "\n"
+
+
+def policy_yaml(
+    team: str, *, budget_usd: str | None, notify: Sequence[Mapping[str, str]], aliases: Mapping[str, Sequence[str]]
+) -> str:
+    """The text of policies/TEAM.yaml. `notify`: receivers, as `{"slack": "env:NAME"}`."""
+    lines = [
+        f"# The rules of team {team}. A change takes effect within a second.",
+        "# docs/reference/policy-yaml.md lists all keys.",
+        f"team: {_scalar(team)}",
+        "models:",
+        "  auto: {quality: 95%}          # the cheapest backend that is expected to do for 95 % of the answers",
+    ]
+    for name, names in aliases.items():
+        lines.append(f"  {_scalar(name)}: {_scalar(names[0]) if len(names) == 1 else _list(names)}")
+    lines += [
+        "cache:",
+        "  ttl: 24h                      # how long an answer may be reused, within this team only",
+        "  semantic: {enabled: true, max_error: 1%}   # also for the same question in other words",
+    ]
+    if budget_usd is not None:
+        lines += [
+            "budget:",
+            f"  limit_usd: {budget_usd}",
+            "  period: month                 # calendar month, UTC unless `timezone` is set",
+            "  alerts: [50%, 80%, 100%, forecast]",
+        ]
+        if notify:
+            receivers = ", ".join(f"{{{kind}: {_scalar(target)}}}" for each in notify for kind, target in each.items())
+            lines.append(f"  notify: [{receivers}]")
+        lines.append("  on_exhausted: refuse          # or free_only: cached answers and free backends still serve")
+    return "\n".join(lines) + "\n"
+
+
+def write_new(path: Path, text: str) -> None:
+    """Raises FileExistsError, OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("x", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, str):
+        return value if _is_plain(value) else orjson.dumps(value).decode()
+    return orjson.dumps(value).decode()
+
+
+def _list(names: Iterable[str]) -> str:
+    return f"[{', '.join(map(_scalar, names))}]"
+
+
+def _is_plain(text: str) -> bool:
+    """Whether YAML reads `text` as this text without quotes."""
+    return (
+        text.replace("-", "").replace("_", "").isalnum()
+        and text[0].isalpha()
+        and text.isascii()
+        and (text.lower() not in ("true", "false", "null", "yes", "no", "on", "off", "none", "y", "n"))
+    )

@@ -1,0 +1,73 @@
+"""The registry of this user's running gateways. Commands use it to find the data directory of the right one."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from gateway.settings.environment import state_home
+
+
+@dataclass(frozen=True, slots=True)
+class RunningGateway:
+    """One running gateway of this user on this machine."""
+
+    pid: int
+    url: str
+    data: Path
+    started_at: float
+    workers: tuple[int, ...] = ()
+
+
+def _folder() -> Path:
+    return state_home() / "running"
+
+
+def register(pid: int, data: Path) -> None:
+    """Register that process `pid` serves from the data directory `data`. Raises OSError."""
+    folder = _folder()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (folder / str(pid)).write_text(str(data), encoding="utf-8")
+
+
+def unregister(pid: int) -> None:
+    """Remove the entry of process `pid`. Raises OSError."""
+    (_folder() / str(pid)).unlink(missing_ok=True)
+
+
+def running() -> list[RunningGateway]:
+    """The registered gateways whose processes are alive, oldest first. Entries of killed gateways are removed."""
+    found = []
+    with suppress(OSError):
+        for entry in sorted(_folder().iterdir()):
+            with suppress(OSError, ValueError):
+                gateway = running_on(Path(entry.read_text(encoding="utf-8")))
+                if gateway is not None and str(gateway.pid) == entry.name:
+                    found.append(gateway)
+                elif not _alive(int(entry.name)):
+                    entry.unlink(missing_ok=True)
+    return sorted(found, key=lambda gateway: gateway.started_at)
+
+
+def running_on(data: Path) -> RunningGateway | None:
+    """The gateway that serves from the data directory `data`, by its runtime.json; None if there is none."""
+    try:
+        facts = orjson.loads((data / "runtime.json").read_bytes())
+        gateway = RunningGateway(facts["pid"], facts["url"], data, facts["started_at"], tuple(facts["workers"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return gateway if _alive(gateway.pid) else None
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # the process belongs to another user
+    return True

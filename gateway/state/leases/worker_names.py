@@ -1,0 +1,95 @@
+"""Names of workers that share counters. From a name, any process of the same machine can tell if the worker has
+ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import secrets
+import socket
+import time
+from collections.abc import Iterable
+from hashlib import blake2b
+from pathlib import Path
+
+_PROC = Path("/proc")
+_GONE = "ZX"
+"""Codes in /proc of a process that has ended."""
+
+
+class DeadHolders:
+    """Workers of this machine that have ended and held units when this worker was short of them."""
+
+    def __init__(self, remember_s: float) -> None:
+        self._unchecked: set[str] = set()
+        self._dead: dict[str, float] = {}
+        self._remember_s = remember_s
+        self.dead = ""
+        """Names of the workers found dead in the last `remember_s`, separated by spaces."""
+
+    def add(self, names: Iterable[str]) -> None:
+        """Add workers that hold units which this worker needs; the next `check` tests them."""
+        self._unchecked.update(names)
+
+    async def check(self) -> None:
+        """Test the workers added since the last check."""
+        holders, self._unchecked = self._unchecked, set()
+        now = time.monotonic()
+        if unknown := holders - self._dead.keys():
+            self._dead.update(dict.fromkeys(await asyncio.to_thread(dead, unknown), now))
+        if self._dead:
+            self._dead = {name: at for name, at in self._dead.items() if now - at < self._remember_s}
+            self.dead = " ".join(self._dead)
+
+
+def own_name() -> str:
+    """A unique name for this process, `MACHINE-PID-SINCE-RANDOM@HOST`.
+
+    Any process of the same machine can tell from it whether this one still runs. On systems without /proc, MACHINE is
+    empty and none can. HOST is for people.
+    """
+    name = "-".join((_MACHINE, f"{os.getpid():x}", f"{_since_boot():x}", secrets.token_hex(4)))
+    return f"{name}@{re.sub('[^A-Za-z0-9._-]', '-', socket.gethostname())[:40] or 'host'}"
+
+
+def dead(names: Iterable[str]) -> list[str]:
+    """Those of `names` on this machine whose process has ended. Reads a small file for each: call it in a thread."""
+    return [name for name in names if _is_dead(name)]
+
+
+def _is_dead(name: str) -> bool:
+    machine, _, rest = name.partition("-")
+    if not machine or machine != _MACHINE:
+        return False
+    pid, since, *_ = rest.split("-")
+    started = _started(int(pid, 16))
+    return started is None or started > int(since, 16)
+
+
+def _since_boot() -> int:
+    """Seconds since boot, by the clock of the start times in /proc."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME)) if _MACHINE else 0
+
+
+def _started(pid: int) -> int | None:
+    """When the process started, in seconds since boot. None if it has ended, even if its parent has not waited for it:
+    its files are closed."""
+    try:
+        facts = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if facts[0] in _GONE else int(facts[19]) // os.sysconf("SC_CLK_TCK")
+
+
+def _machine() -> str:
+    """A hash of the machine's current boot and the PID namespace, of which each container has its own."""
+    try:
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text()
+        return blake2b((boot + os.readlink(_PROC / "self/ns/pid")).encode(), digest_size=4).hexdigest()
+    except OSError:
+        return ""
+
+
+_MACHINE = _machine()
+"""Read once: it cannot change while this process runs."""

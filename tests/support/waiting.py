@@ -1,0 +1,63 @@
+"""Waits on a condition in place of sleeps: polls quickly, and fails with the condition's source and last value."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar, overload
+
+T = TypeVar("T")
+
+Errors = tuple[type[Exception], ...]
+
+
+@overload
+async def until(condition: Callable[[], Awaitable[T | None]], within_s: float = 30.0, *, not_yet: Errors = ()) -> T: ...
+@overload
+async def until(condition: Callable[[], T | None], within_s: float = 30.0, *, not_yet: Errors = ()) -> T: ...
+async def until(condition: Callable[[], object], within_s: float = 30.0, *, not_yet: Errors = ()) -> object:
+    """Poll until `condition()`, awaited if it is awaitable, is true; returns that value.
+
+    An exception listed in `not_yet` counts as false. Raises AssertionError after `within_s` seconds.
+    """
+    deadline = time.monotonic() + within_s
+    while True:
+        try:
+            value = condition()
+            if inspect.isawaitable(value):
+                value = await value
+            if value:
+                return value
+            last = repr(value)
+        except not_yet as error:
+            last = repr(error)  # the exception itself would keep its frames' sockets open
+        _check(deadline, within_s, condition, last)
+        await asyncio.sleep(0.005)
+
+
+def wait_until(condition: Callable[[], T | None], within_s: float = 30.0, *, not_yet: Errors = ()) -> T:
+    """`until` for tests without an event loop."""
+    deadline = time.monotonic() + within_s
+    while True:
+        try:
+            if value := condition():
+                return value
+            last = repr(value)
+        except not_yet as error:
+            last = repr(error)
+        _check(deadline, within_s, condition, last)
+        time.sleep(0.01)
+
+
+def _check(deadline: float, within_s: float, condition: Callable[[], object], last: str) -> None:
+    if time.monotonic() >= deadline:
+        raise AssertionError(f"not true within {within_s:g} s: {_source(condition)}\nlast value: {last}")
+
+
+def _source(condition: Callable[[], object]) -> str:
+    try:
+        return inspect.getsource(condition).strip()
+    except (OSError, TypeError):  # a builtin's bound method, such as `event.is_set`, has none
+        return repr(condition)
