@@ -69,6 +69,7 @@ class Bedrock:
     asked: list[Asked] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     steps: deque[Refuse | Frames | Body] = field(default_factory=deque)
+    port: int = 0
     _runner: web.AppRunner | None = None
 
     async def __aenter__(self) -> Self:
@@ -76,7 +77,7 @@ class Bedrock:
         app.router.add_post("/{path:.*}", self._answer)
         self._runner = web.AppRunner(app)
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        await web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True).start()
         return self
 
     async def __aexit__(self, *exc: object) -> None:

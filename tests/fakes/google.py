@@ -68,6 +68,7 @@ class Google:
     granted: list[str] = field(default_factory=list)
     """How each token was asked for."""
     steps: deque[Refuse | Events | Body] = field(default_factory=deque)
+    port: int = 0
     _runner: web.AppRunner | None = None
 
     async def __aenter__(self) -> Self:
@@ -79,7 +80,7 @@ class Google:
         app.router.add_post("/{path:.*}", self._answer)
         self._runner = web.AppRunner(app)
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        await web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True).start()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
