@@ -128,8 +128,9 @@ async def test_every_route_but_the_open_ones_asks_for_a_key(state_url: str, tmp_
         for path in PATHS:
             client = await Client(app, path, body=b"{}").run()
             assert (client.status, client.json["error"]["type"]) == (401, "authentication_error")
-        client = await Client(app, "/v1beta/models/x:generateContent", body=b"{}").run()
-        assert (client.status, client.json["error"]["status"]) == (401, "UNAUTHENTICATED")
+        for method in ("generateContent", "countTokens"):
+            client = await Client(app, f"/v1beta/models/x:{method}", body=b"{}").run()
+            assert (client.status, client.json["error"]["status"]) == (401, "UNAUTHENTICATED")
         for method, path, status in (("GET", "/nothing", 404), ("PUT", "/v1/models", 405), ("GET", "/v1", 404)):
             client = await Client(app, path, method=method).run()
             assert (client.status, client.error["type"]) == (status, "invalid_request_error")

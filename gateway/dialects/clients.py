@@ -80,7 +80,7 @@ def at(path: str) -> ClientDialect | None:
 
 def of_path(path: str) -> ClientDialect:
     """The dialect in which to answer requests at `path` or below it, also for unknown paths (OpenAI chat)."""
-    if found := gemini_generate.at(path):
+    if found := gemini_generate.named_in(path):
         return found
     while path:
         if known := PATHS.get(path):

@@ -89,7 +89,7 @@ APPS = (
         "plain usage named other_version by_full_name plain_async stream stream_usage stream_async "
         "several_at_a_time twice tools_twice system limits contents parts long_conversation chat "
         "chat_streamed image tools tools_streamed tool_with_json_schema tool_forced tool_forbidden "
-        "tools_by_themselves schema json_schema thinking thoughts_hidden wrong_key unknown_model spent "
+        "tools_by_themselves schema json_schema thinking thoughts_hidden count_tokens wrong_key unknown_model spent "
         "refused_above refused_field broken_stream",
         "google",
     ),

@@ -58,6 +58,18 @@ def test_other_paths_are_not_geminis(path: str) -> None:
     assert at(path) is None
 
 
+@pytest.mark.parametrize(
+    ("path", "googles"),
+    [
+        ("/v1/models/llama3.2:3b", False),
+        ("/v1/models/llama3.2:3b:generateContent", True),
+        ("/v1beta/models/x:embedContent", True),
+    ],
+)
+def test_errors_have_googles_shape_where_a_method_is_named(path: str, googles: bool) -> None:
+    assert ("status" in orjson.loads(of_path(path).error_body(BadRequest("x"), "r"))["error"]) is googles
+
+
 def test_a_request_is_a_chat_request() -> None:
     config = {
         "temperature": 0.5,

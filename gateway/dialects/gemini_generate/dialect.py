@@ -21,6 +21,11 @@ _PATH = re.compile(
     r"(?P<model>.+):(?P<method>generateContent|streamGenerateContent)"
 )
 """The Gemini API's paths and Vertex AI's."""
+_ANY = re.compile(
+    r"/v1(?:beta1?)?(?:/projects/.+)?/models/.+:"
+    r"(?:generateContent|streamGenerateContent|countTokens|embedContent|batchEmbedContents)"
+)
+"""Paths of all of their methods. Names of models may have a colon too."""
 _STATUSES = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
@@ -37,6 +42,11 @@ def at(path: str) -> Endpoint | None:
     """The endpoint at `path`, which names the model and the method; None if it is none of Gemini's."""
     found = _PATH.fullmatch(path)
     return Endpoint(unquote(found["model"]), stream=found["method"].startswith("stream")) if found else None
+
+
+def named_in(path: str) -> Endpoint | None:
+    """The endpoint for errors at `path`, whichever method of a model it names; None if it is not in Gemini's form."""
+    return Endpoint("", stream=False) if _ANY.fullmatch(path) else None
 
 
 class Endpoint:

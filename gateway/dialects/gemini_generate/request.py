@@ -67,6 +67,13 @@ def parse(
     return replace(parsed, dialect="gemini_generate", told={SHOWS_THOUGHTS: thinking.get(SHOWS_THOUGHTS) is True})
 
 
+def parse_counted(body: bytes, headers: Mapping[bytes, bytes], *, model: str) -> CompletionRequest:
+    """Parse a request of `countTokens`: the contents, or a whole request of generateContent."""
+    fields = camel_case(chat_request.load_object(body))
+    whole = fields.get("generateContentRequest")
+    return parse(body if whole is None else orjson.dumps(whole), "", Controls(), headers, model=model, stream=False)
+
+
 def _config(fields: dict[str, Any]) -> dict[str, Any]:
     config = fields.get("generationConfig") or {}
     if type(config) is not dict:

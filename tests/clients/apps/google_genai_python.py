@@ -316,6 +316,12 @@ def thoughts_hidden():
 
 
 @case
+def count_tokens():
+    one = models.count_tokens(model=MODEL, contents="one two three").total_tokens
+    assert 0 < one < models.count_tokens(model=MODEL, contents="one two three four five six").total_tokens
+
+
+@case
 def wrong_key():
     error = raised(errors.ClientError, stranger.models.generate_content, model=MODEL, contents="x")
     assert (error.code, error.status) == (401, "UNAUTHENTICATED")
