@@ -45,7 +45,7 @@ test-page: .venv/page  ## the page in a real headless Chromium; root has it inst
 	else echo "The page is not tested: no Chromium here (apt-get install chromium)."; [ -z "$$CI" ]; fi
 
 # Real clients, each where its own requirements hold; .clients is theirs alone.
-CLIENTS := vendors frameworks older others aider node agents
+CLIENTS := vendors frameworks older others google aider node agents
 
 test-clients: .venv/dev $(CLIENTS:%=.clients/%/ready)  ## some twenty real clients and two coding agents (needs Node 20)
 	$(BIN)/python -m pytest tests/clients -m clients
@@ -110,7 +110,7 @@ lock:  ## pin everything anew within the ranges of pyproject.toml
 
 lock-clients:  ## pin the clients anew; Node's by the versions in their package.json
 	$(PIP) install uv
-	for name in vendors frameworks older others aider; do (cd tests/clients/requirements && \
+	for name in vendors frameworks older others google aider; do (cd tests/clients/requirements && \
 		PATH=$(CURDIR)/$(BIN):$$PATH uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 		--no-annotate --no-header --upgrade $$name.in -o $$name.lock) || exit 1; done
 	cd tests/clients/requirements/node && npm install --package-lock-only --ignore-scripts \

@@ -31,6 +31,7 @@ from gateway.api.server.asgi import Pace
 from gateway.api.server.cors import Cors
 from gateway.api.server.envelope import Envelope
 from gateway.api.server.upload import Uploads
+from gateway.dialects.clients import at
 from gateway.errors import MethodNotAllowed, NotFound
 from gateway.settings.environment import variable
 from gateway.settings.gateway import load_settings
@@ -46,8 +47,6 @@ class Application:
         self.failure: Exception | None = None
         """The exception that stopped the wiring from opening; None without one."""
         self._inference: Inference | None = None
-        self._hot: Mapping[str, object] = {}
-        self._direct: Mapping[bytes, Inference] = {}
         config = worker.settings.config
         self._envelope = Envelope(Cors(config.cors.origins), config.compression)
         self._service = Starlette(lifespan=self._lifespan, exception_handlers={404: not_found, 405: not_allowed})
@@ -74,8 +73,6 @@ class Application:
                 memory=wiring.memory,
                 decoding=wiring.decoding,
             )
-            self._hot = self._inference.paths
-            self._direct = {path.encode(): self._inference for path in self._hot}
             self._service.router.routes.extend(_routes(wiring))
             yield
             await self._inference.aclose()
@@ -84,19 +81,19 @@ class Application:
 
     def _methods(self, path: str) -> str:
         """The `Allow` header for `path`; for an unknown path, the methods of any path."""
-        if path in self._hot:
+        if at(path):
             return "OPTIONS, POST"
         return allowed(self._service, path, "OPTIONS") or "DELETE, GET, HEAD, OPTIONS, POST"
 
     def endpoint(self, path: bytes) -> Inference | None:
         """The endpoint that answers a POST to `path` without ASGI, for the gateway's own protocol; None: ASGI
         answers, also for a path with a slash at its end."""
-        return self._direct.get(path)
+        return self._inference if path.isascii() and at(path.decode()) else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"].endswith("/"):
             scope = {**scope, "path": _without_slash(scope["path"])}
-        hot = scope["type"] == "http" and scope["path"] in self._hot and scope["method"] != "OPTIONS"
+        hot = scope["type"] == "http" and scope["method"] != "OPTIONS" and at(scope["path"])
         if hot and self._inference is not None:
             await self._inference(scope, receive, send)
         else:

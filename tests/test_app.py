@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from gateway.api.auth import OPEN
 from gateway.app import Application
+from gateway.dialects.clients import PATHS
 from gateway.policy import keys
 from gateway.settings.gateway import GatewayConfig, Paths, Settings
 from gateway.state.sql.database import Database
@@ -124,9 +125,12 @@ async def test_every_route_but_the_open_ones_asks_for_a_key(state_url: str, tmp_
                 assert (client.status == 401) == (route.path not in OPEN), (method, route.path, client.status)
                 known[method, path] = client.status
         assert {(method, path.replace("key_1", "x")) for method, path in ADMIN} <= known.keys()
-        for path in app._hot:
+        for path in PATHS:
             client = await Client(app, path, body=b"{}").run()
             assert (client.status, client.json["error"]["type"]) == (401, "authentication_error")
+        for method in ("generateContent", "countTokens"):
+            client = await Client(app, f"/v1beta/models/x:{method}", body=b"{}").run()
+            assert (client.status, client.json["error"]["status"]) == (401, "UNAUTHENTICATED")
         for method, path, status in (("GET", "/nothing", 404), ("PUT", "/v1/models", 405), ("GET", "/v1", 404)):
             client = await Client(app, path, method=method).run()
             assert (client.status, client.error["type"]) == (status, "invalid_request_error")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from gateway.dialects.anthropic_messages import dialect as anthropic_messages
+from gateway.dialects.gemini_generate import dialect as gemini_generate
 from gateway.dialects.openai_chat import dialect as openai_chat
 from gateway.dialects.openai_completions import dialect as openai_completions
 from gateway.dialects.openai_embeddings import dialect as openai_embeddings
@@ -63,6 +64,7 @@ DIALECTS: Mapping[DialectName, ClientDialect] = {
     "openai_embeddings": openai_embeddings,
     "openai_responses": openai_responses,
     "anthropic_messages": anthropic_messages,
+    "gemini_generate": gemini_generate.Endpoint("", stream=False),
 }
 """Dialects whose answers can be cached."""
 PASSED_THROUGH: Mapping[str, PassThrough] = {
@@ -71,10 +73,17 @@ PASSED_THROUGH: Mapping[str, PassThrough] = {
 """Path → permission that a policy must grant for it."""
 
 
+def at(path: str) -> ClientDialect | None:
+    """The dialect of the inference endpoint at `path`, which may name a model; None if there is none."""
+    return PATHS.get(path) or gemini_generate.at(path)
+
+
 def of_path(path: str) -> ClientDialect:
     """The dialect in which to answer requests at `path` or below it, also for unknown paths (OpenAI chat)."""
+    if found := gemini_generate.named_in(path):
+        return found
     while path:
-        if found := PATHS.get(path):
-            return found
+        if known := PATHS.get(path):
+            return known
         path, _, _ = path.rpartition("/")
     return openai_chat

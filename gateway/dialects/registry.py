@@ -17,6 +17,7 @@ from gateway.dialects.translate.chat_to_converse.translator import ChatToConvers
 from gateway.dialects.translate.chat_to_gemini.translator import ChatToGemini
 from gateway.dialects.translate.chat_to_messages.translator import ChatToMessages
 from gateway.dialects.translate.chat_to_responses.translator import ChatToResponses
+from gateway.dialects.translate.gemini_to_chat.translator import GeminiToChat
 from gateway.dialects.translate.messages_to_chat.translator import MessagesToChat
 from gateway.dialects.translate.responses_to_chat.translator import ResponsesToChat
 from gateway.dialects.via_chat import Translation, ViaChat
@@ -33,7 +34,7 @@ _SAME: tuple[Translator, ...] = (
     MessagesToMessages(),
 )
 """Translators with the same dialect on both sides: bytes pass through."""
-_TRANSLATIONS: tuple[Translation, ...] = (CompletionsAsChat(), ResponsesToChat(), MessagesToChat())
+_TRANSLATIONS: tuple[Translation, ...] = (CompletionsAsChat(), ResponsesToChat(), MessagesToChat(), GeminiToChat())
 
 _ORDER: tuple[DialectName, ...] = (
     *("openai_chat", "anthropic_messages", "openai_responses"),

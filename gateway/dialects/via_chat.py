@@ -161,6 +161,14 @@ _CLIENTS_FIELDS: Mapping[str, Mapping[str, str]] = {
         "stop": "stop_sequences",
         "user": "metadata.user_id",
     },
+    "gemini_generate": {
+        "messages": "contents",
+        "max_completion_tokens": "generationConfig.maxOutputTokens",
+        "reasoning_effort": "generationConfig.thinkingConfig",
+        "response_format": "generationConfig.responseSchema",
+        "stop": "generationConfig.stopSequences",
+        "n": "generationConfig.candidateCount",
+    },
     "openai_completions": {"messages": "prompt", "max_completion_tokens": "max_tokens"},
     "openai_responses": {
         "max_completion_tokens": "max_output_tokens",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import date
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
@@ -209,7 +209,7 @@ class Backend(Section):
         """The dialects to try, best first."""
         return self.dialects or self.facts.dialects
 
-    @cached_property
+    @property
     def facts(self) -> KindFacts:
         """Facts of its kind, and of its model where that makes a difference."""
         facts = KINDS[self.kind]

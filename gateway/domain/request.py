@@ -10,10 +10,16 @@ from gateway.domain.attachment import Attachment
 
 CacheControl = Literal["", "bypass", "refresh", "only"]
 ClientDialectName = Literal[
-    "openai_chat", "openai_completions", "openai_responses", "openai_embeddings", "openai_other", "anthropic_messages"
+    "openai_chat",
+    "openai_completions",
+    "openai_responses",
+    "openai_embeddings",
+    "openai_other",
+    "anthropic_messages",
+    "gemini_generate",
 ]
 """Dialects that clients speak, and backends too."""
-DialectName = Literal[ClientDialectName, "bedrock_converse", "gemini_generate"]
+DialectName = Literal[ClientDialectName, "bedrock_converse"]
 """Beside them those that only backends speak."""
 Role = Literal["system", "user", "assistant", "tool"]
 

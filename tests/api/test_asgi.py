@@ -89,6 +89,7 @@ async def test_a_client_that_leaves_is_told_apart_from_a_slow_one() -> None:
         {"authorization": "bearer  tg-1 "},
         {"authorization": "BEARER tg-1", "x_api_key": "tg-2"},
         {"x_api_key": "tg-1"},
+        {"x_goog_api_key": "tg-1"},
         {"authorization": "Bearer ", "x_api_key": "tg-1"},
         {"authorization": "Basic dGctMQ==", "x_api_key": "tg-1"},
         {"authorization": "Bearer sk-ant-oat-of-another-login", "x_api_key": "tg-1"},

@@ -90,8 +90,8 @@ class Given:
         return None
 
 
-def record(who: Tenant) -> Record:
-    return Record("req_1", who, "auto", "openai_chat", False)
+def record(who: Tenant, request_id: str = "req_1") -> Record:
+    return Record(request_id, who, "auto", "openai_chat", False)
 
 
 class Worker:
@@ -102,7 +102,7 @@ class Worker:
 
     async def ask(self, asked: CompletionRequest, who: Tenant) -> Record:
         """Look up only."""
-        seen = record(who)
+        seen = record(who, asked.id)
         await self.cache.lookup(asked, who, seen)
         return seen
 
@@ -111,7 +111,7 @@ class Worker:
 
     async def serve(self, asked: CompletionRequest, who: Tenant, answer: Given | None = None) -> Record:
         """Look up; on a miss the backend answers and that is stored. Waits until this worker knows it."""
-        seen = record(who)
+        seen = record(who, asked.id)
         found = await self.cache.lookup(asked, who, seen)
         if isinstance(found, Miss):
             self.cache.store(found, answer or Given(), seen)

@@ -84,6 +84,16 @@ APPS = (
         "vendors",
     ),
     _app(
+        "google-genai",
+        "google_genai_python.py",
+        "plain usage named other_version by_full_name plain_async stream stream_usage stream_async "
+        "several_at_a_time twice tools_twice system limits contents parts long_conversation chat "
+        "chat_streamed image tools tools_streamed tool_with_json_schema tool_forced tool_forbidden "
+        "tools_by_themselves schema json_schema thinking thoughts_hidden count_tokens wrong_key unknown_model spent "
+        "refused_above refused_field broken_stream",
+        "google",
+    ),
+    _app(
         "langchain-python",
         "langchain_python.py",
         "chat_invoke chat_stream chat_tools chat_structured chat_structured_by_call chat_agent responses_invoke "

@@ -17,7 +17,10 @@ from tests.dialects.samples import STOP, chunk, event, steady, text
 from tests.dialects.test_hostile import VALUES
 from tests.support.requests import request_in
 
-CLIENTS: tuple[DialectName, ...] = ("openai_chat", "openai_completions", "openai_responses", "anthropic_messages")
+CLIENTS: tuple[DialectName, ...] = (
+    *("openai_chat", "openai_completions", "openai_responses"),
+    *("anthropic_messages", "gemini_generate"),
+)
 WAYS: list[tuple[DialectName, DialectName]] = [
     *[(client, "openai_chat") for client in CLIENTS if client != "openai_chat"],
     *[(client, "openai_responses") for client in CLIENTS if client != "openai_responses"],
@@ -30,6 +33,7 @@ FIELDS += ["stop", "response_format", "reasoning_effort", "reasoning", "n", "tem
 FIELDS += ["text", "include", "top_logprobs", "max_output_tokens", "web_search_options", "modalities", "verbosity"]
 FIELDS += ["system", "stop_sequences", "thinking", "output_config", "metadata", "user", "best_of", "suffix", "echo"]
 FIELDS += ["prompt_cache_key", "service_tier", "parallel_tool_calls", "max_completion_tokens", "logit_bias", "invented"]
+FIELDS += ["contents", "generationConfig", "systemInstruction", "toolConfig", "safetySettings", "cached_content"]
 
 
 @pytest.mark.parametrize("way", WAYS, ids=" over ".join)
@@ -41,6 +45,15 @@ def test_a_request_is_either_refused_as_bad_or_can_be_sent(
     with suppress(BadRequest):
         body = wire(*way).body(request_in(way[0], **fields), "other", None, max_output_tokens=5)
         assert isinstance(orjson.loads(body), dict)
+
+
+@steady
+@given(value=VALUES, name=st.sampled_from(["text", "inlineData", "functionCall", "functionResponse", "thought"]))
+def test_geminis_parts_are_either_refused_as_bad_or_can_be_sent(value: Any, name: str) -> None:
+    contents = [{"role": role, "parts": [{name: value}, value]} for role in ("user", "model")]
+    fields = {"contents": contents, "tools": [{"functionDeclarations": [{"name": "f", "parameters": value}]}]}
+    with suppress(BadRequest):
+        wire("gemini_generate", "anthropic_messages").body(request_in("gemini_generate", **fields), "other", None)
 
 
 @pytest.mark.parametrize("way", WAYS, ids=" over ".join)

@@ -10,7 +10,7 @@ import orjson
 import pytest
 import yaml
 
-from gateway.dialects.clients import PATHS
+from gateway.dialects.clients import PATHS, at
 from gateway.dialects.registry import wire
 from gateway.dialects.via_chat import ViaChat
 from gateway.domain.request import ClientDialectName, Controls, DialectName
@@ -40,7 +40,7 @@ def test_who_reaches_whom_is_as_told() -> None:
     assert sorted(row[0].strip("`") for row in rows) == sorted(get_args(ClientDialectName))
     for client, path, *cells, own in rows:
         name = client.strip("`")
-        assert path.strip("`") in PATHS
+        assert at(path.strip("`"))
         backends = ["openai_chat", "anthropic_messages", "openai_responses", "bedrock_converse", "gemini_generate"]
         assert cells == [way(name, backend) for backend in backends]
         assert own == ("" if name in backends else way(name, name))

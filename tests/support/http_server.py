@@ -13,6 +13,8 @@ class HttpServer(ABC):
 
     notices_hang_ups: ClassVar[bool] = False
     """Whether a handler is cancelled when its client leaves."""
+    port: int = 0
+    """0: any free one."""
     _runner: web.AppRunner | None = None
 
     @abstractmethod
@@ -23,7 +25,7 @@ class HttpServer(ABC):
         app.router.add_routes(self.routes())
         runner = web.AppRunner(app, handler_cancellation=self.notices_hang_ups)
         await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        await web.TCPSite(runner, "127.0.0.1", self.port, reuse_address=True).start()
         self._runner = runner
         return self
 

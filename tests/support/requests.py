@@ -9,6 +9,7 @@ import httpx
 import orjson
 
 from gateway.dialects.anthropic_messages import dialect as anthropic_messages
+from gateway.dialects.gemini_generate import dialect as gemini_generate
 from gateway.dialects.openai_chat import dialect as openai_chat
 from gateway.dialects.openai_completions import dialect as openai_completions
 from gateway.dialects.openai_embeddings import dialect as openai_embeddings
@@ -31,6 +32,7 @@ _PARSERS: Mapping[DialectName, Callable[..., CompletionRequest]] = {
     "openai_completions": openai_completions.parse,
     "openai_embeddings": openai_embeddings.parse,
     "anthropic_messages": anthropic_messages.parse,
+    "gemini_generate": gemini_generate.Endpoint("auto", stream=False).parse,
 }
 
 
@@ -50,6 +52,8 @@ def fields_in(
             prompt = {"prompt": content}
         case "anthropic_messages":
             prompt = {"max_tokens": 100, "messages": [user(content)]}
+        case "gemini_generate":
+            prompt = {"contents": [{"role": "user", "parts": [{"text": content}]}]}
         case _:
             prompt = {"messages": [user(content)]}
     return {"model": model, **prompt, **fields}

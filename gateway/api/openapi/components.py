@@ -61,7 +61,7 @@ SECURITY_SCHEMES: Mapping[str, Any] = {
 SCHEMAS: Mapping[str, Schema] = {
     "Error": {
         "description": "In the shape of the vendor whose path or SDK the client uses.",
-        "anyOf": [ref("OpenAIError"), ref("AnthropicError")],
+        "anyOf": [ref("OpenAIError"), ref("AnthropicError"), ref("GoogleError")],
     },
     "OpenAIError": record(
         error=record(
@@ -69,6 +69,7 @@ SCHEMAS: Mapping[str, Schema] = {
         )
     ),
     "AnthropicError": record(type={"const": "error"}, error=record(type=TEXT, message=TEXT)),
+    "GoogleError": record(error=record(code=whole(400), message=TEXT, status=TEXT)),
     "Model": record(id=TEXT, object={"const": "model"}, created=whole(0), owned_by=TEXT),
     "AnthropicModel": record(id=TEXT, type={"const": "model"}, display_name=TEXT),
     "AnthropicModels": record(data={"type": "array", "items": ref("AnthropicModel")}, has_more={"type": "boolean"}),

@@ -94,6 +94,7 @@ _STATUS: Mapping[str, Schema] = {JSON: ref("Status")}
 _ADMIN = ("admin",)
 _OBJECTS: Mapping[int, Mapping[str, Schema]] = {200: {JSON: {"type": "array", "items": OPEN_OBJECT}}}
 
+
 OPERATIONS: Mapping[tuple[str, str], Operation] = {
     ("GET", "/"): Operation("root", "Says that the gateway runs.", (), {200: {JSON: OPEN_OBJECT}}, errors=()),
     ("GET", "/openapi.json"): Operation("openapi", "This document.", (), errors=()),
@@ -113,6 +114,13 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         "countTokens",
         "Tokens of a prompt; free.",
         answers={200: {JSON: record(input_tokens=whole(0))}},
+        body={JSON: OPEN_OBJECT},
+        errors=(*WRITING, 500),
+    ),
+    ("POST", "/v1beta/models/{model}:countTokens"): Operation(  # below /v1 its path is also that of a model
+        "countGeminiTokens",
+        "Tokens of a prompt in Gemini's form; free.",
+        answers={200: {JSON: record(totalTokens=whole(0))}},
         body={JSON: OPEN_OBJECT},
         errors=(*WRITING, 500),
     ),

@@ -18,6 +18,7 @@ from gateway.context.attachments.vendors import vendor_of
 from gateway.context.count import Counter, encoding_of, family_factor
 from gateway.context.measure import sizes
 from gateway.dialects.anthropic_messages.request import parse_prompt
+from gateway.dialects.gemini_generate.request import parse_counted
 from gateway.dialects.requests.body_extent import check_extent
 from gateway.dialects.requests.forwarding import check_forwarding
 from gateway.domain.policy import Policy
@@ -46,20 +47,35 @@ class MessageRoutes:
         self._counter, self._fleet, self._limits = counter, fleet, limits
         self._off_loop, self._decoding = off_loop or OffLoop(), decoding or OffLoop()
         self._pace, self._watchers = Pace.of(limits), Tasks()
-        count = authenticator.needs("inference")(self.count_tokens)
-        self.routes = [Route("/v1/messages/count_tokens", count, methods=["POST"])]
+        opened = authenticator.needs("inference")
+        self.routes = [
+            Route("/v1/messages/count_tokens", opened(self.count_tokens), methods=["POST"]),
+            *[
+                Route(f"/{version}/models/{{model:path}}:countTokens", opened(self.count_geminis), methods=["POST"])
+                for version in ("v1", "v1beta")
+            ],
+        ]
 
-    def _parse(self, body: bytes, headers: Mapping[bytes, bytes], policy: Policy) -> CompletionRequest:
+    def _parse(self, body: bytes, headers: Mapping[bytes, bytes], policy: Policy, model: str) -> CompletionRequest:
+        """`model`: from the path of a request of Gemini's; empty for one of Anthropic's."""
         check_extent(body, self._limits.max_items)
-        asked = parse_prompt(body, "", Controls(), headers)
+        if model:
+            asked = parse_counted(body, headers, model=model)
+        else:
+            asked = parse_prompt(body, "", Controls(), headers)
         check_forwarding(asked, policy)
         return asked
 
     async def count_tokens(self, request: Request, tenant: Tenant) -> Response:
-        """`{"input_tokens": n}`. The gateway's own count is exact for OpenAI's tokenizers and approximate for others.
+        """`{"input_tokens": n}`. Raises UnknownModel, Forbidden."""
+        return json_response({"input_tokens": await self._count(request, tenant)})
 
-        Raises UnknownModel, Forbidden.
-        """
+    async def count_geminis(self, request: Request, tenant: Tenant) -> Response:
+        """`{"totalTokens": n}`. Raises UnknownModel, Forbidden."""
+        return json_response({"totalTokens": await self._count(request, tenant, request.path_params["model"])})
+
+    async def _count(self, request: Request, tenant: Tenant, model: str = "") -> int:
+        """The gateway's own count is exact for OpenAI's tokenizers and approximate for others."""
         headers, limit = by_name(request.scope["headers"]), self._limits.max_body_bytes
         check_json(headers)
         check_length(headers, limit)
@@ -67,15 +83,15 @@ class MessageRoutes:
         if coding := headers.get(b"content-encoding"):
             line = AsgiLine(request.receive, self._watchers)
             body = await unless_gone(line, decoded(body, coding, limit, self._decoding))
-        asked = await self._off_loop.run(self._parse, body, headers, tenant.policy)
+        asked = await self._off_loop.run(self._parse, body, headers, tenant.policy, model)
         named = permitted(asked.model, tenant.policy, self._fleet.backends, tenant.access)
         only = named.rule is None or len(named.backends) == 1
         backend = named.backends[0] if only and named.backends else None
         tokens = None
-        if backend is not None and may_go_to(backend, tenant.policy.data):
+        if backend is not None and not model and may_go_to(backend, tenant.policy.data):
             tokens = await self._fleet.count_tokens(backend, asked)
         if tokens is None:
-            model = backend.model if backend else asked.model
-            text = (await sizes(asked, self._counter, encoding_of(model))).total * family_factor(model)
-            tokens = ceil(text) + sum(guesses(asked, vendor_of(model)).values())
-        return json_response({"input_tokens": tokens})
+            name = backend.model if backend else asked.model
+            text = (await sizes(asked, self._counter, encoding_of(name))).total * family_factor(name)
+            tokens = ceil(text) + sum(guesses(asked, vendor_of(name)).values())
+        return tokens

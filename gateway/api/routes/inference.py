@@ -16,7 +16,7 @@ from gateway.api.response_headers import of_error, of_id, of_record
 from gateway.api.server.asgi import Headers, Pace, by_name, check_json, check_length, decoded, secret
 from gateway.api.server.caller import AsgiCaller, Caller, HangUp, unless_gone
 from gateway.api.server.envelope import Envelope
-from gateway.dialects.clients import PASSED_THROUGH, PATHS, ClientDialect
+from gateway.dialects.clients import PASSED_THROUGH, ClientDialect, at
 from gateway.dialects.controls import parse_controls
 from gateway.dialects.facts import FACTS
 from gateway.dialects.passthrough.form import is_form
@@ -74,7 +74,7 @@ class Inference:
         self._decoding = decoding or OffLoop()
         self._watchers = Tasks()
         self.deadlines = pipeline.deadlines
-        self.paths: Mapping[str, ClientDialect] = PATHS
+        self.dialect_at = at
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.answer(AsgiCaller(scope, receive, send, self._watchers, self.deadlines))
@@ -82,7 +82,8 @@ class Inference:
     async def answer(self, caller: Caller) -> None:
         """Answer one request to its end. Raises only CancelledError, when the server ends."""
         request_id = new_request_id()
-        dialect = self.paths[caller.path]
+        dialect = self.dialect_at(caller.path)
+        assert dialect is not None, "callers come here for inference paths alone"
         headers = by_name(caller.headers)
         if b"accept-encoding" in headers or b"origin" in headers:
             caller = self._envelope.around(caller, headers)

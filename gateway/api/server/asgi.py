@@ -41,8 +41,10 @@ def by_name(headers: Headers) -> dict[bytes, bytes]:
 
 
 def secret(headers: Mapping[bytes, bytes]) -> bytes:
-    """The caller's key, from `Authorization: Bearer` or `x-api-key`. Raises InvalidKey when there is none."""
-    authorization, key = headers.get(b"authorization", b""), headers.get(b"x-api-key")
+    """The caller's key, from `Authorization: Bearer`, `x-api-key` or `x-goog-api-key`. Raises InvalidKey when there is
+    none."""
+    authorization = headers.get(b"authorization", b"")
+    key = headers.get(b"x-api-key") or headers.get(b"x-goog-api-key")
     if authorization[:7].lower() == b"bearer " and (token := authorization[7:].strip()):
         if key and key.startswith(_OURS) and not token.startswith(_OURS):
             return key  # some clients also send the rest of another login

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -33,6 +34,8 @@ class Endpoint(HttpServer):
         self.asked.append(f"{request.method} {request.path_qs}")
         if self.down:
             return web.Response(status=500)
+        if request.path == "/":
+            return web.Response(text=self._assumed(dict(await request.post())), content_type="text/xml")
         if request.path == "/latest/api/token":
             assert request.headers["x-aws-ec2-metadata-token-ttl-seconds"] == "21600"
             return web.Response(text="imds-token")
@@ -46,6 +49,20 @@ class Endpoint(HttpServer):
         ends = datetime.fromtimestamp(time.time() + self.life_s, UTC).isoformat().replace("+00:00", "Z")
         keys = {"AccessKeyId": f"ASIA{len(self.asked)}", "SecretAccessKey": "s", "Token": "t", "Expiration": ends}
         return web.json_response(keys)
+
+    def _assumed(self, form: dict[str, Any]) -> str:
+        """As AWS documents AssumeRoleWithWebIdentity."""
+        assert form == {
+            "Action": "AssumeRoleWithWebIdentity",
+            "Version": "2011-06-15",
+            "RoleArn": "arn:aws:iam::1:role/gateway",
+            "RoleSessionName": "thriftgate",
+            "WebIdentityToken": "ey.identity",
+        }
+        keys = "<AccessKeyId>ASIAWEB</AccessKeyId><SecretAccessKey>a+/b=</SecretAccessKey>"
+        ends = datetime.fromtimestamp(time.time() + self.life_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        token = f"<SessionToken>web+token=</SessionToken><Expiration>{ends}</Expiration>"
+        return f"<R><Result><Credentials>\n{keys}\n{token}</Credentials></Result></R>"
 
 
 @pytest.fixture
@@ -102,6 +119,21 @@ async def test_a_broken_file_is_reported_without_its_lines(tmp_path: Path, caplo
         await chain(profile="default").current()
     assert "is not in the format of AWS's files" in caplog.text
     assert "the-secret" not in caplog.text
+
+
+async def test_a_service_account_of_kubernetes_takes_its_role(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "identity").write_text("ey.identity\n")
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "identity"))
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::1:role/gateway")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", endpoint.url)
+    credentials = chain()
+    found = await credentials.current()
+    assert (found.key_id, found.secret, found.token, endpoint.asked) == ("ASIAWEB", "a+/b=", "web+token=", ["POST /"])
+    assert found.expires_at is not None
+    assert 3590 < found.expires_at - time.time() <= 3600
+    assert await credentials.current() is found
 
 
 @pytest.mark.parametrize("token", ["text", "file"])

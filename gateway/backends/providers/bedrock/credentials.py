@@ -1,6 +1,7 @@
-"""Finds AWS credentials where AWS's SDKs do: environment, shared files, container endpoint, instance endpoint.
+"""Finds AWS credentials where AWS's SDKs do: environment, web identity, shared files, container endpoint, instance
+endpoint.
 
-Not supported: `credential_process`, single sign-on, `role_arn` in a profile, web identity tokens.
+Not supported: `credential_process`, single sign-on, `role_arn` in a profile.
 """
 
 from __future__ import annotations
@@ -8,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import configparser
 import logging
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import orjson
 
@@ -40,15 +42,21 @@ EARLY_S = 300.0
 _LOOK_AGAIN_S = 30.0
 """Seconds between two looks for better ones: at files that may have changed, or after a failure."""
 
+_FIELD = re.compile(r"<(AccessKeyId|SecretAccessKey|SessionToken|Expiration)>([^<]+)<")
+"""Fields of the token service's answer, which is XML. None of them needs escapes."""
+
 Source = Callable[[], Awaitable[Credentials | None]]
 
 
 class CredentialChain:
     """The credentials in force. Temporary ones are replaced before they end."""
 
-    def __init__(self, backend: str, profile: str | None, *, instance: str = INSTANCE) -> None:
-        """`instance`: URL of the instance endpoint."""
+    def __init__(
+        self, backend: str, profile: str | None, *, region: str = "us-east-1", instance: str = INSTANCE
+    ) -> None:
+        """`region`: whose token service is asked. `instance`: URL of the instance endpoint."""
         self._backend, self._profile, self._instance = backend, profile, instance
+        self._tokens = variables("AWS_").get("AWS_ENDPOINT_URL_STS") or f"https://sts.{region}.amazonaws.com"
         self._lock = asyncio.Lock()
         self._look_at = 0.0
         self.found: Credentials | None = None
@@ -88,13 +96,32 @@ class CredentialChain:
     def _sources(self) -> list[Source]:
         if self._profile:
             return [self._file]
-        return [self._environment, self._file, self._container, self._of_instance]
+        return [self._environment, self._web_identity, self._file, self._container, self._of_instance]
 
     async def _environment(self) -> Credentials | None:
         given = variables("AWS_")
         if not (key := given.get("AWS_ACCESS_KEY_ID")) or not (secret := given.get("AWS_SECRET_ACCESS_KEY")):
             return None
         return Credentials(key, secret, given.get("AWS_SESSION_TOKEN", ""))
+
+    async def _web_identity(self) -> Credentials | None:
+        """Those of a role for the token in a file, as Kubernetes gives one to a service account (IRSA)."""
+        given = variables("AWS_")
+        file, role = given.get("AWS_WEB_IDENTITY_TOKEN_FILE"), given.get("AWS_ROLE_ARN")
+        if not file or not role:
+            return None
+        form = {
+            "Action": "AssumeRoleWithWebIdentity",
+            "Version": "2011-06-15",
+            "RoleArn": role,
+            "RoleSessionName": given.get("AWS_ROLE_SESSION_NAME") or "thriftgate",
+            "WebIdentityToken": (await asyncio.to_thread(Path(file).read_text, encoding="utf-8")).strip(),
+        }
+        headers = [(b"content-type", b"application/x-www-form-urlencoded")]
+        answer = await _ask(self._tokens, "POST", "/", headers, urlencode(form).encode())
+        named = dict(_FIELD.findall(answer.decode()))
+        ends = datetime.fromisoformat(named["Expiration"]).timestamp()
+        return Credentials(named["AccessKeyId"], named["SecretAccessKey"], named["SessionToken"], ends)
 
     async def _file(self) -> Credentials | None:
         return await asyncio.to_thread(_of_files, self._profile)
@@ -135,16 +162,16 @@ def _check_container(url: str) -> None:
         raise ValueError(f"AWS_CONTAINER_CREDENTIALS_FULL_URI names {at.hostname}; without https only this machine may")
 
 
-async def _ask(base: str, method: str, path: str, headers: list[tuple[bytes, bytes]]) -> bytes:
+async def _ask(base: str, method: str, path: str, headers: list[tuple[bytes, bytes]], body: bytes = b"") -> bytes:
     """The body of a 200. Raises BackendError."""
     client = connect(base, concurrent=1, name="the endpoint of AWS credentials")
     try:
         until = asyncio.get_running_loop().time() + _WAIT_S
-        reply = await client.request(method, path, headers, b"", deadline=until, first_byte_timeout=_WAIT_S)
-        body = await reply.read(_MOST_BYTES)
+        reply = await client.request(method, path, headers, body, deadline=until, first_byte_timeout=_WAIT_S)
+        answer = await reply.read(_MOST_BYTES)
         if reply.status != 200:
             raise BackendFailed(f"the endpoint of AWS credentials answered {path} with {reply.status}")
-        return body
+        return answer
     finally:
         await client.aclose()
 

@@ -6,7 +6,9 @@ https://smithy.io/2.0/aws/amazon-eventstream.html
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from zlib import crc32
 
 from gateway.errors import BackendGarbage
@@ -16,6 +18,8 @@ _PRELUDE = struct.Struct(">III")
 """Length of the message, length of its headers, checksum of both."""
 _CHECKSUM = 4
 _MOST_BYTES = 24 * 2**20
+_USUAL_HEAD = 256
+"""Headers of at most so many bytes are read once and then known."""
 _FIXED = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 """Type of a header's value → its length in bytes, where that is fixed."""
 _SIZED = frozenset({6, 7})
@@ -26,7 +30,7 @@ _SIZED = frozenset({6, 7})
 class Message:
     """One message."""
 
-    headers: dict[str, bytes]
+    headers: Mapping[str, bytes]
     """Name → value; of other types than bytes and text as encoded."""
     payload: bytes
 
@@ -67,9 +71,16 @@ def _message(raw: bytes, head: int) -> Message:
         raise BackendGarbage("The backend sent an event whose checksum is wrong.")
     begin = _PRELUDE.size + head
     try:
-        return Message(_headers(raw[_PRELUDE.size : begin]), raw[begin:-_CHECKSUM])
+        headers = raw[_PRELUDE.size : begin]
+        return Message(_known(headers) if head <= _USUAL_HEAD else _headers(headers), raw[begin:-_CHECKSUM])
     except (IndexError, KeyError, UnicodeDecodeError) as error:
         raise BackendGarbage("The backend sent an event whose headers cannot be read.") from error
+
+
+@lru_cache(maxsize=64)
+def _known(raw: bytes) -> dict[str, bytes]:
+    """As `_headers`. The events of one type all have the same headers."""
+    return _headers(raw)
 
 
 def _headers(raw: bytes) -> dict[str, bytes]:

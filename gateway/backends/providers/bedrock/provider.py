@@ -51,7 +51,7 @@ class Bedrock(OverHttp):
         self._origin, self._region = Origin.parse(backend.base_url), backend.region
         self._model = quote(backend.sent_model, safe="")
         self._by_key = bool(self.secret)
-        self._credentials = credentials or CredentialChain(backend.name, backend.aws_profile)
+        self._credentials = credentials or CredentialChain(backend.name, backend.aws_profile, region=backend.region)
         self._ahead_s = 0.0
         """How far AWS's clock is ahead of this machine's, where they differ much."""
 

@@ -39,6 +39,8 @@ class ConverseStream(MessagesStream):
             if "type" in parsed:  # an exception, written as Anthropic's error event
                 return super()._read(event)
             ((kind, value),) = parsed.items()
+            if kind == "contentBlockDelta" and type(text := value["delta"].get("text")) is str:
+                return self._chunk({"content": text}) if text else b""
             return b"".join([super(ConverseStream, self)._read(_event(each)) for each in self._events(kind, value)])
         except (ValueError, AttributeError, TypeError, LookupError):
             return self._fail(BackendGarbage("The backend sent an event that is not one of Converse's."))
@@ -74,8 +76,6 @@ class ConverseStream(MessagesStream):
         return [{**_START, "index": index, "content_block": block}]
 
     def _delta(self, index: int, delta: dict[str, Any]) -> list[dict[str, Any]]:
-        if "text" in delta:
-            return [*self._opened(index, "text", delta), _piece(index, "text", "text", delta["text"])]
         if call := delta.get("toolUse"):
             return [_piece(index, "input_json", "partial_json", call["input"])]
         if not (thought := delta.get("reasoningContent")):

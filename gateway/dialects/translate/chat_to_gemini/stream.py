@@ -12,6 +12,7 @@ from gateway.dialects.openai_chat.reader import DONE, ChunkMaker
 from gateway.dialects.streams import sse
 from gateway.dialects.translate.chat_to_gemini.reply import blocked, call, candidate, finish_of, parts, usage
 from gateway.dialects.translate.chat_to_messages.reply import chat_usage
+from gateway.domain.money.usage import Usage
 from gateway.errors import BackendError, BackendGarbage
 
 _KINDS = {"RESOURCE_EXHAUSTED": "rate_limit_error", "UNAVAILABLE": "overloaded_error"}
@@ -29,6 +30,12 @@ class GeminiStream(ChunkMaker):
         super().__init__(shared, wants_usage=wants_usage)
         self.confidence: float | None = None
         self._name, self._calls = name, 0
+        self._counts: Any = None
+        """The last `usageMetadata`. Every event has one, so it is read when it is wanted."""
+
+    @property
+    def reported(self) -> Usage | None:
+        return self.usage or usage(self._counts)
 
     def feed(self, data: bytes) -> bytes:
         return self._feed(data)
@@ -41,8 +48,11 @@ class GeminiStream(ChunkMaker):
             parsed = orjson.loads(data)
             if type(parsed) is list or "error" in parsed:
                 return self._fail(broken(_error(parsed), data))
-            self.usage = usage(parsed.get("usageMetadata")) or self.usage
-            return self._written(parsed)
+            self._counts = parsed.get("usageMetadata") or self._counts
+            written = self._written(parsed)
+            if self.finish:
+                self.usage = usage(self._counts) or self.usage
+            return written
         except (ValueError, AttributeError, TypeError, LookupError):
             return self._fail(BackendGarbage("The backend sent an event that is not one of Gemini's."))
 

@@ -1,0 +1,131 @@
+"""Converts Gemini's contents to chat messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from gateway.errors import BadRequest
+
+Part = dict[str, Any]
+
+_SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3"}
+
+
+def messages(contents: Any, system: Any) -> list[dict[str, Any]]:
+    """All messages. Raises BadRequest with the location of a part that cannot be translated."""
+    found = []
+    if system is not None and (text := "\n".join(_text(part) for part in _parts(system, "systemInstruction"))):
+        found.append({"role": "system", "content": text})
+    given = [contents] if type(contents) is dict else contents
+    if type(given) is not list or not given:
+        raise BadRequest("contents must be an array with at least one content.", param="contents")
+    calls = _Calls()
+    for index, content in enumerate(given):
+        where = f"contents[{index}]"
+        parts = _parts(content, where)
+        if content.get("role") == "model":
+            found.append(_assistant(parts, calls, where))
+        else:
+            found += _user(parts, calls, where)
+    return found
+
+
+class _Calls:
+    """The ids of calls. Gemini's may have none; then results belong to calls of their name, in their order."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[str, str]] = []
+        """Name and id of each call without a result."""
+        self._made = 0
+
+    def made(self, call: dict[str, Any]) -> str:
+        self._made += 1
+        name = call.get("id") or f"call_{self._made}"
+        self._waiting.append((call["name"], name))
+        return str(name)
+
+    def answered(self, result: dict[str, Any], where: str) -> str:
+        for place, (name, call_id) in enumerate(self._waiting):
+            if call_id == result.get("id") or (not result.get("id") and name == result.get("name")):
+                del self._waiting[place]
+                return call_id
+        raise BadRequest(f"{where} answers no call before it: {result.get('name')}.", param=where)
+
+
+def _parts(content: Any, where: str) -> list[Part]:
+    """The parts of a content; a text alone counts as one, as in Google's SDKs."""
+    if type(content) is str:
+        return [{"text": content}]
+    parts = content.get("parts") if type(content) is dict else None
+    if type(parts) is not list or not all(type(part) is dict for part in parts):
+        raise BadRequest(f"{where}.parts must be an array of objects.", param=f"{where}.parts")
+    return parts
+
+
+def _text(part: Part) -> str:
+    text = part.get("text")
+    return text if type(text) is str else ""
+
+
+def _assistant(parts: list[Part], calls: _Calls, where: str) -> dict[str, Any]:
+    texts = [_text(part) for part in parts if not part.get("thought")]
+    thoughts = [_text(part) for part in parts if part.get("thought")]
+    made = [_call(part, calls, f"{where}.parts[{place}]") for place, part in enumerate(parts) if "functionCall" in part]
+    message: dict[str, Any] = {"role": "assistant", "content": "".join(texts) or None}
+    if thoughts:
+        message["reasoning_content"] = "".join(thoughts)
+    return {**message, "tool_calls": made} if made else {**message, "content": message["content"] or ""}
+
+
+def _call(part: Part, calls: _Calls, where: str) -> dict[str, Any]:
+    call = part["functionCall"]
+    if type(call) is not dict or type(call.get("name")) is not str:
+        raise BadRequest(f"{where}.functionCall must have a name.", param=f"{where}.functionCall")
+    function = {"name": call["name"], "arguments": orjson.dumps(call.get("args") or {}).decode()}
+    found = {"id": calls.made(call), "type": "function", "function": function}
+    signature = part.get("thoughtSignature")
+    return {**found, "extra_content": {"google": {"thought_signature": signature}}} if signature else found
+
+
+def _user(parts: list[Part], calls: _Calls, where: str) -> list[dict[str, Any]]:
+    """Results first, a message each, then the rest as one message."""
+    results, said = [], []
+    for place, part in enumerate(parts):
+        at = f"{where}.parts[{place}]"
+        if "functionResponse" in part:
+            results.append(_result(part["functionResponse"], calls, f"{at}.functionResponse"))
+        else:
+            said.append(_said(part, at))
+    if not said:
+        return results
+    alone = said[0]["text"] if len(said) == 1 and said[0]["type"] == "text" else said
+    return [*results, {"role": "user", "content": alone}]
+
+
+def _result(result: Any, calls: _Calls, where: str) -> dict[str, Any]:
+    if type(result) is not dict:
+        raise BadRequest(f"{where} must be an object.", param=where)
+    given = result.get("response")
+    only = (
+        next(iter(given.values())) if type(given) is dict and given.keys() <= {"result", "output"} and given else None
+    )
+    text = only if type(only) is str else orjson.dumps(given).decode()
+    return {"role": "tool", "tool_call_id": calls.answered(result, where), "content": text}
+
+
+def _said(part: Part, where: str) -> dict[str, Any]:
+    if type(part.get("text")) is str:
+        return {"type": "text", "text": part["text"]}
+    data = part.get("inlineData")
+    if type(data) is not dict or type(data.get("data")) is not str or type(data.get("mimeType")) is not str:
+        known = next((name for name in part if name not in ("thought", "thoughtSignature")), "nothing")
+        raise BadRequest(f"{where} has {known}; text, inlineData and functionResponse are translated.", param=where)
+    kind: str = data["mimeType"].lower()
+    body = data["data"].replace("-", "+").replace("_", "/")  # Google's SDKs write either alphabet
+    if kind.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{body}"}}
+    if form := _SOUNDS.get(kind):
+        return {"type": "input_audio", "input_audio": {"data": body, "format": form}}
+    return {"type": "file", "file": {"filename": "file", "file_data": f"data:{kind};base64,{body}"}}

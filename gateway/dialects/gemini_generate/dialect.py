@@ -1,0 +1,88 @@
+"""The client side of generateContent: finds it in a path, parses requests, writes errors and stored answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import unquote
+
+import orjson
+
+from gateway.dialects.gemini_generate.answer import event
+from gateway.dialects.gemini_generate.request import parse
+from gateway.dialects.requests.fields import read_model
+from gateway.dialects.translate.chat_to_gemini.reply import completion
+from gateway.domain.request import CompletionRequest, Controls
+from gateway.errors import GatewayError
+
+_PATH = re.compile(
+    r"/v1(?:beta1?)?(?:/projects/[^/]+/locations/[^/]+/publishers/google)?/models/"
+    r"(?P<model>.+):(?P<method>generateContent|streamGenerateContent)"
+)
+"""The Gemini API's paths and Vertex AI's."""
+_ANY = re.compile(
+    r"/v1(?:beta1?)?(?:/projects/.+)?/models/.+:"
+    r"(?:generateContent|streamGenerateContent|countTokens|embedContent|batchEmbedContents)"
+)
+"""Paths of all of their methods. Names of models may have a colon too."""
+_STATUSES = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    408: "DEADLINE_EXCEEDED",
+    429: "RESOURCE_EXHAUSTED",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+
+
+def at(path: str) -> Endpoint | None:
+    """The endpoint at `path`, which names the model and the method; None if it is none of Gemini's."""
+    found = _PATH.fullmatch(path)
+    return Endpoint(unquote(found["model"]), stream=found["method"].startswith("stream")) if found else None
+
+
+def named_in(path: str) -> Endpoint | None:
+    """The endpoint for errors at `path`, whichever method of a model it names; None if it is not in Gemini's form."""
+    return Endpoint("", stream=False) if _ANY.fullmatch(path) else None
+
+
+class Endpoint:
+    """Implements `ClientDialect` for one model and method."""
+
+    def __init__(self, model: str, *, stream: bool) -> None:
+        self._model, self._stream = model, stream
+
+    def parse(
+        self, body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes], /
+    ) -> CompletionRequest:
+        model = read_model({"model": self._model})
+        return parse(body, request_id, controls, headers, model=model, stream=self._stream)
+
+    def status(self, error: GatewayError, /) -> int:
+        return error.status
+
+    def error_body(self, error: GatewayError, request_id: str, /) -> bytes:
+        """`{"error": {"code", "message", "status"}}`. The message names the field at fault."""
+        named = error.param and error.param not in error.message
+        message = f"{error.param}: {error.message}" if named else error.message
+        status = _STATUSES.get(error.status, "INVALID_ARGUMENT" if error.status < 500 else "INTERNAL")
+        detail = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": error.code, "domain": "thriftgate"}
+        told = {"code": error.status, "message": message, "status": status, "details": [detail]}
+        return orjson.dumps({"error": told})
+
+    def error_event(self, error: GatewayError, request_id: str, sent: bytes = b"", /) -> bytes:
+        return b"data: " + self.error_body(error, request_id) + b"\n\n"
+
+    def choices(self, body: dict[str, Any], /) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = completion(body, {}, "call_")["choices"]
+        return found
+
+    def replayed(self, request: CompletionRequest, body: dict[str, Any], /) -> tuple[bytes, bytes]:
+        """The answer as one event, and its end as another."""
+        begun = [{name: value for name, value in each.items() if name != "finishReason"} for each in body["candidates"]]
+        ended = [{**each, "content": {"role": "model", "parts": [{"text": ""}]}} for each in body["candidates"]]
+        rest = {name: value for name, value in body.items() if name not in ("candidates", "usageMetadata")}
+        return event({"candidates": begun, **rest}), event({**body, "candidates": ended})

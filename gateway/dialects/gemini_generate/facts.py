@@ -1,0 +1,5 @@
+"""Facts about Gemini's generateContent that other packages need. Its requests are kept as chat requests."""
+
+from gateway.domain.dialect import Dialect
+
+FACTS = Dialect("gemini_generate", operation="generate_content", text_field="messages", image_part="image_url")

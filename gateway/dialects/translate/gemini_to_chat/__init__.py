@@ -1,0 +1,1 @@
+"""Gemini clients, over chat."""

@@ -1,0 +1,29 @@
+"""Gemini client with a backend of any other dialect, by way of chat."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from gateway.dialects.gemini_generate.answer import GeminiWriter, reply
+from gateway.dialects.openai_chat.native import kept_messages
+from gateway.domain.money.usage import Usage
+from gateway.domain.request import CompletionRequest, DialectName
+from gateway.domain.routing.route import ContextPlan
+
+
+class GeminiToChat:
+    """Implements `Translation`. A request was made a chat request when it was parsed."""
+
+    client: DialectName = "gemini_generate"
+
+    def chat(self, request: CompletionRequest, plan: ContextPlan | None) -> dict[str, Any]:
+        body = {name: value for name, value in request.body.items() if name != "stream_options"}
+        return {**body, "messages": [message for _, message in kept_messages(request, plan)]}
+
+    def plain(self, request: CompletionRequest, completion: dict[str, Any], usage: Usage | None) -> bytes:
+        return orjson.dumps(reply(request, completion, usage))
+
+    def writer(self, request: CompletionRequest) -> GeminiWriter:
+        return GeminiWriter(request)
