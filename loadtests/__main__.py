@@ -1,6 +1,6 @@
 """`python -m loadtests` is `thriftgate loadtest`.
 
-Others are `budget`, `bytecodes`, `index`, `drift`, `shortcuts`, `stalls` and `--against`.
+Others are `budget`, `bytecodes`, `index`, `drift`, `shortcuts`, `stalls`, `verify` and `--against`.
 """
 
 import sys
@@ -40,4 +40,8 @@ if __name__ == "__main__":
         from loadtests import stalls
 
         sys.exit(stalls.main(sys.argv[2:]))
+    if sys.argv[1:2] == ["verify"]:
+        from loadtests import verify
+
+        sys.exit(verify.main(sys.argv[2:]))
     loadtest(prog_name="python -m loadtests")

@@ -27,7 +27,7 @@ from gateway.state.sql.tables import ledger
 from loadtests import budget_naive, budget_table
 from loadtests.budget_stage import MODEL, PROMPT_TOKENS, Clients, Provider, Stage
 from loadtests.chaos_database import Sqlite
-from loadtests.chaos_house import TEAM, House
+from loadtests.chaos_gateway import TEAM, ChaosGateway
 
 FALSE_SHARE = 0.1
 """A refusal is false while so much of the budget would be left over if every answer under way came to its end."""
@@ -89,7 +89,7 @@ class Outcome:
         return self.overshoot <= 0.001 and self.usable >= 0.98 and not self.false_refusals
 
 
-class _House(House):
+class _Gateway(ChaosGateway):
     """With one backend and one budget."""
 
     def __init__(self, home: Path, options: Options, provider_port: int) -> None:
@@ -106,33 +106,33 @@ async def play(options: Options, home: Path, *, kill: bool) -> Outcome:
     stage, tasks = Stage(options.budget, options.seed, options.pace_ms / 1000), Tasks()
     loop = asyncio.get_running_loop()
     provider = await loop.create_server(lambda: Provider(stage), "127.0.0.1", 0, backlog=1024)
-    house = _House(home, options, provider.sockets[0].getsockname()[1])
+    gateway = _Gateway(home, options, provider.sockets[0].getsockname()[1])
     try:
-        await asyncio.to_thread(house.start)
-        key = orjson.loads(await asyncio.to_thread(house.run, "keys", "create", "--team", TEAM, "--json"))["key"]
+        await asyncio.to_thread(gateway.start)
+        key = orjson.loads(await asyncio.to_thread(gateway.run, "keys", "create", "--team", TEAM, "--json"))["key"]
         await asyncio.sleep(1.5)  # until every worker knows the key
-        clients = Clients(stage, house.port, key, options.streams)
+        clients = Clients(stage, gateway.port, key, options.streams)
         if kill:
-            tasks.spawn(_kill(stage, house), "kill")
+            tasks.spawn(_kill(stage, gateway), "kill")
         await clients.run()
-        await asyncio.to_thread(house.stop)
-        await asyncio.to_thread(house.run, "ledger", "drain")
-        return _judged("thriftgate, a worker killed" if kill else "thriftgate", stage, _settled(house))
+        await asyncio.to_thread(gateway.stop)
+        await asyncio.to_thread(gateway.run, "ledger", "drain")
+        return _judged("thriftgate, a worker killed" if kill else "thriftgate", stage, _settled(gateway))
     finally:
         await tasks.aclose()
-        await asyncio.to_thread(house.abandon)
+        await asyncio.to_thread(gateway.abandon)
         provider.close()
 
 
-async def _kill(stage: Stage, house: House) -> None:
+async def _kill(stage: Stage, gateway: ChaosGateway) -> None:
     while stage.delivered < KILL_SHARE * stage.budget:
         await asyncio.sleep(0.005)
-    os.kill(house.facts()["workers"][0], signal.SIGKILL)
+    os.kill(gateway.facts()["workers"][0], signal.SIGKILL)
 
 
-def _settled(house: House) -> int:
+def _settled(gateway: ChaosGateway) -> int:
     """Tokens on the ledger."""
-    database = Database(house.database.url)
+    database = Database(gateway.database.url)
     columns = (ledger.c.input_tokens, ledger.c.output_tokens)
     try:
         with database.read() as connection:

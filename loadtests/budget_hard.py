@@ -29,7 +29,7 @@ from gateway.state.sql.database import Database
 from gateway.state.sql.tables import ledger
 from loadtests.budget import FALSE_SHARE, KILL_SHARE
 from loadtests.chaos_database import Sqlite
-from loadtests.chaos_house import TEAM, House
+from loadtests.chaos_gateway import TEAM, ChaosGateway
 from loadtests.hard_kill import Kill, Lost
 from loadtests.hard_mix import UNBOUNDED, question
 from loadtests.hard_provider import PRICES, Meter, Provider
@@ -118,7 +118,7 @@ class Outcome:
         return tuple(name for name, met in judged.items() if not met)
 
 
-class _House(House):
+class _Gateway(ChaosGateway):
     """With one budget and a provider of three models."""
 
     def __init__(self, home: Path, options: Options, port: int) -> None:
@@ -192,27 +192,27 @@ async def play(options: Options, seed: int, home: Path, *, kill: bool) -> Outcom
     """Raises RuntimeError when the gateway does not start."""
     outcome, meter, tasks = Outcome(seed, kill), Meter(), Tasks()
     provider = await asyncio.start_server(Provider(meter).serve, "127.0.0.1", 0, backlog=1024, limit=2**24)
-    house = _House(home, options, provider.sockets[0].getsockname()[1])
+    gateway = _Gateway(home, options, provider.sockets[0].getsockname()[1])
     try:
-        await asyncio.to_thread(house.start)
-        key = orjson.loads(await asyncio.to_thread(house.run, "keys", "create", "--team", TEAM, "--json"))["key"]
+        await asyncio.to_thread(gateway.start)
+        key = orjson.loads(await asyncio.to_thread(gateway.run, "keys", "create", "--team", TEAM, "--json"))["key"]
         await asyncio.sleep(1.2)  # until every worker knows the key
         began = time.monotonic()
         tasks.spawn(_watch(meter, began), "watch")
-        blow = Kill(meter, house.provider_port)
+        blow = Kill(meter, gateway.provider_port)
         if kill:
-            tasks.spawn(_kill(options, meter, house, blow), "kill")
-        url = f"http://127.0.0.1:{house.port}/v1/chat/completions"
+            tasks.spawn(_kill(options, meter, gateway, blow), "kill")
+        url = f"http://127.0.0.1:{gateway.port}/v1/chat/completions"
         await _Clients(options, meter, outcome, url, key).run()
         outcome.seconds = time.monotonic() - began
-        await asyncio.to_thread(house.stop)
-        await asyncio.to_thread(house.run, "ledger", "drain")
-        booked, outcome.escalated = _booked(house)
+        await asyncio.to_thread(gateway.stop)
+        await asyncio.to_thread(gateway.run, "ledger", "drain")
+        booked, outcome.escalated = _booked(gateway)
         _account(outcome, options.limit_usd, meter, blow.lost(), booked)
         return outcome
     finally:
         await tasks.aclose()
-        await asyncio.to_thread(house.abandon)
+        await asyncio.to_thread(gateway.abandon)
         provider.close()
 
 
@@ -222,10 +222,10 @@ async def _watch(meter: Meter, began: float) -> None:
         await asyncio.sleep(0.2)
 
 
-async def _kill(options: Options, meter: Meter, house: _House, blow: Kill) -> None:
+async def _kill(options: Options, meter: Meter, gateway: _Gateway, blow: Kill) -> None:
     while meter.bill_usd < KILL_SHARE * options.limit_usd:
         await asyncio.sleep(0.01)
-    blow.strike(house.facts()["workers"][0])
+    blow.strike(gateway.facts()["workers"][0])
 
 
 def _account(outcome: Outcome, limit: float, meter: Meter, lost: Lost, booked: float) -> None:
@@ -238,9 +238,9 @@ def _account(outcome: Outcome, limit: float, meter: Meter, lost: Lost, booked: f
     outcome.models, outcome.curve = dict(Counter(call.model for call in meter.calls)), meter.curve
 
 
-def _booked(house: House) -> tuple[float, int]:
+def _booked(gateway: ChaosGateway) -> tuple[float, int]:
     """USD on the ledger, and rows of escalated answers."""
-    database = Database(house.database.url)
+    database = Database(gateway.database.url)
     try:
         with database.read() as connection:
             rows = connection.execute(select(ledger.c.cost_pico, ledger.c.outcome)).all()

@@ -94,10 +94,10 @@ def _outcome(options: Options, way: Way, prompt: int, *, kill: bool) -> Outcome:
             world.open = [stream for stream in world.open if stream not in lost]
             ready += [ticks + 1] * len(lost)
         ticks += 1
-    return _told(world, options, killed=killing)
+    return _verdict(world, options, killed=killing)
 
 
-def _told(world: _World, options: Options, *, killed: bool) -> Outcome:
+def _verdict(world: _World, options: Options, *, killed: bool) -> Outcome:
     return budget.Outcome(
         f"{world.way}, a worker killed" if killed else world.way,
         (world.delivered - options.budget) / options.budget,

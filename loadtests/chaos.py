@@ -29,7 +29,7 @@ from gateway.state.sql.database import Database
 from gateway.state.sql.tables import ledger
 from loadtests.chaos_clients import Clients, Received
 from loadtests.chaos_database import LedgerDatabase, Postgres, Sqlite
-from loadtests.chaos_house import PRICES, TEAM, House
+from loadtests.chaos_gateway import PRICES, TEAM, ChaosGateway
 from loadtests.chaos_mix import Ask, mixture
 from loadtests.chaos_provider import Call
 from loadtests.chaos_reconcile import LedgerRow, Report, reconcile
@@ -85,14 +85,14 @@ def chaos(options: Options) -> Run:
         database = _database(options, home)
         exits.callback(database.stop)
         database.start()
-        house = House(home, database, port, options.workers)
-        exits.callback(house.abandon)
-        house.start()
-        run = uvloop.run(_tear(options, house))
-        run.stop_s = house.stop()
-        house.run("ledger", "drain")
+        gateway = ChaosGateway(home, database, port, options.workers)
+        exits.callback(gateway.abandon)
+        gateway.start()
+        run = uvloop.run(_tear(options, gateway))
+        run.stop_s = gateway.stop()
+        gateway.run("ledger", "drain")
         run.report = reconcile(run.received, _calls(port), _rows(database.url), PRICES)
-        _look_for_left_overs(run, house)
+        _look_for_left_overs(run, gateway)
         return run
 
 
@@ -103,14 +103,14 @@ def _database(options: Options, home: Path) -> LedgerDatabase:
     return Sqlite(home / "ledger.sqlite")
 
 
-async def _tear(options: Options, house: House) -> Run:
+async def _tear(options: Options, gateway: ChaosGateway) -> Run:
     """Clients at work, blows among them; returns when both are through."""
     run, tasks = Run(options), Tasks()
-    key = orjson.loads(await asyncio.to_thread(house.run, "keys", "create", "--team", TEAM, "--json"))["key"]
+    key = orjson.loads(await asyncio.to_thread(gateway.run, "keys", "create", "--team", TEAM, "--json"))["key"]
     await asyncio.sleep(1.0)  # until every worker knows the key
     blows = schedule(options.seed, options.requests, options.kills, options.freezes)
     striking = asyncio.Event()
-    clients = Clients(house.port, key, _asks(options, striking), options.concurrency)
+    clients = Clients(gateway.port, key, _asks(options, striking), options.concurrency)
     began = time.monotonic()
     working = tasks.spawn(clients.run(), "clients")
     try:
@@ -118,7 +118,7 @@ async def _tear(options: Options, house: House) -> Run:
             await _opportunity(clients, blow)
             run.blows.append((blow, clients.in_flight))
             print(f"{time.monotonic() - began:6.1f} s  {blow.deed} {blow.victim}", file=sys.stderr, flush=True)
-            if not await house.strike(blow):
+            if not await gateway.strike(blow):
                 run.blows.pop()
         striking.set()
         await working
@@ -157,8 +157,8 @@ def _rows(url: str) -> list[LedgerRow]:
         database.close()
 
 
-def _look_for_left_overs(run: Run, house: House) -> None:
-    for path in house.journal.iterdir():
+def _look_for_left_overs(run: Run, gateway: ChaosGateway) -> None:
+    for path in gateway.journal.iterdir():
         if path.name != "writer.lock":
             run.report.blame("left in the journal after the last drain", path.name)
     expected = 4 * (run.options.kills + run.options.freezes)

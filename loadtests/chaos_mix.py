@@ -54,7 +54,7 @@ class Ask:
         return orjson.dumps({"model": MODEL, "messages": [{"role": "user", "content": content}], "stream": self.stream})
 
 
-def told(body: dict[str, Any]) -> tuple[int, list[Step]]:
+def parse_ask(body: dict[str, Any]) -> tuple[int, list[Step]]:
     """The request's number and the provider's part, as `Ask.body` wrote them."""
     found = orjson.loads(body["messages"][-1]["content"])
     return found["number"], [Step(**step) for step in found["steps"]]

@@ -16,7 +16,7 @@ import httptools
 import orjson
 import uvloop
 
-from loadtests.chaos_mix import Step, told
+from loadtests.chaos_mix import Step, parse_ask
 
 INPUT_TOKENS = 25
 """That every prompt is said to have."""
@@ -49,7 +49,7 @@ class Provider:
 
     def begin(self, path: str, headers: dict[bytes, bytes], body: bytes) -> tuple[Call, Step]:
         asked = orjson.loads(body)
-        number, steps = told(asked)
+        number, steps = parse_ask(asked)
         nth = self._of[number] = self._of.get(number, -1) + 1
         id = headers.get(b"x-request-id", b"").decode()
         call = Call(number, path.split("/")[1], id, time.time(), bool(asked.get("stream")))

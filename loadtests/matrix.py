@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     results = matrix(cells, given.workers, given.keep.absolute() if given.keep else None)
     print("\n".join([*lines(results), "", *NOT_POSSIBLE]))
     if given.json:
-        given.json.write_bytes(orjson.dumps([result.told() for result in results], option=orjson.OPT_INDENT_2))
+        given.json.write_bytes(orjson.dumps([result.as_json() for result in results], option=orjson.OPT_INDENT_2))
     return 0 if all(result.ok for result in results) else 1
 
 

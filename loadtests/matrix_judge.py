@@ -173,7 +173,7 @@ def _looks(expect: Expect, phases: Phases, looks: Sequence[Look]) -> list[str]:
         found.append(f"/health/ready said {dict(odd)} of {len(during)}")
     if expect.health:
         part, word = expect.health
-        if not any(_said(look.parts, part, word) for look in during):
+        if not any(_shows(look.parts, part, word) for look in during):
             found.append(f"/health never showed {part} {word or 'in trouble'}")
     if expect.metric:
         names, above = expect.metric
@@ -187,7 +187,7 @@ def _figure(look: Look, names: str) -> float:
     return sum(value for name, value in look.metrics.items() if re.fullmatch(names, name))
 
 
-def _said(parts: Mapping[str, object], part: str, word: str) -> bool:
+def _shows(parts: Mapping[str, object], part: str, word: str) -> bool:
     """Whether /health shows `part` with `word`; without one, anything but ok will do."""
     shown: object = parts
     for name in part.split("."):

@@ -14,7 +14,7 @@ import aiohttp
 import orjson
 
 from gateway.runtime.tasks import Tasks
-from loadtests.matrix_house import DEADLINE_S, MODEL, House
+from loadtests.matrix_gateway import DEADLINE_S, MODEL, MatrixGateway
 
 PATIENCE_S = DEADLINE_S + 6.0
 """After so long a client gives up: the request hangs."""
@@ -61,7 +61,7 @@ class Look:
 class Load:
     """Runs as a context manager around everything that happens to the gateway."""
 
-    house: House
+    gateway: MatrixGateway
     askers: Mapping[str, int]
     """Team → how many ask at a time."""
     pause_s: float = 0.04
@@ -109,8 +109,8 @@ class Load:
         at = self.now
         try:
             async with self._session.post(
-                f"{self.house.base}/v1/chat/completions",
-                json=body, headers={"authorization": f"Bearer {self.house.keys[team]}"},
+                f"{self.gateway.base}/v1/chat/completions",
+                json=body, headers={"authorization": f"Bearer {self.gateway.keys[team]}"},
             ) as reply:  # fmt: skip
                 text = await reply.read()
                 return self._sample(team, at, reply, text, stream)
@@ -144,10 +144,10 @@ class Load:
         return Look(at, ready[0], parts, figures if metrics[0] == 200 else {})
 
     async def _get(self, path: str) -> tuple[int, bytes]:
-        headers = {"authorization": f"Bearer {self.house.keys['admin']}", "connection": "close"}
+        headers = {"authorization": f"Bearer {self.gateway.keys['admin']}", "connection": "close"}
         try:
             timeout = aiohttp.ClientTimeout(total=2.0)
-            async with self._session.get(self.house.base + path, headers=headers, timeout=timeout) as reply:
+            async with self._session.get(self.gateway.base + path, headers=headers, timeout=timeout) as reply:
                 return reply.status, await reply.read()
         except (TimeoutError, aiohttp.ClientError, OSError):
             return 0, b""

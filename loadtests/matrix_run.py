@@ -20,7 +20,7 @@ from loadtests.matrix_cells import MEANING, TEAMS, TIGHT_USD, Cell
 from loadtests.matrix_database import Database
 from loadtests.matrix_disk import Ext4
 from loadtests.matrix_embedder import Embedder
-from loadtests.matrix_house import DEADLINE_S, House
+from loadtests.matrix_gateway import DEADLINE_S, MatrixGateway
 from loadtests.matrix_judge import Phases, Row, complaints, longest_s, money_complaints, recovery_s, reply_of, usual
 from loadtests.matrix_load import Load, Look, Sample
 from loadtests.matrix_servers import Provider, StateServer
@@ -83,7 +83,7 @@ class Result:
         what = "ok" if self.ok else f"not run: {self.not_run}" if self.not_run else f"NOT: {'; '.join(self.complaints)}"
         return f"{self.cell.name}: {what}"
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """As JSON: the verdict, and of what was seen what a reader may want to count again."""
         found: dict[str, Any] = {"part": self.cell.part, "fault": self.cell.fault, "means": self.means, "ok": self.ok}
         found |= {"complaints": self.complaints, "not_run": self.not_run, "ledger_rows": self.rows}
@@ -118,7 +118,7 @@ class Stage:
             exits.callback(backend.stop)
         meant = {**TEAMS, "cached": MEANING} if cell.part == "embedder" else TEAMS
         self.embedder = Embedder(home / "embedder")
-        self.house = House(
+        self.gateway = MatrixGateway(
             home,
             (self.backends[0].url, self.backends[1].url),
             meant,
@@ -129,9 +129,9 @@ class Stage:
             workers=self._workers,
         )
         self.part = self._part()
-        self.house.prepare()
-        self.house.start()
-        exits.callback(self.house.abandon)
+        self.gateway.prepare()
+        self.gateway.start()
+        exits.callback(self.gateway.abandon)
 
     def _part(self) -> Part:
         match self.cell.part:
@@ -144,10 +144,10 @@ class Stage:
             case "backends":
                 return Both(*self.backends)
             case "embedder":
-                self.embedder.renew = lambda: self.house.signal(signal.SIGUSR2)
+                self.embedder.renew = lambda: self.gateway.signal(signal.SIGUSR2)
                 return self.embedder
         try:
-            disk = Ext4(self.house.data)
+            disk = Ext4(self.gateway.data)
         except (OSError, subprocess.CalledProcessError) as error:
             raise NotHere(f"no filesystem can be mounted from a loop device: {error}") from error
         self._exits.callback(disk.unmount)
@@ -160,7 +160,7 @@ class Stage:
         cell, fault = self.cell, self.cell.fault
         askers = {team: 1 if team == "tight" else 2 for team in TEAMS}
         means = cell.means or self.database.full_means
-        async with Load(self.house, askers) as load:
+        async with Load(self.gateway, askers) as load:
             await self._warm(load)
             struck = load.now
             await asyncio.to_thread(self.part.strike, fault)
@@ -174,9 +174,9 @@ class Stage:
         rows = await self._drained(samples)
         odd = complaints(cell.expect, phases, samples, load.looks, DEADLINE_S)
         odd += money_complaints(samples, rows, {"tight": TIGHT_USD}, self._sent())
-        if await asyncio.to_thread(self.house.stop):
+        if await asyncio.to_thread(self.gateway.stop):
             odd.append("the gateway did not stop in order")
-        if cell.expect.log and cell.expect.log not in self.house.log:
+        if cell.expect.log and cell.expect.log not in self.gateway.log:
             odd.append(f"the log does not say: {cell.expect.log}")
         return Result(cell, odd, "", means, phases, samples, load.looks, len(rows))
 
@@ -211,7 +211,7 @@ class Stage:
             await asyncio.sleep(0.5)
 
     def _rows(self) -> list[Row]:
-        there = self.house.ledger()
+        there = self.gateway.ledger()
         try:
             with there.read() as connection:
                 found = connection.execute(select(*(ledger.c[name] for name in Row._fields)))

@@ -18,7 +18,7 @@ from loadtests.cells import Cell, Entry, Size
 from loadtests.client import Load, Outcome, Run
 from loadtests.configs import PRICE_PICO
 from loadtests.ledgers import Sums
-from loadtests.processes import Cores, end, start, tell, told
+from loadtests.processes import Cores, end, receive, send, start
 from loadtests.questions import Shape
 from loadtests.targets import Target, upstream_counts
 
@@ -67,16 +67,16 @@ class Generator:
         self._process = start([sys.executable, "-m", "loadtests.client"], core, piped=True)
 
     def open(self, load: Load) -> None:
-        tell(self._process, {"do": "open", **asdict(load)})
-        told(self._process)
+        send(self._process, {"do": "open", **asdict(load)})
+        receive(self._process)
 
     def run(self, run: Run) -> Outcome:
-        tell(self._process, {"do": "run", **asdict(run)})
-        return Outcome(**told(self._process))
+        send(self._process, {"do": "run", **asdict(run)})
+        return Outcome(**receive(self._process))
 
     def close(self) -> None:
-        tell(self._process, {"do": "close"})
-        told(self._process)
+        send(self._process, {"do": "close"})
+        receive(self._process)
 
     def end(self) -> None:
         end(self._process)

@@ -105,7 +105,7 @@ def end(process: subprocess.Popen[bytes], patience_s: float = 20.0) -> None:
             pipe.close()
 
 
-def told(process: subprocess.Popen[bytes]) -> Any:
+def receive(process: subprocess.Popen[bytes]) -> Any:
     """The next line of its output, as JSON. Raises RuntimeError when it has ended."""
     assert process.stdout is not None
     line = process.stdout.readline()
@@ -114,7 +114,7 @@ def told(process: subprocess.Popen[bytes]) -> Any:
     return orjson.loads(line)
 
 
-def tell(process: subprocess.Popen[bytes], value: Mapping[str, Any]) -> None:
+def send(process: subprocess.Popen[bytes], value: Mapping[str, Any]) -> None:
     """A line of JSON to its input."""
     assert process.stdin is not None
     process.stdin.write(orjson.dumps(value) + b"\n")

@@ -78,7 +78,7 @@ def summarised(profile: Profile, raw: str) -> Profile:
         if frames[-1].startswith(_WAITING):
             continue
         profile.samples += int(count)
-        rooms[_room(frames)] += int(count)
+        rooms[_package(frames)] += int(count)
         functions[_named(frames[-1])] += int(count)
     whole = max(profile.samples, 1)
     profile.rooms = {name: seen / whole for name, seen in rooms.most_common(TOP)}
@@ -86,8 +86,8 @@ def summarised(profile: Profile, raw: str) -> Profile:
     return profile
 
 
-def _room(frames: list[str]) -> str:
-    """The room of the innermost frame that is ours, else the innermost library's name."""
+def _package(frames: list[str]) -> str:
+    """The package of the innermost frame that is ours, else the innermost library's name."""
     if frames[-1].startswith(_LOOP):
         return "event loop, or waiting"
     for frame in reversed(frames):

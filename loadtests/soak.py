@@ -27,7 +27,7 @@ from sqlalchemy import select
 from gateway.runtime.tasks import Tasks
 from gateway.state.sql.tables import ledger
 from loadtests.matrix_cells import MEANING
-from loadtests.matrix_house import House
+from loadtests.matrix_gateway import MatrixGateway
 from loadtests.matrix_judge import Row
 from loadtests.matrix_servers import Provider
 from loadtests.soak_judge import Line, account, lines, missing
@@ -52,7 +52,7 @@ class Seen:
     log: str
     """The gateway's last words, when there are complaints."""
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """As JSON, without the answers one by one."""
         tally = self.tally
         clients = {"asked": tally.asked, "hits": tally.hits, "degraded": tally.degraded, "longest_s": tally.longest_s}
@@ -76,15 +76,15 @@ def soak(minutes: float, rate: float, every_s: float, seed: int, workers: int, *
         for provider in providers.values():
             exits.callback(provider.stop)
         teams = {**TEAMS, "cached": MEANING} if semantic else TEAMS
-        house = House(home, (providers["first"].url, providers["second"].url), teams, workers=workers)
-        house.prepare()
-        house.start()
-        exits.callback(house.abandon)
+        gateway = MatrixGateway(home, (providers["first"].url, providers["second"].url), teams, workers=workers)
+        gateway.prepare()
+        gateway.start()
+        exits.callback(gateway.abandon)
         began = time.monotonic()
-        tally, samples = uvloop.run(_load(house, Mix(house, rate, seed), minutes * 60, every_s))
+        tally, samples = uvloop.run(_load(gateway, Mix(gateway, rate, seed), minutes * 60, every_s))
         seconds = time.monotonic() - began
-        rows = _drained(house, tally)
-        left = house.stop()
+        rows = _drained(gateway, tally)
+        left = gateway.stop()
         time.sleep(0.5)  # the providers write down what was hung up on last
         sent = {name: _calls(provider.record) for name, provider in providers.items()}
         figures = lines(samples, tally.asked.total())
@@ -92,33 +92,33 @@ def soak(minutes: float, rate: float, every_s: float, seed: int, workers: int, *
         complaints += [f"{count} × {what}" for what, count in tally.odd.items()]
         complaints += [f"{line.what} grew by {line.growth:.1f}" for line in figures if not line.ok]
         complaints += ["the gateway did not stop in order"] if left else []
-        complaints += ["an error inside the gateway: see its log"] if "Traceback" in house.log else []
-        log = house.log[-20_000:] if complaints else ""
+        complaints += ["an error inside the gateway: see its log"] if "Traceback" in gateway.log else []
+        log = gateway.log[-20_000:] if complaints else ""
     return Seen(tally, samples, seconds, len(rows), sent, figures, complaints, log)
 
 
-async def _load(house: House, mix: Mix, seconds: float, every_s: float) -> tuple[Tally, list[Sampled]]:
+async def _load(gateway: MatrixGateway, mix: Mix, seconds: float, every_s: float) -> tuple[Tally, list[Sampled]]:
     samples: list[Sampled] = []
     watchers = Tasks()
-    watchers.spawn(sample_on(house, every_s, samples), "samples")
+    watchers.spawn(sample_on(gateway, every_s, samples), "samples")
     await mix.run(seconds)
     await watchers.aclose()
     await asyncio.sleep(1.0)
     return mix.tally, samples
 
 
-def _drained(house: House, tally: Tally) -> list[Row]:
+def _drained(gateway: MatrixGateway, tally: Tally) -> list[Row]:
     """The ledger's rows once every answer has one, or what there is after a while."""
     until = time.monotonic() + DRAIN_S
     while True:
-        rows = _rows(house)
+        rows = _rows(gateway)
         if tally.answers.keys() <= {row.request_id for row in rows} or time.monotonic() > until:
             return rows
         time.sleep(1.0)
 
 
-def _rows(house: House) -> list[Row]:
-    there = house.ledger()
+def _rows(gateway: MatrixGateway) -> list[Row]:
+    there = gateway.ledger()
     try:
         with there.read() as connection:
             return [Row(*row) for row in connection.execute(select(*(ledger.c[name] for name in Row._fields)))]
@@ -156,11 +156,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING)
     seen = soak(given.minutes, given.rate, given.every, given.seed, given.workers, semantic=given.semantic)
     if given.json:
-        given.json.write_bytes(orjson.dumps(seen.told(), option=orjson.OPT_INDENT_2))
+        given.json.write_bytes(orjson.dumps(seen.as_json(), option=orjson.OPT_INDENT_2))
     if given.plot:
         from loadtests.soak_plot import draw
 
-        draw(seen.told()["samples"], given.plot)
+        draw(seen.as_json()["samples"], given.plot)
     tally = seen.tally
     asked = ", ".join(f"{count} {kind}" for kind, count in tally.asked.most_common())
     print("\n".join([*table(seen.figures), "", f"{tally.asked.total()} asked: {asked}"]))

@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 
 from gateway.runtime.tasks import Tasks
-from loadtests.matrix_house import BROKEN, DEADLINE_S, MODEL, SHAKY, House
+from loadtests.matrix_gateway import BROKEN, DEADLINE_S, MODEL, SHAKY, MatrixGateway
 from loadtests.matrix_judge import GRACE_S, RECALLED
 from loadtests.matrix_load import understood
 
@@ -56,8 +56,8 @@ class Tally:
 class Mix:
     """Ask `rate` times a second until told to stop, whatever the answers do."""
 
-    def __init__(self, house: House, rate: float, seed: int) -> None:
-        self.house, self._rate, self._random = house, rate, random.Random(seed)
+    def __init__(self, gateway: MatrixGateway, rate: float, seed: int) -> None:
+        self.gateway, self._rate, self._random = gateway, rate, random.Random(seed)
         self.tally = Tally()
         self._tasks = Tasks()
         self._numbers = 0
@@ -114,7 +114,7 @@ class Mix:
         team = {"hit": "cached", "refused": "broke", "limited": "slow"}.get(kind, "paying" if number % 2 else "plain")
         text = f"Please tell me about number {number}"
         if kind == "hit":
-            text = f"Which colour has the house with number {self._random.randrange(_KNOWN)}?"
+            text = f"Which colour has the gateway with number {self._random.randrange(_KNOWN)}?"
         model = {"fallback": SHAKY, "failing": BROKEN}.get(kind, MODEL)
         body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": text}], "temperature": 0}
         if kind == "invalid":
@@ -135,12 +135,12 @@ class Mix:
             reply.close()
 
     def _post(self, team: str, body: Mapping[str, Any]) -> Any:
-        headers = {"authorization": f"Bearer {self.house.keys[team]}"}
-        return self._session.post(f"{self.house.base}/v1/chat/completions", json=body, headers=headers)
+        headers = {"authorization": f"Bearer {self.gateway.keys[team]}"}
+        return self._session.post(f"{self.gateway.base}/v1/chat/completions", json=body, headers=headers)
 
     async def _get(self, path: str, who: str) -> bytes:
-        headers = {"authorization": f"Bearer {self.house.keys[who]}"}
-        async with self._session.get(self.house.base + path, headers=headers) as reply:
+        headers = {"authorization": f"Bearer {self.gateway.keys[who]}"}
+        async with self._session.get(self.gateway.base + path, headers=headers) as reply:
             if reply.status != 200:
                 self.tally.odd[f"{path}: {reply.status}"] += 1
             return await reply.read()
@@ -160,4 +160,4 @@ class Mix:
         for turn in range(10**9):
             await asyncio.sleep(15)
             broken = "\nbugdet: {}" if turn % 4 == 3 else ""
-            self.house.write_policy("slow", TEAMS["slow"].replace("30", str(30 + turn % 2)) + broken)
+            self.gateway.write_policy("slow", TEAMS["slow"].replace("30", str(30 + turn % 2)) + broken)

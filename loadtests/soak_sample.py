@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loadtests import procfs
-from loadtests.matrix_house import House
+from loadtests.matrix_gateway import MatrixGateway
 
 _TASKS = re.compile(r'thriftgate_room\{[^}]*figure="tasks"[^}]*\} ([0-9.e+]+)')
 _SCRAPES = 4
@@ -62,22 +62,22 @@ def occupied(pid: int) -> Occupied | None:
         return None
 
 
-def processes(house: House) -> dict[str, Occupied]:
-    assert house.process
-    facts = house.facts
-    named = {"supervisor": house.process.pid}
+def processes(gateway: MatrixGateway) -> dict[str, Occupied]:
+    assert gateway.process
+    facts = gateway.facts
+    named = {"supervisor": gateway.process.pid}
     named |= {f"worker {number}": pid for number, pid in enumerate(facts["workers"])}
     if facts["valkey"]:
         named["state"] = facts["valkey"]["pid"]
     return {name: found for name, pid in named.items() if (found := occupied(pid))}
 
 
-def tasks(house: House) -> int:
+def tasks(gateway: MatrixGateway) -> int:
     """0 when no scrape came back."""
     most = 0.0
     for _ in range(_SCRAPES):
         request = urllib.request.Request(
-            f"{house.base}/metrics", headers={"authorization": f"Bearer {house.keys['admin']}"}
+            f"{gateway.base}/metrics", headers={"authorization": f"Bearer {gateway.keys['admin']}"}
         )
         try:
             with urllib.request.urlopen(request, timeout=2) as reply:
@@ -88,9 +88,9 @@ def tasks(house: House) -> int:
     return int(most)
 
 
-def journal(house: House) -> tuple[int, int]:
+def journal(gateway: MatrixGateway) -> tuple[int, int]:
     """(bytes of all segments, bytes of them that the ledger has not read)."""
-    folder, sqlite = house.data / "journal", house.data / "ledger.sqlite"
+    folder, sqlite = gateway.data / "journal", gateway.data / "ledger.sqlite"
     with closing(sqlite3.connect(f"file:{sqlite}?mode=ro", uri=True, timeout=5)) as connection:
         places = connection.execute("SELECT lane, segment, position FROM journal_offsets").fetchall()
     read = {lane: (segment, position) for lane, segment, position in places}
@@ -107,9 +107,9 @@ def journal(house: House) -> tuple[int, int]:
     return whole, undrained
 
 
-def state_bytes(house: House) -> int:
+def state_bytes(gateway: MatrixGateway) -> int:
     """`used_memory` of the embedded server; 0 when it does not answer."""
-    facts = house.facts["valkey"]
+    facts = gateway.facts["valkey"]
     try:
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(2.0)
@@ -122,16 +122,16 @@ def state_bytes(house: House) -> int:
     return int(rest.split(b"\r", 1)[0]) if found else 0
 
 
-def sample(house: House, began: float) -> Sampled:
+def sample(gateway: MatrixGateway, began: float) -> Sampled:
     """Blocking."""
-    whole, undrained = journal(house)
+    whole, undrained = journal(gateway)
     at = time.monotonic() - began
-    return Sampled(at, processes(house), tasks(house), whole, undrained, state_bytes(house))
+    return Sampled(at, processes(gateway), tasks(gateway), whole, undrained, state_bytes(gateway))
 
 
-async def sample_on(house: House, every_s: float, into: list[Sampled]) -> None:
+async def sample_on(gateway: MatrixGateway, every_s: float, into: list[Sampled]) -> None:
     """Until cancelled."""
     began = time.monotonic()
     while True:
-        into.append(await asyncio.to_thread(sample, house, began))
+        into.append(await asyncio.to_thread(sample, gateway, began))
         await asyncio.sleep(every_s)

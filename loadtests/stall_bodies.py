@@ -91,7 +91,7 @@ def _beside(name: str, one: Any, each: int, path: str = CHAT) -> Callable[[Exten
     return lambda extent: {**around, **more, name: _many(extent, one, each)}
 
 
-def _said(piece: str) -> Callable[[Extent], dict[str, Any]]:
+def _user_text(piece: str) -> Callable[[Extent], dict[str, Any]]:
     return lambda extent: _user(_text(extent, piece))
 
 
@@ -196,17 +196,17 @@ _SHAPES: tuple[tuple[str, str, Callable[[Extent], dict[str, Any] | bytes]], ...]
     ("chat: unknown objects", CHAT, _beside("extra", {"a": {"b": {}}}, 3)),
     ("chat: deep arrays", CHAT, _deep),
     ("chat: huge integers", CHAT, _huge_integers),
-    ("chat: words", CHAT, _said("What is it that we know? ")),
-    ("chat: spaces", CHAT, _said(" ")),
-    ("chat: one word", CHAT, _said("a")),
-    ("chat: digits", CHAT, _said("1")),
-    ("chat: line breaks", CHAT, _said("\n")),
-    ("chat: quotes", CHAT, _said('"')),
-    ("chat: backslashes", CHAT, _said("\\")),
-    ("chat: brackets", CHAT, _said("[{,")),
-    ("chat: accents", CHAT, _said("á")),
-    ("chat: CJK", CHAT, _said("字")),
-    ("chat: emoji", CHAT, _said("😀")),
+    ("chat: words", CHAT, _user_text("What is it that we know? ")),
+    ("chat: spaces", CHAT, _user_text(" ")),
+    ("chat: one word", CHAT, _user_text("a")),
+    ("chat: digits", CHAT, _user_text("1")),
+    ("chat: line breaks", CHAT, _user_text("\n")),
+    ("chat: quotes", CHAT, _user_text('"')),
+    ("chat: backslashes", CHAT, _user_text("\\")),
+    ("chat: brackets", CHAT, _user_text("[{,")),
+    ("chat: accents", CHAT, _user_text("á")),
+    ("chat: CJK", CHAT, _user_text("字")),
+    ("chat: emoji", CHAT, _user_text("😀")),
     ("chat: escapes", CHAT, lambda extent: _escaped(extent, rb"\u00e1")),
     ("chat: surrogates", CHAT, lambda extent: _escaped(extent, rb"\ud83d\ude00")),
     ("chat: unknown text", CHAT, lambda extent: {**_user("hello"), "extra": _text(extent, "a")}),

@@ -1,4 +1,4 @@
-"""The application as any ASGI server starts it: rooms open and close, routes are those that the operator wants."""
+"""The application as any ASGI server starts it: its parts open and close, routes are those that the operator wants."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import re
 from pathlib import Path
 
-import orjson
 import pytest
 from blockbuster import BlockBuster
 from starlette.routing import Route
@@ -19,6 +18,7 @@ from gateway.settings.gateway import GatewayConfig, Paths, Settings
 from gateway.state.sql.database import Database
 from gateway.wiring import Worker
 from tests.fakes.client import JSON, Client, Lifespan
+from tests.support.requests import chat_body
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(120)  # processes start, on a machine that is busy
@@ -36,7 +36,7 @@ ADMIN = [
 
 @pytest.fixture(autouse=True)
 def may_start(no_blocking_calls: BlockBuster) -> None:
-    """While it opens its rooms nobody is served, so it may block."""
+    """While it opens its parts nobody is served, so it may block."""
     for function in no_blocking_calls.functions.values():
         function.can_block_in("gateway/wiring.py", "open")
 
@@ -65,7 +65,7 @@ async def test_without_a_supervisor_it_begins_on_an_empty_directory(state_url: s
     async with Lifespan(app):
         await ready(app)
         secret = await key(tmp_path / "new", "inference")
-        body = orjson.dumps({"model": "auto", "messages": [{"role": "user", "content": "hello"}]})
+        body = chat_body()
 
         async def known() -> Client | None:
             client = await Client(app, key=secret, headers=JSON, body=body).run()

@@ -27,9 +27,10 @@ from gateway.errors import (
 from gateway.state.redis.commands import Command
 from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
-from tests.fakes.house import INPUT, OUTPUT, House, ask, opened_house, record_of, tenant
+from tests.fakes.gateway import INPUT, OUTPUT, InProcessGateway, open_gateway, record_of, tenant
 from tests.fakes.money import StrictBooks
 from tests.fakes.provider import Fail, Raw, Reply
+from tests.support.requests import small_request
 from tests.support.waiting import until
 
 DRIP = Reply(tokens=400, drip_s=0.01)
@@ -38,224 +39,226 @@ ONE_AT_A_TIME: dict[str, Any] = {"limits": {"concurrent": 1}}
 
 
 @pytest.fixture
-async def house(state: State, database: Database, tmp_path: Path) -> AsyncIterator[House]:
-    async with opened_house(state, database, tmp_path) as opened:
+async def gateway(state: State, database: Database, tmp_path: Path) -> AsyncIterator[InProcessGateway]:
+    async with open_gateway(state, database, tmp_path) as opened:
         yield opened
 
 
-async def only_row(house: House) -> dict[str, Any]:
-    (row,) = await house.rows()
+async def only_row(gateway: InProcessGateway) -> dict[str, Any]:
+    (row,) = await gateway.rows()
     return row
 
 
-async def nothing_is_left(house: House) -> None:
+async def nothing_is_left(gateway: InProcessGateway) -> None:
     """Places are given back, the exits ran once, and the next request is served."""
-    await house.provider.settled()
-    assert house.quiet()
-    assert house.emitted == 1
-    assert house.notes.count("place left") == 1
-    await house.read(ask("and now something else"), tenant(**ONE_AT_A_TIME))
+    await gateway.provider.settled()
+    assert gateway.quiet()
+    assert gateway.emitted == 1
+    assert gateway.notes.count("place left") == 1
+    await gateway.read(small_request("and now something else"), tenant(**ONE_AT_A_TIME))
 
 
 # -- whole ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_stream_read_to_its_end_is_billed_and_stored(house: House) -> None:
-    house.provider.script(Reply(tokens=20, drip_s=0.001))
-    data = await house.read(ask(stream=True), tenant(**ONE_AT_A_TIME))
+async def test_a_stream_read_to_its_end_is_billed_and_stored(gateway: InProcessGateway) -> None:
+    gateway.provider.script(Reply(tokens=20, drip_s=0.001))
+    data = await gateway.read(small_request(stream=True), tenant(**ONE_AT_A_TIME))
     assert data.endswith(b"data: [DONE]\n\n")
-    row = await only_row(house)
+    row = await only_row(gateway)
     assert (row["outcome"], row["output_tokens"], row["estimated"], row["cache"]) == ("ok", 20, False, "miss")
-    assert row["cost_pico"] == row["input_tokens"] * INPUT + 20 * OUTPUT == house.record.cost_pico
-    assert (house.record.status, house.record.finish, house.record.error) == (200, "stop", "")
-    await house.stored()
-    await nothing_is_left(house)
+    assert row["cost_pico"] == row["input_tokens"] * INPUT + 20 * OUTPUT == gateway.record.cost_pico
+    assert (gateway.record.status, gateway.record.finish, gateway.record.error) == (200, "stop", "")
+    await gateway.stored()
+    await nothing_is_left(gateway)
 
 
-async def test_whom_it_is_for_and_what_went_over_the_wire_stand_in_the_row(house: House) -> None:
-    await house.read(ask(user="ada", stream=True), tenant(cost_centre="4711", **ONE_AT_A_TIME))
-    row = await only_row(house)
-    assert row["end_user"] == house.record.end_user != "ada"
+async def test_whom_it_is_for_and_what_went_over_the_wire_stand_in_the_row(gateway: InProcessGateway) -> None:
+    await gateway.read(small_request(user="ada", stream=True), tenant(cost_centre="4711", **ONE_AT_A_TIME))
+    row = await only_row(gateway)
+    assert row["end_user"] == gateway.record.end_user != "ada"
     assert (row["end_user"][:3], row["cost_centre"]) == ("eu_", "4711")
-    assert row["sent_bytes"] == len(house.provider.exchanges[0].body)
+    assert row["sent_bytes"] == len(gateway.provider.exchanges[0].body)
     assert row["received_bytes"] > 100
     assert row["prices"] == f"input={INPUT} output={OUTPUT}"
     assert (row["chain_seq"], len(row["chain_hash"])) == (1, 32)
 
 
-async def test_a_plain_answer_read_to_its_end_is_billed_and_stored(house: House) -> None:
-    data = await house.read(ask(), tenant(**ONE_AT_A_TIME))
-    assert data == house.record.attempts[0].backend.model.encode().join(data.split(b"model-small"))
-    row = await only_row(house)
+async def test_a_plain_answer_read_to_its_end_is_billed_and_stored(gateway: InProcessGateway) -> None:
+    data = await gateway.read(small_request(), tenant(**ONE_AT_A_TIME))
+    assert data == gateway.record.attempts[0].backend.model.encode().join(data.split(b"model-small"))
+    row = await only_row(gateway)
     assert (row["outcome"], row["output_tokens"]) == ("ok", 4)
-    await house.stored()
-    await nothing_is_left(house)
+    await gateway.stored()
+    await nothing_is_left(gateway)
 
 
-async def test_the_exits_of_an_answered_request_run_once_and_in_order(house: House) -> None:
-    await house.read(ask(stream=True))
-    await house.stored()
-    assert house.notes == [
+async def test_the_exits_of_an_answered_request_run_once_and_in_order(gateway: InProcessGateway) -> None:
+    await gateway.read(small_request(stream=True))
+    await gateway.stored()
+    assert gateway.notes == [
         "admitted", "held", "opened", "journalled", "settled", "tokens settled", "stored", "hold left", "place left",
     ]  # fmt: skip
-    assert house.emitted == 1
+    assert gateway.emitted == 1
 
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_the_money_is_settled_and_journalled_before_the_terminating_event_is_released(
-    house: House, stream: bool
+    gateway: InProcessGateway, stream: bool
 ) -> None:
-    house.provider.script(Reply(drip_s=0.005 if stream else 0.0))
-    async with await house.serve(ask(stream=stream)) as reply:
+    gateway.provider.script(Reply(drip_s=0.005 if stream else 0.0))
+    async with await gateway.serve(small_request(stream=stream)) as reply:
         pieces = aiter(reply)
         if stream:
             assert b"[DONE]" not in await anext(pieces)
-            assert "journalled" not in house.notes
-        last = [piece async for piece in _until_ending(pieces, house)][-1]
+            assert "journalled" not in gateway.notes
+        last = [piece async for piece in _until_ending(pieces, gateway)][-1]
         assert last.endswith(b"[DONE]\n\n") if stream else last.startswith(b"{")
-        assert house.notes.index("journalled") < house.notes.index("settled")
-        assert "stored" not in house.notes
-        row = await only_row(house)  # already on disk, so a crash now loses nothing
+        assert gateway.notes.index("journalled") < gateway.notes.index("settled")
+        assert "stored" not in gateway.notes
+        row = await only_row(gateway)  # already on disk, so a crash now loses nothing
         assert row["outcome"] == "ok"
-        assert house.record.cost_pico == row["cost_pico"] > 0
+        assert gateway.record.cost_pico == row["cost_pico"] > 0
 
 
-async def _until_ending(pieces: AsyncIterator[bytes], house: House) -> AsyncIterator[bytes]:
+async def _until_ending(pieces: AsyncIterator[bytes], gateway: InProcessGateway) -> AsyncIterator[bytes]:
     async for piece in pieces:
-        assert b"[DONE]" not in piece or "settled" in house.notes
+        assert b"[DONE]" not in piece or "settled" in gateway.notes
         yield piece
 
 
-async def test_an_answer_from_the_cache_costs_nothing_and_takes_no_tokens(house: House) -> None:
+async def test_an_answer_from_the_cache_costs_nothing_and_takes_no_tokens(gateway: InProcessGateway) -> None:
     who = tenant(limits={"tokens_per_minute": 1000, "concurrent": 1})
-    first = await house.read(ask(), who)
-    await house.stored()
-    count = len(house.provider.exchanges)
-    assert await house.read(ask(), who) == first
-    record = house.record
+    first = await gateway.read(small_request(), who)
+    await gateway.stored()
+    count = len(gateway.provider.exchanges)
+    assert await gateway.read(small_request(), who) == first
+    record = gateway.record
     assert (record.cache, record.attempts, record.status) == ("exact", [], 200)
-    assert len(house.provider.exchanges) == count
+    assert len(gateway.provider.exchanges) == count
     assert record.ratelimit["x-ratelimit-remaining-tokens"]
-    paid, saved = await house.rows()
+    paid, saved = await gateway.rows()
     assert (saved["attempt"], saved["cost_pico"], saved["saved_pico"]) == (0, 0, paid["cost_pico"])
-    assert "hit journalled" in house.notes
-    assert house.emitted == 2
-    await house.read(ask("again, the place is free"), who)
+    assert "hit journalled" in gateway.notes
+    assert gateway.emitted == 2
+    await gateway.read(small_request("again, the place is free"), who)
 
 
-async def test_a_cached_answer_that_is_never_read_gives_its_place_back(house: House) -> None:
-    await house.read(ask(), tenant(**ONE_AT_A_TIME))
-    await house.stored()
-    async with await house.serve(ask(stream=True), tenant(**ONE_AT_A_TIME)) as reply:
+async def test_a_cached_answer_that_is_never_read_gives_its_place_back(gateway: InProcessGateway) -> None:
+    await gateway.read(small_request(), tenant(**ONE_AT_A_TIME))
+    await gateway.stored()
+    async with await gateway.serve(small_request(stream=True), tenant(**ONE_AT_A_TIME)) as reply:
         assert reply.answer.attempt is None
-    assert house.quiet()
-    await house.read(ask("next"), tenant(**ONE_AT_A_TIME))
+    assert gateway.quiet()
+    await gateway.read(small_request("next"), tenant(**ONE_AT_A_TIME))
 
 
 # -- not whole -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_client_that_hangs_up_midway_pays_for_what_came(house: House) -> None:
-    house.provider.script(DRIP)
-    reading = asyncio.get_running_loop().create_task(house.read(ask(stream=True), tenant(**ONE_AT_A_TIME)))
-    await until(lambda: len(house.pieces) >= 5)
+async def test_a_client_that_hangs_up_midway_pays_for_what_came(gateway: InProcessGateway) -> None:
+    gateway.provider.script(DRIP)
+    reading = asyncio.get_running_loop().create_task(gateway.read(small_request(stream=True), tenant(**ONE_AT_A_TIME)))
+    await until(lambda: len(gateway.pieces) >= 5)
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
         await reading
-    await until(lambda: house.provider.last.hung_up)
-    row = await only_row(house)
+    await until(lambda: gateway.provider.last.hung_up)
+    row = await only_row(gateway)
     assert (row["outcome"], row["estimated"]) == ("interrupted", True)
-    assert 4 <= row["output_tokens"] <= house.provider.last.tokens_sent + 1 < 100  # the first chunk names the role
+    assert 4 <= row["output_tokens"] <= gateway.provider.last.tokens_sent + 1 < 100  # the first chunk names the role
     assert row["cost_pico"] == row["input_tokens"] * INPUT + row["output_tokens"] * OUTPUT
-    assert (house.record.status, house.record.error) == (499, "client_closed_request")
-    assert house.pipeline.cache.stats()["entries"] == 0
-    await nothing_is_left(house)
+    assert (gateway.record.status, gateway.record.error) == (499, "client_closed_request")
+    assert gateway.pipeline.cache.stats()["entries"] == 0
+    await nothing_is_left(gateway)
 
 
-async def test_a_second_cancellation_does_not_lose_the_spend(house: House) -> None:
-    house.provider.script(DRIP)
-    reading = asyncio.get_running_loop().create_task(house.read(ask(stream=True), tenant(**ONE_AT_A_TIME)))
-    await until(lambda: house.pieces)
+async def test_a_second_cancellation_does_not_lose_the_spend(gateway: InProcessGateway) -> None:
+    gateway.provider.script(DRIP)
+    reading = asyncio.get_running_loop().create_task(gateway.read(small_request(stream=True), tenant(**ONE_AT_A_TIME)))
+    await until(lambda: gateway.pieces)
     reading.cancel()
     await asyncio.sleep(0)
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
         await reading
-    assert (await only_row(house))["outcome"] == "interrupted"
-    await nothing_is_left(house)
+    assert (await only_row(gateway))["outcome"] == "interrupted"
+    await nothing_is_left(gateway)
 
 
-async def test_a_stream_that_is_never_read_is_hung_up_on_and_settled(house: House) -> None:
-    house.provider.script(DRIP)
-    async with await house.serve(ask(stream=True), tenant(**ONE_AT_A_TIME)):
+async def test_a_stream_that_is_never_read_is_hung_up_on_and_settled(gateway: InProcessGateway) -> None:
+    gateway.provider.script(DRIP)
+    async with await gateway.serve(small_request(stream=True), tenant(**ONE_AT_A_TIME)):
         pass
-    await until(lambda: house.provider.last.hung_up)
-    row = await only_row(house)
+    await until(lambda: gateway.provider.last.hung_up)
+    row = await only_row(gateway)
     assert (row["outcome"], row["estimated"]) == ("interrupted", True)
-    assert row["output_tokens"] <= house.provider.last.tokens_sent + 1
-    assert house.notes.count("journalled") == house.notes.count("settled") == 1
-    assert house.pipeline.cache.stats()["entries"] == 0
-    await nothing_is_left(house)
+    assert row["output_tokens"] <= gateway.provider.last.tokens_sent + 1
+    assert gateway.notes.count("journalled") == gateway.notes.count("settled") == 1
+    assert gateway.pipeline.cache.stats()["entries"] == 0
+    await nothing_is_left(gateway)
 
 
-async def test_a_plain_answer_that_is_never_read_was_whole_all_the_same(house: House) -> None:
-    async with await house.serve(ask(), tenant(**ONE_AT_A_TIME)):
+async def test_a_plain_answer_that_is_never_read_was_whole_all_the_same(gateway: InProcessGateway) -> None:
+    async with await gateway.serve(small_request(), tenant(**ONE_AT_A_TIME)):
         pass
-    row = await only_row(house)
+    row = await only_row(gateway)
     assert (row["outcome"], row["estimated"], row["output_tokens"]) == ("ok", False, 4)
-    await house.stored()
-    await nothing_is_left(house)
+    await gateway.stored()
+    await nothing_is_left(gateway)
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_cancelled_before_the_first_byte_the_prompt_is_billed(house: House, stream: bool) -> None:
-    house.provider.script(Reply(delay_s=10))
-    asking = asyncio.get_running_loop().create_task(house.serve(ask(stream=stream), tenant(**ONE_AT_A_TIME)))
-    await until(lambda: house.provider.exchanges)
+async def test_cancelled_before_the_first_byte_the_prompt_is_billed(gateway: InProcessGateway, stream: bool) -> None:
+    gateway.provider.script(Reply(delay_s=10))
+    asking = asyncio.get_running_loop().create_task(
+        gateway.serve(small_request(stream=stream), tenant(**ONE_AT_A_TIME))
+    )
+    await until(lambda: gateway.provider.exchanges)
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
-    row = await only_row(house)
+    row = await only_row(gateway)
     assert (row["outcome"], row["output_tokens"], row["estimated"]) == ("interrupted", 0, True)
-    assert row["cost_pico"] == row["input_tokens"] * INPUT == house.record.cost_pico
-    assert house.record.status == 499
-    await nothing_is_left(house)
+    assert row["cost_pico"] == row["input_tokens"] * INPUT == gateway.record.cost_pico
+    assert gateway.record.status == 499
+    await nothing_is_left(gateway)
 
 
-async def test_a_deadline_that_passes_before_the_first_byte_says_so(house: House) -> None:
-    house.provider.script(Reply(delay_s=10))
+async def test_a_deadline_that_passes_before_the_first_byte_says_so(gateway: InProcessGateway) -> None:
+    gateway.provider.script(Reply(delay_s=10))
     with pytest.raises(DeadlineExceeded, match="deadline"):
-        await house.serve(ask(stream=True), tenant(**ONE_AT_A_TIME), within_s=0.1)
-    row = await only_row(house)
+        await gateway.serve(small_request(stream=True), tenant(**ONE_AT_A_TIME), within_s=0.1)
+    row = await only_row(gateway)
     assert row["outcome"] in ("failed", "interrupted")
-    assert (house.record.status, house.record.error) == (504, "deadline_exceeded")
-    await nothing_is_left(house)
+    assert (gateway.record.status, gateway.record.error) == (504, "deadline_exceeded")
+    await nothing_is_left(gateway)
 
 
-async def test_a_deadline_that_passes_midway_ends_the_stream_and_bills_what_came(house: House) -> None:
-    house.provider.script(DRIP)
+async def test_a_deadline_that_passes_midway_ends_the_stream_and_bills_what_came(gateway: InProcessGateway) -> None:
+    gateway.provider.script(DRIP)
     with pytest.raises(DeadlineExceeded) as caught:
-        await house.read(ask(stream=True), tenant(**ONE_AT_A_TIME), within_s=0.3)
-    assert house.pieces
+        await gateway.read(small_request(stream=True), tenant(**ONE_AT_A_TIME), within_s=0.3)
+    assert gateway.pieces
     assert "before an answer began" not in str(caught.value)
-    row = await only_row(house)
+    row = await only_row(gateway)
     assert row["outcome"] == "interrupted"
-    assert 0 < row["output_tokens"] <= house.provider.last.tokens_sent + 1
-    assert house.record.status == 504
-    await nothing_is_left(house)
+    assert 0 < row["output_tokens"] <= gateway.provider.last.tokens_sent + 1
+    assert gateway.record.status == 504
+    await nothing_is_left(gateway)
 
 
-async def test_a_backend_that_is_down_costs_nothing(house: House) -> None:
-    house.provider.script(Fail(500), Fail(500))
+async def test_a_backend_that_is_down_costs_nothing(gateway: InProcessGateway) -> None:
+    gateway.provider.script(Fail(500), Fail(500))
     with pytest.raises(AllBackendsFailed) as caught:
-        await house.serve(ask(stream=True), tenant(**ONE_AT_A_TIME))
+        await gateway.serve(small_request(stream=True), tenant(**ONE_AT_A_TIME))
     assert caught.value.status == 502
-    rows = await house.rows()
+    rows = await gateway.rows()
     assert [row["outcome"] for row in rows] == ["failed", "failed"]
-    assert sum(row["cost_pico"] for row in rows) == 0 == house.record.cost_pico
-    assert house.record.error == "all_backends_failed"
-    assert house.pipeline.cache.stats()["entries"] == 0
-    await nothing_is_left(house)
+    assert sum(row["cost_pico"] for row in rows) == 0 == gateway.record.cost_pico
+    assert gateway.record.error == "all_backends_failed"
+    assert gateway.pipeline.cache.stats()["entries"] == 0
+    await nothing_is_left(gateway)
 
 
 @pytest.mark.parametrize(
@@ -268,25 +271,27 @@ async def test_a_backend_that_is_down_costs_nothing(house: House) -> None:
     ],
     ids=["fin", "rst", "error event", "no terminator"],
 )
-async def test_a_stream_that_breaks_midway_is_an_error_and_bills_what_came(house: House, step: Reply) -> None:
-    house.provider.script(step)
+async def test_a_stream_that_breaks_midway_is_an_error_and_bills_what_came(
+    gateway: InProcessGateway, step: Reply
+) -> None:
+    gateway.provider.script(step)
     with pytest.raises(StreamBroken):
-        await house.read(ask(stream=True), tenant(**ONE_AT_A_TIME))
-    data = b"".join(house.pieces)
+        await gateway.read(small_request(stream=True), tenant(**ONE_AT_A_TIME))
+    data = b"".join(gateway.pieces)
     assert b"t0" in data
     assert b"[DONE]" not in data
-    row = await only_row(house)
+    row = await only_row(gateway)
     assert (row["outcome"], row["estimated"]) == ("interrupted", True)
     assert 5 <= row["output_tokens"] <= 6  # the first chunk, which names the role, counts as one
     assert row["error"] == "stream_broken"
-    assert house.pipeline.cache.stats()["entries"] == 0
-    await nothing_is_left(house)
+    assert gateway.pipeline.cache.stats()["entries"] == 0
+    await nothing_is_left(gateway)
 
 
-async def test_an_answer_that_was_cut_short_by_its_length_is_whole(house: House) -> None:
-    await house.read(ask(stream=True, max_tokens=2))
-    assert house.record.finish == "length"
-    await house.stored()
+async def test_an_answer_that_was_cut_short_by_its_length_is_whole(gateway: InProcessGateway) -> None:
+    await gateway.read(small_request(stream=True, max_tokens=2))
+    assert gateway.record.finish == "length"
+    await gateway.stored()
 
 
 # -- refused -------------------------------------------------------------------------------------------------------
@@ -297,100 +302,102 @@ async def test_nothing_is_called_when_spend_cannot_be_written_down(
 ) -> None:
     books = StrictBooks()
     books.full = True
-    async with opened_house(state, database, tmp_path, books=books) as house:
+    async with open_gateway(state, database, tmp_path, books=books) as gateway:
         with pytest.raises(LedgerUnavailable):
-            await house.serve(ask(), tenant(**ONE_AT_A_TIME))
-        assert not house.provider.exchanges
-        assert (house.record.status, house.record.error) == (503, "ledger_unavailable")
-        assert house.quiet()
+            await gateway.serve(small_request(), tenant(**ONE_AT_A_TIME))
+        assert not gateway.provider.exchanges
+        assert (gateway.record.status, gateway.record.error) == (503, "ledger_unavailable")
+        assert gateway.quiet()
         books.full = False
-        await house.read(ask(), tenant(**ONE_AT_A_TIME))
+        await gateway.read(small_request(), tenant(**ONE_AT_A_TIME))
 
 
-async def test_a_spent_budget_refuses_before_the_cache(house: House) -> None:
+async def test_a_spent_budget_refuses_before_the_cache(gateway: InProcessGateway) -> None:
     who = tenant(budget={"limit_usd": "0.0003", "window": "day"}, **ONE_AT_A_TIME)
-    await house.read(ask(max_tokens=9), who)
-    await house.stored()
-    house.provider.script(Reply(tokens=9, usage="wrong"))  # the backend claims ten times what it was asked for
-    await house.read(ask("another", max_tokens=9), who)
+    await gateway.read(small_request(max_tokens=9), who)
+    await gateway.stored()
+    gateway.provider.script(Reply(tokens=9, usage="wrong"))  # the backend claims ten times what it was asked for
+    await gateway.read(small_request("another", max_tokens=9), who)
     with pytest.raises(BudgetExhausted, match="has spent its budget"):
-        await house.serve(ask(max_tokens=9), who)
-    assert house.record.cache == "off"
-    assert house.quiet()
+        await gateway.serve(small_request(max_tokens=9), who)
+    assert gateway.record.cache == "off"
+    assert gateway.quiet()
 
 
-async def test_a_stream_that_the_budget_does_not_cover_is_capped_and_what_came_is_billed(house: House) -> None:
+async def test_a_stream_that_the_budget_does_not_cover_is_capped_and_what_came_is_billed(
+    gateway: InProcessGateway,
+) -> None:
     limit = 600 * OUTPUT
     who = tenant(budget={"limit_usd": str(limit / 1e12), "window": "day"}, **ONE_AT_A_TIME)
-    house.provider.script(Reply(tokens=900, drip_s=0.0005))
-    await house.read(ask(stream=True), who)
-    seen = b"".join(house.pieces)
+    gateway.provider.script(Reply(tokens=900, drip_s=0.0005))
+    await gateway.read(small_request(stream=True), who)
+    seen = b"".join(gateway.pieces)
     assert b'"finish_reason":"length"' in seen
-    row = await only_row(house)
+    row = await only_row(gateway)
     assert row["outcome"] == "ok"
-    assert 500 <= row["output_tokens"] == house.provider.last.tokens_sent < 600
+    assert 500 <= row["output_tokens"] == gateway.provider.last.tokens_sent < 600
     assert limit * 0.9 <= row["cost_pico"] <= limit
-    assert house.record.attempts[0].output_cap == row["output_tokens"]
-    assert house.pipeline.cache.stats()["entries"] == 0
-    assert house.notes.count("settled") == 1
-    assert house.quiet()
+    assert gateway.record.attempts[0].output_cap == row["output_tokens"]
+    assert gateway.pipeline.cache.stats()["entries"] == 0
+    assert gateway.notes.count("settled") == 1
+    assert gateway.quiet()
 
 
 async def test_of_an_answer_that_comes_all_at_once_nothing_is_released_that_the_budget_does_not_cover(
-    house: House,
+    gateway: InProcessGateway,
 ) -> None:
     who = tenant(budget={"limit_usd": str(600 * OUTPUT / 1e12), "window": "day"}, **ONE_AT_A_TIME)
     word = b'data: {"choices":[{"index":0,"delta":{"content":"word "},"finish_reason":null}]}\n\n'
     stop = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
-    house.provider.script(Raw((head + word * 900 + stop,), then="fin"))
+    gateway.provider.script(Raw((head + word * 900 + stop,), then="fin"))
     with pytest.raises(BudgetExhausted):
-        await house.read(ask(stream=True), who)
-    assert b"".join(house.pieces).count(b"word") < 600
-    row = await only_row(house)
+        await gateway.read(small_request(stream=True), who)
+    assert b"".join(gateway.pieces).count(b"word") < 600
+    row = await only_row(gateway)
     assert (row["outcome"], row["output_tokens"] >= 600) == ("interrupted", True)
-    assert (house.record.status, house.record.error) == (429, "insufficient_quota")
-    assert house.pipeline.cache.stats()["entries"] == 0
-    assert house.quiet()
+    assert (gateway.record.status, gateway.record.error) == (429, "insufficient_quota")
+    assert gateway.pipeline.cache.stats()["entries"] == 0
+    assert gateway.quiet()
 
 
 async def test_what_comes_with_the_terminating_event_is_released_with_it_once_the_money_is_settled(
-    house: House,
+    gateway: InProcessGateway,
 ) -> None:
-    async with await house.serve(ask(stream=True)) as reply:
+    async with await gateway.serve(small_request(stream=True)) as reply:
         pieces: list[bytes] = []
 
         def take(piece: bytes) -> bool:
-            assert "settled" not in house.notes
+            assert "settled" not in gateway.notes
             pieces.append(piece)
             return len(pieces) % 2 == 0
 
         while await reply.pipe_to(take):
             pass
-        assert house.notes.index("journalled") < house.notes.index("settled")
+        assert gateway.notes.index("journalled") < gateway.notes.index("settled")
         assert reply.ending.endswith(b"data: [DONE]\n\n")
         data = b"".join(pieces) + reply.ending
-    await house.stored()
-    again = await house.read(ask(stream=True))
-    assert (house.record.cache, again.count(b"[DONE]"), data.count(b"[DONE]")) == ("exact", 1, 1)
+    await gateway.stored()
+    again = await gateway.read(small_request(stream=True))
+    assert (gateway.record.cache, again.count(b"[DONE]"), data.count(b"[DONE]")) == ("exact", 1, 1)
 
 
-async def test_a_request_over_the_limit_leaves_nothing_behind(house: House) -> None:
-    house.provider.script(DRIP)
-    async with await house.serve(ask(stream=True), tenant(**ONE_AT_A_TIME)):
+async def test_a_request_over_the_limit_leaves_nothing_behind(gateway: InProcessGateway) -> None:
+    gateway.provider.script(DRIP)
+    async with await gateway.serve(small_request(stream=True), tenant(**ONE_AT_A_TIME)):
         with pytest.raises(LimitExceeded):
-            await house.serve(ask("second"), tenant(**ONE_AT_A_TIME))
-        assert house.record.status == 429
-    assert house.quiet()
+            await gateway.serve(small_request("second"), tenant(**ONE_AT_A_TIME))
+        assert gateway.record.status == 429
+    assert gateway.quiet()
     # A refusal is remembered for a moment, so that not everybody asks the server again.
-    await until(lambda: house.read(ask("third"), tenant(**ONE_AT_A_TIME)), not_yet=(LimitExceeded,))
+    await until(lambda: gateway.read(small_request("third"), tenant(**ONE_AT_A_TIME)), not_yet=(LimitExceeded,))
 
 
-async def test_asked_for_the_cache_only_a_miss_calls_nobody(house: House) -> None:
+async def test_asked_for_the_cache_only_a_miss_calls_nobody(gateway: InProcessGateway) -> None:
     with pytest.raises(CacheOnlyMiss):
-        await house.serve(ask(controls=Controls(cache="only")), tenant(**ONE_AT_A_TIME))
-    assert not house.provider.exchanges
-    await house.read(ask(), tenant(**ONE_AT_A_TIME))
+        await gateway.serve(small_request(controls=Controls(cache="only")), tenant(**ONE_AT_A_TIME))
+    assert not gateway.provider.exchanges
+    await gateway.read(small_request(), tenant(**ONE_AT_A_TIME))
 
 
 # -- an exit that fails --------------------------------------------------------------------------------------------
@@ -406,23 +413,27 @@ def fails(*_: Any, **__: Any) -> Any:
 
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("part", ["cache.store", "router.learn", "telemetry.flights.add"])
-async def test_a_part_that_fails_at_the_end_does_not_break_an_answer(house: House, stream: bool, part: str) -> None:
-    room: Any = house.pipeline
+async def test_a_part_that_fails_at_the_end_does_not_break_an_answer(
+    gateway: InProcessGateway, stream: bool, part: str
+) -> None:
+    owner: Any = gateway.pipeline
     *path, name = part.split(".")
     for step in path:
-        room = getattr(room, step)
-    setattr(room, name, fails)
-    data = await house.read(ask(stream=stream), tenant(**ONE_AT_A_TIME))
+        owner = getattr(owner, step)
+    setattr(owner, name, fails)
+    data = await gateway.read(small_request(stream=stream), tenant(**ONE_AT_A_TIME))
     assert data.endswith(b"[DONE]\n\n" if stream else b"}")
-    row = await only_row(house)
+    row = await only_row(gateway)
     assert row["outcome"] == "ok"
-    assert house.notes.count("settled") == house.notes.count("tokens settled") == 1
-    assert house.record.status == 200
-    await nothing_is_left(house)
+    assert gateway.notes.count("settled") == gateway.notes.count("tokens settled") == 1
+    assert gateway.record.status == 200
+    await nothing_is_left(gateway)
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_a_connection_that_cannot_be_closed_does_not_break_an_answer(house: House, stream: bool) -> None:
+async def test_a_connection_that_cannot_be_closed_does_not_break_an_answer(
+    gateway: InProcessGateway, stream: bool
+) -> None:
     class Sour:
         """The answer, but for its end."""
 
@@ -439,40 +450,40 @@ async def test_a_connection_that_cannot_be_closed_does_not_break_an_answer(house
             await self.real.aclose()
             raise Broken("the connection is gone")
 
-    call = house.fleet.call
+    call = gateway.fleet.call
 
     async def sour(*args: Any, **more: Any) -> Any:
         return Sour(await call(*args, **more))
 
-    house.fleet.call = sour  # type: ignore[method-assign]
-    data = await house.read(ask(stream=stream), tenant(**ONE_AT_A_TIME))
+    gateway.fleet.call = sour  # type: ignore[method-assign]
+    data = await gateway.read(small_request(stream=stream), tenant(**ONE_AT_A_TIME))
     assert data.endswith(b"[DONE]\n\n" if stream else b"}")
-    assert (house.record.status, house.record.error) == (200, "")
-    assert house.quiet()
+    assert (gateway.record.status, gateway.record.error) == (200, "")
+    assert gateway.quiet()
 
 
 # -- what a backend does not say -----------------------------------------------------------------------------------
 
 
-async def test_tokens_that_a_backend_does_not_report_are_counted(house: House) -> None:
-    house.provider.script(Reply(text="one two three four", usage="absent"))
-    await house.read(ask(stream=True))
-    attempt = house.record.attempts[0]
+async def test_tokens_that_a_backend_does_not_report_are_counted(gateway: InProcessGateway) -> None:
+    gateway.provider.script(Reply(text="one two three four", usage="absent"))
+    await gateway.read(small_request(stream=True))
+    attempt = gateway.record.attempts[0]
     assert attempt.usage is not None
     assert attempt.usage == Usage(attempt.input_tokens, output_tokens=attempt.usage.output_tokens, estimated=True)
     assert 4 <= attempt.usage.output_tokens <= 6  # its first and last chunk carry no token
 
 
-async def test_long_chunks_are_counted_by_their_text(house: House) -> None:
+async def test_long_chunks_are_counted_by_their_text(gateway: InProcessGateway) -> None:
     """A stream cut after one chunk of many words: a token a chunk would bill next to nothing."""
     text = " ".join(f"word{number}" for number in range(200))
     frame = b'data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":'
     event = frame + b'{"role":"assistant","content":"' + text.encode() + b'"},"finish_reason":null}]}\n\n'
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
-    house.provider.script(Raw((head + event, 0.02), then="fin"))
+    gateway.provider.script(Raw((head + event, 0.02), then="fin"))
     with pytest.raises(StreamBroken):
-        await house.read(ask(stream=True))
-    assert 150 < (await only_row(house))["output_tokens"] < 1000
+        await gateway.read(small_request(stream=True))
+    assert 150 < (await only_row(gateway))["output_tokens"] < 1000
 
 
 # -- all of it at once ---------------------------------------------------------------------------------------------
@@ -494,15 +505,15 @@ STEPS = (
 )
 
 
-async def one(house: House, chance: random.Random, who: Tenant) -> None:
+async def one(gateway: InProcessGateway, chance: random.Random, who: Tenant) -> None:
     """A client: patient, in a hurry, gone midway, gone before the beginning, or one that never reads."""
     temper = chance.choice(("patient", "patient", "hurried", "leaves midway", "leaves early", "never reads"))
-    request = ask(f"question {chance.random()}", stream=chance.random() < 0.6, max_tokens=40)
+    request = small_request(f"question {chance.random()}", stream=chance.random() < 0.6, max_tokens=40)
     record = record_of(request, who)
     deadline = asyncio.get_running_loop().time() + (0.03 if temper == "hurried" else 5.0)
 
     async def client() -> None:
-        async with await house.pipeline.serve(request, who, record, deadline) as reply:
+        async with await gateway.pipeline.serve(request, who, record, deadline) as reply:
             if temper != "never reads":
                 async for _ in reply:
                     pass
@@ -520,18 +531,18 @@ async def one(house: House, chance: random.Random, who: Tenant) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_however_requests_end_ledger_and_budget_agree_and_nothing_is_left(
-    house: House, state: State, seed: int
+    gateway: InProcessGateway, state: State, seed: int
 ) -> None:
     chance = random.Random(seed)
     who = tenant(budget={"limit_usd": 5, "window": "day"}, limits={"concurrent": 200}, cache={"enabled": False})
-    house.provider.script(*chance.choices(STEPS, k=200))
-    await asyncio.gather(*(one(house, chance, who) for _ in range(100)))
-    await house.provider.settled()
-    assert house.quiet()
-    assert house.emitted == 100
-    assert house.notes.count("admitted") == house.notes.count("place left") > 20
-    rows = await house.rows()
-    assert len({row["id"] for row in rows}) == len(rows) == house.fleet.stats()["attempts"]
+    gateway.provider.script(*chance.choices(STEPS, k=200))
+    await asyncio.gather(*(one(gateway, chance, who) for _ in range(100)))
+    await gateway.provider.settled()
+    assert gateway.quiet()
+    assert gateway.emitted == 100
+    assert gateway.notes.count("admitted") == gateway.notes.count("place left") > 20
+    rows = await gateway.rows()
+    assert len({row["id"] for row in rows}) == len(rows) == gateway.fleet.stats()["attempts"]
     spent = sum(row["cost_pico"] for row in rows)
 
     async def settled() -> bool:
@@ -588,21 +599,21 @@ async def state(state_url: str) -> AsyncIterator[NotedState]:
     await state.aclose()
 
 
-async def test_a_common_miss_waits_for_its_backend_alone(house: House, state: NotedState) -> None:
+async def test_a_common_miss_waits_for_its_backend_alone(gateway: InProcessGateway, state: NotedState) -> None:
     """Limits, budget and cache are on, and no request asks the state server for anything itself."""
     who = tenant(
         limits={"requests_per_minute": 10_000, "tokens_per_minute": 10_000_000, "concurrent": 50},
         budget={"limit_usd": 1000, "window": "month", "on_exhausted": "refuse"},
     )
     for number in range(60):  # leases follow demand
-        await house.read(ask(f"before {number}"), who)
+        await gateway.read(small_request(f"before {number}"), who)
         await asyncio.sleep(0.01)
     state.callers.clear()
     me = asyncio.current_task()
     assert me is not None
     for number in range(40):
-        await house.read(ask(f"question {number}", stream=number % 2 == 0), who)
+        await gateway.read(small_request(f"question {number}", stream=number % 2 == 0), who)
         await asyncio.sleep(0.01)
     await until(lambda: state.callers)  # what is asked for all requests together is noted, so ours would have been
     assert me.get_name() not in state.callers
-    assert house.record.cache == "miss"
+    assert gateway.record.cache == "miss"

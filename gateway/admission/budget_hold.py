@@ -97,8 +97,11 @@ class BudgetHold:
         self._over = False
         self._answers = request.parallel if request else 1
 
-    async def extend(self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED) -> None:
-        """Also hold enough for a call of `backend`. `input_tokens` includes `attached`. Raises BudgetExhausted."""
+    async def extend(
+        self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False
+    ) -> None:
+        """Also hold enough for a call of `backend`. `input_tokens` includes `attached`. `marked`: the gateway marks the
+        prompt for the backend's cache. Raises BudgetExhausted."""
         group = self._group
         if self._known or self._call is not None:
             self._begin_anew()
@@ -127,7 +130,7 @@ class BudgetHold:
             attached,
             plain,
             max(most * self._answers, expectation.ignored),
-            output_bound.may_write_cache(price, backend, request),
+            output_bound.may_write_cache(price, backend, request, marked=marked),
             output_bound.may_be_media(price, request),
         )
         await self._open(group, call)

@@ -18,11 +18,13 @@ class BudgetHolds:
         self.held = 0
         """Sum over all holds, each in its own units."""
 
-    async def extend(self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED) -> None:
+    async def extend(
+        self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False
+    ) -> None:
         """Also hold enough for a call of `backend`. Raises BudgetExhausted; some holds then stay larger than needed
         until the next call or the end."""
         for part in self._parts:
-            await part.extend(backend, input_tokens, attached)
+            await part.extend(backend, input_tokens, attached, marked=marked)
         self.output_limit = min(
             (part.output_limit for part in self._parts if part.output_limit is not None), default=None
         )

@@ -34,7 +34,9 @@ class NoHold:
     output_limit: int | None = None
     held = 0
 
-    async def extend(self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED) -> None:
+    async def extend(
+        self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False
+    ) -> None:
         pass
 
     async def grow(self, output_tokens: int, seen: int) -> None:

@@ -9,6 +9,7 @@ from gateway.dialects.anthropic_messages import models
 from gateway.dialects.facts import FACTS
 from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price
+from gateway.domain.prompt_cache import CACHE_FIELDS
 from gateway.domain.request import MEDIA_MOST_TOKENS, CompletionRequest
 
 ASSUMED_MOST_TOKENS = 131_072
@@ -23,8 +24,6 @@ _FIRST_REASONING_TOKENS = 4096
 """The same for a backend that reasons, until it is known how much."""
 _WHOLE_OR_NOTHING = frozenset({"tools", "json_schema"})
 """Half a tool call or half a JSON document is of no use."""
-_CACHE_MARKS = (b"cache_control", b"prompt_cache_breakpoint")
-"""Fields that ask for a prompt to be kept; Responses' own is translated into Anthropic's."""
 _DISGUISED = re.compile(rb"\\u00(?:5[fF]|6[1-9a-fA-F]|7[0-9aA])")
 """An escaped underscore or lower-case letter. No client needs such an escape, but a field's name may be written with
 one."""
@@ -49,13 +48,14 @@ def most_output(backend: Backend, request: CompletionRequest | None, input_token
     return most
 
 
-def may_write_cache(price: Price, backend: Backend, request: CompletionRequest | None) -> bool:
-    """May the backend charge for writing its prompt cache? Anthropic does where it is asked to, others as they like."""
+def may_write_cache(price: Price, backend: Backend, request: CompletionRequest | None, *, marked: bool = False) -> bool:
+    """May the backend charge for writing its prompt cache? Anthropic does where the client or the gateway (`marked`)
+    asks for it, others as they like."""
     if price.cache_write_5m is None and price.cache_write_1h is None:
         return False
-    if request is None or not backend.facts.caches_marked_only:
+    if request is None or marked or not backend.facts.caches_marked_only:
         return True
-    return any(mark in request.raw for mark in _CACHE_MARKS) or _DISGUISED.search(request.raw) is not None
+    return any(mark in request.raw for mark in CACHE_FIELDS) or _DISGUISED.search(request.raw) is not None
 
 
 def may_be_media(price: Price, request: CompletionRequest | None) -> bool:

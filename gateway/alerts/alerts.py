@@ -26,7 +26,7 @@ from gateway.state.sql.database import Database
 log = logging.getLogger(__name__)
 
 INTERVAL_S = 2.0
-RESTS = 20
+PAUSE_FACTOR = 20
 """The pause after a check is at least this many times the check's duration: in a large ledger a check takes seconds."""
 
 
@@ -72,16 +72,16 @@ class Alerts:
 
     async def run(self) -> None:
         """Check and deliver until cancelled, each at its own interval."""
-        await asyncio.gather(self._look_forever(), self._deliver_forever())
+        await asyncio.gather(self._check_forever(), self._deliver_forever())
 
-    async def _look_forever(self) -> None:
+    async def _check_forever(self) -> None:
         while True:
             began = self._clock.monotonic()
             try:
                 await self.check_once()
             except SQLAlchemyError as error:
                 log.warning("alerts cannot be checked: %s", error)
-            await asyncio.sleep(max(self._interval_s, RESTS * (self._clock.monotonic() - began)))
+            await asyncio.sleep(max(self._interval_s, PAUSE_FACTOR * (self._clock.monotonic() - began)))
 
     async def _deliver_forever(self) -> None:
         while True:
@@ -96,10 +96,10 @@ class Alerts:
 
     async def check_once(self) -> int:
         """Store the alerts that are due and not stored yet; returns their number. Raises SQLAlchemyError."""
-        fired = await self._watch.look()
+        fired = await self._watch.check()
         self._counts["created"] += len(fired)
         for alert in fired:
-            _say(alert)
+            _log(alert)
         return len(fired)
 
     async def deliver_once(self) -> int:
@@ -166,7 +166,7 @@ class Alerts:
         return {target: {one.kind: next(answers) for one in samples} for target in named}
 
 
-def _say(alert: Alert) -> None:
+def _log(alert: Alert) -> None:
     """Log an alert, so that it is visible even if no receiver is configured."""
     log.log(
         logging.ERROR if alert.severity == "critical" else logging.WARNING,

@@ -192,7 +192,8 @@ class Attempts:
             if turn is not None:
                 await turn.acquire()
             try:
-                await call_context.hold.extend(backend_call.backend, plan.tokens_after, plan.attached)
+                marked = plan.marks is not None and plan.marks.changes
+                await call_context.hold.extend(backend_call.backend, plan.tokens_after, plan.attached, marked=marked)
                 written = None
                 if len(call_context.request.raw) > LARGE_BYTES:
                     written = await self._off_loop.run(
@@ -243,7 +244,7 @@ class Attempts:
         attempt = record.attempt(backend_call.backend)
         call.attempt_id, attempt.sent_bytes = attempt.id, len(call.body)
         attempt.input_tokens, attempt.trimmed_tokens = plan.expected_tokens, plan.trimmed_tokens
-        attempt.counted_tokens = plan.counted_tokens
+        attempt.counted_tokens, attempt.marks = plan.counted_tokens, plan.marks
         attempt.pace = backend_call.paces[call_context.request.stream]
         if not _TIERED.isdisjoint(call_context.request.body) and (
             wanted := surcharges(call_context.request, backend_call.kind.dialect)

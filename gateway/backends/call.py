@@ -148,7 +148,7 @@ class BackendCall:
         body = translator.body(
             request,
             self._model,
-            plan if plan.drop or plan.replace else None,
+            plan if plan.changes_body else None,
             logprobs=logprobs,
             max_output_tokens=own_limit(request, most) if most is not None and foreign else most,
         )

@@ -19,7 +19,7 @@ from gateway.state.sql.tables import batches
 
 WINDOW_S = 24 * 3600.0
 KEPT_S = 29 * 24 * 3600.0
-"""Seconds after its creation that the results of a message batch are kept."""
+"""Seconds that the results of a message batch are kept after its creation."""
 MOST_OPEN = 100
 """Most unfinished batches of one team."""
 

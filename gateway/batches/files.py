@@ -25,7 +25,7 @@ TEAM_BYTES = 5 * 2**30
 """Most bytes of all files of a team, because a full disk would stop the journal and so all requests."""
 ABANDONED_S = 3600.0
 GONE_S = 3600.0
-"""Seconds after expiry at which a file's row is deleted, even if its bytes are on another host."""
+"""A file's row is deleted this many seconds after its expiry, even if its bytes are on another host."""
 OPEN = ("validating", "in_progress", "finalizing", "cancelling")
 """States of a batch in which its file is still needed."""
 INLINE = "message_batch"

@@ -148,8 +148,8 @@ class MessagesForm:
         return self._result(custom_id, {"type": "succeeded", "message": _one_line(body)})
 
     def refused(self, custom_id: str, request_id: str, error: GatewayError) -> bytes:
-        told = PATHS[self.endpoint].error_body(error, request_id)
-        return self._result(custom_id, {"type": "errored", "error": _one_line(told)})
+        body = PATHS[self.endpoint].error_body(error, request_id)
+        return self._result(custom_id, {"type": "errored", "error": _one_line(body)})
 
     def unanswered(self, custom_id: str, name: str, ending: str) -> bytes:
         return self._result(custom_id, {"type": self._endings[ending]})

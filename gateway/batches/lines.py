@@ -35,8 +35,8 @@ class Checked:
 def numbered(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yields each line with its number. Blocks. Raises OSError.
 
-    It pauses after every few lines, because a thread that computes for long keeps the interpreter lock from the event
-    loop.
+    It pauses after every few lines, because a long computation in this thread would hold the interpreter lock and so
+    block the event loop.
     """
     with path.open("rb") as file:
         for number, raw in enumerate(file, 1):

@@ -40,7 +40,7 @@ class MessageJobs:
         upload.close()
         checked = await asyncio.to_thread(check, upload.path, FORMS[MESSAGES], *self._max_line)
         if checked.problems:
-            raise _told(checked)
+            raise _first_mistake(checked)
         file = await self._files.keep(upload, tenant, "requests.jsonl", INLINE, WINDOW_S + GONE_S)
         now = time.time()
         batch = Batch(
@@ -124,7 +124,7 @@ def _pieces(paths: list[Path]) -> Iterator[bytes]:
                 yield piece
 
 
-def _told(checked: Checked) -> BadRequest:
+def _first_mistake(checked: Checked) -> BadRequest:
     """The first mistake and its line, in the form that Anthropic's clients expect."""
     problem = checked.problems[0]
     place = FORMS[MESSAGES].place(problem["line"]) if problem["line"] else "requests"

@@ -22,7 +22,7 @@ from gateway.batches.lines import numbered
 BLOCK = 512
 """Bytes of a prompt that are compared as a whole: about the 128 tokens in which providers count."""
 SHARED = 8
-"""Least number of equal blocks, about 1024 tokens: providers do not cache shorter beginnings."""
+"""Least number of equal blocks at the beginning (about 1024 tokens): providers do not cache less."""
 PAGE = 64
 """Most lines that are searched for one that may be sent."""
 _DIGEST = 8
@@ -59,11 +59,11 @@ def beginning(fields: dict[str, Any], prompt: tuple[str, ...]) -> bytes:
     if not prompt:
         return b""
     try:
-        said = orjson.dumps([fields.get(name) for name in prompt])
+        text = orjson.dumps([fields.get(name) for name in prompt])
     except orjson.JSONEncodeError:  # nested too deep to be serialised; its result will contain the error
         return b""
-    whole = len(said) - len(said) % BLOCK
-    blocks = (said[start : start + BLOCK] for start in range(0, whole, BLOCK))
+    whole = len(text) - len(text) % BLOCK
+    blocks = (text[start : start + BLOCK] for start in range(0, whole, BLOCK))
     return b"".join(blake2b(block, digest_size=_DIGEST).digest() for block in blocks)
 
 

@@ -110,7 +110,7 @@ class Run:
         self._stop = asyncio.Event()
         self.ending = "completed"
         """The batch's final status; empty if another process is to continue it."""
-        self.told = (0, 0)
+        self.stored_counts = (0, 0)
         """The counts stored in the database."""
 
     @property
@@ -131,7 +131,7 @@ class Run:
         await self._send_all(results)
         self.stop("completed")
         if self.ending in ("cancelled", "expired"):
-            await asyncio.to_thread(self._tell_unanswered, results)
+            await asyncio.to_thread(self._write_unanswered, results)
 
     async def ended(self) -> Ended:
         """The result of the batch. Raises OSError."""
@@ -177,7 +177,7 @@ class Run:
                 failures += not passes(error)
                 if error.retryable and failures < TRIES:
                     wait_s = error.retry_after_s or self._wait_s * 2 ** max(0, failures - 1)
-                    await self._rest(min(wait_s, _LONGEST_WAIT_S))
+                    await self._wait(min(wait_s, _LONGEST_WAIT_S))
                     continue
                 await self._refuse(results, line, request_id, error)
             except Exception:
@@ -188,7 +188,7 @@ class Run:
                 await self._write(results, line, result, failed=False)
             return
 
-    async def _rest(self, seconds: float) -> None:
+    async def _wait(self, seconds: float) -> None:
         """Wait for `seconds`, or until the run is stopped."""
         try:
             async with asyncio.timeout(seconds):
@@ -197,8 +197,8 @@ class Run:
             pass
 
     async def _refuse(self, results: Results, line: Line, request_id: str, error: GatewayError) -> None:
-        told = self._form.refused(line.custom_id, request_id, error)
-        await self._write(results, line, told, failed=True)
+        result = self._form.refused(line.custom_id, request_id, error)
+        await self._write(results, line, result, failed=True)
 
     async def _write(self, results: Results, line: Line, result: bytes, *, failed: bool) -> None:
         """Write a result, retrying until the disk accepts it, because its answer has been paid for."""
@@ -211,12 +211,12 @@ class Run:
                 log.warning("a result of %s waits for the disk: %s", self.batch.id, error)
                 await asyncio.sleep(self._wait_s)
 
-    def _tell_unanswered(self, results: Results) -> None:
+    def _write_unanswered(self, results: Results) -> None:
         """Write a result for every line that has none. Blocks."""
         for line in undone(self._input, self._form, results.done):
             name = f"{self.batch.name}_{line.number}"
-            told = self._form.unanswered(line.custom_id, name, self.ending)
-            results.add(line.custom_id, told, failed=True, unsent=True)
+            result = self._form.unanswered(line.custom_id, name, self.ending)
+            results.add(line.custom_id, result, failed=True, unsent=True)
 
 
 def passes(error: GatewayError) -> bool:

@@ -116,11 +116,11 @@ class Runner:
 
     async def _count(self) -> None:
         """Store the progress of the batches that have advanced."""
-        moved = {run: run.counts for run in self._runs.values() if run.counts != run.told}
+        moved = {run: run.counts for run in self._runs.values() if run.counts != run.stored_counts}
         if moved:
             await self._jobs.count({run.batch.id: counts for run, counts in moved.items()})
         for run, counts in moved.items():
-            run.told = counts
+            run.stored_counts = counts
 
     async def _take(self, batch: Batch) -> Run | None:
         """Start running the batch, if its turn has come."""

@@ -15,7 +15,7 @@ from gateway.cache.cacheable import doubtful, keepable
 from gateway.cache.coalescing.coalescer import Coalescer
 from gateway.cache.coalescing.source import Purchase
 from gateway.cache.entry import Batch, Entry, Flush, Gone, Judged, Wrong, decode, name_of
-from gateway.cache.keys import Keys, Question, scope
+from gateway.cache.keys import Keys, Question, asker, scope
 from gateway.cache.packing import pack
 from gateway.cache.quality.counters import HitCounters
 from gateway.cache.quality.hit_checker import HitChecker
@@ -205,6 +205,7 @@ class Cache:
             tenant.policy.cache,
             question,
             "" if question is None else scope(tenant),
+            "" if question is None else asker(request, tenant),
         )
 
     def _exactly(self, ticket: Ticket, record: Record) -> bool:
@@ -222,7 +223,7 @@ class Cache:
             return None
         if self._semantic.failed:
             record.degraded.add("embedder")
-        look, ticket.near = await self._hit_checker.find(question, tenant)
+        look, ticket.near = await self._hit_checker.find(question, tenant, ticket.asker)
         ticket.vector = request.vector = look.vector
         if look.found is None:
             return None
@@ -316,7 +317,7 @@ class Cache:
     def _entry(self, ticket: Ticket, size: int, place: str, question: Question | None, attempt: Attempt) -> Entry:
         vector = pack(ticket.vector) if question and ticket.vector is not None else None
         known = (ticket.digest, ticket.team, ticket.tags, ticket.asked_at, time.time() + ticket.policy.ttl, size)
-        return Entry(*known, question, vector, place, attempt.cost_pico or 0)
+        return Entry(*known, question, vector, place, attempt.cost_pico or 0, ticket.asker)
 
     async def _mean(self, ticket: Ticket, entry: Entry, question: Question) -> None:
         """Add an answer to the semantic index whose vector was not known when it was stored."""

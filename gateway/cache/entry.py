@@ -30,6 +30,8 @@ class Entry(NamedTuple):
     """The bundle that holds the answer."""
     worth_pico: int = 0
     """What giving it again saves."""
+    asker: str = ""
+    """The end user or session that asked for it, see `keys.asker`; empty: unnamed."""
 
 
 class Found(NamedTuple):
@@ -39,6 +41,8 @@ class Found(NamedTuple):
     score: float
     """The verifier's certainty, 0..1."""
     cosine: float
+    asker: str = ""
+    """Of the entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +126,11 @@ def encode(batch: Batch) -> dict[str | bytes, bytes]:
 
 
 def _row(entry: Entry) -> tuple[Any, ...]:
-    digest, team, tags, asked_at, expires_at, size, question, vector, _, worth = entry
+    digest, team, tags, asked_at, expires_at, size, question, vector, _, worth, asker = entry
     known = (digest.hex(), team, tags, asked_at, expires_at, size, worth)
     if question is None or vector is None:
         return known
-    return *known, question.partition.hex(), question.text, len(vector) // BYTES_PER_DIMENSION
+    return *known, question.partition.hex(), question.text, len(vector) // BYTES_PER_DIMENSION, asker
 
 
 def encode_flush(flush: Flush) -> dict[str | bytes, bytes]:
@@ -172,12 +176,12 @@ def decode(fields: Mapping[bytes, bytes]) -> Batch | Flush | Gone | Wrong | Judg
     entries, start = [], 0
     for digest, team, tags, asked_at, expires_at, size, *more in rows:
         question = vector = None
-        worth = more.pop(0) if len(more) % 3 else 0  # rows of earlier versions have none
+        worth = more.pop(0) if len(more) % 3 else 0  # rows of earlier versions have no worth, or no asker
+        asker = more.pop() if len(more) > 3 else ""
         if more:
             partition, text, dimensions = more
             question, end = Question(bytes.fromhex(partition), text), start + BYTES_PER_DIMENSION * dimensions
             vector, start = bytes(vectors[start:end]), end
-        entries.append(
-            Entry(bytes.fromhex(digest), team, tuple(tags), asked_at, expires_at, size, question, vector, place, worth)
-        )
+        known = (bytes.fromhex(digest), team, tuple(tags), asked_at, expires_at, size)
+        entries.append(Entry(*known, question, vector, place, worth, asker))
     return Batch(name_of(fields).decode(), place, epoch, entries)

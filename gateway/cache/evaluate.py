@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -11,7 +12,8 @@ import orjson
 from gateway.cache.entry import Entry
 from gateway.cache.keys import Keys
 from gateway.cache.packing import pack
-from gateway.cache.semantic.embedder import DIMENSIONS, OnnxEmbedder
+from gateway.cache.semantic.built import load, read_facts
+from gateway.cache.semantic.embedder import DIMENSIONS, Model, OnnxEmbedder
 from gateway.cache.semantic.minilm import MiniLM
 from gateway.cache.semantic.partitions import Query, SemanticIndex
 from gateway.cache.verifier.lexicon import load_words
@@ -30,11 +32,16 @@ _TENANT = Tenant(Key("evaluate", "evaluate"), Policy(team="evaluate"))
 class Evaluator:
     """Blocking; loads the model once. Raises EmbedderUnavailable when that is not what it should be."""
 
-    def __init__(self, mode: str = "default", *, lists: bool = True) -> None:
-        """`mode`: default | strict. Raises KeyError for another. Without `lists` the verifier has what it learned."""
+    def __init__(self, mode: str = "default", *, lists: bool = True, embedder: Path | None = None) -> None:
+        """`mode`: default | strict. Raises KeyError for another. Without `lists` the verifier has what it learned.
+        `embedder`: a folder that `embedder build` made; None: the packaged encoder."""
         self._max_error = MAX_ERROR[mode]
         self._keys = Keys("")
-        self._model = MiniLM()
+        facts = read_facts(embedder) if embedder is not None else None
+        self._model: Model = load(embedder, facts) if embedder is not None and facts is not None else MiniLM()
+        self._name = facts.name if facts is not None else OnnxEmbedder.NAME
+        self._dimensions = facts.dimensions if facts is not None else DIMENSIONS
+        self._knots = facts.knots if facts is not None else ()
         words = load_words()
         self._verifier = Verifier(words if lists else words.without_lists(), Scorer.load())
 
@@ -62,7 +69,7 @@ class Evaluator:
             yield {"id": row["id"], "hit": match is not None, "match": match, "score": score}
 
     def _empty(self) -> SemanticIndex:
-        return SemanticIndex(self._verifier, DIMENSIONS)
+        return SemanticIndex(self._verifier, self._dimensions, knots=self._knots)
 
     def _ask(
         self, semantic_index: SemanticIndex, known: dict[bytes, str], name: str, asked: str | list[dict[str, Any]]
@@ -79,8 +86,8 @@ class Evaluator:
         return None, round(sought.near.score, 4) if sought.near else 0.0
 
     def _seek(self, semantic_index: SemanticIndex, request: CompletionRequest, digest: bytes) -> Query:
-        question = self._keys.question(request, _TENANT, OnnxEmbedder.NAME)
-        vector = self._model.embed(question.text) if question else None
+        question = self._keys.question(request, _TENANT, self._name)
+        vector = self._model.embed_all((question.text,))[0] if question else None
         if question is None or vector is None:
             return Query()
         now = time.time()

@@ -10,6 +10,7 @@ import orjson
 
 from gateway.dialects.canonical import canonical
 from gateway.dialects.facts import FACTS
+from gateway.domain.end_user import named
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
 
@@ -50,11 +51,20 @@ def scope(tenant: Tenant) -> str:
             return "public"
 
 
+def asker(request: CompletionRequest, tenant: Tenant) -> str:
+    """Whoever asks, hashed: the end user, else the session, that the request names within its key; empty: neither.
+
+    Asking again in other words means that the first answer did not serve.
+    """
+    who = named(request.body) or request.controls.session
+    return blake2b(f"{tenant.key.lineage}/{who}".encode(errors="replace"), digest_size=8).hexdigest() if who else ""
+
+
 def epoch(tenant: Tenant) -> str:
     """Changes with the policy. Teams that share answers differ in theirs, so there only what shapes answers counts."""
     if tenant.policy.cache.scope in ("key", "team"):
         return tenant.epoch
-    shaping = tenant.policy.model_dump(mode="json", include=set(_SHAPING))
+    shaping = tenant.policy.model_dump(mode="json", include=set(_SHAPING), exclude={"context": {"prompt_cache"}})
     return blake2b(orjson.dumps(shaping, option=orjson.OPT_SORT_KEYS), digest_size=8).hexdigest()
 
 

@@ -50,6 +50,8 @@ class Ticket:
     question: Question | None
     sharers: str
     """The scope that shares answers to it; see `key.scope`."""
+    asker: str = ""
+    """The end user or session that asks; see `key.asker`."""
     vector: Vector | None = None
     near: SemanticHit | None = None
     """What came near to being a hit, for the fresh answer to be compared with."""

@@ -69,9 +69,9 @@ def create(
             )
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--allowed-model") from error
-    told = {"key": secret, "id": key.id, "team": team, "scopes": sorted(key.scopes), "expires_at": expires_at}
+    values = {"key": secret, "id": key.id, "team": team, "scopes": sorted(key.scopes), "expires_at": expires_at}
     context.print(
-        {**told, "allowed_models": sorted(allowed_models) or None},
+        {**values, "allowed_models": sorted(allowed_models) or None},
         f"{secret}\n\nThis is key {key.id} of team {team}. It is shown only now; keep it with your secrets.",
     )
 

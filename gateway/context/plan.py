@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
@@ -13,6 +15,7 @@ from gateway.context.attachments.process import MeasuringProcess
 from gateway.context.count import Counter, encoding_of, family_factor
 from gateway.context.drop import drop_oldest
 from gateway.context.groups import groups, last_user
+from gateway.context.marks import CacheMarking
 from gateway.context.measure import Sizes
 from gateway.context.reported import Report, ReportedSizes
 from gateway.context.shorten import LEAST_TOKENS, level, shorten
@@ -51,11 +54,15 @@ class Contexts:
     """Implements `Contexts` of domain/protocols.py."""
 
     def __init__(
-        self, counter: Counter, measuring: MeasuringProcess | None = None, off_loop: OffLoop | None = None
+        self,
+        counter: Counter,
+        measuring: MeasuringProcess | None = None,
+        off_loop: OffLoop | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._counter, self._off_loop = counter, off_loop or OffLoop()
         self._measuring = measuring or MeasuringProcess()
-        self._reported = ReportedSizes()
+        self._reported, self._marking = ReportedSizes(), CacheMarking(monotonic)
         self._counts = {"planned": 0, "counted": 0, "trimmed": 0, "shortened": 0, "refused": 0, "trimmed_tokens": 0}
 
     def close(self) -> None:
@@ -63,11 +70,15 @@ class Contexts:
         self._measuring.close()
 
     def stats(self) -> dict[str, int | float | str]:
-        return {**self._counts, "reported_sizes": len(self._reported)}
+        return {**self._counts, **self._marking.stats(), "reported_sizes": len(self._reported)}
 
     def learn(self, record: Record) -> None:
-        """Remember the input size that the backend reported, where it matters for the session's next request."""
+        """Remember what matters for the session's next request: the input size that the backend reported, and what is
+        in its prompt cache now."""
         self._reported.learn(record)
+        attempt, prefix = record.served_by, record.route.prefix if record.route is not None else None
+        if attempt is not None and attempt.outcome == "ok" and prefix is not None:
+            self._marking.learn(attempt, record.tenant.team, prefix)
 
     def estimate(self, request: CompletionRequest) -> ContextEstimate:
         """Microseconds: no tokenising. `least` is what dropping and shortening could reach at best.
@@ -99,6 +110,14 @@ class Contexts:
         self, request: CompletionRequest, tenant: Tenant, backend: Backend, prefix: Prefix | None = None
     ) -> ContextPlan:
         """Raises ContextTooLong when even trimmed it does not fit."""
+        plan = await self._fitting(request, tenant, backend, prefix)
+        plan.marks = self._marking.plan(request, tenant, backend, prefix, plan.tokens_after)
+        return plan
+
+    async def _fitting(
+        self, request: CompletionRequest, tenant: Tenant, backend: Backend, prefix: Prefix | None
+    ) -> ContextPlan:
+        """What of the request fits the backend's window and the team's limit."""
         self._counts["planned"] += 1
         report = self._reported.last(prefix, backend)
         bounds = _bounds(request, tenant.policy.context, backend, report) if request.one_context else None

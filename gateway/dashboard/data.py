@@ -40,7 +40,7 @@ HOURLY_DAYS = 2
 """Up to this number of days, hourly figures are shown too."""
 REFRESH_S = 5.0
 """Shortest interval at which a visible page reloads its data."""
-RESTS = 20
+KEEP_FACTOR = 20
 """Figures are kept for this many times the seconds that they took to compute, which may be several in a large ledger.
 """
 LONGEST_REST_S = 300.0
@@ -125,7 +125,7 @@ class Figures:
             return None
         finally:
             del self._making[asked]
-        rest_s = min(RESTS * (ended - began), LONGEST_REST_S)
+        rest_s = min(KEEP_FACTOR * (ended - began), LONGEST_REST_S)
         figures["refresh_s"] = max(REFRESH_S, math.ceil(rest_s))
         self._made[asked] = _Made(figures, ended + rest_s)
         self._made.move_to_end(asked)
@@ -173,8 +173,8 @@ class Figures:
 
 def _wrong_hits(connection: Connection, team: str, since: float, until: float) -> dict[str, Any] | None:
     """Wrong semantic cache hits, measured on this team's own look-ups; None if it had none."""
-    told = counters.read(connection, team=team, since=since, until=until).get(team)
-    return None if told is None else told.as_object()
+    counts = counters.read(connection, team=team, since=since, until=until).get(team)
+    return None if counts is None else counts.as_object()
 
 
 def _keys(figures: dict[str, Any]) -> set[str]:

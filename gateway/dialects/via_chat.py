@@ -78,7 +78,7 @@ class ViaChat:
         logprobs: bool = False,
         max_output_tokens: int | None = None,
     ) -> bytes:
-        if plan is None:
+        if plan is None or not plan.touched:
             chat = self._as_chat(request)
         else:  # this plan may keep more turns than an earlier one, so the result is not cached
             chat = self._chat_request(request, self._translation.chat(request, plan))
@@ -86,7 +86,8 @@ class ViaChat:
             body = {name: value for name, value in chat.body.items() if name != _EFFORT}
             chat = replace(chat, body=body, raw=orjson.dumps(body))
         try:
-            return self._inner.body(chat, model, None, logprobs=logprobs, max_output_tokens=max_output_tokens)
+            marks = ContextPlan(0, 0, marks=plan.marks) if plan is not None and plan.marks is not None else None
+            return self._inner.body(chat, model, marks, logprobs=logprobs, max_output_tokens=max_output_tokens)
         except BadRequest as error:
             raise self._rename_field(error) from None
 

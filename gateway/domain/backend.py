@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import date
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
@@ -128,6 +128,11 @@ class Backend(Section):
         "`data.hosted: forbidden`. Null: local at a private address, hosted at a public one or a name; a known "
         "provider's address is always hosted. A local one without a price counts as free.",
     )
+    prompt_cache: bool | None = Field(
+        None,
+        description="Kind anthropic: may the gateway mark what the prompt cache is to keep? Null: at Anthropic's own "
+        "address.",
+    )
     teams: tuple[str, ...] | None = Field(None, description="Only these teams may use it; null: all.")
     region: str = Field("", description="Where it runs, for the data rule.")
     spot: bool = Field(False, description="May disappear at short notice; see `replicas.on_demand`.")
@@ -204,11 +209,18 @@ class Backend(Section):
         """The dialects to try, best first."""
         return self.dialects or self.facts.dialects
 
-    @property
+    @cached_property
     def facts(self) -> KindFacts:
         """Facts of its kind, and of its model where that makes a difference."""
         facts = KINDS[self.kind]
         return facts.of_claude if facts.of_claude is not None and "claude" in self.model.lower() else facts
+
+    @property
+    def takes_marks(self) -> bool:
+        """May the gateway mark prompts to it for its prompt cache?"""
+        if not self.facts.caches_marked_only:
+            return False
+        return host_of(self.base_url) == "api.anthropic.com" if self.prompt_cache is None else self.prompt_cache
 
     @property
     def simulated(self) -> bool:

@@ -78,9 +78,19 @@ class CachePolicy(Section):
     semantic: SemanticPolicy = SemanticPolicy()
 
 
+def _off(value: object) -> object:
+    """YAML reads a bare `off` as false."""
+    return "off" if value is False else value
+
+
 class ContextPolicy(Section):
     enabled: bool = Field(True, description="Drop context that does not fit the limit or the backend's window.")
     max_input_tokens: int | None = Field(None, gt=0, le=MOST_COUNT, description="Tokens of input to keep per request.")
+    prompt_cache: Annotated[Literal["auto", "client", "off"], BeforeValidator(_off)] = Field(
+        "auto",
+        description="Marks for Anthropic's prompt cache: auto adds those that pay beside the client's, client sends "
+        "only the client's, off none.",
+    )
 
 
 Severity = Literal["info", "warning", "critical"]

@@ -122,8 +122,11 @@ class Hold(Protocol):
     output_limit: int | None
     """Most output tokens that the backend may be asked for, because the hold pays for no more; None: no limit."""
 
-    async def extend(self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED) -> None:
-        """Also hold enough for a call of `backend`. `input_tokens` includes `attached`. Raises BudgetExhausted."""
+    async def extend(
+        self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False
+    ) -> None:
+        """Also hold enough for a call of `backend`. `input_tokens` includes `attached`. `marked`: the gateway marks the
+        prompt for the backend's cache. Raises BudgetExhausted."""
         ...
 
     async def grow(self, output_tokens: int, seen: int) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 from gateway.domain.backend import Backend
 from gateway.domain.money.pace import Pace, streamed_tokens
 from gateway.domain.money.usage import Usage, interrupted, with_unseen
+from gateway.domain.prompt_cache import CacheMarks
 from gateway.domain.request import DialectName
 from gateway.domain.routing.route import Route
 from gateway.domain.routing.strategy import StrategyAnswer
@@ -68,6 +69,8 @@ class Attempt:
     ended_at: float | None = None
     trimmed_tokens: int = 0
     counted_tokens: int = 0
+    """As in `ContextPlan`."""
+    marks: CacheMarks | None = None
     """As in `ContextPlan`."""
     confidence: float | None = None
     """Mean token probability of the answer, if the backend sent log-probabilities."""

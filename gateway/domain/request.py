@@ -107,7 +107,7 @@ class CompletionRequest:
     one_model: bool = False
     """Whether the result is usable with one model only (vectors, tokens), so that no choice among several is possible.
     """
-    told: dict[str, Any] = field(default_factory=dict)
+    echoed: dict[str, Any] = field(default_factory=dict)
     """Original values of fields that an answer repeats and that the gateway changed in `body`."""
     store: bool = False
     """Whether to keep the answer so that a later request can name it."""

@@ -39,12 +39,14 @@ class BackgroundHold:
         self._held: list[tuple[str, int]] = []
         """(period, pico-dollars) of each hold on the comparison cap."""
 
-    async def extend(self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED) -> None:
+    async def extend(
+        self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False
+    ) -> None:
         """Hold the most that the call may cost. Raises BudgetExhausted, SQLAlchemyError."""
         price = self._prices.price(backend)
         if price is None:
             raise BudgetExhausted(f"{backend.name} has no known price, so the cost of comparing is unknown.")
-        await self._budget.extend(backend, input_tokens, attached)
+        await self._budget.extend(backend, input_tokens, attached, marked=marked)
         paid, most = self._budget.output_limit, self.output_limit or 0
         self.output_limit = most if paid is None else min(paid, most)
         pico = worst(price, input_tokens, self.output_limit)

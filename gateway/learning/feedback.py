@@ -56,12 +56,12 @@ def parse(body: Mapping[str, Any]) -> Rating:
 class Feedback:
     """Stores ratings in SQL and reports their figures per backend."""
 
-    def __init__(self, database: Database, learnt: Evidence | None = None, *, clock: Clock = time) -> None:
-        """`learnt`: the corrections that were applied to the adequacies in flight records."""
-        self._database, self._learnt, self._clock = database, learnt or NoEvidence(), clock
-        self._heard = self._refused = 0
+    def __init__(self, database: Database, learned: Evidence | None = None, *, clock: Clock = time) -> None:
+        """`learned`: the corrections that were applied to the adequacies in flight records."""
+        self._database, self._learned, self._clock = database, learned or NoEvidence(), clock
+        self._stored = self._refused = 0
 
-    async def hear(self, tenant: Tenant, flight: Mapping[str, Any], voice: Rating) -> None:
+    async def rate(self, tenant: Tenant, flight: Mapping[str, Any], rating: Rating) -> None:
         """Store a rating of the request that `flight` records. It replaces an earlier rating of the same request by the
         same key.
 
@@ -86,9 +86,9 @@ class Feedback:
                     key_id=tenant.key.lineage,
                     backend=backend,
                     difficulty=flight["difficulty"],
-                    score=voice.score,
-                    cache=voice.cache,
-                    comment=voice.comment,
+                    score=rating.score,
+                    cache=rating.cache,
+                    comment=rating.comment,
                     predicted=predicted,
                     target=target,
                 )
@@ -101,7 +101,7 @@ class Feedback:
                 f"This key has rated {PER_MINUTE} requests within a minute; wait, or rate fewer.",
                 retry_after_s=60.0,
             )
-        self._heard += 1
+        self._stored += 1
 
     def _promise(self, team: str, flight: Mapping[str, Any], backend: str) -> tuple[float | None, float | None]:
         """Returns (predicted adequacy of the backend that answered, before learned corrections; the quality that
@@ -111,11 +111,11 @@ class Feedback:
             return None, None
         if backend == route.get("reference"):
             return None, 1.0
-        said = next((one["adequacy"] for one in route.get("considered", ()) if one["backend"] == backend), None)
+        adequacy = next((one["adequacy"] for one in route.get("considered", ()) if one["backend"] == backend), None)
         quality = route.get("quality")
-        if said is None or quality is None:
+        if adequacy is None or quality is None:
             return None, None
-        return self._learnt.adjust(team, backend).prior(said), min(said, quality)
+        return self._learned.adjust(team, backend).prior(adequacy), min(adequacy, quality)
 
     async def quality(self, team: str | None = None) -> list[dict[str, Any]]:
         """For each backend the robust mean score of its newest ratings and their number, of one team, or of all if
@@ -125,16 +125,16 @@ class Feedback:
         if team is not None:
             query = query.where(c.team == team)
         rows = await self._database.run(lambda connection: connection.execute(query).all(), writes=False)
-        voices: dict[str, list[tuple[str, float]]] = {}
+        ratings: dict[str, list[tuple[str, float]]] = {}
         for backend, key, score in rows:
-            voices.setdefault(backend, []).append((key, score))
+            ratings.setdefault(backend, []).append((key, score))
         return [
-            {"backend": backend, "score": robust_mean(by_key(said)), "voices": len(said)}
-            for backend, said in sorted(voices.items())
+            {"backend": backend, "score": robust_mean(by_key(scores)), "voices": len(scores)}
+            for backend, scores in sorted(ratings.items())
         ]
 
     def stats(self) -> dict[str, int | float | str]:
-        return {"heard": self._heard, "refused": self._refused}
+        return {"heard": self._stored, "refused": self._refused}
 
 
 def _served_by(flight: Mapping[str, Any]) -> str:

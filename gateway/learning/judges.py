@@ -86,8 +86,8 @@ class Blind:
 
     async def _verdict(self, id: str, question: str, a: str, b: str) -> str | None:
         """Returns A, B or SAME; None for any other reply."""
-        said = await self._ask(_asked(id, self.name, question, a, b))
-        word = text_of(said or ()).strip().strip("*.\"'").upper()[:4]
+        reply = await self._ask(_request(id, self.name, question, a, b))
+        word = text_of(reply or ()).strip().strip("*.\"'").upper()[:4]
         return word if word in ("A", "B", "SAME") else None
 
 
@@ -97,7 +97,7 @@ def text_of(choices: Choices) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _asked(id: str, model: str, question: str, a: str, b: str) -> CompletionRequest:
+def _request(id: str, model: str, question: str, a: str, b: str) -> CompletionRequest:
     """The request to the judge. Question and answers are marked as data, so that instructions in them are not
     followed."""
     rule = (

@@ -71,7 +71,7 @@ class Spending:
             return await asyncio.to_thread(self._spent, which, counts, by)
         except (SQLAlchemyError, OSError) as error:
             raise LedgerUnavailable(
-                "What was spent so far cannot be read from the ledger; check that its database is up.",
+                "Past spend cannot be read from the ledger; check that its database is up.",
                 retry_after_s=5.0,
             ) from error
 

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from gateway.domain.policy import Policy
 from gateway.policy.kept import kept
@@ -128,10 +129,15 @@ def _build(files: Mapping[Path, Policy], ceilings: Ceilings, old_names: _OldName
     return PolicySet(policies, epochs, files, old_names)
 
 
+_NO_ANSWERS: dict[str, Any] = {
+    **dict.fromkeys(("budget", "limits", "alerts", "pacing", "allowed_models"), True),
+    "context": {"prompt_cache": True},
+}
+"""What of a policy changes no answer."""
+
+
 def _fingerprint(policy: Policy) -> str:
-    return hashlib.sha256(
-        policy.model_dump_json(exclude={"budget", "limits", "alerts", "pacing", "allowed_models"}).encode()
-    ).hexdigest()[:16]
+    return hashlib.sha256(policy.model_dump_json(exclude=_NO_ANSWERS).encode()).hexdigest()[:16]
 
 
 class Policies:

@@ -1,4 +1,4 @@
-"""Inserts stored items that a Responses request refers to before it is routed, and stores its response afterwards."""
+"""For the Responses API: replaces references to stored items before routing, and stores the response at the end."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class StoredContext:
         elif given is not body.get("input"):
             await self._off_loop.run(_change, request, {"input": given}, self._max_items)
         request.store = tenant.policy.data.store_prompts and body.get("store") is not False
-        request.told = {"store": request.store, "previous_response_id": previous}
+        request.echoed = {"store": request.store, "previous_response_id": previous}
         session = before.session if before is not None else body.get("prompt_cache_key")
         if not request.controls.session and type(session) is str and session:
             request.controls = replace(request.controls, session=cut_apart(session, _SESSION_LENGTH))
@@ -112,7 +112,7 @@ class StoredContext:
                 raise TypeError("its id is not a string, or its output is not a list of items")
             session = request.controls.session or body["id"]
             given = as_items(request.body.get("input"))
-            stored = StoredResponse(body["id"], session, {**body, **request.told}, given)
+            stored = StoredResponse(body["id"], session, {**body, **request.echoed}, given)
             if not await self._responses.put(tenant, stored):
                 log.warning("the response of %s is too large to be stored", request.id)
         except (SQLAlchemyError, LookupError, TypeError, ValueError) as error:

@@ -29,8 +29,8 @@ KEPT_S = 30 * 86400.0
 MAX_BYTES = 32 * 2**20
 """Largest response with all its input, in bytes before compression; a larger one is not stored."""
 TEAM_BYTES = 2 * 2**30
-"""Most bytes that a team may store. Beyond that its oldest responses are deleted, since a full disk would stop all
-requests."""
+"""Most bytes that a team may store. If it stores more, its oldest responses are deleted, since a full disk would stop
+all requests."""
 TIDY_S = 600.0
 WRITE_S = 2.0
 """Longest that a client's answer is delayed until it is stored."""
@@ -136,11 +136,11 @@ def _put(connection: Connection, tenant: Tenant, stored: StoredResponse, now: fl
             **packed,
         )
     )
-    said = {item["id"] for item in stored.body["output"] if type(item.get("id")) is str}
-    known = set(connection.scalars(_said(team, said, response_items.c.id).where(responses.c.owner == owner)))
+    ids = {item["id"] for item in stored.body["output"] if type(item.get("id")) is str}
+    known = set(connection.scalars(_select_items(team, ids, response_items.c.id).where(responses.c.owner == owner)))
     rows = [
         {"team": team, "id": item_id, "response_id": stored.id}
-        for item_id in sorted(said - known)
+        for item_id in sorted(ids - known)
         if len(item_id) <= _ID_LENGTH
     ]
     if rows:
@@ -148,7 +148,7 @@ def _put(connection: Connection, tenant: Tenant, stored: StoredResponse, now: fl
     return True
 
 
-def _said(team: str, ids: Iterable[str], *columns: Any) -> Select[Any]:
+def _select_items(team: str, ids: Iterable[str], *columns: Any) -> Select[Any]:
     """Selects `columns` of the items with these ids, joined with their responses."""
     same = and_(responses.c.team == response_items.c.team, responses.c.id == response_items.c.response_id)
     found = select(*columns).select_from(response_items.join(responses, same))
@@ -168,7 +168,7 @@ def _find(connection: Connection, viewer: Viewer, response_id: str, now: float) 
 
 def _items(connection: Connection, viewer: Viewer, ids: frozenset[str], now: float) -> dict[str, Item]:
     # If several keys got the same cached answer, several responses contain the same items: one of them is enough.
-    query = _said(viewer.team, ids, func.min(response_items.c.response_id))
+    query = _select_items(viewer.team, ids, func.min(response_items.c.response_id))
     query = query.where(seen_by(responses, viewer), responses.c.expires_at > now).group_by(response_items.c.id)
     found: dict[str, Item] = {}
     for response_id in set(connection.scalars(query)):

@@ -7,7 +7,9 @@ from typing import Literal, NamedTuple
 
 from gateway.dialects.registry import translators
 from gateway.domain.backend import Backend
+from gateway.domain.money.price import Price
 from gateway.domain.policy import DataPolicy
+from gateway.domain.prompt_cache import rules_of
 from gateway.domain.protocols import BackendState, FleetView, PriceList, SessionView
 from gateway.domain.request import DialectName
 from gateway.domain.routing.route import Considered, ContextEstimate, Prefix
@@ -32,6 +34,10 @@ class Demand(NamedTuple):
     tier: str = ""
     prefix: Prefix | None = None
     """The conversation to which the request belongs."""
+    marked: bool = False
+    """Whether the client marks parts of the prompt for the backend's cache."""
+    may_mark: bool = False
+    """Whether the gateway may add such marks, at backends that accept them."""
 
 
 class Candidate(NamedTuple):
@@ -65,7 +71,7 @@ def examine(
         if not cause:
             state = fleet.state(backend)
             if not state.available:
-                cause, excluded = "health", state.reason or "resting after failures"
+                cause, excluded = "health", state.reason or "unavailable after failures"
             elif state.wait_s > backend.spill_after:
                 cause, excluded = "busy", f"a request would wait about {state.wait_s:.1f} s for its turn there"
         cost = plain = expected_cost(backend, demand, prices)
@@ -95,7 +101,19 @@ def expected_cost(
     if state is None and demand.prefix is None:
         return price.plain(tokens, output)
     warm = sessions.warm_tokens(demand.prefix, backend, tokens) if sessions and demand.prefix else 0
-    return occupancy.expected_cost(backend, price, tokens, output, warm_tokens=warm, load=state.load if state else None)
+    load = state.load if state else None
+    writes = demand.prefix is not None and writes_cache(backend, price, demand)
+    return occupancy.expected_cost(backend, price, tokens, output, warm_tokens=warm, writes=writes, load=load)
+
+
+def writes_cache(backend: Backend, price: Price, demand: Demand) -> bool:
+    """Does the backend charge for keeping what it has not read from its prompt cache?"""
+    rules = rules_of(backend.model)
+    if price.cache_write_5m is None or demand.input.tokens < rules.least_tokens:
+        return False
+    if backend.facts.caches_marked_only:
+        return demand.marked or (demand.may_mark and backend.takes_marks)
+    return rules.kind == "newest"
 
 
 def against(backend: Backend, demand: Demand) -> tuple[Cause, str]:
@@ -113,7 +131,7 @@ def against(backend: Backend, demand: Demand) -> tuple[Cause, str]:
     if missing := demand.needs - backend.capabilities:
         return "capability", f"lacks {', '.join(sorted(missing))}"
     if (window := backend.window_tokens) is not None:
-        answer = room_for_output(backend, demand)
+        answer = reserved_output(backend, demand)
         if demand.input.tokens + answer > window and (least := demand.input.least) and least + answer > window:
             return "window", f"{least + answer} tokens are needed, its window holds {window}"
     return "", ""
@@ -124,7 +142,7 @@ def may_go_to(backend: Backend, data: DataPolicy) -> bool:
     return not (data.hosted == "forbidden" and backend.hosted) and (not data.regions or backend.region in data.regions)
 
 
-def room_for_output(backend: Backend, demand: Demand) -> int:
+def reserved_output(backend: Backend, demand: Demand) -> int:
     """Tokens of the context window to leave free for the answer: the client's limit, else the expected length.
 
     The expected length counts up to `PRIOR_TOKENS` only, so that learned lengths alone never cause a refusal.

@@ -15,7 +15,7 @@ from gateway.routing.difficulty.adequacy import Adequacy
 STEPS, HALVINGS = 20, 10
 """Number of values tried between the present one and the end of its range, and of bisections of the first change."""
 _DIGITS = 3
-_CURABLE = ("health", "busy")
+_TEMPORARY = ("health", "busy")
 _DEAREST = 100.0
 """Largest factor by which a price is multiplied."""
 
@@ -55,13 +55,13 @@ class Case:
     def sentences(self) -> tuple[str, ...]:
         """Sentences that each name one sufficient change and the backend that would have been chosen."""
         now = self.chosen()
-        found = [*told_of("quality", lambda value: self.chosen(quality=value), self.quality)]
+        found = [*changes_of("quality", lambda value: self.chosen(quality=value), self.quality)]
         if self.grade is not None and self.grade.abstained:
             found += self._if_known(now)
         elif self.grade is not None:
-            found += told_of("difficulty", lambda value: self.chosen(difficulty=value), self.grade.difficulty)
+            found += changes_of("difficulty", lambda value: self.chosen(difficulty=value), self.grade.difficulty)
         found += self._prices(now)
-        found += self._cures(now)
+        found += self._recoveries(now)
         return tuple(found)
 
     def _if_known(self, now: str) -> list[str]:
@@ -71,7 +71,7 @@ class Case:
             return []
         change = boundary(lambda value: self.chosen(difficulty=value), 0.0, 1.0)
         limit = "" if change is None else f", graded below {change.value:.2f}"
-        return [f"were it of a kind that the grader knows{limit}: {easiest}"]
+        return [f"if the prompt were in the grader's domain{limit}: {easiest}"]
 
     def _prices(self, now: str) -> list[str]:
         """The sentence with the price at which another backend would have been chosen."""
@@ -88,23 +88,25 @@ class Case:
             for each in self.candidates
         ]
 
-    def _cures(self, now: str) -> list[str]:
+    def _recoveries(self, now: str) -> list[str]:
         found = []
-        for ill in self.candidates:
-            if ill.cause in _CURABLE:
-                well = [each._replace(excluded="", cause="") if each is ill else each for each in self.candidates]
-                told = f"if {ill.backend.name} could be asked ({ill.excluded})"
+        for unavailable in self.candidates:
+            if unavailable.cause in _TEMPORARY:
+                recovered = [
+                    each._replace(excluded="", cause="") if each is unavailable else each for each in self.candidates
+                ]
+                condition = f"if {unavailable.backend.name} could be called ({unavailable.excluded})"
                 if self.grade is None:
-                    found.append(f"{told}: there would be a choice")
-                elif (chosen := self.chosen(candidates=well)) != now:
-                    found.append(f"{told}: {chosen}")
+                    found.append(f"{condition}: there would be a choice")
+                elif (chosen := self.chosen(candidates=recovered)) != now:
+                    found.append(f"{condition}: {chosen}")
         return found
 
     def chosen_of(self, name: str) -> Candidate:
         return next(each for each in self.candidates if each.backend.name == name)
 
 
-def told_of(what: str, chosen: Callable[[float], str], now: float) -> list[str]:
+def changes_of(what: str, chosen: Callable[[float], str], now: float) -> list[str]:
     """Sentences with the values of `what` below and above the present value `now` at which the choice changes.
 
     `chosen(value)`: the backend chosen at that value.

@@ -118,7 +118,7 @@ def _reason(
     if grade is None:
         return f"{name} is the only candidate that can serve" if alone else f"nothing was graded: reference {name}"
     if grade.abstained:
-        return f"the prompt is outside what the classifier knows: reference {name}"
+        return f"the prompt is outside the classifier's domain: reference {name}"
     if good:
         chosen = good[0].backend.name
         return f"{chosen} is the cheapest adequate one: {adequacies[chosen]:.2f} at difficulty {grade.difficulty:.2f}"

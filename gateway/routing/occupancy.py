@@ -28,14 +28,24 @@ _MOST_PLACES = 512
 
 
 def expected_cost(
-    backend: Backend, price: Price, input_tokens: int, output_tokens: int, *, warm_tokens: int = 0, load: Load | None
+    backend: Backend,
+    price: Price,
+    input_tokens: int,
+    output_tokens: int,
+    *,
+    warm_tokens: int = 0,
+    writes: bool = False,
+    load: Load | None,
 ) -> int:
     """Pico-dollars of one call. `warm_tokens` of the input have the cached price. A machine by the hour has the price
-    at its `load`."""
+    at its `load`. `writes`: the rest of the input is written to the backend's prompt cache."""
     if load is not None and backend.price is not None and by_the_hour(backend):
         price = at_load(price, float(backend.price.machine_hour_usd or 0), load)
-    warm = min(warm_tokens, input_tokens)
-    if not warm or price.tier(input_tokens).cached_input is None:
+    warm = min(warm_tokens, input_tokens) if price.tier(input_tokens).cached_input is not None else 0
+    if writes:
+        written = input_tokens - warm
+        return price.cost(Usage(cached_tokens=warm, cache_write_5m_tokens=written, output_tokens=output_tokens))
+    if not warm:
         return price.plain(input_tokens, output_tokens)
     return price.cost(Usage(input_tokens - warm, cached_tokens=warm, output_tokens=output_tokens))
 

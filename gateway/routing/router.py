@@ -13,6 +13,7 @@ from gateway.domain.access import Access
 from gateway.domain.backend import RANK, Backend
 from gateway.domain.money.pacing import lowered
 from gateway.domain.policy import ModelRule, Policy
+from gateway.domain.prompt_cache import CACHE_FIELDS
 from gateway.domain.protocols import Evidence, FleetView, NoEvidence, PriceList, Sampler
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
@@ -29,7 +30,7 @@ from gateway.routing.decision import Choice, by_cost, choose
 from gateway.routing.difficulty.adequacy import Adequacy
 from gateway.routing.lengths import OutputLengths
 from gateway.routing.promise import promise
-from gateway.routing.strategy.planned import Planned, knows, planned
+from gateway.routing.strategy.planned import Planned, in_domain, planned
 from gateway.routing.strategy.strategy import share_of
 from gateway.runtime.lazy import Lazy
 
@@ -208,6 +209,10 @@ class Router:
             request.controls.tier,
             prefix,
         )
+        if prefix is not None and any(each.facts.caches_marked_only for each in named.backends):
+            demand = demand._replace(
+                marked=any(name in request.raw for name in CACHE_FIELDS), may_mark=_may_mark(request, tenant)
+            )
         if named.rule is None and len(named.backends) == 1:
             return self._only(named.backends[0], demand, request)
         sessions = self._continuity.sessions
@@ -324,7 +329,7 @@ class Router:
         learnt: Mapping[str, Learned],
         tokens: tuple[int, int],
     ) -> Planned | None:
-        if self.plan is None or not knows(grade):
+        if self.plan is None or not in_domain(grade):
             return None
         found = planned(self.plan, choice, candidates, request, quality, subject, learnt, tokens)
         self._counts["planned"] += found is not None
@@ -354,6 +359,12 @@ class Router:
 
 def _judge(grader: Grader) -> Judge:
     return Judge(grader, Adequacy(grader.artefact.curves))
+
+
+def _may_mark(request: CompletionRequest, tenant: Tenant) -> bool:
+    """Will the gateway mark the prompt? Single questions seldom are."""
+    auto = tenant.policy.context.prompt_cache == "auto" and not request.controls.untouched
+    return auto and "tools" in request.needs
 
 
 def _as_asked(candidates: Sequence[Candidate], demand: Demand) -> Route:

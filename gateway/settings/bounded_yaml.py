@@ -87,9 +87,9 @@ class Loader(yaml.SafeLoader):
         )
 
 
-def _mistake(said: str, at: Any) -> yaml.composer.ComposerError:
+def _mistake(problem: str, at: Any) -> yaml.composer.ComposerError:
     """The error to raise. `at`: the event or node that is wrong."""
-    return yaml.composer.ComposerError(None, None, said, at.start_mark)
+    return yaml.composer.ComposerError(None, None, problem, at.start_mark)
 
 
 Loader.yaml_implicit_resolvers = {

@@ -30,9 +30,9 @@ class ConfigError(ValueError):
 MOST_PROBLEMS = 20
 """Most mistakes reported for one file; the others are reported once these are corrected."""
 _SHOWN = 120
-"""Characters of a value that an error message repeats."""
+"""Most characters of a value that are repeated in an error message."""
 _SENTENCE = 500
-"""Characters of a validator's message, which may contain a value too."""
+"""Most characters of a validator's message, because it may contain a value."""
 
 
 def shown(text: str, most: int = _SHOWN) -> str:
@@ -95,25 +95,25 @@ def _validated(
         keys = [key.removesuffix(": ") for (_, key), _ in old_names]
         for key, line in zip_longest(keys, _lines(name, old_names, len(translation.old_names)), fillvalue=""):
             on_old_name(OldName(key, line))
-    told = [(_place(root, path), remedy) for path, remedy in translation.conflicts[:MOST_PROBLEMS]]
+    mistakes = [(_place(root, path), remedy) for path, remedy in translation.conflicts[:MOST_PROBLEMS]]
     total = len(translation.conflicts)
     try:
         found = model.model_validate(translation.data)
     except ValidationError as error:
         problems = _meant(error.errors(include_url=False))
         places = [_place(root, one["loc"], translation.written) for one in problems[:MOST_PROBLEMS]]
-        told += zip(places, map(_remedy, problems), strict=False)
-        raise ConfigError(_lines(name, told, total + len(problems))) from error
+        mistakes += zip(places, map(_remedy, problems), strict=False)
+        raise ConfigError(_lines(name, mistakes, total + len(problems))) from error
     except Exception as error:  # a value that no validator expected; the file is wrong, not the gateway
         raise ConfigError([f"{name}:1: contains a value that cannot be used: {shown(str(error))}"]) from error
-    if told:
-        raise ConfigError(_lines(name, told, total))
+    if mistakes:
+        raise ConfigError(_lines(name, mistakes, total))
     return found
 
 
-def _lines(name: str, told: Sequence[tuple[tuple[int, str], str]], total: int) -> list[str]:
-    """Lines of an error message. `told`: line, key and remedy of the first of `total` mistakes."""
-    lines = [f"{name}:{line}: {key}{remedy}" for (line, key), remedy in told[:MOST_PROBLEMS]]
+def _lines(name: str, mistakes: Sequence[tuple[tuple[int, str], str]], total: int) -> list[str]:
+    """Lines of an error message. `mistakes`: line, key and remedy of the first of `total` mistakes."""
+    lines = [f"{name}:{line}: {key}{remedy}" for (line, key), remedy in mistakes[:MOST_PROBLEMS]]
     return lines if total <= MOST_PROBLEMS else [*lines, f"{name}: and {total - MOST_PROBLEMS} more"]
 
 
@@ -187,8 +187,10 @@ def _remedy(problem: Any) -> str:
 
 def _choice(problem: Any) -> str:
     """The permitted values, by their new names: `'a', 'b' or 'c'`."""
-    said = str(problem["ctx"]["expected"])
-    *most, last = map(repr, values(str(problem["loc"][-1]), said.split("'")[1::2])) if "'" in said else (said,)
+    expected = str(problem["ctx"]["expected"])
+    *most, last = (
+        map(repr, values(str(problem["loc"][-1]), expected.split("'")[1::2])) if "'" in expected else (expected,)
+    )
     return f"{', '.join(most)} or {last}" if most else last
 
 

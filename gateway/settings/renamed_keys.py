@@ -118,7 +118,7 @@ class OldName(NamedTuple):
     """An old name that a file uses."""
 
     key: str
-    """The key with its sections, as the file writes it; empty in the line that gives the number of further ones."""
+    """The key with its sections, as the file writes it; empty if `line` only counts further old names."""
     line: str
     """File, line, key and replacement."""
 
@@ -174,7 +174,7 @@ def _steps(row: Renaming) -> list[str]:
 def _rename(translation: Translation, row: RenamedKey, path: KeyPath, section: dict[Any, Any]) -> None:
     place = translation.as_written(path)
     if row.old in section:
-        _tell(translation, row, (*place, row.old), row.new, taken=row.new in section)
+        _note_old_name(translation, row, (*place, row.old), row.new, taken=row.new in section)
     if row.new in section:
         section[row.old] = section.pop(row.new)
         translation.written[(*path, row.old)] = (*place, row.new)
@@ -186,7 +186,7 @@ def _move(translation: Translation, row: MovedKey, section: dict[Any, Any]) -> N
         section.pop(row.old, None)  # validation then refuses the file, because the section is not a mapping
         return
     value, place = section.pop(row.old), (row.section, row.old)
-    _tell(translation, row, place, f"{row.new_section}.{row.new}", taken=row.new in target)
+    _note_old_name(translation, row, place, f"{row.new_section}.{row.new}", taken=row.new in target)
     if row.new not in target:
         target[row.new] = value
         translation.written[(row.new_section, row.new)] = place
@@ -203,7 +203,7 @@ def _rename_value(translation: Translation, row: RenamedValue, path: KeyPath, se
 def _replace_switch(translation: Translation, row: SwitchToValue, path: KeyPath, section: dict[Any, Any]) -> None:
     place, chosen = translation.as_written(path), section.get(row.key) == row.value
     if row.old in section and (chosen or str(section[row.old]).lower() in _OFF):
-        _tell(translation, row, (*place, row.old), f"{row.key}: {row.value}", taken=chosen)
+        _note_old_name(translation, row, (*place, row.old), f"{row.key}: {row.value}", taken=chosen)
     elif row.old in section:
         advice = f"remove it: it is the default unless {row.key} is {row.value}; {_until(row)}"
         translation.old_names.append(((*place, row.old), advice))
@@ -244,7 +244,7 @@ def _instead_of_tier(backend: Mapping[Any, Any]) -> str:
     return f"write strength: {tier} instead; policies then select the backend by hosted, since prompts to it leave"
 
 
-def _tell(translation: Translation, row: Renaming, place: KeyPath, new: str, *, taken: bool) -> None:
+def _note_old_name(translation: Translation, row: Renaming, place: KeyPath, new: str, *, taken: bool) -> None:
     if taken:
         translation.conflicts.append(
             (place, f"is the old name of {new}, which the file has too; keep only the new one")

@@ -121,16 +121,16 @@ class Collector:
         self._host = host
 
     def collect(self) -> Iterable[Metric]:
-        host, rooms = self._host, self._host.rooms()
+        host, combined = self._host, self._host.parts()
         yield _family(("thriftgate_info", "gauge", "The gateway's version.", ("version",)), [((__version__,), 1.0)])
-        yield from self._totals(rooms)
+        yield from self._totals(combined)
         in_flight = sum(life.in_flight for life in host.living)
         yield _family(("thriftgate_in_flight", "gauge", "Requests in progress.", ()), [((), in_flight)])
         yield from self._workers()
         for place, (name, kind, what) in NAMED.items():
-            yield _family((name, kind, what, ()), [((), rooms[place])] if place in rooms else [])
-        for name, kind, what, parts in OF_BACKENDS:
-            yield _family((name, kind, what, ("backend",)), _of_backends(rooms, parts))
+            yield _family((name, kind, what, ()), [((), combined[place])] if place in combined else [])
+        for name, kind, what, names in OF_BACKENDS:
+            yield _family((name, kind, what, ("backend",)), _of_backends(combined, names))
         yield _family(
             (
                 "thriftgate_shed",
@@ -140,20 +140,20 @@ class Collector:
             ),
             [
                 (tuple(figure.rsplit(".", 1)), value)
-                for (room, figure), value in rooms.items()
-                if room == "overload" and "." in figure
+                for (part, figure), value in combined.items()
+                if part == "overload" and "." in figure
             ],
         )
         yield from self._supervisor()
-        figures = [((room, figure), value) for (room, figure), value in rooms.items()]
+        figures = [(place, value) for place, value in combined.items()]
         yield _family(("thriftgate_room", "gauge", "Figures of each part.", ("room", "figure")), figures)
 
-    def _totals(self, rooms: Figures) -> Iterable[Metric]:
+    def _totals(self, combined: Figures) -> Iterable[Metric]:
         from prometheus_client.core import HistogramMetricFamily
 
         totals = self._host.totals
         backends = [
-            values for values, _ in _of_backends(rooms, ("available",))
+            values for values, _ in _of_backends(combined, ("available",))
         ]  # `increase` needs a series that starts at 0
         for name, attribute, what, labels, factor in COUNTERS:
             sums = dict.fromkeys(backends if labels == ("backend",) else (), 0) | getattr(totals, attribute)
@@ -172,7 +172,7 @@ class Collector:
         lag: dict[Labels, float] = defaultdict(float)
         for life in self._host.living:
             busy[(life.worker,)] += life.in_flight
-            lag[(life.worker,)] = max(lag[(life.worker,)], life.rooms.get(("overload", "lag_ms"), 0.0) / 1000)
+            lag[(life.worker,)] = max(lag[(life.worker,)], life.parts.get(("overload", "lag_ms"), 0.0) / 1000)
         own = ("worker",)
         yield _family(("thriftgate_worker_in_flight", "gauge", "Requests in progress.", own), busy.items())
         yield _family(("thriftgate_worker_lag_seconds", "gauge", "Delay of its event loop.", own), lag.items())
@@ -183,11 +183,11 @@ class Collector:
         )
 
     def _supervisor(self) -> Iterable[Metric]:
-        told: dict[str, list[tuple[Labels, float]]] = defaultdict(list)
+        published: dict[str, list[tuple[Labels, float]]] = defaultdict(list)
         for key, labels, value in self._host.supervisor.get("figures", ()):
-            told[key].append((tuple(labels), value))
+            published[key].append((tuple(labels), value))
         for key, family in OF_SUPERVISOR.items():
-            yield _family(family, told[key])
+            yield _family(family, published[key])
         seen = _processes(self._host.supervisor.get("processes", {}))
         for number, family in enumerate(PROCESSES):
             yield _family(family, [((name,), figures[number]) for name, figures in seen.items()])
@@ -203,17 +203,17 @@ def _family(family: Family, samples: Samples) -> Metric:
     return made
 
 
-def _of_backends(rooms: Figures, parts: tuple[str, ...]) -> Samples:
+def _of_backends(combined: Figures, names: tuple[str, ...]) -> Samples:
     found: dict[Labels, float] = defaultdict(float)
-    for (room, figure), value in rooms.items():
-        backend, _, part = figure.rpartition(".")
-        if room == "fleet" and backend and part in parts:
+    for (part, figure), value in combined.items():
+        backend, _, name = figure.rpartition(".")
+        if part == "fleet" and backend and name in names:
             found[(backend,)] += value
     return found.items()
 
 
 def _processes(pids: Mapping[str, int]) -> dict[str, tuple[float, float]]:
-    """Process → (CPU seconds, bytes of memory). Ended processes are left out, and all are on systems without /proc."""
+    """Process → (CPU seconds, bytes of memory). Ended processes are left out. Empty on systems without /proc."""
     found = {}
     for name, pid in pids.items():
         try:

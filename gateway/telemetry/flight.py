@@ -92,9 +92,9 @@ class FlightRecords:
         slots: dict[str, list[tuple[str | bytes, bytes]]] = {}
         for record in batch if self._state.healthy else ():
             field = _field(record.request_id, record.tenant.team)
-            told = flight(record, what_if=len(batch) <= FEW)
+            values = flight(record, what_if=len(batch) <= FEW)
             compressed = zlib.compress(
-                orjson.dumps(told, default=str)
+                orjson.dumps(values, default=str)
             )  # about half the size, and it is kept for an hour
             slots.setdefault(self._key(record.request_id), []).append((field, compressed))
         try:

@@ -23,7 +23,7 @@ PUBLISH_S = 1.0
 SUPERVISOR, PAST = "supervisor", "past"
 """Names of further figure files: the supervisor's own; the sum of all workers that have ended."""
 REMEMBERED = 256
-"""Names of ended workers that the sum lists, for a reader that saw their files before these were added and deleted."""
+"""Most names of ended workers stored with the sum. A reader needs them to avoid counting a worker twice."""
 
 
 def _mean(values: Iterable[float]) -> float:
@@ -65,7 +65,7 @@ class Life:
 
     worker: str
     at: float
-    rooms: Figures
+    parts: Figures
     in_flight: int
 
 
@@ -79,21 +79,21 @@ class Host:
     living: list[Life] = field(default_factory=list)
     supervisor: Mapping[str, Any] = field(default_factory=dict)
 
-    def add(self, told: Mapping[str, Any], living: bool) -> None:
+    def add(self, report: Mapping[str, Any], living: bool) -> None:
         """Add the figures of one worker, or the sum of the ended ones."""
-        self.totals.take(told["totals"])
-        rooms: Figures = {(room, figure): value for room, figure, value in told["rooms"]}
-        for place, value in rooms.items():
+        self.totals.take(report["totals"])
+        parts: Figures = {(part, figure): value for part, figure, value in report["parts"]}
+        for place, value in parts.items():
             if how(place[1]) is None:
                 self.counts[place] += value
         if living:
-            self.living.append(Life(str(told["worker"]), told["at"], rooms, told["in_flight"]))
+            self.living.append(Life(str(report["worker"]), report["at"], parts, report["in_flight"]))
 
-    def rooms(self) -> Figures:
+    def parts(self) -> Figures:
         """Every figure of every part, combined."""
         values: dict[tuple[str, str], list[float]] = defaultdict(list)
         for life in self.living:
-            for place, value in life.rooms.items():
+            for place, value in life.parts.items():
                 values[place].append(value)
         found = dict(self.counts)
         found.update({place: rule(values[place]) for place in values if (rule := how(place[1]))})
@@ -104,18 +104,18 @@ class Host:
         return max((now - life.at for life in self.living), default=0.0)
 
 
-def told(worker: int, totals: Totals, rooms: Iterable[tuple[str, str, float]]) -> dict[str, Any]:
+def report(worker: int, totals: Totals, parts: Iterable[tuple[str, str, float]]) -> dict[str, Any]:
     """A worker's figures as JSON values."""
     return {
         "worker": worker,
         "at": time.time(),
-        "totals": totals.told(),
-        "rooms": list(rooms),
+        "totals": totals.as_json(),
+        "parts": list(parts),
         "in_flight": totals.in_flight,
     }
 
 
-def look(folder: Path, own: tuple[str, Mapping[str, Any]] | None = None) -> Host:
+def collect(folder: Path, own: tuple[str, Mapping[str, Any]] | None = None) -> Host:
     """Read the published figures. `own`: the name and figures of the calling process, which are not read from its file.
 
     So its figures are complete even if the disk has accepted no writes lately.
@@ -137,7 +137,7 @@ def look(folder: Path, own: tuple[str, Mapping[str, Any]] | None = None) -> Host
     return host
 
 
-class Voice:
+class Publisher:
     """Publishes a worker's own figures."""
 
     def __init__(self, folder: Path, worker: int) -> None:
@@ -145,21 +145,21 @@ class Voice:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
         self._page = page.MetricsFile(folder, f"worker-{worker}-{time.time_ns()}")
-        self._silent = False
+        self._failed = False
 
-    def say(self, told: Mapping[str, Any]) -> None:
+    def publish(self, report: Mapping[str, Any]) -> None:
         """Publish the figures. If the disk refuses, the last edition stays, so that counters never go back."""
         try:
-            self._page.write(orjson.dumps(told))
+            self._page.write(orjson.dumps(report))
         except OSError as error:
-            if not self._silent:
+            if not self._failed:
                 log.error("this worker's figures cannot be published: %s", error)
-            self._silent = True
+            self._failed = True
         else:
-            self._silent = False
+            self._failed = False
 
-    def look(self, told: Mapping[str, Any]) -> Host:
-        return look(self._folder, (self._page.name, told))
+    def collect(self, report: Mapping[str, Any]) -> Host:
+        return collect(self._folder, (self._page.name, report))
 
     def close(self) -> None:
         self._page.close()
@@ -178,9 +178,9 @@ class Archive:
         self._sum = Host()
         self._added: deque[str] = deque(maxlen=REMEMBERED)
 
-    def write(self, told: Mapping[str, Any]) -> None:
+    def write(self, report: Mapping[str, Any]) -> None:
         """Publish the supervisor's figures and add up those of ended workers. Raises OSError; call it again later."""
-        self._own.write(orjson.dumps({"pid": os.getpid(), "at": time.time(), **told}))
+        self._own.write(orjson.dumps({"pid": os.getpid(), "at": time.time(), **report}))
         ended = [name for name in page.names(self._folder) if not page.alive(self._folder, name)]
         if not ended:
             return
@@ -189,9 +189,9 @@ class Archive:
                 if data := page.read(self._folder, name):
                     self._sum.add(orjson.loads(data), living=False)
                 self._added.append(name)
-        rooms = [(room, figure, value) for (room, figure), value in self._sum.counts.items()]
-        said = {"totals": self._sum.totals.told(), "rooms": rooms, "added": list(self._added)}
-        self._past.write(orjson.dumps(said))
+        parts = [(part, figure, value) for (part, figure), value in self._sum.counts.items()]
+        past = {"totals": self._sum.totals.as_json(), "parts": parts, "added": list(self._added)}
+        self._past.write(orjson.dumps(past))
         for name in ended:
             page.remove(self._folder, name)
 

@@ -106,7 +106,7 @@ class Totals:
         self._teams.add(team)
         return team
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """As JSON values: counter → rows of labels and value; histogram → rows of labels, counts and sum."""
         counters = {
             attribute: [[*labels, _fitting(value)] for labels, value in getattr(self, attribute).items()]
@@ -118,14 +118,14 @@ class Totals:
         }
         return {**counters, **histograms}
 
-    def take(self, told: Mapping[str, Any]) -> None:
+    def take(self, published: Mapping[str, Any]) -> None:
         """Add the published figures of another process."""
         for _, attribute, *_ in COUNTERS:
             sums = getattr(self, attribute)
-            for *labels, value in told[attribute]:
+            for *labels, value in published[attribute]:
                 sums[tuple(labels)] += int(value)
         for _, attribute, _ in HISTOGRAMS:
-            for *labels, counts, total in told[attribute]:
+            for *labels, counts, total in published[attribute]:
                 getattr(self, attribute)[tuple(labels)].take(counts, total)
 
 
@@ -163,14 +163,14 @@ HISTOGRAMS = (
 Stats = Callable[[], Mapping[str, int | float | str]]
 
 
-def figures(rooms: Mapping[str, Stats]) -> Iterable[tuple[str, str, int | float]]:
+def figures(parts: Mapping[str, Stats]) -> Iterable[tuple[str, str, int | float]]:
     """Yields (part, figure, value) for all numeric figures. A part whose `stats` fails is left out."""
-    for room, stats in rooms.items():
+    for part, stats in parts.items():
         try:
             found = stats()
         except Exception:
-            log.exception("the figures of %s cannot be read", room)
+            log.exception("the figures of %s cannot be read", part)
             continue
         for figure, value in found.items():
             if isinstance(value, int | float):
-                yield room, figure, value
+                yield part, figure, value

@@ -22,7 +22,7 @@ from gateway.state.redis.connection import State
 from gateway.telemetry.access import AccessLog
 from gateway.telemetry.exposition import text
 from gateway.telemetry.flight import FLUSH_S, FlightRecords
-from gateway.telemetry.host import PUBLISH_S, Host, Voice, told
+from gateway.telemetry.host import PUBLISH_S, Host, Publisher, report
 from gateway.telemetry.metrics import Stats, Totals, figures
 from gateway.telemetry.spans import Exporter
 from gateway.telemetry.trace_parent import read_parent
@@ -34,8 +34,8 @@ _LONGEST_WHY = 500
 
 
 class Telemetry:
-    """Metrics, spans, log and flight records. Spans of errors, escalations and slow requests are always exported,
-    others are sampled."""
+    """Metrics, spans, log and flight records. Spans of errors, escalations and slow requests are always exported;
+    other spans are sampled."""
 
     def __init__(
         self,
@@ -50,19 +50,19 @@ class Telemetry:
         publish their figures for each other; None if this is the only worker."""
         self._settings = settings
         self._board, self._worker = board, worker
-        self._voice: Voice | None = None
+        self._publisher: Publisher | None = None
         self._turn = asyncio.Lock()
-        self._rooms: dict[str, Stats] = {}
+        self._parts: dict[str, Stats] = {}
         self._tasks = Tasks()
-        self._exporter = Exporter(totals := Totals(), self._rooms)
+        self._exporter = Exporter(totals := Totals(), self._parts)
         self.totals = totals
         self.flights = FlightRecords(state, archive)
         self._access = AccessLog(settings.access_log)
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def watch(self, room: str, stats: Stats) -> None:
+    def watch(self, part: str, stats: Stats) -> None:
         """Export a part's figures as metrics."""
-        self._rooms[room] = stats
+        self._parts[part] = stats
 
     async def open(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -71,7 +71,7 @@ class Telemetry:
         self._tasks.spawn(self._run(), "flight records and access log")
         if self._board:
             try:
-                self._voice = await asyncio.to_thread(Voice, self._board, self._worker)
+                self._publisher = await asyncio.to_thread(Publisher, self._board, self._worker)
             except OSError as error:
                 log.error(
                     "/metrics of this worker shows only its own figures, because %s is not usable: %s",
@@ -79,13 +79,13 @@ class Telemetry:
                     error,
                 )
             else:
-                self._tasks.spawn(self._publish_forever(self._voice), "figures")
+                self._tasks.spawn(self._publish_forever(self._publisher), "figures")
 
     async def aclose(self) -> None:
         await self._tasks.aclose()
-        if self._voice:
-            await self._publish(self._voice)
-            self._voice.close()
+        if self._publisher:
+            await self._publish(self._publisher)
+            self._publisher.close()
         await self.flights.flush()
         await asyncio.to_thread(self._access.flush)
         await asyncio.to_thread(self._exporter.close)
@@ -148,32 +148,32 @@ class Telemetry:
         self.totals.refused[(error.code,)] += 1
         self._access.refusal(request_id, error.status, error.code, path)
 
-    async def _publish_forever(self, voice: Voice) -> None:
+    async def _publish_forever(self, publisher: Publisher) -> None:
         while True:
-            await self._publish(voice)
+            await self._publish(publisher)
             await asyncio.sleep(PUBLISH_S)
 
-    async def _publish(self, voice: Voice) -> dict[str, Any]:
+    async def _publish(self, publisher: Publisher) -> dict[str, Any]:
         """Publish this worker's figures and return them. One at a time, so that an older edition never follows a newer
         one."""
         async with self._turn:
-            told = self._told()
-            await asyncio.to_thread(voice.say, told)
-        return told
+            published = self._report()
+            await asyncio.to_thread(publisher.publish, published)
+        return published
 
-    def _told(self) -> dict[str, Any]:
-        return told(self._worker, self.totals, figures(self._rooms))
+    def _report(self) -> dict[str, Any]:
+        return report(self._worker, self.totals, figures(self._parts))
 
     async def exposition(self) -> bytes:
         """The text for Prometheus: current figures of this worker, those of the others up to `PUBLISH_S` seconds
         old."""
-        voice = self._voice
-        if voice is None:
+        publisher = self._publisher
+        if publisher is None:
             host = Host()
-            host.add(self._told(), living=True)
+            host.add(self._report(), living=True)
             return await asyncio.to_thread(text, host)
-        told = await self._publish(voice)  # first, so that counters never go back, even if this worker dies
-        return await asyncio.to_thread(lambda: text(voice.look(told)))
+        published = await self._publish(publisher)  # first, so that counters never go back, even if this worker dies
+        return await asyncio.to_thread(lambda: text(publisher.collect(published)))
 
     async def flight(self, request_id: str, team: str) -> dict[str, Any] | None:
         return await self.flights.find(request_id, team)

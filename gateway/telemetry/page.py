@@ -29,7 +29,7 @@ class MetricsFile:
         self.name = name
         self._turn = threading.Lock()
         self._edition = 0
-        self._room = [0, 0]
+        self._reserved = [0, 0]
         self._fds: list[int] = []
         new = (
             folder / f"{name}.new"
@@ -51,14 +51,14 @@ class MetricsFile:
             edition = self._edition + 1
             number = edition % 2
             fd, whole = self._fds[number], _HEAD.pack(edition, len(data), crc32(data)) + data
-            if len(whole) > self._room[number]:
+            if len(whole) > self._reserved[number]:
                 self._grow(number, fd, (2 * len(whole) // _GRAIN + 1) * _GRAIN)
             _write(fd, whole, 0)
             self._edition = edition
 
     def _grow(self, number: int, fd: int, size: int) -> None:
-        _write(fd, bytes(size - self._room[number]), self._room[number])
-        self._room[number] = size
+        _write(fd, bytes(size - self._reserved[number]), self._reserved[number])
+        self._reserved[number] = size
 
     def close(self) -> None:
         """Close the files and release the lock, so that the process counts as ended. The figures stay readable."""

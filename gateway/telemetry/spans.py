@@ -35,9 +35,9 @@ UNNAMED = "unknown_service"
 class Exporter:
     """OTLP over HTTP, opened only if OTEL_EXPORTER_OTLP_ENDPOINT is set. The SDK's threads send."""
 
-    def __init__(self, totals: Totals, rooms: Mapping[str, Stats]) -> None:
+    def __init__(self, totals: Totals, parts: Mapping[str, Stats]) -> None:
         self._totals = totals
-        self._rooms = rooms
+        self._parts = parts
         self.latencies = Latencies()
         self._traces: TracerProvider | None = None
         self._metrics: MeterProvider | None = None
@@ -96,11 +96,11 @@ class Exporter:
 
         meter.create_observable_counter(names.TOKEN_USAGE, [tokens], unit="{token}")
 
-        def rooms(options: CallbackOptions) -> Iterable[Observation]:
-            for room, figure, value in figures(self._rooms):
-                yield Observation(value, {"room": room, "figure": figure})
+        def parts(options: CallbackOptions) -> Iterable[Observation]:
+            for part, figure, value in figures(self._parts):
+                yield Observation(value, {"room": part, "figure": figure})
 
-        meter.create_observable_gauge("thriftgate.room", [rooms], description="Figures of each part.")
+        meter.create_observable_gauge("thriftgate.room", [parts], description="Figures of each part.")
 
     def emit(self, record: Record) -> None:
         """Export the spans of a finished request at the next `flush`."""

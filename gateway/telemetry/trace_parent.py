@@ -25,8 +25,8 @@ class TraceParent:
 
 def read_parent(headers: Mapping[bytes, bytes]) -> TraceParent | None:
     """The client's trace headers (names in lower case); None if they are missing or invalid."""
-    said = headers.get(b"traceparent")
-    if said is None or len(said) > _LONGEST_PARENT or (found := _PARENT.fullmatch(said)) is None:
+    header = headers.get(b"traceparent")
+    if header is None or len(header) > _LONGEST_PARENT or (found := _PARENT.fullmatch(header)) is None:
         return None
     version, trace, span, flags, more = found.groups()
     trace_id, span_id = int(trace, 16), int(span, 16)

@@ -49,6 +49,19 @@ async def test_leaving_without_settling_releases_the_hold(state: State) -> None:
             await hold.extend(backend(), 10)
 
 
+async def test_marks_of_the_gateway_are_held_for_as_cache_writes(state: State) -> None:
+    """The client's bytes have none; a prompt that is written for an hour costs twice as much."""
+    async with budgets_on(state, Ledger()) as budgets:
+        who = broke()
+        claude = Backend(name="classes", kind="anthropic", base_url="http://127.0.0.1:1/v1", model="plain")
+        held = []
+        for marked in (False, True):
+            with released(budgets.hold(who, record(who), asking(1))) as hold:
+                await hold.extend(claude, 1000, marked=marked)
+                held.append(hold.held)
+        assert held[1] - held[0] > 900 * 1000 // 1000
+
+
 async def test_an_unpriced_backend_is_noted_and_a_simulated_one_is_not(state: State) -> None:
     async with budgets_on(state, Ledger()) as budgets:
         who = broke()

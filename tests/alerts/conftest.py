@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from blockbuster import BlockBuster
 
-from tests.alerts.house import receiver as receiver
+from tests.alerts.samples import receiver as receiver
 from tests.fakes.certificate import Certificate, make
 
 

@@ -17,34 +17,35 @@ from gateway.alerts.alerts import Alerts
 from gateway.ledger.store.writer import Writer
 from gateway.runtime.tasks import Tasks
 from gateway.state.sql.database import Database
-from tests.alerts.house import Clock, Receiver, alerts, book, policy, receivers, row
+from tests.alerts.samples import Receiver, book, make_alerts, make_receivers, policy, row
+from tests.fakes.clock import StoppedClock
 from tests.ledger.samples import journal, spend
 from tests.support.waiting import until
 
 
 async def test_a_threshold_fires_once_and_is_logged(any_database: Database, caplog: pytest.LogCaptureFixture) -> None:
-    clock = Clock()
-    room = alerts(any_database, {"search": policy()}, clock=clock)
-    assert await room.check_once() == 0
+    clock = StoppedClock()
+    alerts = make_alerts(any_database, {"search": policy()}, clock=clock)
+    assert await alerts.check_once() == 0
     for number, (usd, fired) in enumerate([("4.99", 0), ("0.01", 1), ("1", 0), ("2", 1), ("5", 1), ("9", 0)]):
         clock.now += 1
         await book(any_database, spent := row(number, usd, clock))
-        room.notice([spent])
-        assert await room.check_once() == fired
-    assert [one.payload["threshold"] for one in await room.sent("search")][::-1] == ["50%", "80%", "100%"]
+        alerts.notice([spent])
+        assert await alerts.check_once() == fired
+    assert [one.payload["threshold"] for one in await alerts.sent("search")][::-1] == ["50%", "80%", "100%"]
     assert sum(" alert: " in entry.message for entry in caplog.records) == 3
-    assert all(one.target == "" and one.delivered_at for one in await room.sent())
+    assert all(one.target == "" and one.delivered_at for one in await alerts.sent())
 
 
 async def test_all_thresholds_passed_at_once_fire_each(database: Database) -> None:
-    clock = Clock()
+    clock = StoppedClock()
     await book(database, row(1, "25", clock))
-    room = alerts(database, {"search": policy()}, clock=clock)
-    assert await room.check_once() == 3
+    alerts = make_alerts(database, {"search": policy()}, clock=clock)
+    assert await alerts.check_once() == 3
 
 
 async def test_only_real_priced_spend_of_the_window_counts(database: Database) -> None:
-    clock = Clock()
+    clock = StoppedClock()
     await book(
         database,
         row(1, "100", clock, at=clock.now - 86400.0 * 2),
@@ -52,27 +53,27 @@ async def test_only_real_priced_spend_of_the_window_counts(database: Database) -
         row(3, "100", clock, team="other"),
         row(4, "1", clock, cost_pico=None),
     )
-    assert await alerts(database, {"search": policy()}, clock=clock).check_once() == 0
+    assert await make_alerts(database, {"search": policy()}, clock=clock).check_once() == 0
 
 
 async def test_a_new_window_fires_anew_and_late_rows_fire_in_their_own(database: Database) -> None:
-    clock = Clock()
-    room = alerts(database, {"search": policy(alerts=("100%",))}, clock=clock)
-    assert await room.check_once() == 0
+    clock = StoppedClock()
+    alerts = make_alerts(database, {"search": policy(alerts=("100%",))}, clock=clock)
+    assert await alerts.check_once() == 0
     yesterday = clock.now
     clock.now += 86400
     late, today = row(1, "10", clock, at=yesterday), row(2, "10", clock)
     await book(database, late, today)
-    room.notice([late, today])
-    assert await room.check_once() == 2
-    starts = {one.payload["window_start"] for one in await room.sent()}
+    alerts.notice([late, today])
+    assert await alerts.check_once() == 2
+    starts = {one.payload["window_start"] for one in await alerts.sent()}
     assert len(starts) == 2
 
 
 async def test_beside_sqlites_only_writer_the_ledger_is_summed_when_an_alert_may_be_due(database: Database) -> None:
-    clock, sums = Clock(), list[str]()
-    room = alerts(database, {"search": policy(alerts=("50%",))}, clock=clock)
-    await room.check_once()
+    clock, sums = StoppedClock(), list[str]()
+    alerts = make_alerts(database, {"search": policy(alerts=("50%",))}, clock=clock)
+    await alerts.check_once()
 
     def count(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
         if "sum(" in statement:
@@ -81,37 +82,37 @@ async def test_beside_sqlites_only_writer_the_ledger_is_summed_when_an_alert_may
     event.listen(database.engine, "before_cursor_execute", count)
     for number in range(4):
         await book(database, spent := row(number, "1", clock))
-        room.notice([spent])
-        assert await room.check_once() == 0
-    assert room.used() == {("search", "day", "10"): 0.4}
+        alerts.notice([spent])
+        assert await alerts.check_once() == 0
+    assert alerts.used() == {("search", "day", "10"): 0.4}
     assert sums == []
     await book(database, spent := row(4, "1", clock))
-    room.notice([spent])
-    assert await room.check_once() == 1
+    alerts.notice([spent])
+    assert await alerts.check_once() == 1
     assert len(sums) == 1
-    room.notice([row(5, "5", clock)])  # never booked: what was heard is not what is spent
-    assert await room.check_once() == 0
+    alerts.notice([row(5, "5", clock)])  # never booked: what was heard is not what is spent
+    assert await alerts.check_once() == 0
     assert len(sums) == 2
-    assert room.used() == {("search", "day", "10"): 0.5}
+    assert alerts.used() == {("search", "day", "10"): 0.5}
 
 
 async def test_a_new_process_looks_at_every_team_by_itself(database: Database) -> None:
-    clock = Clock()
+    clock = StoppedClock()
     await book(database, row(1, "6", clock))
-    assert await alerts(database, {"search": policy()}, clock=clock).check_once() == 1
+    assert await make_alerts(database, {"search": policy()}, clock=clock).check_once() == 1
     await book(database, row(2, "3", clock))
-    assert await alerts(database, {"search": policy()}, clock=clock).check_once() == 1
-    assert await alerts(database, {"search": policy()}, clock=clock).check_once() == 0
+    assert await make_alerts(database, {"search": policy()}, clock=clock).check_once() == 1
+    assert await make_alerts(database, {"search": policy()}, clock=clock).check_once() == 0
 
 
 async def test_a_changed_policy_is_looked_at_without_new_spend(database: Database) -> None:
-    clock = Clock()
+    clock = StoppedClock()
     await book(database, row(1, "6", clock))
     in_force = [{"search": policy(limit="100")}]
-    room = alerts(database, lambda: in_force[-1], clock=clock)
-    assert await room.check_once() == 0
+    alerts = make_alerts(database, lambda: in_force[-1], clock=clock)
+    assert await alerts.check_once() == 0
     in_force.append({"search": policy(limit="7")})
-    assert await room.check_once() == 2
+    assert await alerts.check_once() == 2
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -126,22 +127,22 @@ def test_each_threshold_fires_exactly_once_across_restarts_and_concurrent_proces
     """Four processes notice and look in any order and at the same time, each may be replaced by a new one."""
     database = Database(f"sqlite:///{tmp_path_factory.mktemp('alerts')}/ledger.sqlite")
     database.upgrade()
-    clock, policies = Clock(), {"search": policy("env:HOOK", "env:OTHER_HOOK")}
+    clock, policies = StoppedClock(), {"search": policy("env:HOOK", "env:OTHER_HOOK")}
 
     async def scenario() -> None:
-        rooms = [alerts(database, policies, clock=clock) for _ in range(4)]
+        workers = [make_alerts(database, policies, clock=clock) for _ in range(4)]
         fired, spent = 0, Decimal(0)
         for number, (who, usd, restart) in enumerate(steps):
             spent += Decimal(usd)
             await book(database, new := row(number, usd, clock))
             if restart:
-                rooms[who] = alerts(database, policies, clock=clock)
-            for room in rooms[: who + 1]:
-                room.notice([new])
-            fired += sum(await asyncio.gather(*(room.check_once() for room in rooms)))
+                workers[who] = make_alerts(database, policies, clock=clock)
+            for alerts in workers[: who + 1]:
+                alerts.notice([new])
+            fired += sum(await asyncio.gather(*(alerts.check_once() for alerts in workers)))
         reached = [share for share in ("0.5", "0.8", "1.0") if spent >= Decimal(share) * 10]
         assert fired == len(reached)
-        sent = await rooms[0].sent(limit=1000)
+        sent = await workers[0].sent(limit=1000)
         assert len([one for one in sent if not one.target]) == len(reached)
         assert len([one for one in sent if one.target]) == 2 * len(reached)
 
@@ -152,20 +153,20 @@ def test_each_threshold_fires_exactly_once_across_restarts_and_concurrent_proces
 async def test_a_webhook_is_tried_until_it_accepts(
     any_database: Database, receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
-    clock = Clock()
+    clock = StoppedClock()
     receiver.script = ["fail", "hang", "redirect", "cut"]
     await book(any_database, row(1, "6", clock))
-    room = alerts(any_database, {"search": policy("env:HOOK")}, receiver, clock)
-    await room.open()
-    await room.check_once()
+    alerts = make_alerts(any_database, {"search": policy("env:HOOK")}, receiver, clock)
+    await alerts.open()
+    await alerts.check_once()
     errors = []
     for _ in range(5):
-        assert await room.deliver_once() == 1
-        assert await room.deliver_once() == 0  # not before its time
-        (delivery,) = [one for one in await room.sent() if one.target]
+        assert await alerts.deliver_once() == 1
+        assert await alerts.deliver_once() == 0  # not before its time
+        (delivery,) = [one for one in await alerts.sent() if one.target]
         errors.append(delivery.last_error)
         clock.now += 1000
-    assert await room.deliver_once() == 0
+    assert await alerts.deliver_once() == 0
     assert errors[0] == "answered 500"
     assert errors[1].startswith("no answer within")
     assert "redirects are not followed" in errors[2]
@@ -180,22 +181,22 @@ async def test_a_webhook_is_tried_until_it_accepts(
     assert bodies[0]["spent_usd"] == "6"
     assert delivery.tries == 5
     assert delivery.delivered_at
-    assert room.stats() == {"created": 1, "delivered": 1, "failures": 4, "dead": 0, "escalated": 0}
+    assert alerts.stats() == {"created": 1, "delivered": 1, "failures": 4, "dead": 0, "escalated": 0}
     assert "secret-token" not in caplog.text
-    await room.aclose()
+    await alerts.aclose()
 
 
 async def test_a_letter_not_yet_accepted_survives_a_restart(database: Database, receiver: Receiver) -> None:
-    clock = Clock()
+    clock = StoppedClock()
     receiver.script = ["fail"]
     await book(database, row(1, "6", clock))
-    first = alerts(database, {"search": policy("env:HOOK")}, receiver, clock)
+    first = make_alerts(database, {"search": policy("env:HOOK")}, receiver, clock)
     await first.open()
     await first.check_once()
     await first.deliver_once()
     await first.aclose()
     clock.now += 1000
-    second = alerts(database, {"search": policy("env:HOOK")}, receiver, clock)
+    second = make_alerts(database, {"search": policy("env:HOOK")}, receiver, clock)
     await second.open()
     assert await second.check_once() == 0
     assert await second.deliver_once() == 1
@@ -204,58 +205,58 @@ async def test_a_letter_not_yet_accepted_survives_a_restart(database: Database, 
 
 
 async def test_many_processes_deliver_a_letter_once(any_database: Database, receiver: Receiver) -> None:
-    clock = Clock()
+    clock = StoppedClock()
     await book(any_database, row(1, "25", clock))
-    rooms = [alerts(any_database, {"search": policy("env:HOOK")}, receiver, clock) for _ in range(4)]
-    for room in rooms:
-        await room.open()
-    await rooms[0].check_once()
-    delivered = await asyncio.gather(*(room.deliver_once() for room in rooms))
+    workers = [make_alerts(any_database, {"search": policy("env:HOOK")}, receiver, clock) for _ in range(4)]
+    for alerts in workers:
+        await alerts.open()
+    await workers[0].check_once()
+    delivered = await asyncio.gather(*(alerts.deliver_once() for alerts in workers))
     assert sum(delivered) == 3
     assert sorted(body["threshold"] for body, _ in receiver.got) == ["100%", "50%", "80%"]
-    for room in rooms:
-        await room.aclose()
+    for alerts in workers:
+        await alerts.aclose()
 
 
 async def test_a_receiver_that_hangs_keeps_no_other_waiting(database: Database, receiver: Receiver) -> None:
-    clock = Clock()
+    clock = StoppedClock()
     receiver.script = ["hang"]
     await book(database, row(1, "25", clock))
-    room = alerts(database, {"search": policy("env:HOOK")}, receiver, clock)
-    await room.open()
-    await room.check_once()
-    assert await room.deliver_once() == 3
+    alerts = make_alerts(database, {"search": policy("env:HOOK")}, receiver, clock)
+    await alerts.open()
+    await alerts.check_once()
+    assert await alerts.deliver_once() == 3
     assert len(receiver.got) == 3
-    assert room.stats()["delivered"] == 2
-    await room.aclose()
+    assert alerts.stats()["delivered"] == 2
+    await alerts.aclose()
 
 
 async def test_a_variable_that_is_not_set_is_named_and_tried_later(database: Database) -> None:
-    clock = Clock()
+    clock = StoppedClock()
     await book(database, row(1, "6", clock))
-    room = alerts(database, {"search": policy("env:NOT_SET")}, clock=clock)
-    await room.open()
-    await room.check_once()
-    await room.deliver_once()
-    (delivery,) = [one for one in await room.sent() if one.target]
+    alerts = make_alerts(database, {"search": policy("env:NOT_SET")}, clock=clock)
+    await alerts.open()
+    await alerts.check_once()
+    await alerts.deliver_once()
+    (delivery,) = [one for one in await alerts.sent() if one.target]
     assert delivery.last_error == "env:NOT_SET is not set in the gateway's environment"
-    await room.aclose()
+    await alerts.aclose()
 
 
 async def test_a_test_alert_goes_to_every_receiver_at_once(database: Database, receiver: Receiver) -> None:
     receiver.script = ["accept", "fail"]
-    room = alerts(database, {"search": policy("env:HOOK", "env:OTHER_HOOK", "env:NOT_SET")}, receiver)
-    await room.open()
-    answers = await room.test("search")
+    alerts = make_alerts(database, {"search": policy("env:HOOK", "env:OTHER_HOOK", "env:NOT_SET")}, receiver)
+    await alerts.open()
+    answers = await alerts.test("search")
     assert sorted(answers) == ["env:HOOK", "env:NOT_SET", "env:OTHER_HOOK"]
     assert all(list(kinds) == list(KINDS) for kinds in answers.values())
     said = [one.said for target in ("env:HOOK", "env:OTHER_HOOK") for one in answers[target].values()]
     assert sorted(said) == ["answered 204"] * (2 * len(KINDS) - 1) + ["answered 500"]
     assert {one.accepted for one in answers["env:NOT_SET"].values()} == {False}
     assert all(body["test"] and body["team"] == "search" for body, _ in receiver.got)
-    assert await room.test("nobody") == {}
-    assert await room.sent() == []
-    await room.aclose()
+    assert await alerts.test("nobody") == {}
+    assert await alerts.sent() == []
+    await alerts.aclose()
 
 
 async def test_beside_the_writer_it_hears_of_spend_by_itself(
@@ -265,17 +266,17 @@ async def test_beside_the_writer_it_hears_of_spend_by_itself(
     books = journal(directory)
     await books.start()
     policies = {"search": policy("env:HOOK", limit="0.0001")}
-    known = receivers(lambda _: receiver.url, timeout_s=10)
-    room = Alerts(database, lambda: policies, receivers=known, interval_s=0.01)
-    writer = Writer(directory, database, on_rows=room.notice, interval_s=0.01)
-    await room.open()
+    known = make_receivers(lambda _: receiver.url, timeout_s=10)
+    alerts = Alerts(database, lambda: policies, receivers=known, interval_s=0.01)
+    writer = Writer(directory, database, on_rows=alerts.notice, interval_s=0.01)
+    await alerts.open()
     tasks = Tasks()
     tasks.spawn(writer.run(), "writer")
-    tasks.spawn(room.run(), "alerts")
+    tasks.spawn(alerts.run(), "alerts")
     for _ in range(3):
         spend(books)
     await until(lambda: len(receiver.got) == 3)
     await tasks.aclose()
-    await room.aclose()
+    await alerts.aclose()
     await books.aclose()
     await writer.aclose()

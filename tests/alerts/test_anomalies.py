@@ -29,36 +29,36 @@ def past(hours: int = 14 * 24, seed: int = 1, **facts: int) -> dict[int, Hour]:
     }
 
 
-def told(hours: dict[int, Hour], now: float = NOW) -> list[str]:
+def kinds(hours: dict[int, Hour], now: float = NOW) -> list[str]:
     return [alert.kind for alert in anomalies("search", hours, now)]
 
 
 def test_usual_hours_are_not_told() -> None:
     for seed in range(20):
-        assert told({**past(seed=seed), CURRENT: Hour(4 * USD, 48, 100, {"gpt": Backend(4 * USD)})}) == []
+        assert kinds({**past(seed=seed), CURRENT: Hour(4 * USD, 48, 100, {"gpt": Backend(4 * USD)})}) == []
 
 
 @pytest.mark.parametrize(("usd", "expected"), [(6, []), (40, ["spend_rate"])])
 def test_an_hour_that_costs_many_times_the_usual_is_told(usd: int, expected: list[str]) -> None:
-    assert told({**past(), CURRENT: Hour(usd * USD)}) == expected
-    assert told({**past(), CURRENT - 1: Hour(usd * USD)}) == expected
+    assert kinds({**past(), CURRENT: Hour(usd * USD)}) == expected
+    assert kinds({**past(), CURRENT - 1: Hour(usd * USD)}) == expected
 
 
 def test_a_few_wild_hours_in_the_past_hide_nothing() -> None:
     wild = past()
     for hour in list(wild)[: len(wild) // 4]:
         wild[hour] = Hour(500 * USD)
-    assert told({**wild, CURRENT: Hour(400 * USD)}) == ["spend_rate"]
+    assert kinds({**wild, CURRENT: Hour(400 * USD)}) == ["spend_rate"]
 
 
 def test_a_short_past_calls_nothing_odd() -> None:
-    assert told({**past(hours=20), CURRENT: Hour(500 * USD, 0, 100)}) == []
+    assert kinds({**past(hours=20), CURRENT: Hour(500 * USD, 0, 100)}) == []
 
 
 def test_a_past_of_equal_hours_does_not_make_little_things_odd() -> None:
     even = {hour: Hour(USD) for hour in past()}
-    assert told({**even, CURRENT: Hour(2 * USD)}) == []
-    assert told({**even, CURRENT: Hour(4 * USD)}) == ["spend_rate"]
+    assert kinds({**even, CURRENT: Hour(2 * USD)}) == []
+    assert kinds({**even, CURRENT: Hour(4 * USD)}) == ["spend_rate"]
 
 
 def test_attempts_without_a_price_are_told_with_their_backends() -> None:
@@ -70,7 +70,7 @@ def test_attempts_without_a_price_are_told_with_their_backends() -> None:
 
 def test_answers_for_nothing_are_odd_only_of_a_backend_that_did_cost_something() -> None:
     free = {CURRENT: Hour(backends={"gpt": Backend(free=4), "local": Backend(free=9)})}
-    assert told(free) == []
+    assert kinds(free) == []
     (alert,) = anomalies("search", past(hours=1) | free, NOW)
     assert (alert.kind, alert.payload["attempts"]) == ("zero_cost", {"gpt": 4})
 
@@ -79,11 +79,11 @@ def test_answers_for_nothing_are_odd_only_of_a_backend_that_did_cost_something()
     ("hits", "lookups", "expected"), [(50, 100, []), (30, 100, []), (2, 100, ["hit_rate"]), (0, 20, [])]
 )
 def test_a_cache_that_went_cold_is_told(hits: int, lookups: int, expected: list[str]) -> None:
-    assert told({**past(), CURRENT: Hour(2 * USD, hits, lookups)}) == expected
+    assert kinds({**past(), CURRENT: Hour(2 * USD, hits, lookups)}) == expected
 
 
 def test_a_cache_that_never_hit_has_not_gone_cold() -> None:
-    assert told({**past(hits=5), CURRENT: Hour(2 * USD, 0, 100)}) == []
+    assert kinds({**past(hits=5), CURRENT: Hour(2 * USD, 0, 100)}) == []
 
 
 def test_each_kind_is_told_once_a_day() -> None:

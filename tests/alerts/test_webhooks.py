@@ -13,7 +13,7 @@ import pytest_asyncio
 from aiohttp import web
 
 from gateway.alerts.delivery.webhooks import signature
-from tests.alerts.house import Receiver, receivers
+from tests.alerts.samples import Receiver, make_receivers
 
 KEY = b"0123456789abcdef0123456789abcdef"
 
@@ -43,21 +43,21 @@ async def strict() -> AsyncIterator[tuple[str, list[bool]]]:
 @pytest.mark.parametrize("secret", [KEY.decode(), "whsec_" + base64.b64encode(KEY).decode()])
 async def test_a_receiver_that_knows_the_secret_can_verify(strict: tuple[str, list[bool]], secret: str) -> None:
     url, verified = strict
-    room = receivers(lambda _: url, secret)
-    await room.open()
-    answer = await room.deliver("env:HOOK", "search/x", b'{"text": "hello"}')
+    receivers = make_receivers(lambda _: url, secret)
+    await receivers.open()
+    answer = await receivers.deliver("env:HOOK", "search/x", b'{"text": "hello"}')
     assert (answer.accepted, answer.said, verified) == (True, "answered 204", [True])
-    await room.aclose()
+    await receivers.aclose()
 
 
 @pytest.mark.parametrize("secret", ["", "another secret", "whsec_not base64"])
 async def test_without_the_right_secret_it_cannot(strict: tuple[str, list[bool]], secret: str) -> None:
     url, verified = strict
-    room = receivers(lambda _: url, secret)
-    await room.open()
-    answer = await room.deliver("env:HOOK", "search/x", b"{}")
+    receivers = make_receivers(lambda _: url, secret)
+    await receivers.open()
+    answer = await receivers.deliver("env:HOOK", "search/x", b"{}")
     assert (answer.accepted, answer.said, verified) == (False, "answered 401", [False])
-    await room.aclose()
+    await receivers.aclose()
 
 
 def test_every_part_is_signed() -> None:
@@ -73,12 +73,12 @@ def test_every_part_is_signed() -> None:
 
 async def test_what_goes_wrong_hides_the_address(receiver: Receiver) -> None:
     receiver.script = ["redirect", "hang", "cut"]
-    room = receivers(lambda _: receiver.url)
-    assert not (await room.deliver("env:HOOK", "x", b"{}")).accepted  # not open yet
-    await room.open()
-    said = [(await room.deliver("env:HOOK", "x", b"{}")).said for _ in range(3)]
+    receivers = make_receivers(lambda _: receiver.url)
+    assert not (await receivers.deliver("env:HOOK", "x", b"{}")).accepted  # not open yet
+    await receivers.open()
+    said = [(await receivers.deliver("env:HOOK", "x", b"{}")).said for _ in range(3)]
     for url in ("http://127.0.0.1:1/secret-token", "no address", "file:///etc/passwd", "http://[::1/secret-token"):
-        elsewhere = receivers(lambda _, url=url: url)
+        elsewhere = make_receivers(lambda _, url=url: url)
         await elsewhere.open()
         answer = await elsewhere.deliver("env:HOOK", "x", b"{}")
         assert not answer.accepted
@@ -88,20 +88,20 @@ async def test_what_goes_wrong_hides_the_address(receiver: Receiver) -> None:
     assert "redirects are not followed" in said[0]
     assert said[1] == "no answer within 1.5 s"
     assert all("secret-token" not in text and "127.0.0.1" not in text for text in said)
-    await room.aclose()
+    await receivers.aclose()
 
 
 async def test_a_target_of_another_version_is_not_guessed_at(receiver: Receiver) -> None:
-    room = receivers(lambda _: receiver.url)
-    await room.open()
-    assert "not a kind of receiver" in (await room.deliver("pigeon:env:HOOK", "x", b"{}")).said
+    receivers = make_receivers(lambda _: receiver.url)
+    await receivers.open()
+    assert "not a kind of receiver" in (await receivers.deliver("pigeon:env:HOOK", "x", b"{}")).said
     assert receiver.got == []
-    await room.aclose()
+    await receivers.aclose()
 
 
 async def test_slack_gets_blocks_and_no_markup_of_the_teams(receiver: Receiver) -> None:
-    room = receivers(lambda _: receiver.url)
-    await room.open()
+    receivers = make_receivers(lambda _: receiver.url)
+    await receivers.open()
     payload = {
         "id": "a/b",
         "team": "s",
@@ -109,11 +109,11 @@ async def test_slack_gets_blocks_and_no_markup_of_the_teams(receiver: Receiver) 
         "severity": "warning",
         "text": "<!here> & <b>" + "x" * 5000,
     }
-    assert (await room.deliver("slack:env:HOOK", "a/b", orjson.dumps(payload))).accepted
+    assert (await receivers.deliver("slack:env:HOOK", "a/b", orjson.dumps(payload))).accepted
     body, key = receiver.got[0]
     assert key == "a/b"
     assert body["text"].startswith(":warning: &lt;!here&gt; &amp; &lt;b&gt;xxx")
     assert [block["type"] for block in body["blocks"]] == ["header", "section", "context", "context"]
     assert len(body["blocks"][1]["text"]["text"]) <= 3000
     assert body["blocks"][0]["text"]["text"] == ":warning: s: unpriced"
-    await room.aclose()
+    await receivers.aclose()

@@ -22,7 +22,7 @@ class Desk:
     secrets: dict[str, str]
     """Team → key."""
 
-    async def knock(self, path: str, *, team: str = "search", method: str = "GET", **more: Any) -> Client:
+    async def send(self, path: str, *, team: str = "search", method: str = "GET", **more: Any) -> Client:
         """One request, answered. A body is JSON unless its headers say otherwise."""
         more = {"headers": JSON, **more}
         return await Client(self.routes, path, method=method, key=self.secrets.get(team, team), **more).run()

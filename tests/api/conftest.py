@@ -1,4 +1,4 @@
-"""The routes of one worker over real rooms, and keys to knock with."""
+"""The routes of one worker over real parts, and keys to use them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
 from tests.api.batch_desk import Desk
 from tests.fakes.client import JSON, Client
-from tests.fakes.house import House, backend, catalogue, opened_house
+from tests.fakes.gateway import InProcessGateway, backend, catalogue, open_gateway
 
 Knock = Callable[..., Awaitable[Client]]
 
@@ -51,10 +51,10 @@ POLICY = "team: search\nmodels: {mine: small, ours: {candidates: [small]}}\ncach
 
 
 @dataclass
-class Building:
-    """A house with its doors."""
+class Api:
+    """A gateway in this process, and its HTTP routes."""
 
-    house: House
+    gateway: InProcessGateway
     inference: Inference
     make_inference: Callable[..., Inference]
     """Another worker's endpoint, with an `idempotency` of its own."""
@@ -69,13 +69,13 @@ class Building:
 
     async def key(self, name: str, team: str = "search", *scopes: str, **more: Any) -> keys.Key:
         secret, key = await asyncio.to_thread(
-            lambda: keys.create(self.house.database, team, scopes=scopes or ("inference",), **more)
+            lambda: keys.create(self.gateway.database, team, scopes=scopes or ("inference",), **more)
         )
         self.secrets[name] = secret
         await self.ring.refresh()
         return key
 
-    async def knock(self, path: str, *, key: str = "search", method: str = "GET", **more: Any) -> Client:
+    async def send(self, path: str, *, key: str = "search", method: str = "GET", **more: Any) -> Client:
         """One request of the routes around inference, answered; `key` is a name."""
         client = Client(self.routes, path, method=method, key=self.secrets.get(key, key), **more)
         return await client.run()
@@ -87,16 +87,16 @@ class Building:
 
 
 @pytest.fixture
-async def building(state: State, database: Database, tmp_path: Path) -> AsyncIterator[Building]:
+async def api(state: State, database: Database, tmp_path: Path) -> AsyncIterator[Api]:
     folder = tmp_path / "policies"
     folder.mkdir()
     (folder / "search.yaml").write_text(POLICY)
-    async with opened_house(
+    async with open_gateway(
         state,
         database,
         tmp_path,
         more=lambda provider: (backend(provider, "far", tier="hosted", region="us", api_key="sk-upstream-secret"),),
-    ) as house:
+    ) as gateway:
         policies = await asyncio.to_thread(Policies, [folder], Ceilings())
         ring = Keys(database)
         tenants = Tenants(ring, policies)
@@ -107,8 +107,8 @@ async def building(state: State, database: Database, tmp_path: Path) -> AsyncIte
         make_inference = partial(
             Inference,
             tenants=tenants,
-            pipeline=house.pipeline,
-            telemetry=house.telemetry,
+            pipeline=gateway.pipeline,
+            telemetry=gateway.telemetry,
             limits=RequestLimits(max_body_bytes=10_000, body_timeout=0.2, deadline=5),
             overload=overload,
             envelope=Envelope(Cors(("*",)), "auto"),
@@ -118,27 +118,29 @@ async def building(state: State, database: Database, tmp_path: Path) -> AsyncIte
             database,
             catalogue(),
             policy_of=lambda team: policies.current.find(team)[0],
-            backends=lambda: house.fleet.backends,
+            backends=lambda: gateway.fleet.backends,
             organisations={},
             terms=PriceSettings(),
         )
         service = ServiceRoutes(
             authenticator=authenticator,
-            fleet=house.fleet,
-            telemetry=house.telemetry,
+            fleet=gateway.fleet,
+            telemetry=gateway.telemetry,
             state=state,
             ring=ring,
             policies=policies,
             drain=drain,
             feedback=Feedback(database),
             spend=spend,
-            cache_wrong=house.pipeline.cache.wrong,
+            cache_wrong=gateway.pipeline.cache.wrong,
         )
         alerts = AlertRoutes(authenticator=authenticator, database=database, clock=time)
-        admin = Admin(authenticator=authenticator, fleet=house.fleet, database=database, policies=policies, spend=spend)
-        root = ModelRoutes(authenticator=authenticator, fleet=house.fleet)
+        admin = Admin(
+            authenticator=authenticator, fleet=gateway.fleet, database=database, policies=policies, spend=spend
+        )
+        root = ModelRoutes(authenticator=authenticator, fleet=gateway.fleet)
         routes = Starlette(routes=[*root.routes, *service.routes, *admin.routes, *alerts.routes])
-        opened = Building(house, inference, make_inference, routes, ring, policies, drain, overload, folder, {})
+        opened = Api(gateway, inference, make_inference, routes, ring, policies, drain, overload, folder, {})
         await opened.key("search")
         yield opened
         await inference.aclose()

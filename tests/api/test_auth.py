@@ -11,9 +11,9 @@ from starlette.routing import Route
 from gateway.api.auth import OPEN, Authenticator, json_response
 from gateway.domain.tenant import Key, Tenant
 from gateway.errors import InvalidKey
-from tests.api.conftest import Building
+from tests.api.conftest import Api
 from tests.fakes.client import Client
-from tests.fakes.house import tenant
+from tests.fakes.gateway import tenant
 
 
 class Tenants:
@@ -28,7 +28,7 @@ class Tenants:
         return self.tenant
 
 
-async def knock(authenticator: Authenticator, key: str = "tg-1") -> Client:
+async def send(authenticator: Authenticator, key: str = "tg-1") -> Client:
     async def endpoint(request: Request, tenant: Tenant) -> Response:
         return json_response({"team": tenant.team})
 
@@ -41,7 +41,7 @@ async def knock(authenticator: Authenticator, key: str = "tg-1") -> Client:
     [(("usage",), 200), (("admin", "inference"), 200), (("inference",), 403), ((), 403)],
 )
 async def test_one_of_the_scopes_is_enough(scopes: tuple[str, ...], status: int) -> None:
-    client = await knock(Authenticator(Tenants(*scopes)))  # type: ignore[arg-type]
+    client = await send(Authenticator(Tenants(*scopes)))  # type: ignore[arg-type]
     assert client.status == status
     if status == 403:
         assert client.error["code"] == "forbidden"
@@ -49,7 +49,7 @@ async def test_one_of_the_scopes_is_enough(scopes: tuple[str, ...], status: int)
 
 
 async def test_a_key_that_is_not_known_is_refused_with_an_id_to_ask_about() -> None:
-    client = await knock(Authenticator(Tenants("usage")), key="tg-2")  # type: ignore[arg-type]
+    client = await send(Authenticator(Tenants("usage")), key="tg-2")  # type: ignore[arg-type]
     assert (client.status, client.error["code"]) == (401, "invalid_api_key")
     assert client.headers["x-request-id"].startswith("req_")
 
@@ -74,14 +74,12 @@ async def test_a_client_that_leaves_is_not_taken_for_a_broken_disk(caplog: pytes
     assert not caplog.records
 
 
-async def test_every_route_but_the_open_ones_asks_for_a_key(building: Building) -> None:
+async def test_every_route_but_the_open_ones_asks_for_a_key(api: Api) -> None:
     closed = 0
-    for route in building.routes.routes:
+    for route in api.routes.routes:
         assert isinstance(route, Route)
         for method in (route.methods or set()) - {"HEAD"}:
-            client = await building.knock(
-                route.path.replace("{id}", "x").replace("{name:path}", "x"), key="", method=method
-            )
+            client = await api.send(route.path.replace("{id}", "x").replace("{name:path}", "x"), key="", method=method)
             assert (client.status == 401) == (route.path not in OPEN), (method, route.path)
             closed += client.status == 401
     assert closed >= 10

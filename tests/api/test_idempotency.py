@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
 
-import orjson
 import pytest
 
 from gateway.api.idempotency import idempotency
@@ -16,32 +15,29 @@ from gateway.api.server.asgi import Headers
 from gateway.api.server.caller import Caller
 from gateway.errors import DeadlineExceeded, GatewayError, KeyReused
 from gateway.state.redis.connection import State
-from tests.api.conftest import Building
+from tests.api.conftest import Api
 from tests.fakes.client import Client
-from tests.fakes.house import tenant
+from tests.fakes.gateway import tenant
 from tests.fakes.provider import Fail, Reply
+from tests.support.requests import small_body
 from tests.support.waiting import until
 
 KEY = {"idempotency-key": "retry-1"}
 
 
-def asked(text: str = "hello there", **fields: Any) -> bytes:
-    return orjson.dumps({"model": "small", "messages": [{"role": "user", "content": text}], **fields})
-
-
-async def ask(building: Building, body: bytes = asked(), **more: Any) -> Client:
+async def ask(api: Api, body: bytes = small_body(), **more: Any) -> Client:
     async with asyncio.timeout(30):
-        return await building.client(body, headers={**KEY, **more.pop("headers", {})}, **more).run()
+        return await api.client(body, headers={**KEY, **more.pop("headers", {})}, **more).run()
 
 
 # -- through the endpoint ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_asking_again_gets_the_same_answer_and_costs_nothing(building: Building, stream: bool) -> None:
-    body = asked(stream=stream)
-    building.house.provider.script(Reply(tokens=20, drip_s=0.001))
-    first, second = await ask(building, body), await ask(building, body)
+async def test_asking_again_gets_the_same_answer_and_costs_nothing(api: Api, stream: bool) -> None:
+    body = small_body(stream=stream)
+    api.gateway.provider.script(Reply(tokens=20, drip_s=0.001))
+    first, second = await ask(api, body), await ask(api, body)
     assert first.status == second.status == 200
     assert first.body == second.body
     assert first.complete
@@ -49,101 +45,101 @@ async def test_asking_again_gets_the_same_answer_and_costs_nothing(building: Bui
     assert "idempotency-replayed" not in first.headers
     assert second.headers["idempotency-replayed"] == "true"
     assert second.headers["x-request-id"] == first.headers["x-request-id"]
-    assert len(building.house.provider.exchanges) == 1
-    assert len(await building.house.rows()) == 1
-    assert building.overload.stats()["in_flight"] == 0
+    assert len(api.gateway.provider.exchanges) == 1
+    assert len(await api.gateway.rows()) == 1
+    assert api.overload.stats()["in_flight"] == 0
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_asking_again_meanwhile_waits_for_the_answer(building: Building, stream: bool) -> None:
-    body = asked(stream=stream)
-    building.house.provider.script(Reply(tokens=20, delay_s=0.1, drip_s=0.005))
-    clients = await asyncio.gather(*[ask(building, body) for _ in range(5)])
+async def test_asking_again_meanwhile_waits_for_the_answer(api: Api, stream: bool) -> None:
+    body = small_body(stream=stream)
+    api.gateway.provider.script(Reply(tokens=20, delay_s=0.1, drip_s=0.005))
+    clients = await asyncio.gather(*[ask(api, body) for _ in range(5)])
     assert len({client.body for client in clients}) == 1
     assert sorted("idempotency-replayed" in client.headers for client in clients) == [False, True, True, True, True]
-    assert len(building.house.provider.exchanges) == 1
-    assert len(await building.house.rows()) == 1
+    assert len(api.gateway.provider.exchanges) == 1
+    assert len(await api.gateway.rows()) == 1
 
 
-async def test_a_stream_is_not_held_back_for_whoever_listens(building: Building) -> None:
-    building.house.provider.script(Reply(tokens=10, drip_s=0.02))
-    client = await ask(building, asked(stream=True))
+async def test_a_stream_is_not_held_back_for_whoever_listens(api: Api) -> None:
+    api.gateway.provider.script(Reply(tokens=10, drip_s=0.02))
+    client = await ask(api, small_body(stream=True))
     assert len(client.messages) > 8
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_client_that_gave_up_finds_its_answer_when_it_asks_again(building: Building, stream: bool) -> None:
-    house, body = building.house, asked(stream=stream)
-    house.provider.script(Reply(tokens=20, delay_s=0.1, drip_s=0.005))
-    first = building.client(body, headers=KEY)
+async def test_a_client_that_gave_up_finds_its_answer_when_it_asks_again(api: Api, stream: bool) -> None:
+    gateway, body = api.gateway, small_body(stream=stream)
+    gateway.provider.script(Reply(tokens=20, delay_s=0.1, drip_s=0.005))
+    first = api.client(body, headers=KEY)
     serving = first.start()
-    await until(lambda: house.provider.exchanges)
+    await until(lambda: gateway.provider.exchanges)
     await first.hang_up()
     await asyncio.wait_for(serving, 30)
-    assert building.overload.stats()["in_flight"] == 1, "it goes on, and counts"
-    second = await ask(building, body)
+    assert api.overload.stats()["in_flight"] == 1, "it goes on, and counts"
+    second = await ask(api, body)
     assert second.status == 200
-    assert house.provider.last.text_sent
-    assert not house.provider.last.hung_up
-    assert len(house.provider.exchanges) == 1
-    (row,) = await house.rows()
+    assert gateway.provider.last.text_sent
+    assert not gateway.provider.last.hung_up
+    assert len(gateway.provider.exchanges) == 1
+    (row,) = await gateway.rows()
     assert row["outcome"] == "ok"
-    await until(lambda: building.overload.stats()["in_flight"] == 0)
+    await until(lambda: api.overload.stats()["in_flight"] == 0)
 
 
-async def test_without_a_key_a_client_that_leaves_stops_the_backend(building: Building) -> None:
-    house = building.house
-    house.provider.script(Reply(delay_s=10))
-    client = building.client(asked())
+async def test_without_a_key_a_client_that_leaves_stops_the_backend(api: Api) -> None:
+    gateway = api.gateway
+    gateway.provider.script(Reply(delay_s=10))
+    client = api.client(small_body())
     serving = client.start()
-    await until(lambda: house.provider.exchanges)
+    await until(lambda: gateway.provider.exchanges)
     await client.hang_up()
     await asyncio.wait_for(serving, 30)
-    await until(lambda: house.provider.last.hung_up)
+    await until(lambda: gateway.provider.last.hung_up)
 
 
-async def test_another_request_with_the_same_key_is_refused(building: Building) -> None:
-    await ask(building)
-    other = await ask(building, asked("something else"))
+async def test_another_request_with_the_same_key_is_refused(api: Api) -> None:
+    await ask(api)
+    other = await ask(api, small_body("something else"))
     assert (other.status, other.error["code"]) == (422, "idempotency_key_reused")
     assert other.error["param"] == "Idempotency-Key"
     assert other.headers["x-should-retry"] == "false"
-    assert len(building.house.provider.exchanges) == 1
+    assert len(api.gateway.provider.exchanges) == 1
 
 
-async def test_another_tenant_or_path_or_key_is_another_request(building: Building) -> None:
-    await building.key("colleague")
+async def test_another_tenant_or_path_or_key_is_another_request(api: Api) -> None:
+    await api.key("colleague")
     answers = [
-        await ask(building),
-        await ask(building, key="colleague"),
-        await ask(building, path="/chat/completions"),
-        await ask(building, headers={"idempotency-key": "retry-2"}),
+        await ask(api),
+        await ask(api, key="colleague"),
+        await ask(api, path="/chat/completions"),
+        await ask(api, headers={"idempotency-key": "retry-2"}),
     ]
     assert not any("idempotency-replayed" in client.headers for client in answers)
-    assert len(building.house.provider.exchanges) == 4
+    assert len(api.gateway.provider.exchanges) == 4
 
 
-async def test_what_failed_is_tried_again(building: Building) -> None:
-    provider = building.house.provider
+async def test_what_failed_is_tried_again(api: Api) -> None:
+    provider = api.gateway.provider
     provider.script(Fail(400), Reply(cut="rst", tokens=9, after=3, drip_s=0.002), Reply())
-    assert (await ask(building, asked(stream=True))).status == 400
-    broken = await ask(building, asked(stream=True))
+    assert (await ask(api, small_body(stream=True))).status == 400
+    broken = await ask(api, small_body(stream=True))
     assert b"stream_broken" in broken.body
-    whole = await ask(building, asked(stream=True))
+    whole = await ask(api, small_body(stream=True))
     assert whole.body.endswith(b"[DONE]\n\n")
     assert "idempotency-replayed" not in whole.headers
     assert len(provider.exchanges) == 3
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "ü", "\t"])
-async def test_a_key_that_is_none_is_a_400(building: Building, key: str) -> None:
-    client = await ask(building, headers={"idempotency-key": key})
+async def test_a_key_that_is_none_is_a_400(api: Api, key: str) -> None:
+    client = await ask(api, headers={"idempotency-key": key})
     assert (client.status, client.error["param"]) == (400, "Idempotency-Key")
 
 
-async def test_an_answer_is_encoded_for_whoever_wants_it_so(building: Building) -> None:
-    building.house.provider.script(Reply(tokens=1000))
-    first, second = await ask(building), await ask(building, headers={"accept-encoding": "gzip"})
+async def test_an_answer_is_encoded_for_whoever_wants_it_so(api: Api) -> None:
+    api.gateway.provider.script(Reply(tokens=1000))
+    first, second = await ask(api), await ask(api, headers={"accept-encoding": "gzip"})
     assert "content-encoding" not in first.headers
     assert second.headers["content-encoding"] == "gzip"
 
@@ -339,14 +335,14 @@ async def test_what_is_kept_is_bounded(workers: tuple[Worker, Worker], monkeypat
     await until(lambda: one.idempotency.stats()["open"] == 0)
 
 
-async def test_the_endpoint_takes_what_another_worker_stored(building: Building, state: State) -> None:
-    await ask(building, asked(stream=True))
+async def test_the_endpoint_takes_what_another_worker_stored(api: Api, state: State) -> None:
+    await ask(api, small_body(stream=True))
     other = Idempotency(state, patience_s=5)
-    inference = building.make_inference(idempotency=other)
-    again = await ask(replace(building, inference=inference), asked(stream=True))
+    inference = api.make_inference(idempotency=other)
+    again = await ask(replace(api, inference=inference), small_body(stream=True))
     assert again.body.endswith(b"[DONE]\n\n")
     assert again.headers["content-type"].startswith("text/event-stream")
     assert again.headers["idempotency-replayed"] == "true"
-    assert len(building.house.provider.exchanges) == 1
+    assert len(api.gateway.provider.exchanges) == 1
     await inference.aclose()
     await other.aclose()

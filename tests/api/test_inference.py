@@ -9,16 +9,11 @@ import orjson
 import pytest
 
 from gateway.errors import GatewayError
-from tests.api.conftest import Building
+from tests.api.conftest import Api
 from tests.fakes.client import Client
 from tests.fakes.provider import Fail, Raw, Reply
+from tests.support.requests import small_body
 from tests.support.waiting import until
-
-HELLO = [{"role": "user", "content": "hello there"}]
-
-
-def asked(**fields: Any) -> bytes:
-    return orjson.dumps({"model": "small", "messages": HELLO, **fields})
 
 
 async def answered(client: Client) -> Client:
@@ -26,10 +21,10 @@ async def answered(client: Client) -> Client:
         return await client.run()
 
 
-async def test_a_plain_answer_has_its_length_and_the_facts_as_headers(building: Building) -> None:
-    client = await answered(building.client(asked()))
+async def test_a_plain_answer_has_its_length_and_the_facts_as_headers(api: Api) -> None:
+    client = await answered(api.client(small_body()))
     assert (client.status, client.complete) == (200, True)
-    assert client.json["choices"][0]["message"]["content"] == building.house.provider.last.text_sent
+    assert client.json["choices"][0]["message"]["content"] == api.gateway.provider.last.text_sent
     headers = client.headers
     assert headers["content-type"] == "application/json"
     assert int(headers["content-length"]) == len(client.body)
@@ -38,12 +33,12 @@ async def test_a_plain_answer_has_its_length_and_the_facts_as_headers(building: 
     assert headers["x-thriftgate-model"] == "model-small"
     assert headers["x-thriftgate-cache"] == "off"
     assert float(headers["x-thriftgate-cost-usd"]) > 0
-    assert building.overload.stats()["in_flight"] == 0
+    assert api.overload.stats()["in_flight"] == 0
 
 
-async def test_a_stream_comes_piece_by_piece_and_ends_once(building: Building) -> None:
-    building.house.provider.script(Reply(tokens=5, drip_s=0.01))
-    client = await answered(building.client(asked(stream=True)))
+async def test_a_stream_comes_piece_by_piece_and_ends_once(api: Api) -> None:
+    api.gateway.provider.script(Reply(tokens=5, drip_s=0.01))
+    client = await answered(api.client(small_body(stream=True)))
     assert client.headers["content-type"].startswith("text/event-stream")
     assert client.headers["x-accel-buffering"] == "no"
     assert "content-length" not in client.headers
@@ -52,75 +47,75 @@ async def test_a_stream_comes_piece_by_piece_and_ends_once(building: Building) -
     assert len(client.messages) > 5
 
 
-async def test_a_backends_late_goodbye_is_no_hang_up_of_the_client(building: Building) -> None:
+async def test_a_backends_late_goodbye_is_no_hang_up_of_the_client(api: Api) -> None:
     """The server tells of a disconnect once an answer is out; the exits still wait for the backend's last bytes."""
     frame = b'{"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":'
     events = b"data: " + frame + b'{"role":"assistant","content":"hi"},"finish_reason":null}]}\n\n'
     events += b"data: " + frame + b'{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
     chunk = b"%x\r\n%b\r\n" % (len(events), events)
-    provider = building.house.provider
+    provider = api.gateway.provider
     provider.script(Raw((head + chunk, 0.05, b"0\r\n\r\n")))
-    client = await answered(building.client(asked(stream=True)))
+    client = await answered(api.client(small_body(stream=True)))
     assert client.body.endswith(b"[DONE]\n\n")
-    (labels,) = building.house.telemetry.totals.requests
+    (labels,) = api.gateway.telemetry.totals.requests
     assert labels[-1] == "200"
-    await answered(building.client(asked()))
+    await answered(api.client(small_body()))
     assert provider.connections == 1, "the connection was not kept"
 
 
-async def test_hanging_up_midway_cancels_the_backend(building: Building) -> None:
-    house = building.house
-    house.provider.script(Reply(tokens=400, drip_s=0.01))
-    client = building.client(asked(stream=True))
+async def test_hanging_up_midway_cancels_the_backend(api: Api) -> None:
+    gateway = api.gateway
+    gateway.provider.script(Reply(tokens=400, drip_s=0.01))
+    client = api.client(small_body(stream=True))
     serving = client.start()
     await client.until(5)
     await client.hang_up()
     await asyncio.wait_for(serving, 30)
-    await until(lambda: house.provider.last.hung_up)
-    (labels,) = house.telemetry.totals.requests
+    await until(lambda: gateway.provider.last.hung_up)
+    (labels,) = gateway.telemetry.totals.requests
     assert labels[-1] == "499"
-    assert building.overload.stats()["in_flight"] == 0
-    (row,) = await house.rows()
+    assert api.overload.stats()["in_flight"] == 0
+    (row,) = await gateway.rows()
     assert row["outcome"] == "interrupted"
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_hanging_up_before_the_first_byte_cancels_the_backend(building: Building, stream: bool) -> None:
-    house = building.house
-    house.provider.script(Reply(delay_s=10))
-    client = building.client(asked(stream=stream))
+async def test_hanging_up_before_the_first_byte_cancels_the_backend(api: Api, stream: bool) -> None:
+    gateway = api.gateway
+    gateway.provider.script(Reply(delay_s=10))
+    client = api.client(small_body(stream=stream))
     serving = client.start()
-    await until(lambda: house.provider.exchanges)
+    await until(lambda: gateway.provider.exchanges)
     await client.hang_up()
     await asyncio.wait_for(serving, 30)
     assert client.messages == []
-    await until(lambda: house.provider.last.hung_up)
-    assert house.quiet()
+    await until(lambda: gateway.provider.last.hung_up)
+    assert gateway.quiet()
 
 
-async def test_being_cancelled_by_the_server_is_passed_on(building: Building) -> None:
-    building.house.provider.script(Reply(delay_s=10))
-    serving = building.client(asked()).start()
-    await until(lambda: building.house.provider.exchanges)
+async def test_being_cancelled_by_the_server_is_passed_on(api: Api) -> None:
+    api.gateway.provider.script(Reply(delay_s=10))
+    serving = api.client(small_body()).start()
+    await until(lambda: api.gateway.provider.exchanges)
     serving.cancel()
     with pytest.raises(asyncio.CancelledError):
         await serving
-    assert building.house.quiet()
-    assert building.overload.stats()["in_flight"] == 0
+    assert api.gateway.quiet()
+    assert api.overload.stats()["in_flight"] == 0
 
 
-async def test_an_error_before_the_first_byte_has_a_status(building: Building) -> None:
-    building.house.provider.script(Fail(500), Fail(500))
-    client = await answered(building.client(asked(stream=True)))
+async def test_an_error_before_the_first_byte_has_a_status(api: Api) -> None:
+    api.gateway.provider.script(Fail(500), Fail(500))
+    client = await answered(api.client(small_body(stream=True)))
     assert (client.status, client.error["code"]) == (502, "all_backends_failed")
     assert client.headers["content-type"] == "application/json"
     assert client.headers["x-request-id"].startswith("req_")
 
 
-async def test_an_error_after_the_first_byte_is_an_event_and_no_done_follows(building: Building) -> None:
-    building.house.provider.script(Reply(tokens=9, drip_s=0.002, cut="rst", after=3))
-    client = await answered(building.client(asked(stream=True)))
+async def test_an_error_after_the_first_byte_is_an_event_and_no_done_follows(api: Api) -> None:
+    api.gateway.provider.script(Reply(tokens=9, drip_s=0.002, cut="rst", after=3))
+    client = await answered(api.client(small_body(stream=True)))
     assert (client.status, client.complete) == (200, True)
     assert b"[DONE]" not in client.body
     last = client.body.rstrip(b"\n").split(b"\n\n")[-1]
@@ -129,31 +124,31 @@ async def test_an_error_after_the_first_byte_is_an_event_and_no_done_follows(bui
     assert (error["code"], client.headers["x-request-id"] in error["message"]) == ("stream_broken", True)
 
 
-async def test_a_deadline_of_the_callers_own_is_kept(building: Building) -> None:
-    building.house.provider.script(Reply(delay_s=10), Reply(tokens=400, drip_s=0.01))
-    client = await answered(building.client(asked(), headers={"x-thriftgate-deadline": "0.1"}))
+async def test_a_deadline_of_the_callers_own_is_kept(api: Api) -> None:
+    api.gateway.provider.script(Reply(delay_s=10), Reply(tokens=400, drip_s=0.01))
+    client = await answered(api.client(small_body(), headers={"x-thriftgate-deadline": "0.1"}))
     assert (client.status, client.error["code"]) == (504, "deadline_exceeded")
-    client = await answered(building.client(asked(stream=True), headers={"x-thriftgate-deadline": "200ms"}))
+    client = await answered(api.client(small_body(stream=True), headers={"x-thriftgate-deadline": "200ms"}))
     assert client.status == 200
     assert b"deadline_exceeded" in client.body
     assert b"[DONE]" not in client.body
 
 
 async def test_what_nobody_expected_is_a_500_that_tells_nothing_but_its_id(
-    building: Building, caplog: pytest.LogCaptureFixture
+    api: Api, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def breaks(*_: Any, **__: Any) -> Any:
         raise ZeroDivisionError("secret detail")
 
-    building.house.fleet.call = breaks  # type: ignore[method-assign]
-    client = await answered(building.client(asked()))
+    api.gateway.fleet.call = breaks  # type: ignore[method-assign]
+    client = await answered(api.client(small_body()))
     assert (client.status, client.error["code"]) == (500, "internal_error")
     assert client.headers["x-request-id"] in client.error["message"]
     assert b"secret detail" not in client.body
     assert "ZeroDivisionError" in caplog.text
 
 
-async def test_what_nobody_expected_while_parsing_is_a_500_in_shape(building: Building) -> None:
+async def test_what_nobody_expected_while_parsing_is_a_500_in_shape(api: Api) -> None:
     class Dialect:
         def __getattr__(self, name: str) -> Any:
             from gateway.dialects.openai_chat import dialect as openai_chat
@@ -163,14 +158,14 @@ async def test_what_nobody_expected_while_parsing_is_a_500_in_shape(building: Bu
         def parse(self, *_: Any) -> Any:
             raise RecursionError("too deep")
 
-    building.inference.dialect_at = lambda _: Dialect()  # type: ignore[assignment,return-value]
-    client = await answered(building.client(asked()))
+    api.inference.dialect_at = lambda _: Dialect()  # type: ignore[assignment,return-value]
+    client = await answered(api.client(small_body()))
     assert (client.status, client.error["code"]) == (500, "internal_error")
 
 
-async def test_trouble_after_a_whole_answer_is_not_told_to_the_client(building: Building) -> None:
+async def test_trouble_after_a_whole_answer_is_not_told_to_the_client(api: Api) -> None:
     """Two heads on one response would break the connection."""
-    leave = building.house.pipeline.limits.admit
+    leave = api.gateway.pipeline.limits.admit
 
     async def admit(*args: Any) -> Any:
         permit = await leave(*args)
@@ -186,9 +181,9 @@ async def test_trouble_after_a_whole_answer_is_not_told_to_the_client(building: 
 
         return Sour()
 
-    building.house.pipeline.limits.admit = admit  # type: ignore[method-assign]
+    api.gateway.pipeline.limits.admit = admit  # type: ignore[method-assign]
     for stream in (True, False):
-        client = await answered(building.client(asked(stream=stream)))
+        client = await answered(api.client(small_body(stream=stream)))
         assert client.complete
         assert b"too late" not in client.body
 
@@ -196,46 +191,46 @@ async def test_trouble_after_a_whole_answer_is_not_told_to_the_client(building: 
 # -- refused at the door -------------------------------------------------------------------------------------------
 
 
-async def test_who_did_not_hear_of_the_drain_is_still_served(building: Building) -> None:
-    building.drain.draining = True
-    assert (await answered(building.client(asked()))).status == 200
+async def test_who_did_not_hear_of_the_drain_is_still_served(api: Api) -> None:
+    api.drain.draining = True
+    assert (await answered(api.client(small_body()))).status == 200
 
 
-async def test_a_stream_under_way_is_finished_while_draining(building: Building) -> None:
-    building.house.provider.script(Reply(tokens=10, drip_s=0.01))
-    client = building.client(asked(stream=True))
+async def test_a_stream_under_way_is_finished_while_draining(api: Api) -> None:
+    api.gateway.provider.script(Reply(tokens=10, drip_s=0.01))
+    client = api.client(small_body(stream=True))
     serving = client.start()
     await client.until(3)
-    building.drain.draining = True
-    assert building.overload.stats()["in_flight"] == 1
+    api.drain.draining = True
+    assert api.overload.stats()["in_flight"] == 1
     await serving
     assert client.body.endswith(b"[DONE]\n\n")
 
 
-async def test_more_requests_than_the_operator_allows_are_refused(building: Building) -> None:
+async def test_more_requests_than_the_operator_allows_are_refused(api: Api) -> None:
     for number in range(1998):
-        building.overload.enter(f"other{number % 2}", batch=False)
-    building.house.provider.script(Reply(delay_s=10), Reply(delay_s=10))
-    first, second = building.client(asked()), building.client(asked())
+        api.overload.enter(f"other{number % 2}", batch=False)
+    api.gateway.provider.script(Reply(delay_s=10), Reply(delay_s=10))
+    first, second = api.client(small_body()), api.client(small_body())
     serving = [first.start(), second.start()]
-    await until(lambda: len(building.house.provider.exchanges) == 2)
-    third = await answered(building.client(asked()))
+    await until(lambda: len(api.gateway.provider.exchanges) == 2)
+    third = await answered(api.client(small_body()))
     assert (third.status, third.headers["retry-after"]) in ((503, "1"), (503, "2"))
     await first.hang_up()
     await second.hang_up()
     await asyncio.gather(*serving)
-    assert (await answered(building.client(asked()))).status == 200
+    assert (await answered(api.client(small_body()))).status == 200
 
 
-async def test_batch_requests_are_refused_first_and_before_their_body_is_read(building: Building) -> None:
+async def test_batch_requests_are_refused_first_and_before_their_body_is_read(api: Api) -> None:
     for _ in range(1600):
-        building.overload.enter("others", batch=True)
+        api.overload.enter("others", batch=True)
     batch = {"x-thriftgate-priority": "batch"}
-    client = await answered(building.client([b'{"model":'], whole=False, headers=batch))  # type: ignore[arg-type]
+    client = await answered(api.client([b'{"model":'], whole=False, headers=batch))  # type: ignore[arg-type]
     assert (client.status, client.error["code"]) == (503, "overloaded")
     assert "interactive" in client.error["message"]
     assert int(client.headers["retry-after"]) >= 1
-    assert (await answered(building.client(asked()))).status == 200
+    assert (await answered(api.client(small_body()))).status == 200
 
 
 @pytest.mark.parametrize(
@@ -255,18 +250,18 @@ async def test_batch_requests_are_refused_first_and_before_their_body_is_read(bu
     ],
 )
 async def test_what_is_refused_at_the_door_is_told_in_shape_and_counted(
-    building: Building, more: dict[str, Any], status: int, code: str
+    api: Api, more: dict[str, Any], status: int, code: str
 ) -> None:
-    await building.key("figures", "search", "usage")
-    client = await answered(building.client(more.pop("body", asked()), **more))
+    await api.key("figures", "search", "usage")
+    client = await answered(api.client(more.pop("body", small_body()), **more))
     assert (client.status, client.error["code"]) == (status, code)
     assert client.headers["x-request-id"].startswith("req_")
-    assert building.house.telemetry.totals.refused == {(code,): 1}
-    assert not building.house.telemetry.totals.requests
+    assert api.gateway.telemetry.totals.refused == {(code,): 1}
+    assert not api.gateway.telemetry.totals.requests
 
 
-async def test_a_client_that_leaves_while_it_sends_is_answered_nothing(building: Building) -> None:
-    client = building.client([b'{"model":'], whole=False)  # type: ignore[arg-type]
+async def test_a_client_that_leaves_while_it_sends_is_answered_nothing(api: Api) -> None:
+    client = api.client([b'{"model":'], whole=False)  # type: ignore[arg-type]
     serving = client.start()
     await asyncio.sleep(0.02)
     await client.hang_up()
@@ -274,20 +269,20 @@ async def test_a_client_that_leaves_while_it_sends_is_answered_nothing(building:
     assert client.messages == []
 
 
-async def test_a_body_that_never_ends_is_refused_in_time(building: Building) -> None:
-    client = await answered(building.client([b'{"model":'], whole=False))  # type: ignore[arg-type]
+async def test_a_body_that_never_ends_is_refused_in_time(api: Api) -> None:
+    client = await answered(api.client([b'{"model":'], whole=False))  # type: ignore[arg-type]
     assert client.status == 408
     assert "in time" in client.error["message"]
 
 
-async def test_the_callers_key_is_not_sent_on(building: Building) -> None:
-    await answered(building.client(asked()))
-    sent = building.house.provider.last
-    assert building.secrets["search"].encode() not in sent.body + b"".join(b": ".join(pair) for pair in sent.headers)
+async def test_the_callers_key_is_not_sent_on(api: Api) -> None:
+    await answered(api.client(small_body()))
+    sent = api.gateway.provider.last
+    assert api.secrets["search"].encode() not in sent.body + b"".join(b": ".join(pair) for pair in sent.headers)
 
 
-async def test_tags_and_session_of_the_caller_are_on_the_ledger(building: Building) -> None:
+async def test_tags_and_session_of_the_caller_are_on_the_ledger(api: Api) -> None:
     headers = {"x-thriftgate-tags": "feature=answers", "x-thriftgate-session": "s-1"}
-    await answered(building.client(asked(), headers=headers))
-    (row,) = await building.house.rows()
+    await answered(api.client(small_body(), headers=headers))
+    (row,) = await api.gateway.rows()
     assert (orjson.loads(row["tags"]), row["session"]) == ({"feature": "answers"}, "s-1")

@@ -15,9 +15,10 @@ from gateway.batches.files import Page
 from gateway.domain.tenant import Viewer
 from tests.api.batch_desk import Desk
 from tests.fakes.client import JSON, Client
+from tests.support.requests import fields_in
 
 SDK = {**JSON, "anthropic-version": "2023-06-01"}
-PARAMS = {"model": "auto", "max_tokens": 9, "messages": [{"role": "user", "content": "hello"}]}
+PARAMS = fields_in("anthropic_messages", max_tokens=9)
 BODY = orjson.dumps({"requests": [{"custom_id": "a", "params": PARAMS}]})
 DAY_S = 24 * 3600
 
@@ -37,24 +38,24 @@ BATCH = Batch(
 )
 
 
-def told(error: Client) -> str:
+def message_of(error: Client) -> str:
     """The message of an error, in Anthropic's shape."""
-    said = error.json
-    assert set(said) == {"type", "error", "request_id"}
-    assert said["type"] == "error"
-    assert set(said["error"]) == {"type", "message"}
-    assert said["request_id"] == error.headers["request-id"]
-    message: str = said["error"]["message"]
+    body = error.json
+    assert set(body) == {"type", "error", "request_id"}
+    assert body["type"] == "error"
+    assert set(body["error"]) == {"type", "message"}
+    assert body["request_id"] == error.headers["request-id"]
+    message: str = body["error"]["message"]
     return message
 
 
 async def create(desk: Desk, body: bytes = BODY, headers: dict[str, str] | None = None, **more: Any) -> Client:
-    return await desk.knock(PATH, method="POST", headers={**SDK, **(headers or {})}, body=body, **more)
+    return await desk.send(PATH, method="POST", headers={**SDK, **(headers or {})}, body=body, **more)
 
 
 async def test_a_body_may_come_in_pieces_and_compressed(desk: Desk) -> None:
     body = gzip.compress(BODY)
-    answer = await desk.knock(
+    answer = await desk.send(
         PATH, method="POST", headers={**SDK, "content-encoding": "gzip"}, body=[bytes([byte]) for byte in body]
     )
     assert answer.status == 200
@@ -83,10 +84,10 @@ async def test_what_its_headers_and_query_say_holds_for_every_request(desk: Desk
 )
 async def test_results_are_where_the_client_found_the_gateway(desk: Desk, headers: dict[str, str], base: str) -> None:
     batch_id = (await create(desk)).json["id"]
-    assert (await desk.knock(f"{PATH}/{batch_id}")).json["results_url"] is None
+    assert (await desk.send(f"{PATH}/{batch_id}")).json["results_url"] is None
     batch = await desk.message_jobs.get(Viewer("search"), batch_id)
     await desk.jobs.finish(batch, Ended("completed", counts=(1, 0)))
-    answer = await desk.knock(f"{PATH}/{batch_id}", headers={**SDK, **headers})
+    answer = await desk.send(f"{PATH}/{batch_id}", headers={**SDK, **headers})
     assert answer.json["results_url"] == f"{base}{PATH}/{batch_id}/results"
     assert answer.json["processing_status"] == "ended"
 
@@ -106,7 +107,7 @@ async def test_results_are_where_the_client_found_the_gateway(desk: Desk, header
 async def test_a_body_that_is_no_batch_is_refused_and_leaves_nothing(desk: Desk, body: bytes, message: str) -> None:
     answer = await create(desk, body)
     assert answer.status == 400
-    assert told(answer).startswith(message)
+    assert message_of(answer).startswith(message)
     assert answer.json["error"]["type"] == "invalid_request_error"
     assert await desk.message_jobs.page(Viewer("search"), Page()) == []
     assert [path.name for path in desk.files.directory.iterdir()] == []
@@ -116,25 +117,25 @@ async def test_a_request_or_a_body_that_is_too_large_is_told_so(desk: Desk, monk
     large = BODY.replace(b"hello", b"h" * 20_000)
     answer = await create(desk, large)
     assert (answer.status, answer.json["error"]["type"]) == (413, "request_too_large")
-    assert told(answer) == "requests.0: longer than 10000 bytes, the limit of a request."
+    assert message_of(answer) == "requests.0: longer than 10000 bytes, the limit of a request."
     monkeypatch.setattr("gateway.api.routes.message_batches.MAX_BYTES", 50)
     for headers in ({}, {"content-length": str(len(BODY))}):
         answer = await create(desk, headers=headers)
         assert answer.status == 413
-        assert "larger than 50 bytes" in told(answer)
+        assert "larger than 50 bytes" in message_of(answer)
 
 
 async def test_errors_have_anthropics_shape(desk: Desk) -> None:
     for answer, status, kind in (
-        (await desk.knock(f"{PATH}/msgbatch_x", headers=SDK), 404, "not_found_error"),
-        (await desk.knock(f"{PATH}/msgbatch_x/results", headers=SDK), 404, "not_found_error"),
-        (await desk.knock(f"{PATH}/msgbatch_x/cancel", headers=SDK, method="POST"), 404, "not_found_error"),
-        (await desk.knock(PATH, headers=SDK, team="tg-unknown"), 401, "authentication_error"),
+        (await desk.send(f"{PATH}/msgbatch_x", headers=SDK), 404, "not_found_error"),
+        (await desk.send(f"{PATH}/msgbatch_x/results", headers=SDK), 404, "not_found_error"),
+        (await desk.send(f"{PATH}/msgbatch_x/cancel", headers=SDK, method="POST"), 404, "not_found_error"),
+        (await desk.send(PATH, headers=SDK, team="tg-unknown"), 401, "authentication_error"),
         (await create(desk, headers={"content-type": "text/plain"}), 415, "invalid_request_error"),
         (await create(desk, headers={"x-thriftgate-tier": "gigantic"}), 400, "invalid_request_error"),
-        (await desk.knock(PATH, headers=SDK, query="limit=0"), 400, "invalid_request_error"),
+        (await desk.send(PATH, headers=SDK, query="limit=0"), 400, "invalid_request_error"),
     ):
-        assert told(answer)
+        assert message_of(answer)
         assert (answer.status, answer.json["error"]["type"]) == (status, kind)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from gateway.api.response_headers import of_error, of_record, seconds
 from gateway.domain.backend import Backend
+from gateway.domain.money.usage import Usage
 from gateway.domain.record import Record
 from gateway.errors import (
     AllBackendsFailed,
@@ -22,7 +23,7 @@ from gateway.errors import (
     LimitExceeded,
     Overloaded,
 )
-from tests.fakes.house import tenant
+from tests.fakes.gateway import tenant
 
 SMALL = Backend(name="small", kind="openai", base_url="http://10.1.2.3/v1", model="tiny-ü", api_key="sk-upstream")
 
@@ -42,6 +43,14 @@ def shown(record: Record) -> dict[str, str]:
 
 def test_what_is_not_known_is_not_shown() -> None:
     assert shown(record()) == {"x-request-id": "req_1", "request-id": "req_1", "x-thriftgate-cache": "off"}
+
+
+def test_what_the_backend_read_from_its_prompt_cache_is_shown_as_soon_as_it_is_known() -> None:
+    seen = record()
+    attempt = seen.attempt(SMALL)
+    assert "x-thriftgate-cached-tokens" not in shown(seen)
+    attempt.usage = Usage(10, cached_tokens=900)
+    assert shown(seen)["x-thriftgate-cached-tokens"] == "900"
 
 
 def test_everything_that_is_known_is_shown() -> None:

@@ -11,14 +11,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import select
 
 from gateway.state.sql.tables import feedback
-from tests.api.conftest import Building
+from tests.api.conftest import Api
 from tests.fakes.provider import Reply
+from tests.support.requests import small_body
 
 
-async def served(building: Building, key: str = "search", **fields: Any) -> str:
+async def served(api: Api, key: str = "search", **fields: Any) -> str:
     """The id of an answered request."""
-    told = {"model": "small", "messages": [{"role": "user", "content": "hello"}], **fields}
-    client = await building.client(orjson.dumps(told), key=key).run()
+    client = await api.client(small_body("hello", **fields), key=key).run()
     assert client.status == 200
     return client.headers["x-request-id"]
 
@@ -26,42 +26,42 @@ async def served(building: Building, key: str = "search", **fields: Any) -> str:
 # -- flight records ------------------------------------------------------------------------------------------------
 
 
-async def test_a_flight_record_is_for_the_key_that_asked_and_its_teams_admin(building: Building) -> None:
-    await building.key("colleague")
-    await building.key("admin of search", "search", "admin")
-    await building.key("stranger", "other", "inference", "admin")
-    path = f"/v1/requests/{await served(building)}"
-    own = await building.knock(path)
+async def test_a_flight_record_is_for_the_key_that_asked_and_its_teams_admin(api: Api) -> None:
+    await api.key("colleague")
+    await api.key("admin of search", "search", "admin")
+    await api.key("stranger", "other", "inference", "admin")
+    path = f"/v1/requests/{await served(api)}"
+    own = await api.send(path)
     assert own.status == 200
     assert own.json["attempts"][0]["backend"] == "small"
     assert b"hello" not in own.body
-    assert (await building.knock(path, key="admin of search")).status == 200
+    assert (await api.send(path, key="admin of search")).status == 200
     for key in ("colleague", "stranger"):
-        assert (await building.knock(path, key=key)).status == 404
-    assert (await building.knock("/v1/requests/req_nothing")).status == 404
+        assert (await api.send(path, key=key)).status == 404
+    assert (await api.send("/v1/requests/req_nothing")).status == 404
 
 
-async def test_feedback_is_heard_once_per_key_and_request(building: Building) -> None:
-    request_id = await served(building)
+async def test_feedback_is_heard_once_per_key_and_request(api: Api) -> None:
+    request_id = await served(api)
     path = f"/v1/requests/{request_id}/feedback"
     for rating in ("bad", "good"):
-        said = await building.knock(path, method="POST", body=orjson.dumps({"rating": rating}))
+        said = await api.send(path, method="POST", body=orjson.dumps({"rating": rating}))
         assert (said.status, said.json) == (201, {"heard": True})
-    rows = await building.house.database.run(lambda link: link.execute(select(feedback)).all())
+    rows = await api.gateway.database.run(lambda link: link.execute(select(feedback)).all())
     assert [(row.request_id, row.score, row.backend) for row in rows] == [(request_id, 1.0, "small")]
 
 
 @pytest.mark.parametrize("body", [b"{}", b"[]", b"{", b'{"rating": "meh"}', b'{"score": 2}', b'{"stars": 5}'])
-async def test_feedback_that_says_nothing_is_a_400(building: Building, body: bytes) -> None:
-    path = f"/v1/requests/{await served(building)}/feedback"
-    said = await building.knock(path, method="POST", body=body)
+async def test_feedback_that_says_nothing_is_a_400(api: Api, body: bytes) -> None:
+    path = f"/v1/requests/{await served(api)}/feedback"
+    said = await api.send(path, method="POST", body=body)
     assert (said.status, said.error["type"]) == (400, "invalid_request_error")
 
 
-async def test_feedback_on_another_keys_request_is_not_heard(building: Building) -> None:
-    await building.key("stranger", "other")
-    path = f"/v1/requests/{await served(building)}/feedback"
-    said = await building.knock(path, method="POST", key="stranger", body=b'{"rating": "bad"}')
+async def test_feedback_on_another_keys_request_is_not_heard(api: Api) -> None:
+    await api.key("stranger", "other")
+    path = f"/v1/requests/{await served(api)}/feedback"
+    said = await api.send(path, method="POST", key="stranger", body=b'{"rating": "bad"}')
     assert said.status == 404
 
 
@@ -69,27 +69,27 @@ async def test_feedback_on_another_keys_request_is_not_heard(building: Building)
 
 
 @pytest.fixture
-async def spent(building: Building) -> Building:
+async def spent(api: Api) -> Api:
     """Two teams with a request each, five output tokens for search and nine for other."""
-    await building.key("other", "other")
-    await building.key("figures", "search", "usage")
-    await building.key("other's figures", "other", "usage")
-    await building.key("admin", "ops", "admin")
-    building.house.provider.script(Reply(tokens=5), Reply(tokens=9))
-    await served(building)
-    await served(building, key="other")
-    await building.house.rows()
-    return building
+    await api.key("other", "other")
+    await api.key("figures", "search", "usage")
+    await api.key("other's figures", "other", "usage")
+    await api.key("admin", "ops", "admin")
+    api.gateway.provider.script(Reply(tokens=5), Reply(tokens=9))
+    await served(api)
+    await served(api, key="other")
+    await api.gateway.rows()
+    return api
 
 
-async def tokens(building: Building, key: str, query: str = "") -> int:
-    client = await building.knock("/v1/usage", key=key, query=query)
+async def tokens(api: Api, key: str, query: str = "") -> int:
+    client = await api.send("/v1/usage", key=key, query=query)
     assert client.status == 200, client.body
     found: int = client.json["total"]["output_tokens"]
     return found
 
 
-async def test_a_team_sees_its_own_spend(spent: Building) -> None:
+async def test_a_team_sees_its_own_spend(spent: Api) -> None:
     assert await tokens(spent, "figures") == 5
     assert await tokens(spent, "other's figures") == 9
     assert await tokens(spent, "figures", "since=1h&by=backend") == 5
@@ -97,85 +97,85 @@ async def test_a_team_sees_its_own_spend(spent: Building) -> None:
 
 
 @pytest.mark.parametrize("query", ["team=other", "team=", "team=other&team=search", "team=%2A"])
-async def test_a_teams_usage_key_cannot_name_another_team(spent: Building, query: str) -> None:
-    client = await spent.knock("/v1/usage", key="figures", query=query + "&by=team")
+async def test_a_teams_usage_key_cannot_name_another_team(spent: Api, query: str) -> None:
+    client = await spent.send("/v1/usage", key="figures", query=query + "&by=team")
     assert client.json["total"]["output_tokens"] == 5
     assert b"other" not in client.body
 
 
-async def test_an_admin_key_may_name_another_team(spent: Building) -> None:
+async def test_an_admin_key_may_name_another_team(spent: Api) -> None:
     assert await tokens(spent, "admin", "team=search") == 5
     assert await tokens(spent, "admin", "team=other") == 9
     assert await tokens(spent, "admin") == 0
 
 
-async def test_savings_and_budgets_are_told_when_they_are_asked_for(spent: Building) -> None:
-    told = (await spent.knock("/v1/usage", key="figures", query="by=outcome&savings=true")).json
+async def test_savings_and_budgets_are_told_when_they_are_asked_for(spent: Api) -> None:
+    told = (await spent.send("/v1/usage", key="figures", query="by=outcome&savings=true")).json
     assert [row["outcome"] for row in told["rows"]] == ["ok"]
     assert told["total"]["cost_usd"] == told["rows"][0]["cost_usd"]
     assert [one["team"] for one in told["savings"]["teams"]] == ["search"]
     assert told["budgets"] == told["credits"] == []
-    assert "savings" not in (await spent.knock("/v1/usage", key="figures")).json
+    assert "savings" not in (await spent.send("/v1/usage", key="figures")).json
 
 
-async def test_an_admin_sees_all_teams_at_once_and_nobody_else_does(spent: Building) -> None:
-    told = (await spent.knock("/admin/usage", key="admin", query="by=team")).json
+async def test_an_admin_sees_all_teams_at_once_and_nobody_else_does(spent: Api) -> None:
+    told = (await spent.send("/admin/usage", key="admin", query="by=team")).json
     assert {row["team"]: row["output_tokens"] for row in told["rows"]} == {"search": 5, "other": 9}
-    one = (await spent.knock("/admin/usage", key="admin", query="team=other")).json
-    assert one == (await spent.knock("/v1/usage", key="other's figures")).json
-    assert (await spent.knock("/admin/usage", key="figures")).status == 403
-    assert (await spent.knock("/admin/usage", key="admin", query="by=x")).status == 400
+    one = (await spent.send("/admin/usage", key="admin", query="team=other")).json
+    assert one == (await spent.send("/v1/usage", key="other's figures")).json
+    assert (await spent.send("/admin/usage", key="figures")).status == 403
+    assert (await spent.send("/admin/usage", key="admin", query="by=x")).status == 400
 
 
-async def test_a_key_for_inference_alone_sees_no_money(spent: Building) -> None:
-    assert (await spent.knock("/v1/usage", key="search")).status == 403
+async def test_a_key_for_inference_alone_sees_no_money(spent: Api) -> None:
+    assert (await spent.send("/v1/usage", key="search")).status == 403
 
 
 @pytest.mark.parametrize("query", ["since=yesterday", "until=x", "by=nothing", "by="])
-async def test_a_report_that_makes_no_sense_is_a_400(spent: Building, query: str) -> None:
-    client = await spent.knock("/v1/usage", key="figures", query=query)
+async def test_a_report_that_makes_no_sense_is_a_400(spent: Api, query: str) -> None:
+    client = await spent.send("/v1/usage", key="figures", query=query)
     assert (client.status, client.error["code"]) == (400, "invalid_request")
 
 
 # -- health and metrics --------------------------------------------------------------------------------------------
 
 
-async def test_metrics_are_for_admins_and_parse(spent: Building) -> None:
-    assert (await spent.knock("/metrics", key="figures")).status == 403
-    shown = await spent.knock("/metrics", key="admin")
+async def test_metrics_are_for_admins_and_parse(spent: Api) -> None:
+    assert (await spent.send("/metrics", key="figures")).status == 403
+    shown = await spent.send("/metrics", key="admin")
     assert shown.headers["content-type"].startswith("text/plain")
     families = {family.name: family for family in text_string_to_metric_families(shown.body.decode())}
     teams = {sample.labels["team"] for sample in families["thriftgate_requests"].samples}
     assert teams == {"search", "other"}
 
 
-async def test_health_tells_the_parts_but_no_address_and_no_team(building: Building) -> None:
-    await building.key("stranger", "other")
-    well = await building.knock("/health", key="")
+async def test_health_tells_the_parts_but_no_address_and_no_team(api: Api) -> None:
+    await api.key("stranger", "other")
+    well = await api.send("/health", key="")
     assert (well.status, well.json["status"]) == (200, "ok")
     assert well.json["parts"] == dict.fromkeys(("workers", "state", "keys", "policies"), "ok")
-    more = await building.knock("/health", key="stranger")
+    more = await api.send("/health", key="stranger")
     assert more.json["parts"]["backends"] == {"small": "ok", "far": "ok"}
     for told in (well, more):
         assert b"127.0.0.1" not in told.body
         assert b"search" not in told.body
-    (building.folder / "search.yaml").write_text("nonsense: 1\n")
-    await building.policies.reload()
-    ill = await building.knock("/health", key="")
+    (api.folder / "search.yaml").write_text("nonsense: 1\n")
+    await api.policies.reload()
+    ill = await api.send("/health", key="")
     assert ill.json["status"] == "degraded"
     assert ill.json["parts"]["policies"] == "stale"
-    ill = await building.knock("/health", key="stranger")
+    ill = await api.send("/health", key="stranger")
     assert ill.json["parts"]["policies"].startswith("stale: the last reload was refused")
     assert b"nonsense" not in ill.body
 
 
-async def test_ready_means_that_keys_are_known_and_nothing_is_shut_down(building: Building) -> None:
-    assert (await building.knock("/health/live", key="")).status == 200
-    assert (await building.knock("/health/ready", key="")).status == 200
-    building.drain.draining = True
-    assert (await building.knock("/health/ready", key="")).status == 503
-    assert (await building.knock("/health/live", key="")).status == 200
-    building.drain.draining = False
-    building.ring.ready = False
-    assert (await building.knock("/health/ready", key="")).status == 503
+async def test_ready_means_that_keys_are_known_and_nothing_is_shut_down(api: Api) -> None:
+    assert (await api.send("/health/live", key="")).status == 200
+    assert (await api.send("/health/ready", key="")).status == 200
+    api.drain.draining = True
+    assert (await api.send("/health/ready", key="")).status == 503
+    assert (await api.send("/health/live", key="")).status == 200
+    api.drain.draining = False
+    api.ring.ready = False
+    assert (await api.send("/health/ready", key="")).status == 503
     await asyncio.sleep(0)

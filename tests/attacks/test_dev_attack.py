@@ -87,4 +87,4 @@ def test_a_url_with_a_path_is_refused_in_words() -> None:
 
 def test_where_nothing_listens_it_says_so() -> None:
     done = attacked("http://127.0.0.1:1", "tg-nobody")
-    assert (done.exit_code, "cannot be connected to" in done.output) == (1, True)
+    assert (done.exit_code, "Cannot connect to" in done.output) == (1, True)

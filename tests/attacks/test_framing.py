@@ -154,7 +154,7 @@ async def test_trailers_command_nothing_and_reach_no_provider(line: Line, key: b
 # -- a provider's --------------------------------------------------------------------------------------------------
 
 
-def told(status: bytes, rest: bytes, **how: str) -> Raw:
+def chunked_reply(status: bytes, rest: bytes, **how: str) -> Raw:
     start = b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n" % status
     return Raw((start, rest), then="hang") if how else Raw((start + rest,))
 
@@ -162,7 +162,7 @@ def told(status: bytes, rest: bytes, **how: str) -> Raw:
 async def test_a_provider_s_trailers_are_no_headers_of_its_answer(line: Line, key: bytes, provider: Provider) -> None:
     fields = b"openai-version: trailed\r\nx-ratelimit-limit-requests: 1\r\nretry-after: 60\r\nx-should-retry: false\r\n"
     ends = in_chunks(WHOLE, len(WHOLE)) + b"0\r\n%b\r\n" % fields
-    provider.script(told(b"200 OK", ends), told(b"200 OK", ends), told(b"503 Busy", ends))
+    provider.script(chunked_reply(b"200 OK", ends), chunked_reply(b"200 OK", ends), chunked_reply(b"503 Busy", ends))
     for _ in range(2):
         line.ask(CHAT, key, b"content-type: application/json")
         status, headers, _ = await line.hear()
@@ -176,7 +176,7 @@ async def test_a_provider_s_trailers_are_no_headers_of_its_answer(line: Line, ke
 async def test_a_provider_whose_framing_never_ends_is_left(
     line: Line, key: bytes, provider: Provider, rest: bytes
 ) -> None:
-    provider.script(told(b"200 OK", b"2\r\n{}\r\n" + rest + b"y" * LARGE, then="hang"))
+    provider.script(chunked_reply(b"200 OK", b"2\r\n{}\r\n" + rest + b"y" * LARGE, then="hang"))
     line.ask(CHAT, key, b"content-type: application/json")
     status, _, body = await line.hear()
     assert (status, b"trailers" in body) == (502, True), body

@@ -223,7 +223,7 @@ async def test_a_model_s_name_may_be_escaped(gateway: GatewayProcess, key: str) 
 
 
 async def test_health_names_backends_to_keys_alone_and_only_their_own(gateway: GatewayProcess, key: str) -> None:
-    async def told(key: str) -> dict[str, Any]:
+    async def health_parts(key: str) -> dict[str, Any]:
         headers = {"authorization": f"Bearer {key}"} if key else {}
         async with httpx.AsyncClient(base_url=gateway.base, headers=headers) as http:
             answer = await http.get("/health")
@@ -232,10 +232,10 @@ async def test_health_names_backends_to_keys_alone_and_only_their_own(gateway: G
             return parts
 
     for nobody in ("", "tg-unknown"):
-        assert await told(nobody) == dict.fromkeys(("workers", "state", "keys", "policies"), "ok")
-    assert {"small", "theirs"} & set((await told(key))["backends"]) == {"small"}
+        assert await health_parts(nobody) == dict.fromkeys(("workers", "state", "keys", "policies"), "ok")
+    assert {"small", "theirs"} & set((await health_parts(key))["backends"]) == {"small"}
     admin = await gateway.key("one", "--scope", "admin")
-    assert {"small", "theirs"} <= set((await told(admin))["backends"])
+    assert {"small", "theirs"} <= set((await health_parts(admin))["backends"])
 
 
 # -- what a provider says ------------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
         yield process
 
 
-def asked(gateway: GatewayProcess, path: str, key: str = "") -> bytes:
+def fetched(gateway: GatewayProcess, path: str, key: str = "") -> bytes:
     request = Request(gateway.base + path, headers={"authorization": f"Bearer {key}"} if key else {})
     with urlopen(request, timeout=10) as reply:
         found: bytes = reply.read()
@@ -81,7 +81,7 @@ def asked(gateway: GatewayProcess, path: str, key: str = "") -> bytes:
 
 
 def health(gateway: GatewayProcess) -> str:
-    found: str = orjson.loads(asked(gateway, "/health"))["parts"]["policies"]
+    found: str = orjson.loads(fetched(gateway, "/health"))["parts"]["policies"]
     return found
 
 
@@ -97,7 +97,7 @@ def replace(file: Path, attack: Callable[[Path], object]) -> None:
 def ttl(gateway: GatewayProcess, team: str, key: str) -> float | None:
     """In force now; None while a new worker has not read the keys."""
     try:
-        policies = orjson.loads(asked(gateway, "/admin/policies", key))
+        policies = orjson.loads(fetched(gateway, "/admin/policies", key))
     except HTTPError as error:
         if error.code != 503:
             raise
@@ -137,7 +137,7 @@ async def test_a_file_that_cannot_be_a_policy_is_named_and_no_other_teams_edit_w
         await awaited(gateway, lambda: "stale" in health(gateway))
         assert str(file) in gateway.log[said:]
         assert len(gateway.log) - said < 20_000
-        assert b"thriftgate_policies_stale 1" in await asyncio.to_thread(asked, gateway, "/metrics", admin)
+        assert b"thriftgate_policies_stale 1" in await asyncio.to_thread(fetched, gateway, "/metrics", admin)
         gateway.write_policy("kind", f"cache: {{ttl: {seconds}s}}\n")
         await awaited(gateway, lambda: ttl(gateway, "kind", admin) == seconds)
         assert await asyncio.to_thread(peak_kib, gateway) - before < MOST_GROWTH_KIB

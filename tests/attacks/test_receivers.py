@@ -137,15 +137,15 @@ def test_with_the_operators_list_only_its_names_are_open(gateway: GatewayProcess
 async def test_a_receivers_address_is_read_for_every_alert(tmp_path: Path, listener: Listener) -> None:
     address = tmp_path / "address"
     receivers: dict[str, ReceiverSettings] = {}
-    room = Receivers(addresses=Addresses(lambda: KnownReceivers(receivers)))
-    await room.open()
+    opened = Receivers(addresses=Addresses(lambda: KnownReceivers(receivers)))
+    await opened.open()
     listener.heard.clear()
     try:
-        assert not (await room.deliver("receiver:finops", "1", b"{}")).accepted
+        assert not (await opened.deliver("receiver:finops", "1", b"{}")).accepted
         receivers["finops"] = ReceiverSettings(webhook=f"file:{address}")
         for path in ("/one", "/two"):
             address.write_text(listener.url + path)
-            assert (await room.deliver("receiver:finops", "1", b"{}")).accepted
+            assert (await opened.deliver("receiver:finops", "1", b"{}")).accepted
     finally:
-        await room.aclose()
+        await opened.aclose()
     assert listener.heard == ["/one", "/two"]

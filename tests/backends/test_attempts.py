@@ -23,14 +23,15 @@ from gateway.errors import (
     Overloaded,
 )
 from tests.backends.conftest import CallerOf, backend_at
-from tests.fakes.caller import Caller, chat, read
+from tests.fakes.caller import Caller, read
 from tests.fakes.provider import Fail, Provider, Raw, Reply
+from tests.support.requests import chat_request
 from tests.support.waiting import until
 
 
 async def test_a_backend_that_fails_once_is_asked_again(small: Provider, large: Provider, pair: Caller) -> None:
     small.script(Fail(500))
-    await read(await pair.call(chat()))
+    await read(await pair.call(chat_request()))
     assert pair.outcomes == [("small", "failed"), ("small", "ok")]
     assert [attempt.number for attempt in pair.record.attempts] == [1, 2]
     assert not large.exchanges
@@ -40,7 +41,7 @@ async def test_a_backend_that_fails_once_is_asked_again(small: Provider, large: 
 
 async def test_the_backend_is_told_the_attempts_id(small: Provider, pair: Caller) -> None:
     small.script(Fail(500))
-    await read(await pair.call(chat()))
+    await read(await pair.call(chat_request()))
     told = [exchange.header(b"x-request-id") for exchange in small.exchanges]
     assert told == [attempt.id.encode() for attempt in pair.record.attempts]
 
@@ -48,7 +49,7 @@ async def test_the_backend_is_told_the_attempts_id(small: Provider, pair: Caller
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_backend_that_fails_twice_gives_way_to_the_next(small: Provider, pair: Caller, stream: bool) -> None:
     small.script(Fail(503), Fail(500, body="html"))
-    answer = await pair.call(chat(stream=stream))
+    answer = await pair.call(chat_request(stream=stream))
     await read(answer)
     assert pair.outcomes == [("small", "failed"), ("small", "failed"), ("large", "ok")]
     assert [attempt.status for attempt in pair.record.attempts] == [503, 500, 200]
@@ -68,20 +69,20 @@ async def test_a_backend_that_says_not_to_ask_again_is_believed_and_its_word_pas
     small.script(says(500, "false"))
     large.script(says(503, "false"))
     with pytest.raises(AllBackendsFailed) as caught:
-        await pair.call(chat())
+        await pair.call(chat_request())
     assert not caught.value.retryable
     assert pair.outcomes == [("small", "failed"), ("large", "failed")]
     small.script(says(500, "true"), Fail(500))
     large.script(says(503, "false"))
     with pytest.raises(AllBackendsFailed) as caught:
-        await pair.call(chat())
+        await pair.call(chat_request())
     assert caught.value.retryable
 
 
 async def test_a_refusal_may_be_worth_another_try(small: Provider, pair: Caller) -> None:
     small.script(says(422, "true"))
     with pytest.raises(BackendRefused) as caught:
-        await pair.call(chat())
+        await pair.call(chat_request())
     assert caught.value.retryable
 
 
@@ -89,15 +90,15 @@ async def test_an_error_whose_body_never_ends_is_hung_up_on(small: Provider, pai
     small.script(Raw((b"HTTP/1.1 400 Bad Request\r\ncontent-length: 999999\r\n\r\n{",), then="hang"))
     small.script(Raw((b"HTTP/1.1 500 Oh\r\ncontent-length: 999999\r\n\r\n{",), then="hang"))
     with pytest.raises(BackendRefused) as caught:
-        await pair.call(chat(), within_s=0.4)
+        await pair.call(chat_request(), within_s=0.4)
     assert caught.value.status == 400
-    await read(await pair.call(chat()))
+    await read(await pair.call(chat_request()))
     await until(lambda: [one.hung_up for one in small.exchanges] == [True, True, False], within_s=1.0)
 
 
 async def test_a_refused_connection_gives_way_to_the_next(small: Provider, pair: Caller) -> None:
     await small.refuse()
-    await read(await pair.call(chat(stream=True)))
+    await read(await pair.call(chat_request(stream=True)))
     assert pair.outcomes == [("small", "failed"), ("small", "failed"), ("large", "ok")]
     assert pair.record.attempts[0].error == "backend_unreachable"
 
@@ -105,21 +106,21 @@ async def test_a_refused_connection_gives_way_to_the_next(small: Provider, pair:
 @pytest.mark.parametrize("cut", ["fin", "rst"])
 async def test_a_connection_closed_instead_of_an_answer_is_a_failure(small: Provider, pair: Caller, cut: str) -> None:
     small.script(Fail(cut=cut), Fail(cut=cut))  # type: ignore[arg-type]
-    await read(await pair.call(chat()))
+    await read(await pair.call(chat_request()))
     assert pair.outcomes[-1] == ("large", "ok")
     assert pair.settled()
 
 
 async def test_a_plain_body_that_breaks_off_is_tried_again(small: Provider, pair: Caller) -> None:
     small.script(Reply(tokens=50, cut="rst"))
-    await read(await pair.call(chat()))
+    await read(await pair.call(chat_request()))
     assert pair.outcomes == [("small", "interrupted"), ("small", "ok")]
 
 
 async def test_a_short_retry_after_is_waited_for(small: Provider, large: Provider, pair: Caller) -> None:
     small.script(Fail(429, retry_after="0.05"))
     started = asyncio.get_running_loop().time()
-    await read(await pair.call(chat()))
+    await read(await pair.call(chat_request()))
     assert asyncio.get_running_loop().time() - started >= 0.05
     assert pair.outcomes == [("small", "failed"), ("small", "ok")]
     assert not large.exchanges
@@ -129,10 +130,10 @@ async def test_after_a_long_retry_after_the_next_backend_serves_and_the_limited_
     small: Provider, pair: Caller
 ) -> None:
     small.script(Fail(429, retry_after="20"))
-    await read(await pair.call(chat()))
+    await read(await pair.call(chat_request()))
     assert pair.outcomes == [("small", "failed"), ("large", "ok")]
     assert pair.fleet.state(pair.fleet.backends[0]).reason == "rate-limited"
-    await read(await pair.call(chat()))
+    await read(await pair.call(chat_request()))
     assert pair.outcomes == [("large", "ok")]
     assert len(small.exchanges) == 1
 
@@ -144,7 +145,7 @@ async def test_all_rate_limited_is_429_with_the_shortest_wait_also_while_they_ar
     large.script(Fail(429, retry_after="10"))
     for _ in range(2):
         with pytest.raises(AllBackendsFailed) as caught:
-            await pair.call(chat())
+            await pair.call(chat_request())
         assert caught.value.status == 429
         assert caught.value.retry_after_s == pytest.approx(10, abs=0.5)
     assert len(small.exchanges) == len(large.exchanges) == 1
@@ -154,7 +155,7 @@ async def test_a_rate_limit_and_a_failure_are_502(small: Provider, large: Provid
     small.script(Fail(429))
     large.script(Fail(500), Fail(500))
     with pytest.raises(AllBackendsFailed) as caught:
-        await pair.call(chat())
+        await pair.call(chat_request())
     assert caught.value.status == 502
     assert pair.books.still_open == []
     assert len(pair.record.notes) == 3
@@ -167,14 +168,14 @@ async def test_a_breaker_opens_after_failures_and_a_lone_backend_is_then_tried_b
     caller = caller_of()
     for _ in range(3):
         with pytest.raises(AllBackendsFailed) as caught:
-            await caller.call(chat())
+            await caller.call(chat_request())
         assert caught.value.status == 502
     assert len(small.exchanges) == 5  # the fifth failure opened it, so the third request did not try again
     small.script(Fail(500, delay_s=0.2))
-    first = asyncio.create_task(caller.call(chat()))
+    first = asyncio.create_task(caller.call(chat_request()))
     await until(lambda: len(small.exchanges) == 6)
     with pytest.raises(AllBackendsFailed) as caught:
-        await caller.call(chat())
+        await caller.call(chat_request())
     assert caught.value.status == 503
     assert caught.value.retry_after_s is not None
     assert caller.outcomes == []
@@ -182,7 +183,7 @@ async def test_a_breaker_opens_after_failures_and_a_lone_backend_is_then_tried_b
         await first
     assert caught.value.status == 502
     small.default = Reply()
-    await read(await caller.call(chat()))
+    await read(await caller.call(chat_request()))
     assert len(small.exchanges) == 7
 
 
@@ -193,10 +194,10 @@ async def test_a_lone_backend_that_asked_for_a_pause_says_for_itself_whether_it_
     small.script(Fail(429, retry_after="20"), Fail(429, retry_after="19"), Reply(), Reply())
     for wait_s in (20, 19):
         with pytest.raises(AllBackendsFailed) as caught:
-            await caller.call(chat())
+            await caller.call(chat_request())
         assert (caught.value.status, caught.value.retry_after_s) == (429, wait_s)
     for _ in range(2):
-        await read(await caller.call(chat()))
+        await read(await caller.call(chat_request()))
     assert len(small.exchanges) == 4
 
 
@@ -209,17 +210,17 @@ async def test_after_a_rest_one_probe_closes_the_breaker_while_others_fall_back(
         breaker_settings=BreakerSettings(failures_in_a_row=2, rest_s=0.1),
     )
     small.script(Fail(500), Fail(500))
-    await read(await pair.call(chat()))
+    await read(await pair.call(chat_request()))
     assert not pair.fleet.state(pair.fleet.backends[0]).available
     await until(lambda: pair.fleet.state(pair.fleet.backends[0]).available)
     small.script(Reply(delay_s=0.25))
-    probing = asyncio.get_running_loop().create_task(pair.call(chat()))
+    probing = asyncio.get_running_loop().create_task(pair.call(chat_request()))
     await until(lambda: len(small.exchanges) == 3)
-    await read(await Caller(pair.fleet).call(chat()))
+    await read(await Caller(pair.fleet).call(chat_request()))
     assert len(small.exchanges) == 3
     assert len(large.exchanges) == 2
     await read(await probing)
-    await read(await pair.call(chat()))
+    await read(await pair.call(chat_request()))
     assert pair.outcomes == [("small", "ok")]
 
 
@@ -229,7 +230,7 @@ async def test_a_backend_that_does_not_begin_in_time_gives_way(
 ) -> None:
     pair = caller_of(backend_at(small, "small", first_byte_timeout=0.1), backend_at(large, "large"))
     small.script(Reply(delay_s=10))
-    await read(await pair.call(chat(stream=stream)))
+    await read(await pair.call(chat_request(stream=stream)))
     assert pair.outcomes == [("small", "interrupted"), ("large", "ok")]
     assert pair.record.attempts[0].error == "backend_timeout"
     await until(lambda: small.last.hung_up)
@@ -238,7 +239,7 @@ async def test_a_backend_that_does_not_begin_in_time_gives_way(
 async def test_a_prompt_that_was_at_work_when_it_broke_off_is_paid_for(small: Provider, pair: Caller) -> None:
     """Of what the backend charges for it, the prompt and what arrived are known; one that says no charges nothing."""
     small.script(Reply(tokens=50, cut="rst"), Fail(500), Reply())
-    await read(await pair.call(chat()))
+    await read(await pair.call(chat_request()))
     broken, refused = pair.record.attempts[:2]
     assert broken.usage == Usage(broken.input_tokens, output_tokens=48, estimated=True)  # half of the body
     assert (refused.outcome, refused.usage) == ("failed", None)
@@ -247,7 +248,7 @@ async def test_a_prompt_that_was_at_work_when_it_broke_off_is_paid_for(small: Pr
 async def test_a_head_without_a_body_is_no_beginning(small: Provider, large: Provider, caller_of: CallerOf) -> None:
     pair = caller_of(backend_at(small, "small", first_byte_timeout=0.1), backend_at(large, "large"))
     small.script(Reply(prefill_s=10))
-    await read(await pair.call(chat(stream=True)))
+    await read(await pair.call(chat_request(stream=True)))
     assert pair.outcomes == [("small", "interrupted"), ("large", "ok")]
 
 
@@ -258,7 +259,7 @@ async def test_a_plain_answer_may_take_longer_than_a_first_byte_limit_that_nobod
     object.__setattr__(backend, "first_byte_timeout", 0.05)  # as if the default were that short
     small.script(Reply(delay_s=0.15))
     caller = caller_of(backend)
-    await read(await caller.call(chat()))
+    await read(await caller.call(chat_request()))
     assert caller.outcomes == [("small", "ok")]
 
 
@@ -266,7 +267,7 @@ async def test_the_requests_deadline_ends_everything_and_blames_nobody(small: Pr
     small.default = Reply(delay_s=10)
     for _ in range(6):
         with pytest.raises(DeadlineExceeded) as caught:
-            await pair.call(chat(), within_s=0.1)
+            await pair.call(chat_request(), within_s=0.1)
         assert caught.value.status == 504
         assert pair.outcomes == [("small", "interrupted")]
     assert pair.fleet.state(pair.fleet.backends[0]).available
@@ -276,19 +277,19 @@ async def test_the_requests_deadline_ends_everything_and_blames_nobody(small: Pr
 
 async def test_no_pause_is_begun_that_would_end_after_the_deadline(small: Provider, pair: Caller) -> None:
     small.script(Fail(429, retry_after="1.5"))
-    await read(await pair.call(chat(), within_s=1.0))
+    await read(await pair.call(chat_request(), within_s=1.0))
     assert pair.outcomes == [("small", "failed"), ("large", "ok")]
 
 
 async def test_a_request_past_its_deadline_is_not_sent(small: Provider, pair: Caller) -> None:
     with pytest.raises(DeadlineExceeded):
-        await pair.call(chat(), within_s=-1.0)
+        await pair.call(chat_request(), within_s=-1.0)
     assert not small.exchanges
 
 
 async def test_what_does_not_fit_one_window_goes_to_a_wider_one(small: Provider, pair: Caller) -> None:
     pair.windows = {"small": 3}
-    await read(await pair.call(chat()))
+    await read(await pair.call(chat_request()))
     assert pair.outcomes == [("large", "ok")]
     assert not small.exchanges
     assert pair.fleet.stats()["fallbacks"] == 1
@@ -298,13 +299,13 @@ async def test_what_does_not_fit_one_window_goes_to_a_wider_one(small: Provider,
 async def test_what_fits_no_window_is_the_clients_to_change(pair: Caller) -> None:
     pair.windows = {"small": 3, "large": 3}
     with pytest.raises(ContextTooLong, match="does not fit small"):
-        await pair.call(chat())
+        await pair.call(chat_request())
     assert pair.books.opened == []
 
 
 async def test_a_backend_that_says_itself_that_its_window_is_too_small_gives_way(small: Provider, pair: Caller) -> None:
     small.script(Fail(400, "maximum context length is 8 tokens", code="context_length_exceeded"))
-    await read(await pair.call(chat()))
+    await read(await pair.call(chat_request()))
     assert pair.outcomes == [("small", "failed"), ("large", "ok")]
 
 
@@ -312,11 +313,11 @@ async def test_what_the_budget_does_not_allow_is_skipped_before_anything_is_open
     small: Provider, pair: Caller
 ) -> None:
     pair.hold.too_dear = ("small",)
-    await read(await pair.call(chat()))
+    await read(await pair.call(chat_request()))
     assert pair.outcomes == [("large", "ok")]
     pair.hold.too_dear = ("small", "large")
     with pytest.raises(BudgetExhausted):
-        await pair.call(chat())
+        await pair.call(chat_request())
     assert not small.exchanges
     assert pair.fleet.state(pair.fleet.backends[0]).in_flight == 0
 
@@ -325,7 +326,7 @@ async def test_a_failure_and_a_dear_fallback_are_a_failure(small: Provider, pair
     small.script(Fail(500), Fail(500))
     pair.hold.too_dear = ("large",)
     with pytest.raises(AllBackendsFailed) as caught:
-        await pair.call(chat())
+        await pair.call(chat_request())
     assert caught.value.status == 502
 
 
@@ -334,7 +335,7 @@ async def test_nothing_is_called_when_the_books_cannot_be_opened(
 ) -> None:
     pair.books.full = True
     with pytest.raises(LedgerUnavailable):
-        await pair.call(chat())
+        await pair.call(chat_request())
     assert not small.exchanges
     assert not large.exchanges
     assert pair.books.opened == []
@@ -343,7 +344,7 @@ async def test_nothing_is_called_when_the_books_cannot_be_opened(
 
 async def test_books_that_fill_up_while_a_backend_fails_stop_the_next_attempt(small: Provider, pair: Caller) -> None:
     small.script(Fail(500, delay_s=0.05))
-    calling = asyncio.get_running_loop().create_task(pair.call(chat()))
+    calling = asyncio.get_running_loop().create_task(pair.call(chat_request()))
     await until(lambda: small.exchanges)
     pair.books.full = True
     with pytest.raises(LedgerUnavailable):
@@ -356,34 +357,34 @@ async def test_a_busy_backend_is_waited_for_a_moment_then_the_next_one_serves(
 ) -> None:
     pair = caller_of(backend_at(small, "small", concurrent=1), backend_at(large, "large"), wait_s=0.02)
     small.script(Reply(tokens=50, drip_s=0.01))
-    first = await pair.call(chat(stream=True))
+    first = await pair.call(chat_request(stream=True))
     second = Caller(pair.fleet)
-    await read(await second.call(chat()))
+    await read(await second.call(chat_request()))
     assert second.outcomes == [("large", "ok")]
     await read(first)
-    await read(await second.call(chat()))
+    await read(await second.call(chat_request()))
     assert second.outcomes == [("small", "ok")]
 
 
 async def test_when_all_are_busy_the_client_hears_so(small: Provider, caller_of: CallerOf) -> None:
     caller = caller_of(backend_at(small, "small", concurrent=1), wait_s=0.02)
     small.script(Reply(tokens=50, drip_s=0.01))
-    first = await caller.call(chat(stream=True))
+    first = await caller.call(chat_request(stream=True))
     with pytest.raises(Overloaded):
-        await Caller(caller.fleet).call(chat())
+        await Caller(caller.fleet).call(chat_request())
     await first.aclose()
 
 
 async def test_an_answer_beyond_all_measure_of_http_is_garbage(small: Provider, pair: Caller) -> None:
     small.script(Raw((b"SSH-2.0-OpenSSH_9.6\r\n",)))
-    await read(await pair.call(chat()))
+    await read(await pair.call(chat_request()))
     assert pair.outcomes == [("small", "failed"), ("large", "ok")]
     assert pair.record.attempts[0].error == "backend_garbage"
 
 
 async def test_a_redirect_is_the_operators_to_mend(small: Provider, pair: Caller) -> None:
     small.script(Raw((b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n",)))
-    await read(await pair.call(chat()))
+    await read(await pair.call(chat_request()))
     assert pair.outcomes == [("small", "failed"), ("large", "ok")]
 
 
@@ -391,7 +392,7 @@ async def test_an_empty_route_is_503(caller_of: CallerOf) -> None:
     from gateway.domain.routing.route import Route
 
     with pytest.raises(AllBackendsFailed) as caught:
-        await caller_of().call(chat(), Route((), "nothing"))
+        await caller_of().call(chat_request(), Route((), "nothing"))
     assert caught.value.status == 503
 
 
@@ -429,6 +430,6 @@ async def test_a_rate_limit_is_told_as_one_and_an_empty_account_as_that(
 ) -> None:
     small.default = said
     with pytest.raises(AllBackendsFailed) as caught:
-        await caller_of().call(chat())
+        await caller_of().call(chat_request())
     error = caught.value
     assert (error.status, error.code, error.kind, error.retryable) == (429, code, kind, again)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import openai
-import orjson
 import pytest
 from openai import AsyncAzureOpenAI
 from pydantic import SecretStr, ValidationError
@@ -16,18 +15,16 @@ from pydantic import SecretStr, ValidationError
 from gateway.backends.fleet import Fleet
 from gateway.backends.providers.azure import Azure as AzureProvider
 from gateway.backends.providers.hosted import refuses_foreign_fields
-from gateway.dialects.anthropic_messages import dialect as anthropic_messages
-from gateway.dialects.openai_embeddings import dialect as openai_embeddings
-from gateway.dialects.openai_responses import dialect as openai_responses
 from gateway.domain.backend import Backend
-from gateway.domain.request import CompletionRequest, Controls
+from gateway.domain.request import CompletionRequest
 from gateway.errors import AllBackendsFailed, BackendRefused
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import load_settings
 from tests.backends.conftest import CallerOf
 from tests.fakes.azure import Azure, Resource
-from tests.fakes.caller import Caller, chat, read
+from tests.fakes.caller import Caller, read
 from tests.fakes.provider import Fail, Reply
+from tests.support.requests import chat_request, messages_request, request_in, responses_request
 from tests.support.waiting import until
 
 KEY = "azure-key-0123456789"
@@ -54,19 +51,6 @@ def at(azure: Azure, **changes: Any) -> Backend:
     return Backend.model_validate({name: value for name, value in fields.items() if value is not None})
 
 
-def embeddings() -> CompletionRequest:
-    return openai_embeddings.parse(orjson.dumps({"model": "auto", "input": "hello"}), "r", Controls(), {})
-
-
-def response() -> CompletionRequest:
-    return openai_responses.parse(orjson.dumps({"model": "auto", "input": "hello"}), "r", Controls(), {})
-
-
-def message() -> CompletionRequest:
-    body = {"model": "auto", "max_tokens": 50, "messages": [{"role": "user", "content": "hello"}]}
-    return anthropic_messages.parse(orjson.dumps(body), "r", Controls(), {})
-
-
 def sdk(azure: Azure, version: str = VERSION, **changes: Any) -> AsyncAzureOpenAI:
     return AsyncAzureOpenAI(azure_endpoint=azure.url, api_key=KEY, api_version=version, max_retries=0, **changes)
 
@@ -77,7 +61,7 @@ async def test_a_chat_is_addressed_as_the_vendors_own_client_does(
 ) -> None:
     async with sdk(azure) as client:
         await client.chat.completions.create(model=deployment.replace("/", "%2F"), messages=[])
-    await read(await caller_of(at(azure, deployment=deployment)).call(chat()))
+    await read(await caller_of(at(azure, deployment=deployment)).call(chat_request()))
     theirs, ours = azure.asked
     assert (ours.path, ours.query, ours.credentials) == (
         theirs.path.replace(" ", "%20").replace("+", "%2B").replace("ö", "%C3%B6").replace("ß", "%C3%9F"),
@@ -92,8 +76,8 @@ async def test_embeddings_are_below_the_deployment_and_responses_beside(azure: A
     async with sdk(azure, version) as client:
         await client.embeddings.create(model="gpt-4o", input="hello")
         await client.responses.create(model="gpt-4o", input="hello")
-    await read(await caller_of(at(azure, api_version=version)).call(embeddings()))
-    await read(await caller_of(at(azure, api_version=version)).call(response()))
+    await read(await caller_of(at(azure, api_version=version)).call(request_in("openai_embeddings")))
+    await read(await caller_of(at(azure, api_version=version)).call(responses_request()))
     theirs, ours = azure.asked[:2], azure.asked[2:]
     assert [(each.path, each.query, each.credentials) for each in ours] == [
         (each.path, each.query, {"api-key": KEY}) for each in theirs
@@ -105,7 +89,13 @@ async def test_without_a_version_the_newer_address_takes_the_deployment_in_the_b
     azure: Azure, caller_of: CallerOf
 ) -> None:
     backend = at(azure, api_version=None, deployment="our deployment")
-    for request in (chat(), chat(stream=True), embeddings(), response(), message()):
+    for request in (
+        chat_request(),
+        chat_request(stream=True),
+        request_in("openai_embeddings"),
+        responses_request(),
+        messages_request(),
+    ):
         await read(await caller_of(backend).call(request))
     assert [each.path for each in azure.asked] == [
         "/openai/v1/chat/completions",
@@ -145,12 +135,12 @@ async def test_heads_that_were_used_before_carry_the_new_token(azure: Azure, tmp
     fleet = Fleet([at(azure, api_key=None, bearer_token=f"file:{file}")], kinds={"azure": lambda _: provider})
     await fleet.open()
     try:
-        await read(await Caller(fleet).call(chat()))
-        await read(await Caller(fleet).call(chat()))
+        await read(await Caller(fleet).call(chat_request()))
+        await read(await Caller(fleet).call(chat_request()))
         azure.resource.tokens = {"second-token"}
         file.write_text("second-token")
         await until(lambda: provider.secret == "second-token")
-        await read(await Caller(fleet).call(chat()))
+        await read(await Caller(fleet).call(chat_request()))
     finally:
         await fleet.aclose()
     assert [each.credentials for each in azure.asked] == [
@@ -164,20 +154,17 @@ async def test_a_wrong_key_and_an_unknown_deployment_are_the_operators_to_mend(
     azure: Azure, caller_of: CallerOf
 ) -> None:
     with pytest.raises(AllBackendsFailed, match="does not accept the gateway's key") as refused:
-        await caller_of(at(azure, api_key=SecretStr("wrong"))).call(chat())
+        await caller_of(at(azure, api_key=SecretStr("wrong"))).call(chat_request())
     assert "wrong" not in str(refused.value)
     with pytest.raises(AllBackendsFailed, match="check its `base_url`, `deployment` and `api_version`"):
-        await caller_of(at(azure, deployment="nobody")).call(chat())
+        await caller_of(at(azure, deployment="nobody")).call(chat_request())
     with pytest.raises(AllBackendsFailed, match="`deployment` and `api_version`"):
-        await caller_of(at(azure, api_version="2019-01-01")).call(chat())
+        await caller_of(at(azure, api_version="2019-01-01")).call(chat_request())
 
 
-@pytest.mark.parametrize("ask", [chat, response, message])
-async def test_the_content_filter_is_told_to_the_client(azure: Azure, caller_of: CallerOf, ask: Any) -> None:
-    request: CompletionRequest = ask()
-    raw = request.raw.replace(b"hello", b"FILTER ME")
-    parse = {chat: None, response: openai_responses.parse, message: anthropic_messages.parse}[ask]
-    request = chat("FILTER ME") if parse is None else parse(raw, "r", Controls(), {})
+@pytest.mark.parametrize("make_request", [chat_request, responses_request, messages_request])
+async def test_the_content_filter_is_told_to_the_client(azure: Azure, caller_of: CallerOf, make_request: Any) -> None:
+    request: CompletionRequest = make_request("FILTER ME")
     with pytest.raises(BackendRefused, match="content management policy") as refused:
         await caller_of(at(azure, api_version="2025-03-01-preview")).call(request)
     assert (refused.value.status, refused.value.code) == (400, "content_filter")
@@ -186,14 +173,14 @@ async def test_the_content_filter_is_told_to_the_client(azure: Azure, caller_of:
 async def test_a_limit_says_when_to_come_again(azure: Azure, caller_of: CallerOf) -> None:
     azure.script(*[Fail(429, "slow down", retry_after="7")] * 3)
     with pytest.raises(AllBackendsFailed) as limited:
-        await caller_of(at(azure)).call(chat())
+        await caller_of(at(azure)).call(chat_request())
     assert limited.value.retry_after_s == 7
 
 
 async def test_a_stream_begins_with_verdicts_about_the_prompt_and_is_counted(azure: Azure, caller_of: CallerOf) -> None:
     azure.script(Reply(tokens=5))
     caller = caller_of(at(azure))
-    answer = await caller.call(chat(stream=True))
+    answer = await caller.call(chat_request(stream=True))
     text = await read(answer)
     assert b"data: [DONE]" in text
     assert answer.attempt is not None
@@ -253,7 +240,7 @@ MARKED = {
 
 
 async def test_anthropics_cache_marks_do_not_reach_an_api_that_refuses_them(azure: Azure, caller_of: CallerOf) -> None:
-    await read(await caller_of(at(azure)).call(chat(**MARKED)))
+    await read(await caller_of(at(azure)).call(chat_request(**MARKED)))
     assert azure.last.json["messages"] == [
         {"role": "system", "content": [{"type": "text", "text": "Be brief."}]},
         {"role": "user", "content": "hello"},

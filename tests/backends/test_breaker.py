@@ -43,7 +43,7 @@ async def test_failures_in_a_row_open_the_breaker(clock: StoppedClock) -> None:
     assert subject.state().available
     await fail(subject, 1)
     assert not subject.state().available
-    assert subject.state().reason == "resting after failures"
+    assert subject.state().reason == "unavailable after failures"
     assert await subject.enter(1.0) is None
 
 

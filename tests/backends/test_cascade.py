@@ -7,18 +7,16 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.dialects.anthropic_messages import dialect as anthropic_messages
-from gateway.dialects.openai_completions import dialect as openai_completions
-from gateway.dialects.openai_responses import dialect as openai_responses
 from gateway.domain.answer import Answer
 from gateway.domain.policy import Policy
-from gateway.domain.request import CompletionRequest, Controls
+from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.routing.route import Route
 from gateway.errors import AllBackendsFailed, BackendRefused, BudgetExhausted
 from tests.backends.conftest import CallerOf, backend_at
 from tests.backends.strategies import route_of
-from tests.fakes.caller import Caller, chat, read
+from tests.fakes.caller import Caller, read
 from tests.fakes.provider import Fail, Provider, Reply
+from tests.support.requests import chat_request, request_in
 from tests.support.waiting import until
 
 
@@ -37,10 +35,10 @@ def call(
     who: Caller, request: CompletionRequest | None = None, *, at_once: int = 1, **more: Any
 ) -> asyncio.Task[Answer]:
     route = route_of(*who.fleet.backends, at_once=at_once)
-    return asyncio.get_running_loop().create_task(who.call(request or chat(), route, **more))
+    return asyncio.get_running_loop().create_task(who.call(request or chat_request(), route, **more))
 
 
-def said(answer: bytes) -> str:
+def text_of(answer: bytes) -> str:
     return str(orjson.loads(answer)["choices"][0]["message"]["content"])
 
 
@@ -57,7 +55,7 @@ async def test_two_that_agree_settle_it(small: Provider, middle: Provider, large
     small.script(Reply(text="It is 3 + 4 = 7."))
     middle.script(Reply(text="The answer is 7"))
     answer = await call(three)
-    assert said(await read(answer)) == "It is 3 + 4 = 7."
+    assert text_of(await read(answer)) == "It is 3 + 4 = 7."
     assert three.outcomes == [("small", "ok"), ("middle", "escalated")]
     first, second = three.record.attempts
     assert three.books.closed == {second.id: "escalated"}
@@ -74,7 +72,7 @@ async def test_where_two_disagree_a_third_is_asked(
     small.script(Reply(text="7"))
     middle.script(Reply(text="8"))
     large.script(Reply(text="So it is 8."))
-    assert said(await read(await call(three))) == "8"
+    assert text_of(await read(await call(three))) == "8"
     assert three.outcomes == [("small", "escalated"), ("middle", "ok"), ("large", "escalated")]
     assert [(told.backend, told.vote) for told in three.record.answers] == [
         ("small", "number:7"),
@@ -93,7 +91,7 @@ async def test_without_a_member_that_fails_the_strategy_goes_on(
     small.script(Reply(text="7"))
     middle.default = failure
     large.script(Reply(text="7"))
-    assert said(await read(await call(three))) == "7"
+    assert text_of(await read(await call(three))) == "7"
     assert (three.outcomes[0], three.outcomes[-1]) == (("small", "ok"), ("large", "escalated"))
     assert {outcome for name, outcome in three.outcomes if name == "middle"} == {"failed"}
     assert three.settled()
@@ -105,7 +103,7 @@ async def test_a_weak_answer_has_no_say(small: Provider, middle: Provider, large
     small.script(Reply(text="I'm sorry, but I can't help with that."))
     middle.script(Reply(text="7"))
     large.script(Reply(text="7"))
-    assert said(await read(await call(three))) == "7"
+    assert text_of(await read(await call(three))) == "7"
     assert three.outcomes == [("small", "escalated"), ("middle", "ok"), ("large", "escalated")]
 
 
@@ -115,7 +113,7 @@ async def test_a_budget_exhausted_midway_leaves_the_best_so_far(
     small.script(Reply(text="7"))
     middle.script(Reply(text="8"))
     three.hold.too_dear = ("large",)
-    assert said(await read(await call(three))) == "8"
+    assert text_of(await read(await call(three))) == "8"
     assert three.outcomes == [("small", "escalated"), ("middle", "ok")]
     assert three.record.notes[-1]["why"] == BudgetExhausted.code
     assert not large.exchanges
@@ -131,7 +129,7 @@ async def test_a_budget_exhausted_from_the_start_is_told(three: Caller) -> None:
 
 async def test_nobody_else_is_asked_near_the_deadline(small: Provider, middle: Provider, three: Caller) -> None:
     small.script(Reply(text="7", delay_s=0.2))
-    assert said(await read(await call(three, within_s=0.4))) == "7"
+    assert text_of(await read(await call(three, within_s=0.4))) == "7"
     assert three.outcomes == [("small", "ok")]
     assert three.record.notes[-1] == {**three.record.notes[-1], "what": "strategy stopped", "why": "deadline_exceeded"}
     assert not middle.exchanges
@@ -142,7 +140,7 @@ async def test_an_answer_that_does_not_come_in_time_leaves_the_one_before(
 ) -> None:
     small.script(Reply(text="7"))
     middle.script(Reply(text="7", delay_s=30))
-    assert said(await read(await call(three, within_s=1.0))) == "7"
+    assert text_of(await read(await call(three, within_s=1.0))) == "7"
     assert three.outcomes == [("small", "ok"), ("middle", "interrupted")]
     assert three.settled()
     await until(lambda: middle.last.hung_up)
@@ -155,7 +153,7 @@ async def test_a_caller_that_leaves_midway_closes_every_attempt_once(
 ) -> None:
     small.script(Reply(text="7"))
     middle.script(Reply(text="7", prefill_s=30))
-    calling = call(three, chat(stream=stream))
+    calling = call(three, chat_request(stream=stream))
     await until(lambda: middle.exchanges)
     calling.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -172,7 +170,7 @@ async def test_of_several_asked_at_once_the_rest_are_left_when_two_agree(
     small.script(Reply(text="7", delay_s=0.05))
     middle.script(Reply(text="7"))
     large.script(Reply(text="7", delay_s=30))
-    assert said(await read(await call(three, at_once=3))) == "7"
+    assert text_of(await read(await call(three, at_once=3))) == "7"
     assert dict(three.outcomes)["large"] == "interrupted"
     assert sorted(dict(three.outcomes).values()) == ["escalated", "interrupted", "ok"]
     assert three.settled()
@@ -205,8 +203,8 @@ async def test_who_stands_by_answers_when_no_member_did(
     large.default = Reply(text="7")
     backends = three.fleet.backends
     strategy = route_of(*backends[:2]).asking
-    answer = await three.call(chat(), Route(backends, "test", asking=strategy))
-    assert said(await read(answer)) == "7"
+    answer = await three.call(chat_request(), Route(backends, "test", asking=strategy))
+    assert text_of(await read(answer)) == "7"
     assert three.outcomes[-1] == ("large", "ok")
 
 
@@ -218,7 +216,7 @@ async def test_a_streams_answers_are_compared_and_the_chosen_one_is_replayed_as_
 ) -> None:
     small.script(Reply(text="Well, it is 7.", drip_s=0.002))
     middle.script(Reply(text="The answer is 7"))
-    answer = await call(three, chat(stream=True))
+    answer = await call(three, chat_request(stream=True))
     pieces = [piece async for piece in answer]
     assert len(pieces) > 3
     assert streamed(b"".join(pieces)) == "Well, it is 7."
@@ -226,7 +224,7 @@ async def test_a_streams_answers_are_compared_and_the_chosen_one_is_replayed_as_
     assert answer.complete
     body = answer.completion()
     assert body is not None
-    assert said(body) == "Well, it is 7."
+    assert text_of(body) == "Well, it is 7."
     assert three.outcomes == [("small", "ok"), ("middle", "escalated")]
     assert three.record.attempts[0].usage == small.last.usage
     assert three.settled()
@@ -241,7 +239,7 @@ async def test_a_stream_that_takes_too_long_to_compare_comes_from_the_reference(
     small.script(Reply(text="7"))
     middle.script(Reply(tokens=500, drip_s=0.02))
     large.script(Reply(text="So it is 7, says the reference."))
-    answer = await call(three, chat(stream=True))
+    answer = await call(three, chat_request(stream=True))
     assert streamed(await read(answer)) == "So it is 7, says the reference."
     assert three.outcomes == [("small", "escalated"), ("middle", "interrupted"), ("large", "ok")]
     await until(lambda: middle.last.hung_up)
@@ -252,10 +250,10 @@ async def test_a_stream_that_takes_too_long_to_compare_comes_from_the_reference(
 
 async def test_what_is_known_to_take_too_long_is_not_tried(small: Provider, large: Provider, three: Caller) -> None:
     small.default = Reply(text="7", delay_s=0.15)
-    await read(await three.call(chat(), Route(three.fleet.backends[:1], "test")))
+    await read(await three.call(chat_request(), Route(three.fleet.backends[:1], "test")))
     three.policy = Policy(team="search", streams={"hold_for": "100ms"})
     large.script(Reply(text="7, says the reference."))
-    answer = await call(three, chat(stream=True))
+    answer = await call(three, chat_request(stream=True))
     assert streamed(await read(answer)) == "7, says the reference."
     assert len(small.exchanges) == 1
 
@@ -266,7 +264,7 @@ async def test_a_stream_whose_answer_is_given_anyway_is_not_kept_back(
     small.script(Fail(401))
     middle.script(Fail(401))
     large.script(Reply(tokens=40, drip_s=0.01))
-    answer = await call(three, chat(stream=True))
+    answer = await call(three, chat_request(stream=True))
     assert large.last.tokens_sent < 40
     await read(answer)
     assert three.outcomes == [("small", "failed"), ("middle", "failed"), ("large", "ok")]
@@ -278,7 +276,7 @@ async def test_a_stream_that_repeats_itself_is_stopped_at_once(
     small.script(Reply(text="I will say it again. " * 400, drip_s=0.001))
     middle.script(Reply(text="7"))
     large.script(Reply(text="7"))
-    assert streamed(await read(await call(three, chat(stream=True)))) == "7"
+    assert streamed(await read(await call(three, chat_request(stream=True)))) == "7"
     await until(lambda: small.last.hung_up)
     assert small.last.tokens_sent < 1000
     stopped = three.record.attempts[0]
@@ -293,22 +291,17 @@ async def test_a_stream_that_breaks_midway_is_a_member_that_failed(
     small.script(Reply(tokens=20, cut="rst", after=5))
     middle.script(Reply(text="7"))
     large.script(Reply(text="7"))
-    assert streamed(await read(await call(three, chat(stream=True)))) == "7"
+    assert streamed(await read(await call(three, chat_request(stream=True)))) == "7"
     assert three.outcomes == [("small", "interrupted"), ("middle", "escalated"), ("large", "ok")]
     assert three.settled()
     assert three.fleet.stats()["small.in_flight"] == 0
 
 
-@pytest.mark.parametrize("dialect", [anthropic_messages, openai_responses, openai_completions])
+@pytest.mark.parametrize("dialect", ["anthropic_messages", "openai_responses", "openai_completions"])
 async def test_clients_of_every_dialect_get_the_chosen_stream_in_their_own(
-    dialect: Any, small: Provider, middle: Provider, large: Provider, three: Caller
+    dialect: DialectName, small: Provider, middle: Provider, large: Provider, three: Caller
 ) -> None:
-    asked = {"model": "auto", "stream": True, "max_tokens": 50, "messages": [{"role": "user", "content": "hello"}]}
-    if dialect is openai_responses:
-        asked = {"model": "auto", "stream": True, "input": "hello"}
-    if dialect is openai_completions:
-        asked = {"model": "auto", "stream": True, "prompt": "hello"}
-    request = dialect.parse(orjson.dumps(asked), "req_1", Controls(), {})
+    request = request_in(dialect, stream=True)
     small.script(Reply(text="I'm sorry, but I can't help with that, for " + "many a good reason. " * 20, drip_s=0.002))
     middle.script(Reply(text="So it comes to 7."))
     large.script(Reply(text="7, I would say: 7"))
@@ -333,5 +326,5 @@ class Broken:
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_strategy_that_fails_fails_no_request(large: Provider, three: Caller, stream: bool) -> None:
     route = Route(three.fleet.backends, "test", asking=Broken())  # type: ignore[arg-type]
-    assert b"said" in await read(await three.call(chat(stream=stream), route))
+    assert b"said" in await read(await three.call(chat_request(stream=stream), route))
     assert three.outcomes == [("small", "ok")]

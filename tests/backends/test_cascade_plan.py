@@ -17,9 +17,10 @@ from gateway.routing.strategy.plan import Plan
 from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
 from tests.backends.test_cascade_money import Decided, spent
-from tests.fakes.house import House, ask, backend, opened_house, tenant
+from tests.fakes.gateway import InProcessGateway, backend, open_gateway, tenant
 from tests.fakes.provider import Fail, Reply
 from tests.routing.recorded import POOL, outcomes, rows
+from tests.support.requests import small_request
 
 STANDS_FOR = {"tiny": "small", "mini": "second", "midi": "third"}
 """Model of the plan → the backend that has it."""
@@ -35,12 +36,12 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
 
 
 @pytest.fixture
-async def house(state: State, database: Database, tmp_path: Path, plan: Plan) -> AsyncIterator[House]:
+async def gateway(state: State, database: Database, tmp_path: Path, plan: Plan) -> AsyncIterator[InProcessGateway]:
     """Whose router follows the plan's best strategy."""
     start = plan.begin("What is 3 plus 4?", 1.0, "anybody", STANDS_FOR)
     assert start is not None
     assert start.strategy.kind == "cascade"
-    async with opened_house(
+    async with open_gateway(
         state, database, tmp_path, more=lambda provider: tuple(backend(provider, name) for name in ("second", "third"))
     ) as opened:
         backends = opened.fleet.backends
@@ -49,42 +50,42 @@ async def house(state: State, database: Database, tmp_path: Path, plan: Plan) ->
         yield opened
 
 
-async def served(house: House) -> tuple[str, list[dict[str, Any]]]:
-    data = await house.read(ask(), tenant(cache={"enabled": False}))
-    return str(orjson.loads(data)["choices"][0]["message"]["content"]), await house.rows()
+async def served(gateway: InProcessGateway) -> tuple[str, list[dict[str, Any]]]:
+    data = await gateway.read(small_request(), tenant(cache={"enabled": False}))
+    return str(orjson.loads(data)["choices"][0]["message"]["content"]), await gateway.rows()
 
 
-def told(found: list[dict[str, Any]]) -> list[tuple[str, int, str]]:
+def attempts_of(found: list[dict[str, Any]]) -> list[tuple[str, int, str]]:
     return [(row["backend"], row["attempt"], row["outcome"]) for row in found]
 
 
-async def test_two_cheap_models_that_agree_are_enough(house: House) -> None:
-    house.provider.script(Reply(text="The answer is 7."), Reply(text="3 + 4 = 7"))
-    text, found = await served(house)
+async def test_two_cheap_models_that_agree_are_enough(gateway: InProcessGateway) -> None:
+    gateway.provider.script(Reply(text="The answer is 7."), Reply(text="3 + 4 = 7"))
+    text, found = await served(gateway)
     assert text == "3 + 4 = 7"  # the better of the two
-    assert told(found) == [("small", 1, "escalated"), ("second", 2, "ok")]
+    assert attempts_of(found) == [("small", 1, "escalated"), ("second", 2, "ok")]
     assert [row["cost_pico"] for row in found] == [spent(row) for row in found]
     assert all(row["input_tokens"] and row["output_tokens"] for row in found)
 
 
-async def test_where_they_disagree_the_third_decides(house: House) -> None:
-    house.provider.script(Reply(text="7"), Reply(text="It is 8."), Reply(text="So it must be 7."))
-    text, found = await served(house)
+async def test_where_they_disagree_the_third_decides(gateway: InProcessGateway) -> None:
+    gateway.provider.script(Reply(text="7"), Reply(text="It is 8."), Reply(text="So it must be 7."))
+    text, found = await served(gateway)
     assert text == "So it must be 7."
-    assert told(found) == [("small", 1, "escalated"), ("second", 2, "escalated"), ("third", 3, "ok")]
+    assert attempts_of(found) == [("small", 1, "escalated"), ("second", 2, "escalated"), ("third", 3, "ok")]
     assert [row["cost_pico"] for row in found] == [spent(row) for row in found]
 
 
-async def test_where_all_disagree_the_best_models_answer_is_given(house: House) -> None:
-    house.provider.script(Reply(text="7"), Reply(text="8"), Reply(text="9"))
-    text, found = await served(house)
+async def test_where_all_disagree_the_best_models_answer_is_given(gateway: InProcessGateway) -> None:
+    gateway.provider.script(Reply(text="7"), Reply(text="8"), Reply(text="9"))
+    text, found = await served(gateway)
     assert text == "9"
-    assert told(found) == [("small", 1, "escalated"), ("second", 2, "escalated"), ("third", 3, "ok")]
+    assert attempts_of(found) == [("small", 1, "escalated"), ("second", 2, "escalated"), ("third", 3, "ok")]
 
 
-async def test_when_the_first_fails_the_best_model_answers(house: House) -> None:
-    house.provider.script(Fail(500), Fail(500), Reply(text="8"))
-    text, found = await served(house)
+async def test_when_the_first_fails_the_best_model_answers(gateway: InProcessGateway) -> None:
+    gateway.provider.script(Fail(500), Fail(500), Reply(text="8"))
+    text, found = await served(gateway)
     assert text == "8"
-    assert told(found) == [("small", 1, "failed"), ("small", 2, "failed"), ("third", 3, "ok")]
+    assert attempts_of(found) == [("small", 1, "failed"), ("small", 2, "failed"), ("third", 3, "ok")]
     assert [row["cost_pico"] for row in found] == [0, 0, spent(found[2])]

@@ -1,4 +1,4 @@
-"""What every HTTP client of the room must do: ours on asyncio and on uvloop, and aiohttp behind the same interface."""
+"""What every HTTP client must do: ours on asyncio and on uvloop, and aiohttp behind the same interface."""
 
 from __future__ import annotations
 

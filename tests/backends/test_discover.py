@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 import orjson
 import pytest
 
-from gateway.backends.providers import discover as room
+from gateway.backends.providers import discover as discover_module
 from gateway.backends.providers.discover import discover
 from gateway.backends.providers.hosted import PROVIDERS
 from gateway.domain.backend import Backend
@@ -68,7 +68,7 @@ async def test_gemini_goes_through_litellm_where_it_is_installed(
     monkeypatch: pytest.MonkeyPatch, installed: bool
 ) -> None:
     monkeypatch.setenv("GEMINI_API_KEY", "sk-a")
-    monkeypatch.setattr(room, "find_spec", lambda _: object() if installed else None)
+    monkeypatch.setattr(discover_module, "find_spec", lambda _: object() if installed else None)
     found = await discover(GatewayConfig(), None, simulate=False, ports=NOTHING)
     assert names(found) == ["gemini/gemini-2.5-flash", "gemini/gemini-2.5-pro"]
     assert found[0].kind == ("litellm" if installed else "gemini_openai")

@@ -11,8 +11,9 @@ from gateway.domain.answer import Answer
 from gateway.domain.routing.route import Route
 from gateway.errors import GatewayError
 from tests.backends.conftest import CallerOf, backend_at
-from tests.fakes.caller import Caller, chat
+from tests.fakes.caller import Caller
 from tests.fakes.provider import Fail, Provider, Raw, Reply
+from tests.support.requests import chat_request
 
 STEPS = (
     Reply(),
@@ -40,7 +41,7 @@ STEPS = (
 async def one(caller: Caller, route: Route, chance: random.Random) -> None:
     """A client: patient, in a hurry, gone in the middle, or gone before the beginning."""
     temper = chance.choice(("patient", "patient", "hurried", "leaves midway", "leaves early", "never reads"))
-    request = chat(stream=chance.random() < 0.6)
+    request = chat_request(stream=chance.random() < 0.6)
     calling = asyncio.get_running_loop().create_task(
         caller.call(request, route, within_s=0.04 if temper == "hurried" else 5.0)
     )

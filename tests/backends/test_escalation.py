@@ -12,8 +12,9 @@ from gateway.domain.request import CompletionRequest
 from gateway.domain.routing.route import Route
 from gateway.domain.routing.strategy import FAILED, StrategyAnswer
 from tests.backends.conftest import CallerOf, backend_at
-from tests.fakes.caller import Caller, chat, read
+from tests.fakes.caller import Caller, read
 from tests.fakes.provider import Fail, Provider, Reply
+from tests.support.requests import chat_request
 from tests.support.waiting import until
 
 SURE, UNSURE = Reply(text="weak", logprob=math.log(0.95)), Reply(text="weak", logprob=math.log(0.3))
@@ -28,17 +29,17 @@ def pair(small: Provider, large: Provider, caller_of: CallerOf) -> Caller:
 def call(pair: Caller, request: CompletionRequest | None = None) -> asyncio.Task[Answer]:
     small, large = pair.fleet.backends
     route = Route((small,), "test", escalate_to=large, escalate_below=0.6)
-    return asyncio.get_running_loop().create_task(pair.call(request or chat(), route))
+    return asyncio.get_running_loop().create_task(pair.call(request or chat_request(), route))
 
 
-def said(answer: bytes) -> str:
+def text_of(answer: bytes) -> str:
     return str(orjson.loads(answer)["choices"][0]["message"]["content"])
 
 
 async def test_an_unsure_answer_is_replaced_by_the_stronger_backends(small: Provider, pair: Caller) -> None:
     small.script(UNSURE)
     answer = await call(pair)
-    assert said(await read(answer)) == "strong"
+    assert text_of(await read(answer)) == "strong"
     weak, strong = pair.record.attempts
     assert (weak.outcome, strong.outcome) == ("escalated", "ok")
     assert weak.confidence == pytest.approx(0.3)
@@ -56,7 +57,7 @@ async def test_a_sure_answer_is_served_without_the_probabilities_that_nobody_ask
 ) -> None:
     small.script(SURE)
     body = await read(await call(pair))
-    assert said(body) == "weak"
+    assert text_of(body) == "weak"
     assert small.last.json["logprobs"] is True
     assert orjson.loads(body)["choices"][0].get("logprobs") is None
     assert not large.exchanges
@@ -65,7 +66,7 @@ async def test_a_sure_answer_is_served_without_the_probabilities_that_nobody_ask
 
 async def test_probabilities_that_the_client_asked_for_stay(small: Provider, pair: Caller) -> None:
     small.script(SURE)
-    body = await read(await call(pair, chat(logprobs=True)))
+    body = await read(await call(pair, chat_request(logprobs=True)))
     assert orjson.loads(body)["choices"][0]["logprobs"]["content"]
 
 
@@ -81,7 +82,7 @@ async def test_a_backend_that_cannot_give_probabilities_is_not_asked_for_them(
 @pytest.mark.parametrize("text", ["", "  \n", "I'm sorry, but I can't help with that."])
 async def test_empty_and_declining_answers_are_replaced(small: Provider, pair: Caller, text: str) -> None:
     small.script(Reply(text=text))
-    assert said(await read(await call(pair))) == "strong"
+    assert text_of(await read(await call(pair))) == "strong"
 
 
 async def test_a_call_of_a_tool_is_an_answer(small: Provider, large: Provider, pair: Caller) -> None:
@@ -97,7 +98,7 @@ async def test_the_weak_answer_is_served_when_the_stronger_backend_fails(
     small.script(UNSURE)
     large.default = failure
     answer = await call(pair)
-    assert said(await read(answer)) == "weak"
+    assert text_of(await read(answer)) == "weak"
     weak = pair.record.attempts[0]
     assert pair.record.served_by is answer.attempt is weak
     assert weak.outcome == "ok"
@@ -112,7 +113,7 @@ async def test_the_weak_answer_is_served_when_the_budget_does_not_allow_the_stro
 ) -> None:
     small.script(UNSURE)
     pair.hold.too_dear = ("large",)
-    assert said(await read(await call(pair))) == "weak"
+    assert text_of(await read(await call(pair))) == "weak"
     assert not large.exchanges
 
 
@@ -136,7 +137,7 @@ async def test_a_fallbacks_answer_is_not_escalated(small: Provider, large: Provi
     small.script(Fail(500), Fail(500))
     large.script(Reply(text=""))
     first, second = pair.fleet.backends
-    await read(await pair.call(chat(), Route((first, second), "test", escalate_to=second, escalate_below=0.6)))
+    await read(await pair.call(chat_request(), Route((first, second), "test", escalate_to=second, escalate_below=0.6)))
     assert len(large.exchanges) == 1
 
 

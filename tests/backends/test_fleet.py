@@ -9,14 +9,15 @@ import pytest
 from gateway.domain.routing.route import ContextPlan, Route
 from gateway.errors import AllBackendsFailed, BackendRefused, StreamBroken
 from tests.backends.conftest import KEY, CallerOf, backend_at
-from tests.fakes.caller import Caller, chat, read
+from tests.fakes.caller import Caller, read
 from tests.fakes.provider import Fail, Provider, Reply
+from tests.support.requests import chat_request
 from tests.support.waiting import until
 
 
 async def test_a_plain_answer_goes_through_byte_for_byte(small: Provider, caller_of: CallerOf) -> None:
     caller = caller_of()
-    answer = await caller.call(chat("hello", some_new_field={"a": 1}))
+    answer = await caller.call(chat_request("hello", some_new_field={"a": 1}))
     assert (answer.stream, answer.status, answer.content_type) == (False, 200, "application/json")
     body = orjson.loads(await read(answer))
     assert body["choices"][0]["message"]["content"] == "You said: hello"
@@ -31,7 +32,7 @@ async def test_a_plain_answer_goes_through_byte_for_byte(small: Provider, caller
 
 async def test_the_serving_attempt_is_filled_and_left_open_in_the_books(small: Provider, caller_of: CallerOf) -> None:
     caller = caller_of()
-    answer = await caller.call(chat("hello"))
+    answer = await caller.call(chat_request("hello"))
     await read(answer)
     attempt = caller.record.attempts[0]
     assert attempt is answer.attempt is caller.record.served_by
@@ -48,7 +49,7 @@ async def test_the_serving_attempt_is_filled_and_left_open_in_the_books(small: P
 async def test_a_stream_goes_through_and_holds_back_its_last_event(small: Provider, caller_of: CallerOf) -> None:
     small.script(Reply(tokens=5))
     caller = caller_of()
-    answer = await caller.call(chat(stream=True))
+    answer = await caller.call(chat_request(stream=True))
     assert answer.stream
     pieces = [piece async for piece in answer]
     assert b"[DONE]" not in b"".join(pieces)
@@ -68,7 +69,7 @@ async def test_first_bytes_are_there_when_call_returns_and_later_ones_come_one_b
     small: Provider, caller_of: CallerOf
 ) -> None:
     small.script(Reply(tokens=4, drip_s=0.01))
-    answer = await caller_of().call(chat(stream=True))
+    answer = await caller_of().call(chat_request(stream=True))
     assert answer.attempt is not None
     assert answer.attempt.first_byte_at is not None
     assert not small.last.finished
@@ -82,7 +83,7 @@ async def test_a_connection_serves_again_after_a_plain_answer_and_after_a_stream
 ) -> None:
     caller = caller_of()
     for stream in (False, True, True, False):
-        await read(await caller.call(chat(stream=stream)))
+        await read(await caller.call(chat_request(stream=stream)))
     assert small.connections == 1
 
 
@@ -94,7 +95,7 @@ async def test_a_trimmed_request_is_sent_trimmed(small: Provider, caller_of: Cal
 
     caller.plan_for = plan_for  # type: ignore[method-assign, assignment]
     messages = [{"role": "user", "content": "old"}, {"role": "user", "content": "new"}]
-    await read(await caller.call(chat(messages=messages)))
+    await read(await caller.call(chat_request(messages=messages)))
     assert [message["content"] for message in small.last.json["messages"]] == ["new"]
     attempt = caller.record.attempts[0]
     assert (attempt.input_tokens, attempt.trimmed_tokens, caller.record.trimmed_tokens) == (40, 60, 60)
@@ -106,17 +107,17 @@ async def test_more_output_than_the_backend_can_give_is_not_asked_of_it(
     small: Provider, caller_of: CallerOf, asked: int | None, sent: int | None
 ) -> None:
     caller = caller_of(backend_at(small, "small", max_output_tokens=100))
-    await read(await caller.call(chat(max_tokens=asked)))
+    await read(await caller.call(chat_request(max_tokens=asked)))
     assert small.last.json["max_tokens"] == sent
 
 
 async def test_an_openai_client_is_served_by_an_anthropic_backend(small: Provider, caller_of: CallerOf) -> None:
     caller = caller_of(backend_at(small, "claude", kind="anthropic"))
-    body = orjson.loads(await read(await caller.call(chat("hello"))))
+    body = orjson.loads(await read(await caller.call(chat_request("hello"))))
     assert body["choices"][0]["message"]["content"] == "You said: hello"
     assert small.last.path == "/v1/messages"
     assert small.last.header(b"x-api-key") == KEY.encode()
-    streamed = await caller.call(chat("hello", stream=True))
+    streamed = await caller.call(chat_request("hello", stream=True))
     assert b'"content"' in await read(streamed)
     assert streamed.delivered_text() == "You said: hello"
     assert streamed.attempt is not None
@@ -129,7 +130,7 @@ async def test_a_refusal_keeps_the_words_of_the_backend_and_is_not_tried_elsewhe
 ) -> None:
     small.script(Fail(400, "temperature is too high", code="invalid_value", param="temperature"))
     with pytest.raises(BackendRefused) as caught:
-        await pair.call(chat(stream=stream))
+        await pair.call(chat_request(stream=stream))
     error = caught.value
     assert (error.status, error.code, error.param) == (400, "invalid_value", "temperature")
     assert "temperature is too high" in error.message
@@ -144,7 +145,7 @@ async def test_trouble_with_the_gateways_own_account_is_not_the_clients_and_anot
     small: Provider, large: Provider, pair: Caller, status: int
 ) -> None:
     small.script(Fail(status, f"Incorrect API key provided: {KEY}"))
-    await read(await pair.call(chat()))
+    await read(await pair.call(chat_request()))
     assert pair.outcomes == [("small", "failed"), ("large", "ok")]
     assert len(small.exchanges) == 1
 
@@ -161,12 +162,12 @@ async def test_a_403_about_the_request_is_the_clients_once_no_other_backend_answ
     small: Provider, large: Provider, caller_of: CallerOf, pair: Caller, step: Fail
 ) -> None:
     small.script(step)
-    await read(await pair.call(chat()))
+    await read(await pair.call(chat_request()))
     assert pair.outcomes == [("small", "failed"), ("large", "ok")]
     small.script(step)
     alone = caller_of()
     with pytest.raises(BackendRefused) as caught:
-        await alone.call(chat())
+        await alone.call(chat_request())
     assert (caught.value.status, caught.value.message) == (403, step.message)
     assert alone.fleet.state(alone.fleet.backends[0]).available
 
@@ -180,11 +181,11 @@ async def test_no_error_carries_the_backends_key(small: Provider, caller_of: Cal
     ):
         small.script(step)
         with pytest.raises((BackendRefused, AllBackendsFailed)) as caught:
-            await caller.call(chat())
+            await caller.call(chat_request())
         assert KEY not in str(caught.value)
         assert KEY not in repr(caller.record.notes)
     small.script(Reply(error_event=f"you sent {KEY}", after=2))
-    answer = await caller.call(chat(stream=True))
+    answer = await caller.call(chat_request(stream=True))
     with pytest.raises(StreamBroken) as broken:
         await read(answer)
     assert KEY not in str(broken.value)
@@ -198,7 +199,7 @@ async def test_a_page_of_html_never_reaches_the_client(small: Provider, caller_o
         small.script(step)
     for _ in range(3):
         with pytest.raises((BackendRefused, AllBackendsFailed)) as caught:
-            await caller.call(chat())
+            await caller.call(chat_request())
         assert "<" not in str(caught.value)
 
 
@@ -207,7 +208,7 @@ async def test_a_stream_that_is_cut_raises_from_iteration_with_what_was_delivere
 ) -> None:
     small.script(Reply(tokens=10, drip_s=0.002, cut="rst", after=3))
     caller = caller_of()
-    answer = await caller.call(chat(stream=True))
+    answer = await caller.call(chat_request(stream=True))
     got = bytearray()
 
     async def receive() -> None:
@@ -231,7 +232,7 @@ async def test_a_stream_that_is_cut_raises_from_iteration_with_what_was_delivere
 
 async def test_an_error_event_ends_a_stream_with_its_words(small: Provider, caller_of: CallerOf) -> None:
     small.script(Reply(tokens=10, error_event="out of memory", after=3))
-    answer = await caller_of().call(chat(stream=True))
+    answer = await caller_of().call(chat_request(stream=True))
     with pytest.raises(StreamBroken, match="out of memory"):
         await read(answer)
     await answer.aclose()
@@ -239,7 +240,7 @@ async def test_an_error_event_ends_a_stream_with_its_words(small: Provider, call
 
 async def test_a_stream_closed_early_without_a_word_is_broken_too(small: Provider, caller_of: CallerOf) -> None:
     small.script(Reply(tokens=10, cut="fin", after=4, framing="eof", drip_s=0.002))
-    answer = await caller_of().call(chat(stream=True))
+    answer = await caller_of().call(chat_request(stream=True))
     with pytest.raises(StreamBroken):
         await read(answer)
     await answer.aclose()
@@ -250,7 +251,7 @@ async def test_a_client_that_hangs_up_closes_the_backends_connection_at_once(
 ) -> None:
     small.script(Reply(tokens=1000, drip_s=0.005))
     caller = caller_of()
-    answer = await caller.call(chat(stream=True))
+    answer = await caller.call(chat_request(stream=True))
     async for piece in answer:
         if b"t1 " in piece:
             break
@@ -265,7 +266,7 @@ async def test_a_client_that_hangs_up_closes_the_backends_connection_at_once(
 
 async def test_an_answer_never_read_closes_the_connection_too(small: Provider, caller_of: CallerOf) -> None:
     small.script(Reply(tokens=1000, drip_s=0.005))
-    answer = await caller_of().call(chat(stream=True))
+    answer = await caller_of().call(chat_request(stream=True))
     await answer.aclose()
     await until(lambda: small.last.hung_up)
 
@@ -276,7 +277,7 @@ async def test_a_cancelled_call_hangs_up_and_closes_its_attempt_as_interrupted(
 ) -> None:
     small.script(Reply(delay_s=10))
     caller = caller_of()
-    calling = asyncio.get_running_loop().create_task(caller.call(chat(stream=stream)))
+    calling = asyncio.get_running_loop().create_task(caller.call(chat_request(stream=stream)))
     await until(lambda: small.exchanges)
     calling.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -291,7 +292,7 @@ async def test_a_cancelled_call_hangs_up_and_closes_its_attempt_as_interrupted(
 
 
 async def test_a_usage_that_the_client_asked_for_is_relayed(small: Provider, caller_of: CallerOf) -> None:
-    answer = await caller_of().call(chat(stream=True, stream_options={"include_usage": True}))
+    answer = await caller_of().call(chat_request(stream=True, stream_options={"include_usage": True}))
     assert b'"usage":{' in (await read(answer)).replace(b" ", b"")
 
 
@@ -299,7 +300,7 @@ async def test_a_backend_that_counts_no_tokens_leaves_the_usage_open(small: Prov
     small.script(Reply(usage="absent"), Reply(usage="absent"))
     caller = caller_of()
     for stream in (False, True):
-        answer = await caller.call(chat(stream=stream))
+        answer = await caller.call(chat_request(stream=stream))
         await read(answer)
         assert answer.attempt is not None
         assert answer.attempt.usage is None
@@ -308,8 +309,8 @@ async def test_a_backend_that_counts_no_tokens_leaves_the_usage_open(small: Prov
 async def test_figures_name_totals_and_every_backend(small: Provider, pair: Caller) -> None:
     small.script(Fail(400))
     with pytest.raises(BackendRefused):
-        await pair.call(chat())
-    await read(await pair.call(chat(stream=True), Route(pair.fleet.backends[1:], "test")))
+        await pair.call(chat_request())
+    await read(await pair.call(chat_request(stream=True), Route(pair.fleet.backends[1:], "test")))
     stats = pair.fleet.stats()
     assert stats["attempts"] == 2
     assert stats["failed"] == 1
@@ -323,10 +324,10 @@ async def test_figures_name_totals_and_every_backend(small: Provider, pair: Call
 async def test_what_one_client_sends_on_reaches_only_its_own_call(small: Provider, caller_of: CallerOf) -> None:
     caller = caller_of()
     for trace in (b"", b"00-aa-bb-01", b""):
-        request = replace(chat(), headers={b"traceparent": trace} if trace else {})
+        request = replace(chat_request(), headers={b"traceparent": trace} if trace else {})
         await read(await caller.call(request))
         assert small.last.header(b"traceparent") == (trace or None)
-    await read(await caller.call(chat(stream=True)))
+    await read(await caller.call(chat_request(stream=True)))
     assert small.last.header(b"accept") == b"text/event-stream"
     ids = [exchange.header(b"x-request-id") for exchange in small.exchanges]
     assert len(set(ids)) == 4

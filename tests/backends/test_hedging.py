@@ -9,8 +9,9 @@ from gateway.domain.policy import Policy
 from gateway.domain.routing.route import Considered, Route
 from gateway.errors import AllBackendsFailed
 from tests.backends.conftest import CallerOf, backend_at
-from tests.fakes.caller import Caller, chat, read
+from tests.fakes.caller import Caller, read
 from tests.fakes.provider import Fail, Provider, Reply
+from tests.support.requests import chat_request
 from tests.support.waiting import until
 
 HEDGING = Policy(team="search", hedging={"enabled": True, "share": "100%"})
@@ -30,14 +31,14 @@ async def usual(small: Provider, pair: Caller, times: int) -> None:
     small.default = Reply(delay_s=0.1)
 
     async def once() -> None:
-        await read(await Caller(pair.fleet).call(chat(stream=True)))
+        await read(await Caller(pair.fleet).call(chat_request(stream=True)))
 
     await asyncio.gather(*(once() for _ in range(times)))
     small.exchanges.clear()
 
 
 def call(pair: Caller, *, stream: bool = True) -> asyncio.Task[Answer]:
-    return asyncio.get_running_loop().create_task(pair.call(chat(stream=stream)))
+    return asyncio.get_running_loop().create_task(pair.call(chat_request(stream=stream)))
 
 
 async def test_the_second_wins_where_the_first_is_slow_and_the_slow_one_is_on_the_ledger(
@@ -97,7 +98,7 @@ async def test_only_who_is_good_enough_is_asked_beside_the_first(
     route = Route((first, other), "test", reference=first, considered=known, quality=0.9)
     route.observed = other if observed else None
     small.script(Reply(delay_s=SLOW_S))
-    assert b"quick" in await read(await pair.call(chat(stream=True), route))
+    assert b"quick" in await read(await pair.call(chat_request(stream=True), route))
     assert [attempt.backend.name for attempt in pair.record.attempts] == ["small", asked]
     assert len(large.exchanges) == (asked == "large")
 
@@ -113,7 +114,7 @@ async def test_when_both_fail_the_client_hears_of_both(small: Provider, large: P
 
 async def test_the_second_is_the_same_backend_where_there_is_no_other(small: Provider, pair: Caller) -> None:
     small.script(Reply(delay_s=SLOW_S), Reply(text="again"))
-    answer = await pair.call(chat(stream=True), Route(pair.fleet.backends[:1], "alone"))
+    answer = await pair.call(chat_request(stream=True), Route(pair.fleet.backends[:1], "alone"))
     assert b"again" in await read(answer)
     assert pair.outcomes == [("small", "interrupted"), ("small", "ok")]
 

@@ -16,9 +16,9 @@ from gateway.domain.routing.load import Load
 from gateway.errors import BackendOverloaded, GatewayError, StateUnavailable
 from gateway.state.redis.connection import State
 from tests.backends.conftest import CallerOf, backend_at
-from tests.fakes.caller import chat
 from tests.fakes.model_server import ModelServer
 from tests.fakes.provider import Fail, Provider
+from tests.support.requests import chat_request
 from tests.support.waiting import until
 
 
@@ -53,7 +53,7 @@ async def test_places_that_the_operator_counted_tell_a_load_too(small: Provider,
 async def test_a_server_that_is_only_ever_called_is_looked_at_too(small: Provider, caller_of: CallerOf) -> None:
     caller = caller_of(backend_at(small, "small", metrics=True))
     await caller.fleet.open()
-    await caller.call(chat())
+    await caller.call(chat_request())
     await until(lambda: any(each.path == "/metrics" for each in small.exchanges))
 
 
@@ -62,7 +62,7 @@ async def test_a_503_that_names_a_time_drains_for_so_long(small: Provider, calle
     (backend,) = caller.fleet.backends
     small.script(Fail(503, retry_after="20"))
     with pytest.raises(GatewayError) as caught:
-        await caller.call(chat())
+        await caller.call(chat_request())
     assert caught.value.status == BackendOverloaded.status
     assert caller.fleet.state(backend).reason == "drained: it said 503"
     caller.fleet.drains.over("small", "something else")
@@ -76,7 +76,7 @@ async def test_any_other_503_is_only_a_failure(small: Provider, caller_of: Calle
     caller = caller_of(backend_at(small, "small"))
     small.script(Fail(503, **said), Fail(503, **said))
     with pytest.raises(GatewayError):
-        await caller.call(chat())
+        await caller.call(chat_request())
     assert caller.fleet.state(caller.fleet.backends[0]).available
 
 

@@ -15,9 +15,10 @@ from gateway.backends.providers.litellm import _words
 from gateway.domain.backend import Backend
 from gateway.errors import AllBackendsFailed, BackendRefused, StreamBroken
 from tests.backends.conftest import KEY
-from tests.fakes.caller import Caller, chat, read
+from tests.fakes.caller import Caller, read
 from tests.fakes.gemini import Gemini
 from tests.fakes.provider import Provider, Raw
+from tests.support.requests import chat_request
 from tests.support.waiting import until
 
 extras = pytest.mark.extras
@@ -53,7 +54,7 @@ async def caller(gemini: Gemini, no_blocking_calls: BlockBuster) -> AsyncIterato
 
 @extras
 async def test_a_plain_answer_comes_back_in_the_clients_dialect(gemini: Gemini, caller: Caller) -> None:
-    answer = await caller.call(chat("hi", temperature=0.2, max_tokens=9))
+    answer = await caller.call(chat_request("hi", temperature=0.2, max_tokens=9))
     body = orjson.loads(await read(answer))
     assert body["choices"][0]["message"]["content"] == "Hello from Gemini"
     assert body["object"] == "chat.completion"
@@ -70,7 +71,7 @@ async def test_a_plain_answer_comes_back_in_the_clients_dialect(gemini: Gemini, 
 
 @extras
 async def test_a_stream_comes_back_as_events_without_the_usage_that_nobody_asked_for(caller: Caller) -> None:
-    answer = await caller.call(chat("hi", stream=True))
+    answer = await caller.call(chat_request("hi", stream=True))
     data = await read(answer)
     assert data.endswith(b"data: [DONE]\n\n")
     assert b'"usage"' not in data
@@ -84,7 +85,7 @@ async def test_a_stream_comes_back_as_events_without_the_usage_that_nobody_asked
 
 @extras
 async def test_a_usage_that_was_asked_for_comes_in_a_chunk_of_its_own(caller: Caller) -> None:
-    answer = await caller.call(chat("hi", stream=True, stream_options={"include_usage": True}))
+    answer = await caller.call(chat_request("hi", stream=True, stream_options={"include_usage": True}))
     events = [orjson.loads(event[6:]) for event in (await read(answer)).split(b"\n\n") if event.startswith(b"data: {")]
     assert events[-1]["choices"] == []
     assert events[-1]["usage"]["completion_tokens"] == 3
@@ -101,7 +102,7 @@ async def test_an_end_that_the_provider_never_said_is_not_invented(
     small.script(Raw((head + said,)))
     fleet = Fleet([backend(small.url, model="hosted_vllm/m")])
     await fleet.open()
-    answer = await Caller(fleet).call(chat("hi", stream=True))
+    answer = await Caller(fleet).call(chat_request("hi", stream=True))
     pieces: list[bytes] = []
 
     async def listen() -> None:
@@ -122,13 +123,13 @@ async def test_an_end_that_the_provider_never_said_is_not_invented(
 @pytest.mark.parametrize("stream", [False, True])
 async def test_tools_are_offered(gemini: Gemini, caller: Caller, stream: bool) -> None:
     tool = {"type": "function", "function": {"name": "search", "parameters": {"type": "object", "properties": {}}}}
-    assert b"Hello" in await read(await caller.call(chat("hi", stream=stream, tools=[tool])))
+    assert b"Hello" in await read(await caller.call(chat_request("hi", stream=stream, tools=[tool])))
     assert b"search" in orjson.dumps(gemini.bodies[-1]["tools"])
 
 
 @extras
 async def test_a_client_that_hangs_up_closes_the_providers_connection(gemini: Gemini, caller: Caller) -> None:
-    answer = await caller.call(chat("drip", stream=True))
+    answer = await caller.call(chat_request("drip", stream=True))
     async for _ in answer:
         break
     await answer.aclose()
@@ -138,7 +139,7 @@ async def test_a_client_that_hangs_up_closes_the_providers_connection(gemini: Ge
 @extras
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_cancelled_call_closes_the_providers_connection(gemini: Gemini, caller: Caller, stream: bool) -> None:
-    calling = asyncio.get_running_loop().create_task(caller.call(chat("slow", stream=stream)))
+    calling = asyncio.get_running_loop().create_task(caller.call(chat_request("slow", stream=stream)))
     await until(lambda: gemini.bodies)
     calling.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -151,7 +152,7 @@ async def test_a_cancelled_call_closes_the_providers_connection(gemini: Gemini, 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_refusal_keeps_the_providers_words_and_none_of_litellms(caller: Caller, stream: bool) -> None:
     with pytest.raises(BackendRefused) as caught:
-        await caller.call(chat("fail 400", stream=stream))
+        await caller.call(chat_request("fail 400", stream=stream))
     assert (caught.value.status, caught.value.message) == (400, "scripted 400")
 
 
@@ -160,7 +161,7 @@ async def test_a_refusal_keeps_the_providers_words_and_none_of_litellms(caller: 
 @pytest.mark.parametrize(("status", "ends"), [(429, 429), (500, 502), (503, 503), (401, 502)])
 async def test_failures_are_what_they_are(caller: Caller, status: int, ends: int, stream: bool) -> None:
     with pytest.raises(AllBackendsFailed) as caught:
-        await caller.call(chat(f"fail {status}", stream=stream))
+        await caller.call(chat_request(f"fail {status}", stream=stream))
     assert caught.value.status == ends
     assert "<" not in caught.value.message
     assert KEY not in caught.value.message
@@ -175,7 +176,7 @@ async def test_an_answer_that_does_not_begin_is_given_up(gemini: Gemini, no_bloc
     caller = Caller(fleet)
     for stream in (False, True):
         with pytest.raises(AllBackendsFailed):
-            await caller.call(chat("slow", stream=stream))
+            await caller.call(chat_request("slow", stream=stream))
         assert caller.record.attempts[0].error == "backend_timeout"
     await fleet.aclose()
 
@@ -187,7 +188,7 @@ async def test_a_provider_out_of_reach_is_unreachable(no_blocking_calls: BlockBu
     await fleet.open()
     caller = Caller(fleet)
     with pytest.raises(AllBackendsFailed):
-        await caller.call(chat())
+        await caller.call(chat_request())
     assert caller.record.attempts[0].error == "backend_unreachable"
     await fleet.aclose()
 
@@ -196,7 +197,7 @@ async def test_a_provider_out_of_reach_is_unreachable(no_blocking_calls: BlockBu
 async def test_a_request_cannot_redirect_litellm_or_hand_it_callbacks(gemini: Gemini, caller: Caller) -> None:
     await read(
         await caller.call(
-            chat(
+            chat_request(
                 "hi",
                 api_base="http://127.0.0.1:1",
                 base_url="http://127.0.0.1:1",
@@ -222,7 +223,7 @@ async def test_without_litellm_only_this_backend_fails_and_it_is_not_tried_twice
     assert "pip install" in caplog.text
     caller = Caller(fleet)
     with pytest.raises(AllBackendsFailed, match="needs litellm"):
-        await caller.call(chat())
+        await caller.call(chat_request())
     assert len(caller.record.attempts) == 1
 
 

@@ -11,8 +11,9 @@ from gateway.backends.providers.anthropic import Anthropic
 from gateway.backends.providers.openai import OpenAI
 from gateway.domain.backend import Backend
 from tests.backends.conftest import CallerOf, backend_at
-from tests.fakes.caller import chat, read
+from tests.fakes.caller import read
 from tests.fakes.provider import Provider
+from tests.support.requests import chat_request
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,7 @@ async def test_a_clients_trace_goes_to_local_servers_and_to_no_provider(
 ) -> None:
     caller = caller_of(backend_at(small, "small", kind=kind, location=location))
     headers = {b"traceparent": b"00-aa-bb-01", b"tracestate": b"vendor=1", b"x-client-request-id": b"mine"}
-    await read(await caller.call(replace(chat(), headers=headers)))
+    await read(await caller.call(replace(chat_request(), headers=headers)))
     assert small.last.header(b"x-client-request-id") == b"mine"
     assert (small.last.header(b"traceparent") is not None) == told
     assert (small.last.header(b"tracestate") is not None) == told

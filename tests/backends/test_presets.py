@@ -20,8 +20,9 @@ from gateway.settings.files import ConfigError
 from gateway.settings.gateway import load_settings
 from tests.backends.conftest import KEY, CallerOf
 from tests.docs.markdown import ROOT, table
-from tests.fakes.caller import chat, read
+from tests.fakes.caller import read
 from tests.fakes.provider import Provider, Reply
+from tests.support.requests import chat_request
 
 PRESETS: tuple[str, ...] = get_args(Preset)
 MODELS = {
@@ -86,7 +87,7 @@ async def test_a_vendor_gets_the_key_and_only_fields_that_it_takes(
     kind: str, stream: bool, small: Provider, caller_of: CallerOf
 ) -> None:
     backend = preset(kind, base_url=small.url, api_key=SecretStr(KEY), max_output_tokens=100)
-    asked = chat(stream=stream, max_completion_tokens=500, store=False, user="u", prompt_cache_key="k", seed=7)
+    asked = chat_request(stream=stream, max_completion_tokens=500, store=False, user="u", prompt_cache_key="k", seed=7)
     small.script(Reply(tokens=3))
     answer = await caller_of(backend).call(asked)
     await read(answer)
@@ -103,7 +104,7 @@ async def test_numbers_and_texts_keep_their_bytes_where_a_field_is_left_out(
     small: Provider, caller_of: CallerOf
 ) -> None:
     backend = preset("mistral", base_url=small.url, api_key=SecretStr(KEY))
-    asked = chat("größe \\ \u2028", store=True, temperature=0.10, max_completion_tokens=9)
+    asked = chat_request("größe \\ \u2028", store=True, temperature=0.10, max_completion_tokens=9)
     await read(await caller_of(backend).call(asked))
     assert small.last.json == {
         **{name: value for name, value in asked.body.items() if name not in ("store", "max_completion_tokens")},

@@ -7,8 +7,9 @@ import pytest
 from gateway.backends.relay import Relayed
 from gateway.errors import AllBackendsFailed, DeadlineExceeded, StreamBroken
 from tests.backends.conftest import CallerOf, backend_at
-from tests.fakes.caller import Caller, chat, read
+from tests.fakes.caller import Caller, read
 from tests.fakes.provider import Provider, Raw, Reply
+from tests.support.requests import chat_request
 from tests.support.waiting import until
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -31,7 +32,7 @@ async def test_a_backend_that_says_done_and_then_hangs_keeps_nobody_waiting(
     small: Provider, caller_of: CallerOf
 ) -> None:
     small.script(Raw((HEAD + chunk(ROLE, WORD, STOP, DONE),), then="hang"))
-    answer = await caller_of().call(chat(stream=True))
+    answer = await caller_of().call(chat_request(stream=True))
     async with asyncio.timeout(2):
         assert await read(answer) == ROLE + WORD + STOP + DONE
     assert answer.complete
@@ -43,21 +44,21 @@ async def test_the_end_of_the_response_may_come_a_moment_after_done_and_the_conn
 ) -> None:
     small.script(Raw((HEAD + chunk(ROLE, WORD, STOP, DONE), 0.02, END)))
     caller = caller_of()
-    await read(await caller.call(chat(stream=True)))
-    await read(await caller.call(chat()))
+    await read(await caller.call(chat_request(stream=True)))
+    await read(await caller.call(chat_request()))
     assert small.connections == 1
 
 
 async def test_a_whole_stream_in_one_piece_is_relayed_whole(small: Provider, caller_of: CallerOf) -> None:
     small.script(Raw((HEAD + chunk(ROLE, WORD, WORD, STOP, DONE) + END,)))
-    answer = await caller_of().call(chat(stream=True))
+    answer = await caller_of().call(chat_request(stream=True))
     assert await read(answer) == ROLE + WORD + WORD + STOP + DONE
     assert answer.completion() is not None
 
 
 async def test_a_stream_without_done_but_with_a_reason_to_end_is_whole(small: Provider, caller_of: CallerOf) -> None:
     small.script(Raw((HEAD + chunk(ROLE, WORD, STOP) + END,)))
-    answer = await caller_of().call(chat(stream=True))
+    answer = await caller_of().call(chat_request(stream=True))
     assert await read(answer) == ROLE + WORD + STOP
     assert (answer.complete, answer.finish, answer.ending) == (True, "stop", b"")
 
@@ -66,14 +67,14 @@ async def test_comments_before_the_first_event_are_no_beginning_so_another_backe
     small: Provider, pair: Caller
 ) -> None:
     small.script(Raw((HEAD + chunk(COMMENT), 0.02, END)))
-    data = await read(await pair.call(chat(stream=True)))
+    data = await read(await pair.call(chat_request(stream=True)))
     assert COMMENT not in data
     assert pair.outcomes == [("small", "interrupted"), ("small", "ok")]
 
 
 async def test_comments_are_relayed_with_the_first_event(small: Provider, caller_of: CallerOf) -> None:
     small.script(Raw((HEAD + chunk(COMMENT), 0.01, chunk(COMMENT), 0.01, chunk(ROLE, WORD, STOP, DONE) + END)))
-    answer = await caller_of().call(chat(stream=True))
+    answer = await caller_of().call(chat_request(stream=True))
     assert (await read(answer)).count(COMMENT) == 2
 
 
@@ -82,7 +83,7 @@ async def test_a_client_sees_the_comments_when_the_first_event_takes_too_long(
 ) -> None:
     pieces = (HEAD + chunk(COMMENT), *(step for _ in range(20) for step in (0.02, chunk(COMMENT))))
     small.script(Raw((*pieces, chunk(ROLE, WORD, STOP, DONE) + END)))
-    answer = await caller_of(backend_at(small, "small", first_byte_timeout=0.1)).call(chat(stream=True))
+    answer = await caller_of(backend_at(small, "small", first_byte_timeout=0.1)).call(chat_request(stream=True))
     assert answer.attempt is not None
     assert answer.attempt.chunks == 0
     assert (await read(answer)).endswith(ROLE + WORD + STOP + DONE)
@@ -97,7 +98,7 @@ async def test_what_is_no_answer_counts_as_a_failure_before_the_first_byte(
     small: Provider, pair: Caller, body: bytes
 ) -> None:
     small.script(Raw((HEAD + body,)))
-    await read(await pair.call(chat(stream=True)))
+    await read(await pair.call(chat_request(stream=True)))
     assert pair.outcomes[0] == ("small", "failed")
     assert pair.outcomes[1][1] == "ok"
     assert list(pair.books.closed.values()) == ["failed"]
@@ -106,7 +107,7 @@ async def test_what_is_no_answer_counts_as_a_failure_before_the_first_byte(
 async def test_garbage_in_the_middle_breaks_the_stream(small: Provider, caller_of: CallerOf) -> None:
     small.script(Raw((HEAD + chunk(ROLE, WORD), 0.02, b"this is no chunk size\r\n")))
     caller = caller_of()
-    answer = await caller.call(chat(stream=True))
+    answer = await caller.call(chat_request(stream=True))
     with pytest.raises(StreamBroken):
         await read(answer)
     assert answer.delivered_text() == "word"
@@ -118,7 +119,7 @@ async def test_the_requests_deadline_holds_in_the_middle_of_a_stream_and_is_not_
 ) -> None:
     small.script(Reply(tokens=1000, drip_s=0.01))
     caller = caller_of()
-    answer = await caller.call(chat(stream=True), within_s=0.2)
+    answer = await caller.call(chat_request(stream=True), within_s=0.2)
     with pytest.raises(DeadlineExceeded):
         await read(answer)
     await answer.aclose()
@@ -132,7 +133,7 @@ async def test_the_backends_own_timeout_in_the_middle_of_a_stream_breaks_it(
     small: Provider, caller_of: CallerOf
 ) -> None:
     small.script(Reply(tokens=1000, drip_s=0.01))
-    answer = await caller_of(backend_at(small, "small", timeout=0.2)).call(chat(stream=True))
+    answer = await caller_of(backend_at(small, "small", timeout=0.2)).call(chat_request(stream=True))
     with pytest.raises(StreamBroken, match="in time"):
         await read(answer)
     await answer.aclose()
@@ -142,15 +143,15 @@ async def test_streams_that_keep_breaking_open_the_breaker(small: Provider, call
     small.default = Reply(tokens=9, cut="rst", after=2)
     caller = caller_of()
     for _ in range(5):
-        answer = await caller.call(chat(stream=True))
+        answer = await caller.call(chat_request(stream=True))
         with pytest.raises(StreamBroken):
             await read(answer)
         await answer.aclose()
     small.default = Reply(delay_s=5)
-    probe = asyncio.create_task(caller.call(chat(stream=True)))
+    probe = asyncio.create_task(caller.call(chat_request(stream=True)))
     await until(lambda: len(small.exchanges) == 6)
     with pytest.raises(AllBackendsFailed) as caught:
-        await caller.call(chat(stream=True))
+        await caller.call(chat_request(stream=True))
     assert caught.value.status == 503
     assert len(small.exchanges) == 6
     probe.cancel()
@@ -160,7 +161,7 @@ async def test_a_stream_that_falls_silent_is_broken_though_its_deadline_is_far(
     small: Provider, caller_of: CallerOf
 ) -> None:
     small.script(Reply(tokens=9, cut="hang", after=2))
-    answer = await caller_of(backend_at(small, "small", stall_timeout=0.05)).call(chat(stream=True))
+    answer = await caller_of(backend_at(small, "small", stall_timeout=0.05)).call(chat_request(stream=True))
     with pytest.raises(StreamBroken, match="did not go on in time"):
         await read(answer)
     await answer.aclose()
@@ -169,7 +170,7 @@ async def test_a_stream_that_falls_silent_is_broken_though_its_deadline_is_far(
 
 async def test_a_slow_stream_that_keeps_talking_is_no_silent_one(small: Provider, caller_of: CallerOf) -> None:
     small.script(Reply(tokens=12, drip_s=0.02))
-    answer = await caller_of(backend_at(small, "small", stall_timeout=0.15)).call(chat(stream=True))
+    answer = await caller_of(backend_at(small, "small", stall_timeout=0.15)).call(chat_request(stream=True))
     assert b"t11" in await read(answer)
 
 
@@ -177,7 +178,7 @@ async def test_a_poured_stream_counts_a_piece_before_it_hands_it_on_and_can_be_s
     small: Provider, caller_of: CallerOf
 ) -> None:
     small.script(Reply(tokens=6, drip_s=0.005))
-    answer = await caller_of().call(chat(stream=True))
+    answer = await caller_of().call(chat_request(stream=True))
     attempt = answer.attempt
     assert isinstance(answer, Relayed)
     assert attempt is not None

@@ -5,21 +5,19 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-import orjson
 import pytest
 from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
-from gateway.dialects.openai_responses import request as responses_request
 from gateway.domain.money.usage import Usage
-from gateway.domain.record import new_request_id
-from gateway.domain.request import CompletionRequest, Controls
+from gateway.domain.request import CompletionRequest
 from gateway.errors import BadRequest, GatewayError, StreamBroken
 from tests.backends.conftest import KEY, CallerOf, backend_at
 from tests.dialects.samples import events_of
 from tests.dialects.sdk import accumulate
-from tests.fakes.caller import Caller, chat, read
+from tests.fakes.caller import Caller, read
 from tests.fakes.provider import Fail, Provider, Reply
+from tests.support.requests import chat_request, responses_request
 
 REPLY = Reply(text="añ b c", reasoning="hm hm", cached_tokens=1)
 TRUTH = Usage(cached_tokens=1, output_tokens=3, reasoning_tokens=2)
@@ -31,18 +29,13 @@ def caller(small: Provider, caller_of: CallerOf) -> Caller:
     return caller_of(backend_at(small, "small", dialects=("openai_responses",)))
 
 
-def responses(text: str = "hello", *, stream: bool = False, **fields: Any) -> CompletionRequest:
-    body = {"model": "auto", "input": text, "stream": stream, **fields}
-    return responses_request.parse(orjson.dumps(body), new_request_id(), Controls(), {})
-
-
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_chat_client_is_answered_by_a_backend_of_responses(
     small: Provider, caller: Caller, stream: bool
 ) -> None:
     small.script(REPLY)
     options: dict[str, Any] = {"stream_options": {"include_usage": True}} if stream else {}
-    body = await read(await caller.call(chat(stream=stream, max_completion_tokens=50, **options)))
+    body = await read(await caller.call(chat_request(stream=stream, max_completion_tokens=50, **options)))
     said = accumulate(body) if stream else ChatCompletion.model_validate_json(body)
     message = said.choices[0].message
     assert (message.content, message.model_extra and message.model_extra["reasoning_content"]) == ("añ b c", "hm hm")
@@ -64,14 +57,14 @@ async def test_a_chat_client_is_answered_by_a_backend_of_responses(
 async def test_a_tool_is_called_and_its_result_taken(small: Provider, caller: Caller, stream: bool) -> None:
     small.script(Reply(tool="look_up"), Reply())
     tool = {"type": "function", "function": {"name": "look_up", "parameters": {"type": "object"}}}
-    body = await read(await caller.call(chat("where", stream=stream, tools=[tool])))
+    body = await read(await caller.call(chat_request("where", stream=stream, tools=[tool])))
     said = accumulate(body) if stream else ChatCompletion.model_validate_json(body)
     assert said.choices[0].finish_reason == "tool_calls"
     (call,) = [one.model_dump(exclude_none=True) for one in said.choices[0].message.tool_calls or ()]
     assert call["function"]["arguments"] == '{"query": "where"}'
     result = {"role": "tool", "tool_call_id": call["id"], "content": "there"}
     messages = [{"role": "user", "content": "where"}, {"role": "assistant", "tool_calls": [call]}, result]
-    await read(await caller.call(chat(stream=stream, messages=messages, tools=[tool])))
+    await read(await caller.call(chat_request(stream=stream, messages=messages, tools=[tool])))
     _, called, returned = small.last.json["input"]
     assert (called["type"], called["arguments"]) == ("function_call", '{"query": "where"}')
     assert returned == {"type": "function_call_output", "call_id": called["call_id"], "output": "there"}
@@ -84,7 +77,7 @@ async def test_parallel_calls_arrive_apart(small: Provider, caller: Caller, stre
         for place, name in enumerate(("one", "two", "three"))
     ]
     small.script(Reply(message={"content": "I look.", "tool_calls": calls}))
-    body = await read(await caller.call(chat(stream=stream)))
+    body = await read(await caller.call(chat_request(stream=stream)))
     message = (accumulate(body) if stream else ChatCompletion.model_validate_json(body)).choices[0].message
     assert message.content == "I look."
     got = [one.model_dump(include={"id", "type", "function"}) for one in message.tool_calls or ()]
@@ -96,8 +89,8 @@ async def test_parallel_calls_arrive_apart(small: Provider, caller: Caller, stre
 )
 async def test_a_stream_of_responses_is_relayed_byte_for_byte(small: Provider, caller: Caller, reply: Reply) -> None:
     small.script(reply, reply)
-    native = await _raw(small, responses(stream=True, store=False))
-    body = await read(await caller.call(responses(stream=True, store=False)))
+    native = await _raw(small, responses_request(stream=True, store=False))
+    body = await read(await caller.call(responses_request(stream=True, store=False)))
     assert _unnumbered(body) == _unnumbered(native)
     assert caller.record.attempts[0].usage == small.last.usage
     assert caller.record.attempts[0].chunks >= small.last.chunks_sent
@@ -121,14 +114,14 @@ def _unnumbered(stream: bytes) -> bytes:
 
 async def test_a_plain_response_is_passed_on_and_billed(small: Provider, caller: Caller) -> None:
     small.script(REPLY)
-    body = await read(await caller.call(responses(instructions="Be brief.")))
+    body = await read(await caller.call(responses_request(instructions="Be brief.")))
     said = Response.model_validate_json(body)
     assert (said.output_text, said.instructions) == ("añ b c", "Be brief.")
     assert caller.record.attempts[0].usage == small.last.usage
     assert small.last.json["store"] is False
 
 
-@pytest.mark.parametrize("request_of", [chat, responses])
+@pytest.mark.parametrize("request_of", [chat_request, responses_request])
 @pytest.mark.parametrize(
     ("reply", "words"),
     [
@@ -158,7 +151,7 @@ async def test_a_stream_that_breaks_has_no_end(
     assert answer.delivered_text().startswith("t0 t1 ")
 
 
-@pytest.mark.parametrize("request_of", [chat, responses])
+@pytest.mark.parametrize("request_of", [chat_request, responses_request])
 async def test_hanging_up_ends_the_call_and_what_came_is_known(
     small: Provider, caller: Caller, request_of: Any
 ) -> None:
@@ -175,35 +168,35 @@ async def test_hanging_up_ends_the_call_and_what_came_is_known(
     assert answer.delivered_text() == "t0 t1 t2 "
 
 
-@pytest.mark.parametrize("request_of", [chat, responses])
+@pytest.mark.parametrize("request_of", [chat_request, responses_request])
 async def test_a_limit_cuts_the_answer_and_says_so(small: Provider, caller: Caller, request_of: Any) -> None:
     small.script(*[Reply(tokens=50)] * 2)
-    limit = "max_output_tokens" if request_of is responses else "max_tokens"
+    limit = "max_output_tokens" if request_of is responses_request else "max_tokens"
     for stream in (False, True):
         answer = await caller.call(request_of(stream=stream, **{limit: 3}))
         body = await read(answer)
         assert answer.finish == "length"
-        assert (b'"length"' if request_of is chat else b'"incomplete"') in body
+        assert (b'"length"' if request_of is chat_request else b'"incomplete"') in body
 
 
-@pytest.mark.parametrize("request_of", [chat, responses])
+@pytest.mark.parametrize("request_of", [chat_request, responses_request])
 async def test_a_refusal_of_the_request_is_passed_on(small: Provider, caller: Caller, request_of: Any) -> None:
     small.script(Fail(400, "Too long.", code="context_length_exceeded", param="input"))
     with pytest.raises(GatewayError, match="Too long") as caught:
         await caller.call(request_of(stream=True))
     assert (caught.value.code, caught.value.param) == (
         "context_length_exceeded",
-        "messages" if request_of is chat else "input",
+        "messages" if request_of is chat_request else "input",
     )
 
 
 async def test_a_backend_without_responses_is_asked_over_chat(caller_of: CallerOf) -> None:
     async with Provider(speaks=("/v1/chat/completions",)) as provider:
         caller = caller_of(backend_at(provider, "small"))
-        body = await read(await caller.call(responses("hello")))
+        body = await read(await caller.call(responses_request("hello")))
         assert Response.model_validate_json(body).output_text == "You said: hello"
         assert [exchange.path for exchange in provider.exchanges] == ["/v1/responses", "/v1/chat/completions"]
-        stream = await read(await caller.call(responses("hello", stream=True)))
+        stream = await read(await caller.call(responses_request("hello", stream=True)))
         assert events_of(stream)[-1]["response"]["output"][0]["content"][0]["text"] == "You said: hello"
         assert provider.last.path == "/v1/chat/completions"
         assert len(provider.exchanges) == 3
@@ -214,7 +207,7 @@ async def test_what_cannot_be_said_over_chat_is_what_the_client_hears(caller_of:
     async with Provider(speaks=("/v1/chat/completions",)) as provider:
         caller = caller_of(backend_at(provider, "small"))
         with pytest.raises(BadRequest) as caught:
-            await caller.call(responses("hello", tools=[{"type": "file_search"}]))
+            await caller.call(responses_request("hello", tools=[{"type": "file_search"}]))
         assert caught.value.param == "tools[0].type"
         assert [exchange.path for exchange in provider.exchanges] == ["/v1/responses"]
 
@@ -234,7 +227,7 @@ async def test_only_a_missing_endpoint_means_that_the_dialect_is_not_spoken(
     caller = caller_of(backend_at(small, "small"))
     small.script(missing)
     with suppress(GatewayError):
-        await caller.call(responses("hello"))
+        await caller.call(responses_request("hello"))
     assert [exchange.path for exchange in small.exchanges] == paths
 
 
@@ -243,6 +236,6 @@ async def test_a_model_that_is_served_over_responses_alone_is_asked_there(small:
     words = "This model is only supported in v1/responses and not in v1/chat/completions."
     small.script(Fail(404, words, param="model"))
     for _ in range(2):
-        body = await read(await caller.call(chat("hello")))
+        body = await read(await caller.call(chat_request("hello")))
         assert ChatCompletion.model_validate_json(body).choices[0].message.content == "You said: hello"
     assert [exchange.path for exchange in small.exchanges] == ["/v1/chat/completions", "/v1/responses", "/v1/responses"]

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from gateway.backends.cascade.schemas import Expected
-from tests.fakes.caller import chat
+from tests.support.requests import chat_request
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
 
 
 def expected(**fields: Any) -> Expected:
-    return Expected(chat(**fields))
+    return Expected(chat_request(**fields))
 
 
 def formatted(schema: Any) -> Expected:

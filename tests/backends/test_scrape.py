@@ -15,9 +15,10 @@ from gateway.backends.load.scrape import CAPACITY_S, MOST_BYTES, QUIET_S, STALE_
 from gateway.backends.resilience.drain import USUAL_S, BackendDrains
 from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.routing.load import Load
-from tests.fakes.caller import Caller, chat, read
+from tests.fakes.caller import Caller, read
 from tests.fakes.llama import llama
 from tests.fakes.model_server import ModelServer
+from tests.support.requests import chat_request
 from tests.support.waiting import until
 
 MACHINE = PriceEntry(machine_hour_usd=Decimal(2))
@@ -195,10 +196,10 @@ async def test_a_spot_machines_notice_drains_it_for_everybody(
     assert drains.reason("gpu") == ""
     server.pages["/spot/instance-action"] = (200, '{"action": "terminate"}')
     await scrape.look(0)
-    assert drains.reason("gpu") == "drained: its machine was told to end"
+    assert drains.reason("gpu") == "drained: its machine will end"
     clock.now += USUAL_S + 1
     await scrape.look(0)
-    assert drains.reason("gpu") == "drained: its machine was told to end"  # it still says so
+    assert drains.reason("gpu") == "drained: its machine will end"  # it still says so
     server.pages["/spot/instance-action"] = (404, "")
     await scrape.look(0)
     assert drains.reason("gpu") == ""
@@ -215,7 +216,7 @@ async def test_a_notice_is_looked_for_without_metrics_too(server: ModelServer, d
     assert watched(silent)
     await scrape.look(0)
     assert [path for path, _ in server.asked] == ["/spot"]
-    assert drains.reason("gpu") == "drained: its machine was told to end"
+    assert drains.reason("gpu") == "drained: its machine will end"
     await scrape.aclose()
 
 
@@ -272,7 +273,9 @@ async def test_the_real_local_model_tells_how_busy_it_is(model: int) -> None:
     seen: list[Load] = []
 
     async def ask(caller: Caller) -> bytes:
-        asked = chat("Tell me a very long story about ships.", max_tokens=200, ignore_eos=True)  # for several looks
+        asked = chat_request(
+            "Tell me a very long story about ships.", max_tokens=200, ignore_eos=True
+        )  # for several looks
         return await read(await caller.call(asked, within_s=100))
 
     def look() -> bool:

@@ -5,7 +5,8 @@ import pytest
 
 from gateway.domain.backend import Backend
 from tests.backends.conftest import CallerOf
-from tests.fakes.caller import Caller, chat, read
+from tests.fakes.caller import Caller, read
+from tests.support.requests import chat_request
 
 
 @pytest.fixture
@@ -14,7 +15,7 @@ def caller(caller_of: CallerOf) -> Caller:
 
 
 async def test_every_answer_says_that_it_is_simulated_and_by_whom(caller: Caller) -> None:
-    answer = await caller.call(chat("Why is the sky blue?"))
+    answer = await caller.call(chat_request("Why is the sky blue?"))
     body = orjson.loads(await read(answer))
     text = body["choices"][0]["message"]["content"]
     assert text.startswith("[simulated] ")
@@ -24,8 +25,8 @@ async def test_every_answer_says_that_it_is_simulated_and_by_whom(caller: Caller
 
 
 async def test_the_stream_says_the_same_as_the_plain_answer(caller: Caller) -> None:
-    plain = await caller.call(chat("hi"))
-    streamed = await caller.call(chat("hi", stream=True))
+    plain = await caller.call(chat_request("hi"))
+    streamed = await caller.call(chat_request("hi", stream=True))
     await read(streamed)
     assert streamed.delivered_text() == plain.delivered_text()
     assert streamed.complete
@@ -34,7 +35,7 @@ async def test_the_stream_says_the_same_as_the_plain_answer(caller: Caller) -> N
 
 async def test_usage_is_counted_in_both(caller: Caller) -> None:
     for stream in (False, True):
-        answer = await caller.call(chat("hi there", stream=stream))
+        answer = await caller.call(chat_request("hi there", stream=stream))
         await read(answer)
         assert answer.attempt is not None
         usage = answer.attempt.usage
@@ -44,12 +45,12 @@ async def test_usage_is_counted_in_both(caller: Caller) -> None:
 
 
 async def test_the_same_question_gets_the_same_answer(caller: Caller) -> None:
-    first, second = [await caller.call(chat("hi")) for _ in range(2)]
+    first, second = [await caller.call(chat_request("hi")) for _ in range(2)]
     assert first.delivered_text() == second.delivered_text()
 
 
 async def test_limits_and_parallel_answers_are_kept(caller: Caller) -> None:
-    answer = await caller.call(chat("hi", max_tokens=3, n=2))
+    answer = await caller.call(chat_request("hi", max_tokens=3, n=2))
     body = orjson.loads(await read(answer))
     assert [choice["finish_reason"] for choice in body["choices"]] == ["length", "length"]
     assert body["choices"][0]["message"]["content"] == "[simulated] No model"
@@ -57,5 +58,5 @@ async def test_limits_and_parallel_answers_are_kept(caller: Caller) -> None:
 
 
 async def test_a_long_question_is_not_repeated_whole(caller: Caller) -> None:
-    answer = await caller.call(chat("word " * 1000))
+    answer = await caller.call(chat_request("word " * 1000))
     assert len(answer.delivered_text()) < 300

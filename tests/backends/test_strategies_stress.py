@@ -13,8 +13,9 @@ from gateway.domain.routing.route import Route
 from gateway.errors import BudgetExhausted, GatewayError
 from tests.backends.conftest import CallerOf, backend_at
 from tests.backends.strategies import route_of
-from tests.fakes.caller import Caller, chat, read
+from tests.fakes.caller import Caller, read
 from tests.fakes.provider import Fail, Provider, Reply
+from tests.support.requests import chat_request
 
 POLICY = Policy(team="search", streams={"hold_for": "300ms"}, hedging={"enabled": True, "share": "100%"})
 REFUSAL = "I'm sorry, but I can't help with that, for " + "many a good reason. " * 20
@@ -59,7 +60,7 @@ async def one(caller: Caller, chance: random.Random) -> str:
     spends = chance.random() < 0.1
     if spends:
         caller.hold.covers, caller.hold.spent = 6.0, BudgetExhausted("It is spent.")
-    request, within_s = chat(stream=chance.random() < 0.6), chance.choice((0.05, 0.4, 5.0))
+    request, within_s = chat_request(stream=chance.random() < 0.6), chance.choice((0.05, 0.4, 5.0))
     asking = asyncio.get_running_loop().create_task(caller.call(request, route(caller, chance), within_s=within_s))
     if chance.random() < 0.3:
         await asyncio.sleep(chance.random() * 0.1)

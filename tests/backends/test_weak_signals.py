@@ -6,14 +6,14 @@ import pytest
 
 from gateway.backends.cascade.weak_signals import Reader, repeats
 from gateway.domain.routing.strategy import StrategyAnswer
-from tests.fakes.caller import chat
+from tests.support.requests import chat_request
 
 ENGLISH = "What is the name of the river that runs through the city in which you were born, and how long is it?"
 
 
 def read(text: str | None, finish: str = "stop", *, asked: str = "hello", **fields: Any) -> StrategyAnswer:
     choices = [{"message": {"role": "assistant", "content": text}}]
-    return Reader(chat(asked, **fields)).answered("small", choices, finish, None)
+    return Reader(chat_request(asked, **fields)).answered("small", choices, finish, None)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_json_that_is_not_what_was_asked_for_is_weak() -> None:
 
 def test_a_tool_call_is_an_answer_unless_the_tool_does_not_take_it() -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
-    reader = Reader(chat(tools=[{"type": "function", "function": {"name": "add", "parameters": schema}}]))
+    reader = Reader(chat_request(tools=[{"type": "function", "function": {"name": "add", "parameters": schema}}]))
 
     def called(name: str, arguments: str) -> str:
         message = {"content": None, "tool_calls": [{"function": {"name": name, "arguments": arguments}}]}
@@ -109,7 +109,7 @@ def test_an_answer_in_another_language_than_the_questions_is_weak() -> None:
 
 
 def test_a_beginning_is_reason_enough_to_stop_when_it_declines_or_breaks_its_json() -> None:
-    reader = Reader(chat(response_format={"type": "json_object"}))
+    reader = Reader(chat_request(response_format={"type": "json_object"}))
     assert reader.beginning("I'm sorry, but I cannot", thinks=False) == "refusal"
     assert reader.beginning("Sure, here", thinks=False) == "invalid_json"
     assert reader.beginning('{"a": [1, 2', thinks=False) == ""
@@ -123,7 +123,7 @@ def test_an_answer_that_cannot_be_judged_has_no_vote_and_may_be_shown() -> None:
 
 
 def test_odd_answers_are_empty_rather_than_errors() -> None:
-    reader = Reader(chat())
+    reader = Reader(chat_request())
     odd: list[list[dict[str, Any]]] = [[], [{}], [{"message": None}], [{"message": {"content": [{"type": "text"}]}}]]
     for choices in odd:
         assert reader.answered("small", choices, "", None).weak == "empty"

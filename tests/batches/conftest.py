@@ -25,6 +25,7 @@ from gateway.policy.tenants import Tenants
 from gateway.settings.gateway import Ceilings
 from gateway.state.sql.database import Database
 from tests.batches.fake_pipeline import FakeMemory, FakePipeline
+from tests.support.requests import chat_fields
 from tests.support.waiting import until
 
 URL = "/v1/chat/completions"
@@ -32,8 +33,7 @@ URL = "/v1/chat/completions"
 
 def line(custom_id: str, text: str | None = None, **more: Any) -> dict[str, Any]:
     """A good line, but for what `more` says."""
-    body = {"model": "auto", "messages": [{"role": "user", "content": text or custom_id}]}
-    return {"custom_id": custom_id, "method": "POST", "url": URL, "body": body, **more}
+    return {"custom_id": custom_id, "method": "POST", "url": URL, "body": chat_fields(text or custom_id), **more}
 
 
 def jsonl(*lines: dict[str, Any]) -> bytes:

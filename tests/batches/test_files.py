@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from gateway.batches import files as room
+from gateway.batches import files as files_module
 from gateway.batches.files import Page
 from gateway.errors import BadRequest, BodyTooLarge, NotFound
 from gateway.state.sql.tables import files
@@ -33,8 +33,8 @@ async def test_what_is_uploaded_is_kept_and_nothing_else(host: Host) -> None:
 async def test_an_upload_has_a_largest_size_and_a_team_a_largest_sum(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room, "MAX_BYTES", 10)
-    monkeypatch.setattr(room, "TEAM_BYTES", 15)
+    monkeypatch.setattr(files_module, "MAX_BYTES", 10)
+    monkeypatch.setattr(files_module, "TEAM_BYTES", 15)
     tenant = await host.tenant()
     with pytest.raises(BodyTooLarge, match="larger than 10"):
         await host.upload(tenant, b"x" * 11)
@@ -119,5 +119,5 @@ async def test_a_file_of_another_host_is_left_to_it_for_a_while(host: Host) -> N
 
     await host.files.sweep(time.time())
     assert await known() == 1
-    await host.files.sweep(time.time() + room.GONE_S + 1)
+    await host.files.sweep(time.time() + files_module.GONE_S + 1)
     assert await known() == 0

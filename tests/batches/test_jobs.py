@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.batches import batch as room
+from gateway.batches import batch as batch_module
 from gateway.batches.batch import Ended
 from gateway.batches.files import Page
 from gateway.domain.tenant import Viewer
@@ -95,7 +95,7 @@ async def test_an_end_is_final(host: Host) -> None:
 
 
 async def test_a_team_has_only_so_many_unfinished_batches(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "MOST_OPEN", 1)
+    monkeypatch.setattr(batch_module, "MOST_OPEN", 1)
     tenant = await host.tenant()
     await host.batch(tenant, line("a"))
     with pytest.raises(LimitExceeded):

@@ -6,13 +6,14 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.batches import batch as room
+from gateway.batches import batch as batch_module
 from gateway.batches.batch import Batch
 from gateway.batches.files import Page
 from gateway.batches.forms import FORMS, MESSAGES
 from gateway.domain.tenant import Tenant, Viewer
 from gateway.errors import BadRequest, LimitExceeded, NotFound
 from tests.batches.conftest import Host, jsonl, line
+from tests.support.requests import fields_in
 from tests.support.waiting import until
 
 DAY_S = 24 * 3600
@@ -20,8 +21,8 @@ DAY_S = 24 * 3600
 
 def request(custom_id: str, text: str | None = None, **more: Any) -> dict[str, Any]:
     """A good one, but for what `more` says of its parameters."""
-    messages = [{"role": "user", "content": text or custom_id}]
-    return {"custom_id": custom_id, "params": {"model": "auto", "max_tokens": 9, "messages": messages, **more}}
+    params = fields_in("anthropic_messages", text or custom_id, **{"max_tokens": 9, **more})
+    return {"custom_id": custom_id, "params": params}
 
 
 async def made(host: Host, tenant: Tenant, *requests: dict[str, Any]) -> Batch:
@@ -112,7 +113,7 @@ async def test_requests_have_a_largest_number(host: Host, monkeypatch: pytest.Mo
 async def test_a_team_has_only_so_many_unfinished_batches_of_both_kinds(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room, "MOST_OPEN", 1)
+    monkeypatch.setattr(batch_module, "MOST_OPEN", 1)
     tenant = await host.tenant()
     batch = await host.batch(tenant, line("a"))
     with pytest.raises(LimitExceeded):

@@ -12,7 +12,6 @@ import pytest_asyncio
 
 from gateway.cache.cache import Cache
 from gateway.cache.result import Hit, Miss
-from gateway.dialects.openai_chat.dialect import parse
 from gateway.domain.answer import Sink
 from gateway.domain.backend import Backend
 from gateway.domain.money.usage import Usage
@@ -23,6 +22,7 @@ from gateway.domain.tenant import Key, Tenant
 from gateway.state.redis.connection import State
 from gateway.state.redis.log import IndexLog
 from tests.fakes.embedder import FakeEmbedder
+from tests.support.requests import chat_request
 from tests.support.waiting import until
 
 BACKEND = Backend(name="small", kind="openai", base_url="http://127.0.0.1:9/v1", model="tiny")
@@ -35,9 +35,11 @@ def tenant(team: str = "search", key: str = "k1", epoch: str = "e1", **policy: A
 def request(
     text: str | list[dict[str, Any]] = "What is the capital of Peru?", controls: Controls | None = None, **fields: Any
 ) -> CompletionRequest:
-    messages = [{"role": "user", "content": text}] if isinstance(text, str) else text
-    body = {"model": "auto", "messages": messages, "temperature": 0, **fields}
-    return parse(orjson.dumps({k: v for k, v in body.items() if v is not None}), "req_1", controls or Controls(), {})
+    """A question that the cache may answer, or `text` as messages; a field of None is left out."""
+    messages = {} if isinstance(text, str) else {"messages": text}
+    given = {"temperature": 0, **messages, **fields}
+    content = text if isinstance(text, str) else ""
+    return chat_request(content, controls=controls, **{k: v for k, v in given.items() if v is not None})
 
 
 def completion(text: str | None = "Lima.", finish: str = "stop", **message: Any) -> bytes:

@@ -42,7 +42,7 @@ def test_what_is_broken_empty_refused_or_asks_for_tools_is_not(answer: Given) ->
     assert keepable(answer, "openai_chat") is None
 
 
-def asked(below: float) -> Record:
+def record_below(below: float) -> Record:
     seen = record(tenant())
     seen.route = Route((BACKEND,), "tests", escalate_below=below)
     return seen
@@ -55,11 +55,11 @@ def test_an_answer_that_its_backend_was_unsure_of_is_not_kept(
     attempt = Given().attempt
     assert attempt is not None
     attempt.confidence = confidence
-    assert doubtful(asked(below), attempt) is doubt
+    assert doubtful(record_below(below), attempt) is doubt
 
 
 def test_nor_one_that_should_have_been_escalated() -> None:
-    seen, attempt = asked(0.0), Given().attempt
+    seen, attempt = record_below(0.0), Given().attempt
     assert attempt is not None
     assert not doubtful(seen, attempt)
     seen.weak = True

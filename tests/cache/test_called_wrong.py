@@ -27,13 +27,14 @@ async def test_the_worker_that_gave_it_learns_whoever_hears_of_it(
     two.cache.measure_in(database)
     await one.serve(request("What is the capital of Peru?"), WHO)
     await until(lambda: two.cache.stats()["entries"] == 1)
-    assert (await two.ask(request("what's the capital of peru"), WHO)).cache == "semantic"
-    await one.cache.wrong("req_1", "other")  # not its request
+    asked = request("what's the capital of peru")
+    assert (await two.ask(asked, WHO)).cache == "semantic"
+    await one.cache.wrong(asked.id, "other")  # not its request
     await one.catch_up()
     await two.catch_up()
     assert found_wrong(two) == 0
     for _ in range(3):  # said again it is said once
-        await one.cache.wrong("req_1", WHO.team)
+        await one.cache.wrong(asked.id, WHO.team)
     await until(lambda: not two.cache.stats()["entries"])
     assert (found_wrong(one), found_wrong(two)) == (0, 1)
     await two.cache._hit_checker.tell(two.cache._log.append)

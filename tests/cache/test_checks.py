@@ -1,4 +1,4 @@
-"""From a hit by meaning to what every worker knows about it, through the rooms that serve."""
+"""From a semantic hit to what every worker knows about it, through the packages that serve."""
 
 from __future__ import annotations
 

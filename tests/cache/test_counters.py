@@ -89,8 +89,8 @@ async def test_what_cannot_be_written_waits(database: Database) -> None:
     await database.run(lambda link: link.execute(text("ALTER TABLE away RENAME TO hit_checks")))
     await measures.write()
 
-    def told(link: Connection) -> tuple[int, int, int]:
+    def totals(link: Connection) -> tuple[int, int, int]:
         one = read(link)["search"]
         return one.measured.lookups, one.measured.hits, one.called_wrong
 
-    assert await database.run(told, writes=False) == (5, 2, 1)
+    assert await database.run(totals, writes=False) == (5, 2, 1)

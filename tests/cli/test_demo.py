@@ -123,7 +123,7 @@ def test_the_first_tour_is_played_and_summed_up(demo: Demo) -> None:
     assert int(re.search(r"from cache\s+│ (\d+)", demo.log)[1]) >= 4  # type: ignore[index]
     assert re.search(r"alert received at the webhook: Team demo-\w+ has spent", demo.log)
     assert "[simulated]" not in demo.log
-    for text in ("Traceback", "ERROR", "did not take up the tour's policy"):
+    for text in ("Traceback", "ERROR", "did not load the tour's policy"):
         assert text not in demo.log
 
 

@@ -43,7 +43,7 @@ def run(folder: Path, *words: str) -> Result:
     return CliRunner().invoke(cli, ["ledger", *words, *paths], catch_exceptions=False)
 
 
-def said(folder: Path, *words: str) -> Any:
+def json_of(folder: Path, *words: str) -> Any:
     result = run(folder, *words, "--json")
     assert result.exit_code == 0, result.output
     return orjson.loads(result.output)
@@ -51,7 +51,7 @@ def said(folder: Path, *words: str) -> Any:
 
 def fill(folder: Path, *rows: Row) -> None:
     append(folder / "data" / "journal", rows, "test")
-    assert said(folder, "drain") == {"rows": len(rows)}
+    assert json_of(folder, "drain") == {"rows": len(rows)}
 
 
 def meddle(folder: Path, statement: str) -> None:
@@ -68,7 +68,7 @@ def now(number: int, **facts: Any) -> Row:
 def test_an_untouched_ledger_verifies_and_a_touched_one_does_not(folder: Path) -> None:
     assert "no chain yet" in run(folder, "verify").output
     fill(folder, now(1), now(2))
-    verdict = said(folder, "verify")
+    verdict = json_of(folder, "verify")
     assert (verdict["ok"], verdict["chains"][0]["entries"], verdict["chains"][0]["anchored"]) == (True, 2, 2)
     meddle(folder, "UPDATE ledger SET cost_pico = 0 WHERE id = 'req_2-1'")
     result = run(folder, "verify")
@@ -89,11 +89,11 @@ def test_a_damaged_anchor_is_told_apart_from_a_damaged_ledger(folder: Path) -> N
 def test_old_rows_become_sums_when_it_is_meant(folder: Path) -> None:
     old = time.time() - 40 * 86400
     fill(folder, now(1, at=old), now(2, at=old), now(3))
-    assert said(folder, "retain", "--dry-run")["rows"] == 2
-    assert said(folder, "retain", "--dry-run", "--days", "90")["rows"] == 0
-    assert said(folder, "retain")["rows"] == 2
-    assert said(folder, "retain")["rows"] == 0
-    verdict = said(folder, "verify")
+    assert json_of(folder, "retain", "--dry-run")["rows"] == 2
+    assert json_of(folder, "retain", "--dry-run", "--days", "90")["rows"] == 0
+    assert json_of(folder, "retain")["rows"] == 2
+    assert json_of(folder, "retain")["rows"] == 0
+    verdict = json_of(folder, "verify")
     assert (verdict["ok"], verdict["chains"][0]["removed"]) == (True, 2)
     (folder / "gateway.yaml").write_text("{}")
     assert "ledger.keep_days" in run(folder, "retain").output
@@ -101,19 +101,19 @@ def test_old_rows_become_sums_when_it_is_meant(folder: Path) -> None:
 
 def test_a_price_that_comes_late_is_given_to_the_rows_that_lack_it(folder: Path) -> None:
     fill(folder, now(1, cost_pico=None), now(2, cost_pico=0), now(3), now(4, cost_pico=None, backend="gone"))
-    listed = [(one["backend"], one["why"], one["rows"]) for one in said(folder, "unpriced")]
+    listed = [(one["backend"], one["why"], one["rows"]) for one in json_of(folder, "unpriced")]
     assert listed == [("large", "unpriced", 1), ("gone", "unpriced", 1), ("large", "zero", 1)] or listed == [
         ("gone", "unpriced", 1),
         ("large", "unpriced", 1),
         ("large", "zero", 1),
     ]
     told = {"rows": 1, "cost_usd": "0.00005", "left": 1, "written": False}
-    assert said(folder, "reprice", "--model", "big", "--since", "1d") == told
-    assert said(folder, "reprice", "--model", "big", "--since", "1d", "--yes") == {**told, "written": True}
-    assert said(folder, "reprice", "--model", "big", "--yes") == {**told, "rows": 0, "cost_usd": "0"}
-    assert said(folder, "reprice", "--model", "big", "--zero", "--yes")["rows"] == 1
-    assert [one["backend"] for one in said(folder, "unpriced")] == ["gone"]
-    assert said(folder, "verify")["chains"][0]["entries"] == 6
+    assert json_of(folder, "reprice", "--model", "big", "--since", "1d") == told
+    assert json_of(folder, "reprice", "--model", "big", "--since", "1d", "--yes") == {**told, "written": True}
+    assert json_of(folder, "reprice", "--model", "big", "--yes") == {**told, "rows": 0, "cost_usd": "0"}
+    assert json_of(folder, "reprice", "--model", "big", "--zero", "--yes")["rows"] == 1
+    assert [one["backend"] for one in json_of(folder, "unpriced")] == ["gone"]
+    assert json_of(folder, "verify")["chains"][0]["entries"] == 6
 
 
 @pytest.mark.parametrize("words", [("unpriced", "--since", "soon"), ("reprice", "--model", "m", "--until", "x")])
@@ -122,12 +122,12 @@ def test_a_period_that_is_none_is_refused(folder: Path, words: tuple[str, ...]) 
 
 
 def test_forgetting_keeps_the_rows(folder: Path) -> None:
-    gone = said(folder, "forget", "--end-user", "ada")
+    gone = json_of(folder, "forget", "--end-user", "ada")
     assert (gone["erased"], gone["rows"], gone["pseudonym"][:3]) == (0, 0, "eu_")
     fill(folder, now(1, end_user=gone["pseudonym"]))
-    assert said(folder, "forget", "--end-user", "ada")["rows"] == 1
-    assert said(folder, "forget", "--end-user", gone["pseudonym"])["rows"] == 1
-    assert said(folder, "verify")["ok"]
+    assert json_of(folder, "forget", "--end-user", "ada")["rows"] == 1
+    assert json_of(folder, "forget", "--end-user", gone["pseudonym"])["rows"] == 1
+    assert json_of(folder, "verify")["ok"]
 
 
 def test_what_a_lost_host_holds_is_named_and_released_only_when_it_is_meant(folder: Path) -> None:
@@ -146,8 +146,8 @@ def test_what_a_lost_host_holds_is_named_and_released_only_when_it_is_meant(fold
     assert "12.0000 USD of 500 USD (team search, month from 2026-01-01)" in found["what"]
     assert "thriftgate ledger release far" in found["remedy"]
     shown = {"worker": worker, "budget": "team search, month from 2026-01-01", "amount": "12.0000 USD of 500 USD"}
-    assert said(folder, "release", worker) == [{**shown, "released": False}]
-    assert said(folder, "release", "far", "--yes") == [{**shown, "released": True}]
+    assert json_of(folder, "release", worker) == [{**shown, "released": False}]
+    assert json_of(folder, "release", "far", "--yes") == [{**shown, "released": True}]
     assert run(folder, "release", "far").exit_code == 1
 
 

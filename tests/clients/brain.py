@@ -40,7 +40,7 @@ class Tool:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Question:
     """One request, as far as it decides the answer."""
 
     turns: tuple[Turn, ...]
@@ -71,7 +71,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Said:
+class Answer:
     """One answer. Usage is counted in words."""
 
     text: str = ""
@@ -105,7 +105,7 @@ class Refused(Exception):
         self.status = status
 
 
-def decide(asked: Asked) -> Said:
+def decide(asked: Question) -> Answer:
     """The answer. Raises Refused when the prompt asks for it."""
     at = _prompt_at(asked)
     prompt = asked.turns[at].text if asked.turns else ""
@@ -115,7 +115,7 @@ def decide(asked: Asked) -> Said:
     results = [turn.text for turn in asked.turns[at + 1 :] if turn.role == "tool"]
     words = " ".join(dict.fromkeys(TOKEN.findall(prompt))) or prompt[:200]
     calls = _calls(asked, marks, words, bool(results))
-    return Said(
+    return Answer(
         text="" if calls else _text(asked, marks, prompt, words, results),
         thought=f"I was asked about {words}, let me think." if "think" in marks else "",
         calls=calls,
@@ -124,14 +124,14 @@ def decide(asked: Asked) -> Said:
     )
 
 
-def _prompt_at(asked: Asked) -> int:
+def _prompt_at(asked: Question) -> int:
     """Where the prompt stands: agents append reminders of their own behind it, in the user's name."""
     users = [number for number, turn in enumerate(asked.turns) if turn.role == "user"]
     tokens = [number for number in users if TOKEN.search(asked.turns[number].text)]
     return (tokens or users or [0])[-1]
 
 
-def _calls(asked: Asked, marks: dict[str, list[str]], words: str, answered: bool) -> tuple[Call, ...]:
+def _calls(asked: Question, marks: dict[str, list[str]], words: str, answered: bool) -> tuple[Call, ...]:
     if asked.wanted:
         return (_call(asked, asked.wanted, words),)
     if not answered:
@@ -144,12 +144,12 @@ def _calls(asked: Asked, marks: dict[str, list[str]], words: str, answered: bool
     return ()
 
 
-def _call(asked: Asked, name: str, words: str) -> Call:
+def _call(asked: Question, name: str, words: str) -> Call:
     tool = asked.tools.get(name, Tool())
     return Call(name, {"input": words} if tool.custom else instance(tool.schema, words), tool)
 
 
-def _writing(asked: Asked, path: str, words: str) -> Call | None:
+def _writing(asked: Question, path: str, words: str) -> Call | None:
     """The agent's own way to write a file, out of the tools that it offers."""
     for name, argument in _WRITERS.items():
         if name in asked.tools:
@@ -164,7 +164,7 @@ def _writing(asked: Asked, path: str, words: str) -> Call | None:
     return None
 
 
-def _text(asked: Asked, marks: dict[str, list[str]], prompt: str, words: str, results: list[str]) -> str:
+def _text(asked: Question, marks: dict[str, list[str]], prompt: str, words: str, results: list[str]) -> str:
     if asked.schema is not None:
         return orjson.dumps(instance(asked.schema, words)).decode()
     if results:

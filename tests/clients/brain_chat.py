@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from tests.clients.brain import Asked, Said, Tool, Turn
+from tests.clients.brain import Answer, Question, Tool, Turn
 
 _KINDS = {400: "invalid_request_error", 401: "authentication_error", 404: "invalid_request_error", 429: "requests"}
 _CODES = {400: "invalid_value", 401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
@@ -28,7 +28,7 @@ def text_of(content: Any) -> str:
     return "\n".join(str(part.get("text") or "") for part in content or () if isinstance(part, dict))
 
 
-def asked(body: dict[str, Any]) -> Asked:
+def parse(body: dict[str, Any]) -> Question:
     turns = [
         Turn(_ROLES.get(message["role"], message["role"]), text_of(message.get("content")))
         for message in body["messages"]
@@ -37,7 +37,7 @@ def asked(body: dict[str, Any]) -> Asked:
     tools = [tool["function"] for tool in body.get("tools") or () if tool.get("type") == "function"]
     form = body.get("response_format") or {}
     schema = (form.get("json_schema") or {}).get("schema", {}) if form.get("type") in _STRUCTURED else None
-    return Asked(
+    return Question(
         turns=tuple(turns),
         tools={tool["name"]: Tool(tool.get("parameters") or {}) for tool in tools},
         forced=choice == "required",
@@ -49,7 +49,7 @@ def asked(body: dict[str, Any]) -> Asked:
 _STRUCTURED = ("json_schema", "json_object")
 
 
-def plain(body: dict[str, Any], said: Said) -> dict[str, Any]:
+def render(body: dict[str, Any], said: Answer) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": said.text or None, "refusal": None}
     if said.thought:
         message["reasoning_content"] = said.thought
@@ -59,7 +59,7 @@ def plain(body: dict[str, Any], said: Said) -> dict[str, Any]:
     return {**_head(body, said, "chat.completion"), "choices": [choice], "usage": _usage(said)}
 
 
-def events(body: dict[str, Any], said: Said) -> Iterator[bytes]:
+def events(body: dict[str, Any], said: Answer) -> Iterator[bytes]:
     head = _head(body, said, "chat.completion.chunk")
 
     def chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:
@@ -84,17 +84,17 @@ def events(body: dict[str, Any], said: Said) -> Iterator[bytes]:
     yield b"data: [DONE]\n\n"
 
 
-def completion_asked(body: dict[str, Any]) -> Asked:
+def completion_asked(body: dict[str, Any]) -> Question:
     prompt = body["prompt"]
-    return Asked((Turn("user", prompt if isinstance(prompt, str) else str(prompt[0])),))
+    return Question((Turn("user", prompt if isinstance(prompt, str) else str(prompt[0])),))
 
 
-def completion(body: dict[str, Any], said: Said) -> dict[str, Any]:
+def completion(body: dict[str, Any], said: Answer) -> dict[str, Any]:
     choice = {"index": 0, "text": said.text, "logprobs": None, "finish_reason": "stop"}
     return {**_head(body, said, "text_completion"), "choices": [choice], "usage": _usage(said)}
 
 
-def completion_events(body: dict[str, Any], said: Said) -> Iterator[bytes]:
+def completion_events(body: dict[str, Any], said: Answer) -> Iterator[bytes]:
     head = _head(body, said, "text_completion")
     for word in [*said.words, ""]:
         choice = {"index": 0, "text": word, "logprobs": None, "finish_reason": None if word else "stop"}
@@ -125,20 +125,20 @@ def moderation(body: dict[str, Any]) -> dict[str, Any]:
     return {"id": "modr-brain", "model": body["model"], "results": [result]}
 
 
-def _head(body: dict[str, Any], said: Said, kind: str) -> dict[str, Any]:
+def _head(body: dict[str, Any], said: Answer, kind: str) -> dict[str, Any]:
     return {"id": f"chatcmpl-brain{said.number}", "object": kind, "created": 1_700_000_000, "model": body["model"]}
 
 
-def _call(said: Said, number: int, name: str, arguments: str) -> dict[str, Any]:
+def _call(said: Answer, number: int, name: str, arguments: str) -> dict[str, Any]:
     id = f"call_brain{said.number}x{number}"
     return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def _finish(said: Said) -> str:
+def _finish(said: Answer) -> str:
     return "tool_calls" if said.calls else "stop"
 
 
-def _usage(said: Said) -> dict[str, Any]:
+def _usage(said: Answer) -> dict[str, Any]:
     total = said.input_tokens + said.output_tokens
     return {
         "prompt_tokens": said.input_tokens,

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from tests.clients.brain import Asked, Said, Tool, Turn
+from tests.clients.brain import Answer, Question, Tool, Turn
 from tests.clients.brain_chat import text_of
 
 _KINDS = {
@@ -21,13 +21,13 @@ def error(status: int, message: str, code: str | None = None) -> dict[str, Any]:
     return {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_brain"}
 
 
-def asked(body: dict[str, Any]) -> Asked:
+def parse(body: dict[str, Any]) -> Question:
     turns = [Turn("system", text_of(body.get("system")))]
     for message in body["messages"]:
         turns.extend(_turns(message))
     choice = body.get("tool_choice") or {}
     form = (body.get("output_config") or {}).get("format") or body.get("output_format")
-    return Asked(
+    return Question(
         turns=tuple(turns),
         tools={tool["name"]: Tool(tool["input_schema"]) for tool in body.get("tools") or () if "input_schema" in tool},
         forced=choice.get("type") == "any",
@@ -47,15 +47,15 @@ def _turns(message: dict[str, Any]) -> Iterator[Turn]:
 
 
 def count(body: dict[str, Any]) -> dict[str, Any]:
-    return {"input_tokens": sum(len(turn.text.split()) for turn in asked(body).turns) or 1}
+    return {"input_tokens": sum(len(turn.text.split()) for turn in parse(body).turns) or 1}
 
 
-def plain(body: dict[str, Any], said: Said) -> dict[str, Any]:
+def render(body: dict[str, Any], said: Answer) -> dict[str, Any]:
     content = [block | filled for block, filled in _blocks(said)]
     return {**_message(body, said), "content": content, "stop_reason": _stop(said)}
 
 
-def events(body: dict[str, Any], said: Said) -> Iterator[bytes]:
+def events(body: dict[str, Any], said: Answer) -> Iterator[bytes]:
     yield _event({"type": "message_start", "message": _message(body, said)})
     yield _event({"type": "ping"})
     for index, (block, _) in enumerate(_blocks(said)):
@@ -70,7 +70,7 @@ def events(body: dict[str, Any], said: Said) -> Iterator[bytes]:
     yield _event({"type": "message_stop"})
 
 
-def _blocks(said: Said) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+def _blocks(said: Answer) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Each block as it starts, and what is in it at the end."""
     blocks: list[tuple[dict[str, Any], dict[str, Any]]] = []
     if said.thought:
@@ -84,7 +84,7 @@ def _blocks(said: Said) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     return blocks
 
 
-def _deltas(block: dict[str, Any], said: Said) -> Iterator[dict[str, Any]]:
+def _deltas(block: dict[str, Any], said: Answer) -> Iterator[dict[str, Any]]:
     match block["type"]:
         case "thinking":
             for word in said.thought_words:
@@ -99,7 +99,7 @@ def _deltas(block: dict[str, Any], said: Said) -> Iterator[dict[str, Any]]:
                 yield {"type": "input_json_delta", "partial_json": json[start : start + 9]}
 
 
-def _message(body: dict[str, Any], said: Said) -> dict[str, Any]:
+def _message(body: dict[str, Any], said: Answer) -> dict[str, Any]:
     usage = {
         "input_tokens": said.input_tokens,
         "cache_creation_input_tokens": 0,
@@ -118,7 +118,7 @@ def _message(body: dict[str, Any], said: Said) -> dict[str, Any]:
     }
 
 
-def _stop(said: Said) -> str:
+def _stop(said: Answer) -> str:
     return "tool_use" if said.calls else "end_turn"
 
 

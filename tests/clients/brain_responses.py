@@ -7,14 +7,14 @@ from typing import Any
 
 import orjson
 
-from tests.clients.brain import Asked, Call, Said, Tool, Turn
+from tests.clients.brain import Answer, Call, Question, Tool, Turn
 from tests.clients.brain_chat import text_of
 
 _COMPLETED = {"object": "response", "created_at": 1_700_000_000, "status": "completed"}
 _NULLS = ("error", "incomplete_details", "instructions", "temperature", "top_p", "metadata", "previous_response_id")
 
 
-def asked(body: dict[str, Any]) -> Asked:
+def parse(body: dict[str, Any]) -> Question:
     turns = [Turn("system", str(body.get("instructions") or ""))]
     given = body["input"]
     for item in [{"role": "user", "content": given}] if isinstance(given, str) else given:
@@ -25,7 +25,7 @@ def asked(body: dict[str, Any]) -> Asked:
     for item in given if isinstance(given, list) else ():
         if item.get("type") == "additional_tools":
             tools.update(_tools(item["tools"]))
-    return Asked(
+    return Question(
         turns=tuple(turns),
         tools=tools,
         forced=choice == "required",
@@ -54,11 +54,11 @@ def _turn(item: dict[str, Any]) -> Iterator[Turn]:
         yield Turn("tool", text_of(item["output"]))
 
 
-def plain(body: dict[str, Any], said: Said) -> dict[str, Any]:
+def render(body: dict[str, Any], said: Answer) -> dict[str, Any]:
     return _response(body, said, _items(said))
 
 
-def events(body: dict[str, Any], said: Said) -> Iterator[bytes]:
+def events(body: dict[str, Any], said: Answer) -> Iterator[bytes]:
     number = -1
 
     def event(kind: str, **more: Any) -> bytes:
@@ -77,10 +77,10 @@ def events(body: dict[str, Any], said: Said) -> Iterator[bytes]:
                 return
             yield event(kind, item_id=item["id"], output_index=index, **more)
         yield event("response.output_item.done", output_index=index, item=item)
-    yield event("response.completed", response=plain(body, said))
+    yield event("response.completed", response=render(body, said))
 
 
-def _items(said: Said) -> list[dict[str, Any]]:
+def _items(said: Answer) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
     if said.thought:
         summary = [{"type": "summary_text", "text": said.thought}]
@@ -101,7 +101,7 @@ def _items(said: Said) -> list[dict[str, Any]]:
     return [*items, *(_call(said, number, call) for number, call in enumerate(said.calls))]
 
 
-def _call(said: Said, number: int, call: Call) -> dict[str, Any]:
+def _call(said: Answer, number: int, call: Call) -> dict[str, Any]:
     kind, given = ("custom_tool_call", "input") if call.tool.custom else ("function_call", "arguments")
     return {
         "type": kind,
@@ -125,7 +125,7 @@ def _empty(item: dict[str, Any]) -> dict[str, Any]:
     return {**item, **blanks[item["type"]], **({"status": "in_progress"} if "status" in item else {})}
 
 
-def _inside(item: dict[str, Any], said: Said) -> Iterator[tuple[str, dict[str, Any]]]:
+def _inside(item: dict[str, Any], said: Answer) -> Iterator[tuple[str, dict[str, Any]]]:
     match item["type"]:
         case "reasoning":
             yield from _texts("reasoning_summary", "summary_index", item["summary"][0], said.thought_words)
@@ -152,7 +152,7 @@ def _texts(kind: str, index: str, part: dict[str, Any], words: list[str]) -> Ite
     yield f"response.{room}.done", {**place, "part": part}
 
 
-def _response(body: dict[str, Any], said: Said, output: list[dict[str, Any]]) -> dict[str, Any]:
+def _response(body: dict[str, Any], said: Answer, output: list[dict[str, Any]]) -> dict[str, Any]:
     usage = {
         "input_tokens": said.input_tokens,
         "input_tokens_details": {"cached_tokens": 0},

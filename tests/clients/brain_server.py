@@ -18,10 +18,10 @@ MESSAGES = ("/v1/messages", "/v1/messages/count_tokens")
 RESPONSES = ("/v1/responses",)
 
 _COMPLETING: dict[str, tuple[Any, Any, Any]] = {
-    "/v1/chat/completions": (brain_chat.asked, brain_chat.plain, brain_chat.events),
+    "/v1/chat/completions": (brain_chat.parse, brain_chat.render, brain_chat.events),
     "/v1/completions": (brain_chat.completion_asked, brain_chat.completion, brain_chat.completion_events),
-    "/v1/messages": (brain_messages.asked, brain_messages.plain, brain_messages.events),
-    "/v1/responses": (brain_responses.asked, brain_responses.plain, brain_responses.events),
+    "/v1/messages": (brain_messages.parse, brain_messages.render, brain_messages.events),
+    "/v1/responses": (brain_responses.parse, brain_responses.render, brain_responses.events),
 }
 _TELLING: dict[str, Any] = {
     "/v1/embeddings": brain_chat.embeddings,
@@ -97,10 +97,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def _complete(self, path: str, body: dict[str, Any]) -> None:
-        asked, plain, events = _COMPLETING[path]
-        said = decide(asked(body))
+        parse, render, events = _COMPLETING[path]
+        said = decide(parse(body))
         if not body.get("stream"):
-            self._whole(200, plain(body, said))
+            self._whole(200, render(body, said))
             return
         self._head(200, "text/event-stream", "transfer-encoding", "chunked")
         for event in events(body, said):

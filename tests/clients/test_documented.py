@@ -25,7 +25,7 @@ def pinned() -> dict[str, set[str]]:
     return found
 
 
-def told() -> list[tuple[str, str]]:
+def documented_clients() -> list[tuple[str, str]]:
     """Every client in the table of what was run, and every package told of beside one, with its version."""
     text = (REPOSITORY / "docs" / "how-to" / "clients.md").read_text().partition("## Tested versions")[2]
     rows = [[cell.strip() for cell in line.split("|")[1:4]] for line in text.splitlines() if line.startswith("| ")]
@@ -35,6 +35,8 @@ def told() -> list[tuple[str, str]]:
 
 def test_the_versions_told_of_are_those_that_are_pinned() -> None:
     known = pinned()
-    wrong = [pair for pair in told() if pair[0] not in _ELSEWHERE and pair[1] not in known.get(pair[0], set())]
+    wrong = [
+        pair for pair in documented_clients() if pair[0] not in _ELSEWHERE and pair[1] not in known.get(pair[0], set())
+    ]
     assert not wrong
-    assert len(told()) >= 24
+    assert len(documented_clients()) >= 24

@@ -1,4 +1,4 @@
-"""Requests, tenants and backends for the context room; one loaded counter for the whole session."""
+"""Requests, tenants and backends for the tests of context; one loaded counter for the whole session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ledger rows as the writer leaves them, and a room to ask about them."""
+"""Ledger rows as the writer leaves them, and a dashboard to query them."""
 
 from __future__ import annotations
 

@@ -49,8 +49,8 @@ async def not_allowed(request: Request, error: Exception) -> Response:
 class Visitor:
     """A browser at the page, and keys to show there."""
 
-    def __init__(self, http: httpx.AsyncClient, secrets: dict[str, str], room: Dashboard) -> None:
-        self.http, self.secrets, self.room = http, secrets, room
+    def __init__(self, http: httpx.AsyncClient, secrets: dict[str, str], dashboard: Dashboard) -> None:
+        self.http, self.secrets, self.dashboard = http, secrets, dashboard
 
     async def data(self, key: str, **query: str) -> httpx.Response:
         headers = {"authorization": f"Bearer {self.secrets[key]}"}
@@ -69,7 +69,7 @@ async def visitor(database: Database) -> AsyncIterator[Visitor]:
         secrets[name], _ = await asyncio.to_thread(keys.create, database, team, scopes=(scope,))
     found, ring = policies(), Keys(database)
     await ring.refresh()
-    room = Dashboard(
+    dashboard = Dashboard(
         guard=Authenticator(Tenants(ring, found)).needs("usage", "admin"),
         database=database,
         policies=found,
@@ -78,11 +78,11 @@ async def visitor(database: Database) -> AsyncIterator[Visitor]:
         feedback=Feedback(database),
         clock=StoppedClock(NOW),
     )
-    await room.open()
-    app = Starlette(routes=room.routes, exception_handlers={404: not_found, 405: not_allowed})
+    await dashboard.open()
+    app = Starlette(routes=dashboard.routes, exception_handlers={404: not_found, 405: not_allowed})
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://gateway") as http:
-        yield Visitor(http, secrets, room)
-    await room.aclose()
+        yield Visitor(http, secrets, dashboard)
+    await dashboard.aclose()
 
 
 async def test_the_page_needs_no_key_and_allows_only_what_is_its_own(visitor: Visitor) -> None:
@@ -199,7 +199,7 @@ async def test_a_lead_s_figures_are_the_usage_report_s_and_kept_nowhere(visitor:
     assert (figures["team"], figures["days"]) == ("search", 30)
     assert figures["total"] == as_object(await usage(database, team="search"))["total"]
     assert figures["viewer"] == {"team": "search", "scopes": ["usage"], "teams": ["search"]}
-    assert visitor.room.stats() == {"served": 1, "computed": 1}
+    assert visitor.dashboard.stats() == {"served": 1, "computed": 1}
 
 
 async def test_another_team_s_key_sees_nothing_of_this_team(visitor: Visitor, database: Database) -> None:

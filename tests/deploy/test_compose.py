@@ -16,7 +16,7 @@ from tests.deploy.queries import DEPLOY
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def services(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """All services, from a copy in which the secrets were made."""
     copy = tmp_path_factory.mktemp("compose") / "deploy"
     shutil.copytree(DEPLOY, copy, ignore=shutil.ignore_patterns("secrets"))
@@ -29,20 +29,20 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found | {"copy": copy}
 
 
-def test_compose_reads_it(house: dict[str, Any]) -> None:
-    assert set(house["services"]) == {
+def test_compose_reads_it(services: dict[str, Any]) -> None:
+    assert set(services["services"]) == {
         "gateway", "valkey", "postgres", "vllm", "collector", "prometheus", "grafana"
     }  # fmt: skip
-    assert house["services"]["vllm"]["profiles"] == ["gpu"]
+    assert services["services"]["vllm"]["profiles"] == ["gpu"]
 
 
-def test_what_is_mounted_is_there_and_secrets_are_for_their_containers_alone(house: dict[str, Any]) -> None:
-    for service in house["services"].values():
+def test_what_is_mounted_is_there_and_secrets_are_for_their_containers_alone(services: dict[str, Any]) -> None:
+    for service in services["services"].values():
         for mount in service.get("volumes", ()):
             assert mount["type"] == "volume" or Path(mount["source"]).exists(), mount
-    secrets = house["copy"] / "compose/secrets"
+    secrets = services["copy"] / "compose/secrets"
     assert secrets.stat().st_mode & 0o777 == 0o700
-    for secret in house["secrets"].values():
+    for secret in services["secrets"].values():
         assert Path(secret["file"]).read_text().strip()
     assert (secrets / "valkey_password").read_text() in (secrets / "redis_url").read_text()
     assert (secrets / "postgres_password").read_text() in (secrets / "database_url").read_text()
@@ -51,14 +51,14 @@ def test_what_is_mounted_is_there_and_secrets_are_for_their_containers_alone(hou
     assert not [word for word in ("PASSWORD: ", "requirepass foo", "sk-") if word in text]
 
 
-def test_images_have_tags_and_ports_are_this_machines(house: dict[str, Any]) -> None:
-    for service in house["services"].values():
+def test_images_have_tags_and_ports_are_this_machines(services: dict[str, Any]) -> None:
+    for service in services["services"].values():
         assert service["image"].rpartition(":")[2] not in ("", "latest")
         assert all(port["host_ip"] == "127.0.0.1" for port in service.get("ports", ()))
 
 
-def test_the_gateway_is_confined_and_has_time_to_leave(house: dict[str, Any], tmp_path: Path) -> None:
-    gateway = house["services"]["gateway"]
+def test_the_gateway_is_confined_and_has_time_to_leave(services: dict[str, Any], tmp_path: Path) -> None:
+    gateway = services["services"]["gateway"]
     assert gateway["read_only"]
     assert gateway["cap_drop"] == ["ALL"]
     typed(gateway["command"])
@@ -66,7 +66,7 @@ def test_the_gateway_is_confined_and_has_time_to_leave(house: dict[str, Any], tm
     assert float(gateway["stop_grace_period"].replace("1m0s", "60").rstrip("s")) >= drain_s(config) + CLOSING_S
 
 
-def test_the_services_names_are_those_that_the_files_call(house: dict[str, Any]) -> None:
+def test_the_services_names_are_those_that_the_files_call(services: dict[str, Any]) -> None:
     calls = {
         "compose/gateway.yaml": "http://vllm:8000/v1",
         "prometheus/prometheus.yml": "gateway:8080",
@@ -74,7 +74,7 @@ def test_the_services_names_are_those_that_the_files_call(house: dict[str, Any])
     }
     for file, address in calls.items():
         assert address in (DEPLOY / file).read_text()
-    served = next(word for word in house["services"]["vllm"]["command"] if "served-model-name" in word)
+    served = next(word for word in services["services"]["vllm"]["command"] if "served-model-name" in word)
     backends = yaml.safe_load((DEPLOY / "compose/gateway.yaml").read_text())["backends"]
     assert served.rpartition("=")[2] == backends[0]["model"]
-    assert house["services"]["gateway"]["environment"]["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://collector:4318"
+    assert services["services"]["gateway"]["environment"]["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://collector:4318"

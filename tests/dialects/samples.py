@@ -1,4 +1,4 @@
-"""What the tests of this room build their cases from."""
+"""Requests, streams and golden files for the tests of dialects."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ async def provider() -> AsyncIterator[Provider]:
         yield provider
 
 
-class Asked:
+class Exchange:
     """What came of one request."""
 
     def __init__(self, stream: bool) -> None:
@@ -67,26 +67,28 @@ class Asked:
         self.relayed = b""
 
 
-async def ask(provider: Provider, *, stream: bool = True, asked: Asked | None = None) -> Asked:
+async def exchange(provider: Provider, *, stream: bool = True, exchanged: Exchange | None = None) -> Exchange:
     """One request on a connection of its own, read as the gateway reads. Raises what the reader raises."""
-    asked = asked or Asked(stream)
-    headers = {name.decode(): value.decode() for name, value in wire.headers(asked.request)} | {"x-api-key": "sk-ant"}
+    exchanged = exchanged or Exchange(stream)
+    headers = {name.decode(): value.decode() for name, value in wire.headers(exchanged.request)} | {
+        "x-api-key": "sk-ant"
+    }
     async with (
         aiohttp.ClientSession() as session,
         session.post(
-            provider.url + PATHS[wire.backend], data=wire.body(asked.request, "claude", None), headers=headers
+            provider.url + PATHS[wire.backend], data=wire.body(exchanged.request, "claude", None), headers=headers
         ) as reply,
     ):
         if not stream:
-            asked.relayed = wire.plain(asked.request, await reply.read()).body
-            return asked
+            exchanged.relayed = wire.plain(exchanged.request, await reply.read()).body
+            return exchanged
         try:
             async for piece in reply.content.iter_any():
-                asked.relayed += asked.reader.feed(piece)
+                exchanged.relayed += exchanged.reader.feed(piece)
         except aiohttp.ClientError:
             pass  # the connection broke
-        asked.reader.eof()
-        return asked
+        exchanged.reader.eof()
+        return exchanged
 
 
 def without_numbers(completion: ChatCompletion) -> dict[str, Any]:
@@ -109,24 +111,24 @@ async def test_a_stream_is_put_together_as_the_whole_answer_would_have_been(
 ) -> None:
     reply = ANSWERS[name]
     provider.script(reply, Reply(**{**vars(reply), **oddly}))
-    whole = checked(ChatCompletion.model_validate_json((await ask(provider, stream=False)).relayed, strict=True))
-    asked = await ask(provider)
-    for one in events_of(asked.relayed):
+    whole = checked(ChatCompletion.model_validate_json((await exchange(provider, stream=False)).relayed, strict=True))
+    exchanged = await exchange(provider)
+    for one in events_of(exchanged.relayed):
         checked(ChatCompletionChunk.model_validate(one, strict=True))
-    seen = accumulate(asked.relayed + asked.reader.ending)
+    seen = accumulate(exchanged.relayed + exchanged.reader.ending)
     assert without_numbers(seen) == without_numbers(whole)
     assert whole.usage
-    kept = ChatCompletion.model_validate_json(asked.reader.completion() or b"")
+    kept = ChatCompletion.model_validate_json(exchanged.reader.completion() or b"")
     assert without_numbers(kept) == without_numbers(whole)
-    assert asked.reader.usage == provider.last.usage
-    assert asked.reader.finish == whole.choices[0].finish_reason
+    assert exchanged.reader.usage == provider.last.usage
+    assert exchanged.reader.finish == whole.choices[0].finish_reason
     assert kept.choices[0].model_extra == whole.choices[0].model_extra
 
 
 async def test_calls_keep_their_bytes_order_and_ids(provider: Provider) -> None:
     provider.script(ANSWERS["everything"])
-    asked = await ask(provider)
-    message = accumulate(asked.relayed + asked.reader.ending).choices[0].message
+    exchanged = await exchange(provider)
+    message = accumulate(exchanged.relayed + exchanged.reader.ending).choices[0].message
     calls = message.tool_calls or []
     assert [(call.id, call.function.name, call.function.arguments) for call in calls] == [  # type: ignore[union-attr]
         (block["id"], block["name"], block["input"]) for block in (FIRST, SECOND, THIRD)
@@ -138,9 +140,9 @@ async def test_calls_keep_their_bytes_order_and_ids(provider: Provider) -> None:
 
 async def test_what_was_thought_and_cached_is_counted(provider: Provider) -> None:
     provider.script(Reply(text="one", reasoning="let me see", cache_write_1h_tokens=1))
-    asked = await ask(provider)
-    assert asked.reader.usage == Usage(cache_write_1h_tokens=1, output_tokens=1, reasoning_tokens=3)
-    assert events_of(asked.relayed)[-1]["usage"] == {
+    exchanged = await exchange(provider)
+    assert exchanged.reader.usage == Usage(cache_write_1h_tokens=1, output_tokens=1, reasoning_tokens=3)
+    assert events_of(exchanged.relayed)[-1]["usage"] == {
         "prompt_tokens": 1,
         "completion_tokens": 4,
         "total_tokens": 5,
@@ -167,16 +169,16 @@ async def test_what_was_thought_and_cached_is_counted(provider: Provider) -> Non
 )
 async def test_a_broken_stream_has_no_end(provider: Provider, broken: Any) -> None:
     provider.script(broken)
-    asked = Asked(stream=True)
+    exchanged = Exchange(stream=True)
     with pytest.raises(BackendError):
-        await ask(provider, asked=asked)
-    assert b"[DONE]" not in asked.relayed + asked.reader.ending
-    assert asked.reader.completion() is None
-    ends = [one for one in events_of(asked.relayed) if one["choices"][0]["finish_reason"]]
+        await exchange(provider, exchanged=exchanged)
+    assert b"[DONE]" not in exchanged.relayed + exchanged.reader.ending
+    assert exchanged.reader.completion() is None
+    ends = [one for one in events_of(exchanged.relayed) if one["choices"][0]["finish_reason"]]
     assert len(ends) == (broken == NEVER_DONE)  # what the provider said itself
 
 
 async def test_an_error_event_says_why(provider: Provider) -> None:
     provider.script(Reply(tokens=5, error_event="Overloaded", after=2))
     with pytest.raises(StreamBroken, match="Overloaded"):
-        await ask(provider)
+        await exchange(provider)

@@ -29,15 +29,15 @@ def streaming(*, wants_usage: bool = False, **fields: Any) -> CompletionRequest:
     return completions_request(stream=True, **options, **fields)
 
 
-def said(text: str, finish: str | None = None, index: int = 0, **more: Any) -> bytes:
+def text_event(text: str, finish: str | None = None, index: int = 0, **more: Any) -> bytes:
     choice = {"text": text, "index": index, "logprobs": None, "finish_reason": finish, **more}
     return event({**TOP, "choices": [choice]})
 
 
 TOP = {"id": "cmpl-1", "object": "text_completion", "created": 1, "model": "m"}
 USAGE_ONLY = event({**TOP, "choices": [], "usage": USAGE})
-WHOLE = said('a "b"') + said("\nñ") + said(" c") + said("", "stop") + USAGE_ONLY + DONE
-TWO = said("a") + said("x", index=1) + said("b", "stop") + said("y", "length", index=1) + DONE
+WHOLE = text_event('a "b"') + text_event("\nñ") + text_event(" c") + text_event("", "stop") + USAGE_ONLY + DONE
+TWO = text_event("a") + text_event("x", index=1) + text_event("b", "stop") + text_event("y", "length", index=1) + DONE
 SPACED = WHOLE.replace(b'":', b'": ').replace(b"\n\n", b"\r\n\r\n")
 
 
@@ -124,10 +124,10 @@ def test_several_choices_are_kept_apart() -> None:
 
 def test_log_probabilities_of_a_stream_are_joined_and_give_its_confidence() -> None:
     def one(token: str, logprob: float) -> bytes:
-        return said(token, logprobs={"tokens": [token], "token_logprobs": [logprob], "text_offset": [0]})
+        return text_event(token, logprobs={"tokens": [token], "token_logprobs": [logprob], "text_offset": [0]})
 
     reader = wire.reader(streaming(logprobs=1))
-    read(reader, [one("a", -0.1) + one("b", -0.3) + said("", "stop") + DONE])
+    read(reader, [one("a", -0.1) + one("b", -0.3) + text_event("", "stop") + DONE])
     assert reader.confidence == pytest.approx((math.exp(-0.1) + math.exp(-0.3)) / 2)
     (choice,) = orjson.loads(reader.completion() or b"")["choices"]
     assert choice["logprobs"] == {"tokens": ["a", "b"], "token_logprobs": [-0.1, -0.3], "text_offset": [0, 0]}
@@ -137,16 +137,16 @@ def test_log_probabilities_of_a_stream_are_joined_and_give_its_confidence() -> N
 def test_a_cut_or_failing_stream_has_no_ending(end: bytes) -> None:
     reader = wire.reader(streaming())
     with pytest.raises(StreamBroken):
-        read(reader, [said("a") + said("b"), end] if end else [said("a") + said("b")])
+        read(reader, [text_event("a") + text_event("b"), end] if end else [text_event("a") + text_event("b")])
     assert reader.ending == b""
     assert reader.completion() is None
     assert reader.delivered_text() == "ab"
 
 
 def test_a_long_uniform_stream_is_not_parsed_event_by_event() -> None:
-    told = [said(f"{number} ") for number in range(500)]
+    told = [text_event(f"{number} ") for number in range(500)]
     reader = wire.reader(streaming())
-    assert read(reader, [*told, said("", "stop") + DONE]) == b"".join(told) + said("", "stop")
+    assert read(reader, [*told, text_event("", "stop") + DONE]) == b"".join(told) + text_event("", "stop")
     assert reader.chunks == 501
     assert reader.delivered_text() == "".join(f"{number} " for number in range(500))
 

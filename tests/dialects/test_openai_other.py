@@ -15,7 +15,9 @@ from gateway.errors import BadRequest
 JSON = {b"content-type": b"application/json; charset=utf-8", b"authorization": b"secret"}
 
 
-def ask(path: str = "/moderations", controls: Controls | None = None, **fields: Any) -> CompletionRequest:
+def passthrough_request(
+    path: str = "/moderations", controls: Controls | None = None, **fields: Any
+) -> CompletionRequest:
     body = orjson.dumps({"model": "mod", "input": "hello", **fields})
     return Endpoint(path).parse(body, "req_1", controls or Controls(), JSON)
 
@@ -27,7 +29,7 @@ def form(fields: dict[str, Any], **files: bytes) -> CompletionRequest:
 
 
 def test_it_is_one_model_s_affair_never_kept_nor_trimmed() -> None:
-    request = ask()
+    request = passthrough_request()
     assert (request.dialect, request.path, request.model, request.stream) == (
         "openai_other",
         "/moderations",
@@ -36,7 +38,7 @@ def test_it_is_one_model_s_affair_never_kept_nor_trimmed() -> None:
     )
     assert (request.one_model, request.one_context) == (True, False)
     assert (request.controls.cache, request.controls.untouched) == ("bypass", True)
-    assert ask(controls=Controls(cache="only")).controls.cache == "only"
+    assert passthrough_request(controls=Controls(cache="only")).controls.cache == "only"
     assert request.headers == {b"content-type": b"application/json; charset=utf-8"}
 
 
@@ -50,12 +52,12 @@ def test_it_is_one_model_s_affair_never_kept_nor_trimmed() -> None:
     ],
 )
 def test_its_text_is_found_to_be_counted(fields: dict[str, Any], text: str) -> None:
-    assert ask(**fields).turns[0].text == text
+    assert passthrough_request(**fields).turns[0].text == text
 
 
 @pytest.mark.parametrize("fields", [{"stream": True}, {"stream_format": "sse"}])
 def test_a_json_body_may_ask_for_a_stream(fields: dict[str, Any]) -> None:
-    assert ask("/audio/speech", **fields).stream
+    assert passthrough_request("/audio/speech", **fields).stream
 
 
 def test_a_form_names_its_model_and_may_ask_for_a_stream() -> None:

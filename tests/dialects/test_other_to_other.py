@@ -18,21 +18,21 @@ from gateway.domain.request import CompletionRequest, Controls
 wire = Passthrough()
 
 
-def ask(raw: bytes, content_type: bytes = b"application/json") -> CompletionRequest:
+def moderation(raw: bytes, content_type: bytes = b"application/json") -> CompletionRequest:
     return Endpoint("/moderations").parse(raw, "r", Controls(), {b"content-type": content_type})
 
 
 def test_of_a_json_body_only_the_model_changes() -> None:
     raw = b'{"input" : "hello", "model":"alias", "n": 1.0}'
-    assert wire.body(ask(raw), "m", None) == raw.replace(b"alias", b"m")
-    assert wire.body(ask(raw), "alias", None) == raw
+    assert wire.body(moderation(raw), "m", None) == raw.replace(b"alias", b"m")
+    assert wire.body(moderation(raw), "alias", None) == raw
 
 
 def test_of_a_form_only_the_model_changes() -> None:
     sent = httpx.Request(
         "POST", "http://x", data={"model": "alias", "prompt": "x"}, files={"file": ("a", b'name="model"\r\n\xff')}
     )
-    request = ask(sent.read(), sent.headers["content-type"].encode())
+    request = moderation(sent.read(), sent.headers["content-type"].encode())
     body = wire.body(request, "whisper-long-name", None)
     assert body == request.raw.replace(b"\r\nalias\r\n", b"\r\nwhisper-long-name\r\n")
     named = [part for part in form.parts(body, request.headers[b"content-type"]) if part.name == "model"]
@@ -55,7 +55,7 @@ def test_of_a_form_only_the_model_changes() -> None:
     ],
 )
 def test_whatever_it_says_of_its_usage_is_read(usage: Any, read: Usage) -> None:
-    request = ask(b'{"model": "m"}')
+    request = moderation(b'{"model": "m"}')
     request.estimated_tokens = 9
     body = orjson.dumps({"text": "hello", "usage": usage})
     plain = wire.plain(request, body)
@@ -64,7 +64,7 @@ def test_whatever_it_says_of_its_usage_is_read(usage: Any, read: Usage) -> None:
 
 @pytest.mark.parametrize("body", [b"1\n00:00:00,000 --> 00:00:01,000\nhi", b"[1]", b"null"])
 def test_an_answer_may_be_anything(body: bytes) -> None:
-    assert wire.plain(ask(b'{"model": "m"}'), body).body == body
+    assert wire.plain(moderation(b'{"model": "m"}'), body).body == body
 
 
 @pytest.mark.parametrize(

@@ -100,13 +100,13 @@ def test_an_answer_is_told_as_litellm_tells_it() -> None:
     ours = orjson.loads(translation.plain(responses_request(), completion, openai_usage(usage)))
     names = ("type", "role", "call_id", "name", "arguments", "status")
 
-    def told(response: dict[str, Any]) -> list[Any]:
+    def items_of(response: dict[str, Any]) -> list[Any]:
         return [
             ({name: item.get(name) for name in names}, [part["text"] for part in item.get("content") or ()])
             for item in response["output"]
         ]
 
-    assert told(ours) == told(theirs)
+    assert items_of(ours) == items_of(theirs)
     assert (ours["status"], ours["created_at"], ours["model"]) == (
         theirs["status"], theirs["created_at"], theirs["model"],
     )  # fmt: skip

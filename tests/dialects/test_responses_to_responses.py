@@ -342,17 +342,17 @@ TOLD = {"store": True, "previous_response_id": "resp_0"}
 
 def test_the_answer_says_what_was_asked_of_the_gateway_and_not_of_the_backend() -> None:
     request = unstored_request(store=True)
-    request.told = TOLD
+    request.echoed = TOLD
     body = b'{ "id":"resp_1", "store": false,"previous_response_id":null, "x":1.0,"status":"completed","output":[] }'
     said = wire.plain(request, body).body
     assert said == body.replace(b"false", b"true").replace(b"null", b'"resp_0"')
-    request.told = {"store": False, "previous_response_id": None}
+    request.echoed = {"store": False, "previous_response_id": None}
     assert wire.plain(request, body).body == body
 
 
 def test_a_stream_says_what_was_asked_of_the_gateway_and_not_of_the_backend() -> None:
     request = unstored_request(store=True, stream=True)
-    request.told = TOLD
+    request.echoed = TOLD
     relay = wire.reader(request)
     response = {"id": "resp_1", "store": False, "previous_response_id": None, "output": [], "status": "completed"}
     named = [event({"type": f"response.{name}", "response": response}) for name in ("created", "in_progress")]

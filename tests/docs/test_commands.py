@@ -68,7 +68,7 @@ def test_every_command_works(line: str, here: Path, gateway: GatewayProcess) -> 
     if "KEY_ID" in line:
         line = line.replace("KEY_ID", gateway.json("keys", "create", "--team", "search")["id"])
     if line.startswith(STARTS):
-        read(shlex.split(line)[1:])
+        parse(shlex.split(line)[1:])
     elif re.search(r"[|>]", line):
         done = subprocess.run(["bash", "-euo", "pipefail", "-c", line], capture_output=True, timeout=15, check=False)
         assert done.returncode == 0, done.stderr.decode()
@@ -82,7 +82,7 @@ def test_every_other_command_sets_a_variable_or_starts_a_client() -> None:
     assert not [line for line in rest if not line.startswith(("export ", *PROGRAMS))]
 
 
-def read(words: list[str]) -> None:
+def parse(words: list[str]) -> None:
     """Raises UsageError for words that the command does not understand."""
     command, context = cli, Context(cli)
     while words and hasattr(command, "get_command"):
@@ -103,14 +103,14 @@ async def test_every_curl_line_gets_an_answer(line: str, gateway: GatewayProcess
     assert BASE in line
     key = await gateway.key("search")
     if "$REQUEST_ID" in line:
-        line = line.replace("$REQUEST_ID", await asked(gateway, key))
+        line = line.replace("$REQUEST_ID", await answered_request(gateway, key))
     status, text = await asyncio.to_thread(curl, line.replace(BASE, gateway.base), key)
     assert status in (200, 201), text
     if "/chat/completions" in line:
         assert "You said" in text or small.last.text_sent in text
 
 
-async def asked(gateway: GatewayProcess, key: str) -> str:
+async def answered_request(gateway: GatewayProcess, key: str) -> str:
     """The id of a request that was just answered."""
 
     def ask() -> str:

@@ -55,7 +55,7 @@ def way(client: Any, backend: Any) -> str:
     return "translated" if translates else "passes"
 
 
-def told(column: int) -> Iterator[Any]:
+def fields_of(column: int) -> Iterator[Any]:
     """(client, backend, a field with a value) of a column, `as over chat` spelled out."""
     rows = {(row[0], row[1]): row for row in table("refused", PAGE)}
     for (client, backend), row in rows.items():
@@ -67,7 +67,7 @@ def told(column: int) -> Iterator[Any]:
                 yield pytest.param(SHORT[client], SHORT[backend], yaml.safe_load(code), id=f"{client}-{backend}-{code}")
 
 
-def said(client: DialectName, backend: DialectName, more: dict[str, Any]) -> dict[str, Any]:
+def body_sent(client: DialectName, backend: DialectName, more: dict[str, Any]) -> dict[str, Any]:
     """What goes to the backend."""
     (spoken,) = [PATHS[path.strip("`")] for name, path, *_ in table("ways", PAGE) if name.strip("`") == client]
     body = orjson.dumps({"model": "a-model", **ASKED[client], **more})
@@ -77,18 +77,18 @@ def said(client: DialectName, backend: DialectName, more: dict[str, Any]) -> dic
     return found
 
 
-@pytest.mark.parametrize(("client", "backend", "field"), [*told(2)])
+@pytest.mark.parametrize(("client", "backend", "field"), [*fields_of(2)])
 def test_what_cannot_be_said_is_refused_by_name(
     client: DialectName, backend: DialectName, field: dict[str, Any]
 ) -> None:
-    said(client, backend, {})
+    body_sent(client, backend, {})
     with pytest.raises(BadRequest) as refused:
-        said(client, backend, field)
+        body_sent(client, backend, field)
     (name,), told = field, refused.value.param
     assert told
     assert told.startswith(name) or name.endswith(told)  # chat's name of it, in a request that was translated
 
 
-@pytest.mark.parametrize(("client", "backend", "field"), [*told(3)])
+@pytest.mark.parametrize(("client", "backend", "field"), [*fields_of(3)])
 def test_what_is_left_out_changes_nothing(client: DialectName, backend: DialectName, field: dict[str, Any]) -> None:
-    assert said(client, backend, field) == said(client, backend, {})
+    assert body_sent(client, backend, field) == body_sent(client, backend, {})

@@ -31,6 +31,7 @@ from gateway.api.routes.service import ServiceRoutes
 from gateway.cli.main import COMMANDS, cli
 from gateway.dialects.controls import parse_controls
 from gateway.domain.backend import Backend
+from gateway.domain.money.usage import Usage
 from gateway.domain.money.windows import window_bounds
 from gateway.domain.policy import Policy
 from gateway.domain.record import Record
@@ -133,7 +134,7 @@ def test_every_request_header_has_a_line_and_its_example_works() -> None:
 def test_every_response_header_has_a_line_and_every_line_a_header() -> None:
     record = Record("req_1", Tenant(Key("k", "t"), Policy(team="t")), "auto", "openai_chat", stream=False)
     attempt = record.attempt(Backend(name="small", kind="simulated", model="m"))
-    attempt.outcome, attempt.output_cap = "ok", 256
+    attempt.outcome, attempt.output_cap, attempt.usage = "ok", 256, Usage(1, cached_tokens=1)
     record.difficulty, record.trimmed_tokens, record.escalated, record.cost_pico = 0.5, 9, True, 1
     record.degraded.add("state")
     record.over_budget = ("day",)

@@ -16,7 +16,7 @@ _SCHEMA = {"type": "object", "properties": {"query": {"type": "string"}}, "requi
 
 
 @dataclass
-class Said:
+class Answer:
     """A whole answer."""
 
     text: str
@@ -32,15 +32,15 @@ class Talker(Protocol):
 
     def __init__(self, base: str, key: str) -> None: ...
 
-    async def say(self, model: str, text: str, **more: Any) -> Said: ...
+    async def complete(self, model: str, text: str, **more: Any) -> Answer: ...
 
     def stream(self, model: str, text: str, **more: Any) -> AsyncIterator[str]:
         """Pieces of the text; raises what the SDK raises. `last` is set once it ended in order."""
         ...
 
-    last: Said | None
+    last: Answer | None
 
-    async def use_tool(self, model: str, text: str) -> tuple[Said, Said]:
+    async def use_tool(self, model: str, text: str) -> tuple[Answer, Answer]:
         """Asked with a tool; then told its result, `done: ` and the arguments."""
         ...
 
@@ -50,24 +50,24 @@ class Talker(Protocol):
 class _OpenAI:
     def __init__(self, base: str, key: str) -> None:
         self.sdk = AsyncOpenAI(base_url=f"{base}/v1", api_key=key, max_retries=0)
-        self.last: Said | None = None
+        self.last: Answer | None = None
 
     async def close(self) -> None:
         await self.sdk.close()
 
 
 class Chat(_OpenAI):
-    async def say(self, model: str, text: str, **more: Any) -> Said:
+    async def complete(self, model: str, text: str, **more: Any) -> Answer:
         raw = await self.sdk.chat.completions.with_raw_response.create(
             model=model, messages=[{"role": "user", "content": text}], **more
         )
-        return self._said(raw.parse(), raw.headers)
+        return self._answer(raw.parse(), raw.headers)
 
     @staticmethod
-    def _said(found: Any, headers: Any = None) -> Said:
+    def _answer(found: Any, headers: Any = None) -> Answer:
         message, usage = found.choices[0].message, found.usage
         calls = [(call.function.name, _parsed(call.function.arguments)) for call in message.tool_calls or ()]
-        return Said(message.content or "", usage.prompt_tokens, usage.completion_tokens, calls, headers)
+        return Answer(message.content or "", usage.prompt_tokens, usage.completion_tokens, calls, headers)
 
     async def stream(self, model: str, text: str, **more: Any) -> AsyncIterator[str]:
         self.last = None
@@ -80,9 +80,9 @@ class Chat(_OpenAI):
             found = await events.get_final_completion()
         if found.choices[0].finish_reason is None:
             raise ConnectionError("the stream ended without a reason")
-        self.last = self._said(found)
+        self.last = self._answer(found)
 
-    async def use_tool(self, model: str, text: str) -> tuple[Said, Said]:
+    async def use_tool(self, model: str, text: str) -> tuple[Answer, Answer]:
         tools: list[Any] = [{"type": "function", "function": {"name": TOOL, "parameters": _SCHEMA}}]
         messages: list[Any] = [{"role": "user", "content": text}]
         first = await self.sdk.chat.completions.create(model=model, messages=messages, tools=tools)
@@ -92,18 +92,18 @@ class Chat(_OpenAI):
             {"role": "tool", "tool_call_id": call.id, "content": f"done: {call.function.arguments}"},
         ]
         second = await self.sdk.chat.completions.create(model=model, messages=messages, tools=tools)
-        return self._said(first), self._said(second)
+        return self._answer(first), self._answer(second)
 
 
 class Responses(_OpenAI):
-    async def say(self, model: str, text: str, **more: Any) -> Said:
+    async def complete(self, model: str, text: str, **more: Any) -> Answer:
         raw = await self.sdk.responses.with_raw_response.create(model=model, input=text, **more)
-        return self._said(raw.parse(), raw.headers)
+        return self._answer(raw.parse(), raw.headers)
 
     @staticmethod
-    def _said(found: Any, headers: Any = None) -> Said:
+    def _answer(found: Any, headers: Any = None) -> Answer:
         calls = [(item.name, _parsed(item.arguments)) for item in found.output if item.type == "function_call"]
-        return Said(found.output_text, found.usage.input_tokens, found.usage.output_tokens, calls, headers)
+        return Answer(found.output_text, found.usage.input_tokens, found.usage.output_tokens, calls, headers)
 
     async def stream(self, model: str, text: str, **more: Any) -> AsyncIterator[str]:
         self.last = None
@@ -113,9 +113,9 @@ class Responses(_OpenAI):
                     yield event.delta
                 elif event.type in ("response.failed", "error"):
                     raise ConnectionError(str(event))
-            self.last = self._said(await events.get_final_response())
+            self.last = self._answer(await events.get_final_response())
 
-    async def use_tool(self, model: str, text: str) -> tuple[Said, Said]:
+    async def use_tool(self, model: str, text: str) -> tuple[Answer, Answer]:
         tools: list[Any] = [{"type": "function", "name": TOOL, "parameters": _SCHEMA, "strict": False}]
         asked: list[Any] = [{"role": "user", "content": text}]
         first = await self.sdk.responses.create(model=model, input=asked, tools=tools)
@@ -123,29 +123,29 @@ class Responses(_OpenAI):
         asked += [item.model_dump(exclude_none=True) for item in first.output]
         asked.append({"type": "function_call_output", "call_id": call.call_id, "output": f"done: {call.arguments}"})
         second = await self.sdk.responses.create(model=model, input=asked, tools=tools)
-        return self._said(first), self._said(second)
+        return self._answer(first), self._answer(second)
 
 
 class Messages:
     def __init__(self, base: str, key: str) -> None:
         self.sdk = anthropic.AsyncAnthropic(base_url=base, api_key=key, max_retries=0)
-        self.last: Said | None = None
+        self.last: Answer | None = None
 
     async def close(self) -> None:
         await self.sdk.close()
 
-    async def say(self, model: str, text: str, **more: Any) -> Said:
+    async def complete(self, model: str, text: str, **more: Any) -> Answer:
         more.setdefault("max_tokens", 1000)
         raw = await self.sdk.messages.with_raw_response.create(
             model=model, messages=[{"role": "user", "content": text}], **more
         )
-        return self._said(await raw.parse(), raw.headers)
+        return self._answer(await raw.parse(), raw.headers)
 
     @staticmethod
-    def _said(found: Any, headers: Any = None) -> Said:
+    def _answer(found: Any, headers: Any = None) -> Answer:
         text = "".join(block.text for block in found.content if block.type == "text")
         calls = [(block.name, block.input) for block in found.content if block.type == "tool_use"]
-        return Said(text, found.usage.input_tokens, found.usage.output_tokens, calls, headers)
+        return Answer(text, found.usage.input_tokens, found.usage.output_tokens, calls, headers)
 
     async def stream(self, model: str, text: str, **more: Any) -> AsyncIterator[str]:
         self.last = None
@@ -160,9 +160,9 @@ class Messages:
                 ended = ended or event.type == "message_stop"
             if not ended:
                 raise ConnectionError("the stream ended without message_stop")
-            self.last = self._said(await events.get_final_message())
+            self.last = self._answer(await events.get_final_message())
 
-    async def use_tool(self, model: str, text: str) -> tuple[Said, Said]:
+    async def use_tool(self, model: str, text: str) -> tuple[Answer, Answer]:
         tools: list[Any] = [{"name": TOOL, "input_schema": _SCHEMA}]
         asked: list[Any] = [{"role": "user", "content": text}]
         first = await self.sdk.messages.create(model=model, messages=asked, tools=tools, max_tokens=500)
@@ -170,7 +170,7 @@ class Messages:
         result = {"type": "tool_result", "tool_use_id": call.id, "content": f"done: {call.input}"}
         asked += [{"role": "assistant", "content": first.content}, {"role": "user", "content": [result]}]
         second = await self.sdk.messages.create(model=model, messages=asked, tools=tools, max_tokens=500)
-        return self._said(first), self._said(second)
+        return self._answer(first), self._answer(second)
 
 
 TALKERS: dict[str, type[Chat] | type[Responses] | type[Messages]] = {

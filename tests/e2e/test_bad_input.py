@@ -27,7 +27,7 @@ async def http(gateway: GatewayProcess) -> AsyncIterator[httpx.AsyncClient]:
         yield open_client
 
 
-def told(reply: httpx.Response) -> dict[str, Any]:
+def error_of(reply: httpx.Response) -> dict[str, Any]:
     """The error object, in OpenAI's shape."""
     error: dict[str, Any] = reply.json()["error"]
     assert set(error) == {"message", "type", "param", "code"}
@@ -56,7 +56,7 @@ def told(reply: httpx.Response) -> dict[str, Any]:
 )
 async def test_a_body_that_makes_no_sense_is_a_400(http: httpx.AsyncClient, body: bytes, param: str | None) -> None:
     reply = await http.post("/v1/chat/completions", content=body, headers={"content-type": "application/json"})
-    error = told(reply)
+    error = error_of(reply)
     assert reply.status_code == 400
     assert error["type"] == "invalid_request_error"
     if param:
@@ -67,12 +67,12 @@ async def test_a_body_that_makes_no_sense_is_a_400(http: httpx.AsyncClient, body
 async def test_the_wrong_content_type_is_told_so(http: httpx.AsyncClient) -> None:
     reply = await http.post("/v1/chat/completions", content=b"a=b", headers={"content-type": "text/plain"})
     assert reply.status_code == 415
-    assert "application/json" in told(reply)["message"]
+    assert "application/json" in error_of(reply)["message"]
 
 
 async def test_an_unknown_model_is_a_404_that_lists_what_exists(http: httpx.AsyncClient) -> None:
     reply = await http.post("/v1/chat/completions", json=ASK | {"model": "gpt-99"})
-    error = told(reply)
+    error = error_of(reply)
     assert (reply.status_code, error["code"]) == (404, "model_not_found")
     assert "auto" in error["message"]
 
@@ -81,7 +81,7 @@ async def test_an_unknown_model_is_a_404_that_lists_what_exists(http: httpx.Asyn
 async def test_no_key_or_a_bad_one_is_a_401(gateway: GatewayProcess, headers: dict[str, str]) -> None:
     async with httpx.AsyncClient(base_url=gateway.base, headers=headers) as nobody:
         reply = await nobody.post("/v1/chat/completions", json=ASK)
-    assert (reply.status_code, told(reply)["code"]) == (401, "invalid_api_key")
+    assert (reply.status_code, error_of(reply)["code"]) == (401, "invalid_api_key")
 
 
 async def test_an_expired_and_a_revoked_key_end(gateway: GatewayProcess, providers: Providers) -> None:
@@ -91,7 +91,7 @@ async def test_an_expired_and_a_revoked_key_end(gateway: GatewayProcess, provide
     async def answer(key: str) -> str:
         async with httpx.AsyncClient(base_url=gateway.base, headers={"authorization": f"Bearer {key}"}) as http:
             reply = await http.post("/v1/chat/completions", json=ASK)
-        return "ok" if reply.status_code == 200 else str(told(reply)["message"])
+        return "ok" if reply.status_code == 200 else str(error_of(reply)["message"])
 
     await eventually(lambda: answer(long["key"]), lambda found: found == "ok")
     await eventually(lambda: answer(short["key"]), lambda found: "has expired" in found)
@@ -103,7 +103,7 @@ async def test_an_expired_and_a_revoked_key_end(gateway: GatewayProcess, provide
 
 async def test_a_body_over_the_limit_is_a_413(http: httpx.AsyncClient) -> None:
     reply = await http.post("/v1/chat/completions", json=ASK | {"padding": "x" * (21 * 2**20)})
-    assert (reply.status_code, told(reply)["code"]) == (413, "request_too_large")
+    assert (reply.status_code, error_of(reply)["code"]) == (413, "request_too_large")
 
 
 async def test_a_context_that_cannot_be_trimmed_is_told_with_its_size(
@@ -176,9 +176,9 @@ async def test_a_wrong_route_or_method_is_told_in_shape(
 ) -> None:
     reply = await http.request(method, path)
     assert reply.status_code == status
-    told(reply)
+    error_of(reply)
 
 
 async def test_get_on_the_endpoint_is_a_405(http: httpx.AsyncClient) -> None:
     reply = await http.get("/v1/chat/completions")
-    assert (reply.status_code, told(reply)["code"]) == (405, "method_not_allowed")
+    assert (reply.status_code, error_of(reply)["code"]) == (405, "method_not_allowed")

@@ -70,7 +70,7 @@ async def ask(http: httpx.AsyncClient, model: str, *, stream: bool = False) -> t
     return answer.content, record
 
 
-def said(answer: bytes) -> str:
+def streamed_text(answer: bytes) -> str:
     chunks = [orjson.loads(line[6:]) for line in answer.split(b"\n\n") if line.startswith(b"data: {")]
     assert not any(choice.get("logprobs") for chunk in chunks for choice in chunk["choices"])
     return "".join(choice["delta"].get("content") or "" for chunk in chunks for choice in chunk["choices"])
@@ -90,7 +90,7 @@ async def test_a_real_model_that_is_trusted_answers_and_tells_how_sure_it_was(
     assert record["attempts"][0]["output_tokens"] > 0
     assert not large.exchanges
     if stream:
-        assert said(answer)
+        assert streamed_text(answer)
 
 
 async def test_a_plain_answer_that_is_doubted_is_replaced(http: httpx.AsyncClient, large: Provider) -> None:
@@ -105,7 +105,7 @@ async def test_under_load_streams_that_are_doubted_are_replaced_before_their_fir
     http: httpx.AsyncClient, large: Provider, gateway: GatewayProcess
 ) -> None:
     found = await asyncio.gather(*(ask(http, "doubting", stream=True) for _ in range(8)))
-    assert [said(answer) for answer, _ in found] == [STRONG] * 8
+    assert [streamed_text(answer) for answer, _ in found] == [STRONG] * 8
     for _, record in found:
         assert outcomes(record) == [("small", "escalated"), ("large", "ok")]
         weak, strong = record["attempts"]

@@ -307,7 +307,7 @@ async def raw_stream(gateway: GatewayProcess, providers: Providers, model: str) 
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 
-def told(error: anthropic.APIStatusError, kind: str) -> str:
+def message_of(error: anthropic.APIStatusError, kind: str) -> str:
     """The message of an error that has Anthropic's shape."""
     body: Any = error.body
     assert body.keys() == {"type", "error", "request_id"}
@@ -326,18 +326,18 @@ async def refused(client: AsyncAnthropic, kind: type[anthropic.APIStatusError], 
 async def test_refusals_have_anthropics_shape_and_name_the_field(connect: Connect, providers: Providers) -> None:
     client = await connect()
     nothing = await refused(client, anthropic.BadRequestError, extra_body={"max_tokens": None})
-    assert "max_tokens" in told(nothing, "invalid_request_error")
+    assert "max_tokens" in message_of(nothing, "invalid_request_error")
     tool = {"type": "bash_20250124", "name": "bash"}
     foreign = await refused(client, anthropic.BadRequestError, tools=[TOOL, tool])
-    assert "tools[1]" in told(foreign, "invalid_request_error")
+    assert "tools[1]" in message_of(foreign, "invalid_request_error")
     unknown = await refused(client, anthropic.NotFoundError, model="claude-99")
-    assert "claude-99" in told(unknown, "not_found_error")
+    assert "claude-99" in message_of(unknown, "not_found_error")
     stranger = await refused(await connect(api_key="tg-wrong"), anthropic.AuthenticationError)
-    told(stranger, "authentication_error")
+    message_of(stranger, "authentication_error")
     long = await refused(
         await connect("short"), anthropic.BadRequestError, messages=[{"role": "user", "content": "word " * 900}]
     )
-    assert told(long, "invalid_request_error").startswith("prompt is too long")
+    assert message_of(long, "invalid_request_error").startswith("prompt is too long")
 
 
 async def test_the_key_is_taken_in_both_forms(gateway: GatewayProcess, connect: Connect, providers: Providers) -> None:
@@ -361,7 +361,7 @@ async def test_what_backends_refuse_is_told_in_anthropics_shape(
 ) -> None:
     behind(providers, model).default = fail
     caught = await refused(await connect(), error, model=f"{model}-{case}", stream=bool(case % 2))
-    message = told(caught, kind)
+    message = message_of(caught, kind)
     assert "<" not in message
     if fail.status == 400:
         assert "too hot" in message
@@ -373,7 +373,7 @@ async def test_when_no_backend_can_serve_the_gateway_is_overloaded(connect: Conn
     hosted = {"x-thriftgate-tier": "hosted"}
     caught = await refused(await connect(), anthropic.APIStatusError, model="auto", extra_headers=hosted)
     assert caught.status_code == 529
-    assert "tier" in told(caught, "overloaded_error")
+    assert "tier" in message_of(caught, "overloaded_error")
 
 
 # -- counting ----------------------------------------------------------------------------------------------------------
@@ -394,7 +394,7 @@ async def test_tokens_are_counted_by_who_would_answer(connect: Connect, provider
     assert (await client.messages.count_tokens(model="claude", messages=HELLO * 3)).input_tokens not in (0, 21)
     with pytest.raises(anthropic.NotFoundError) as unknown:
         await client.messages.count_tokens(model="claude-99", messages=HELLO)
-    told(unknown.value, "not_found_error")
+    message_of(unknown.value, "not_found_error")
 
 
 async def test_tokens_are_counted_here_for_models_of_others(connect: Connect, providers: Providers) -> None:
@@ -408,7 +408,7 @@ async def test_tokens_are_counted_here_for_models_of_others(connect: Connect, pr
     assert not providers.small.exchanges
     with pytest.raises(anthropic.BadRequestError) as caught:
         await client.messages.count_tokens(model="claude", messages=[])
-    assert "messages" in told(caught.value, "invalid_request_error")
+    assert "messages" in message_of(caught.value, "invalid_request_error")
     with pytest.raises(anthropic.AuthenticationError) as stranger:
         await (await connect(api_key="tg-wrong")).messages.count_tokens(model="claude", messages=HELLO)
-    told(stranger.value, "authentication_error")
+    message_of(stranger.value, "authentication_error")

@@ -14,6 +14,7 @@ from tests.e2e.conftest import CONFIG, POLICIES, Providers, client
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider, Reply
 from tests.support.gateway import usage_total
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
 
@@ -57,7 +58,7 @@ async def test_a_hung_up_stream_cancels_the_backend_and_bills_what_came(
         if seen == 10:
             break
     await stream.close()
-    await providers.large.until(lambda: providers.large.last.hung_up)
+    await until(lambda: providers.large.last.hung_up)
     total = await usage_total(gateway, "hangers", attempts=1)
     assert total["interrupted"] == 1
     assert 10 <= total["output_tokens"] <= providers.large.last.tokens_sent
@@ -72,7 +73,7 @@ async def test_hanging_up_before_the_first_byte_cancels_the_backend(
     async with httpx.AsyncClient(base_url=gateway.base, headers={"authorization": f"Bearer {key}"}) as http:
         with pytest.raises(httpx.ReadTimeout):
             await http.post("/v1/chat/completions", json=ask("slow"), timeout=0.5)
-    await providers.large.until(lambda: bool(providers.large.exchanges) and providers.large.last.hung_up)
+    await until(lambda: providers.large.exchanges and providers.large.last.hung_up)
     assert (await usage_total(gateway, "early", attempts=1))["attempts"] == 1
 
 

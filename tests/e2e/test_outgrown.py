@@ -110,7 +110,7 @@ class Asking:
                 await asyncio.sleep(0.05)
 
 
-def said(team: str, degraded: str, times: int = 5) -> Callable[[list[tuple[str, int, str]]], bool]:
+def answered(team: str, degraded: str, times: int = 5) -> Callable[[list[tuple[str, int, str]]], bool]:
     return lambda replies: replies.count((team, 200, degraded)) >= times
 
 
@@ -139,9 +139,9 @@ async def test_a_sentinel_fail_over_under_load_costs_no_answer_and_no_budget(tmp
         places = ",".join(f"127.0.0.1:{port}" for port in sentinels)
         async with gateway_on(tmp_path / "home", f"redis+sentinel://{places}/main", TEAMS) as gateway:
             async with Asking(gateway, TEAMS) as asking:
-                await asking.until(said("steady", "", 10))
+                await asking.until(answered("steady", "", 10))
                 await asyncio.to_thread(servers.kill, master)
-                await asking.until(said("steady", "state"))
+                await asking.until(answered("steady", "state"))
                 await asking.until(as_before)
             replies = asking.replies
         assert {status for team, status, _ in replies if team != "tight"} == {200}
@@ -166,10 +166,12 @@ async def test_with_a_dead_cluster_node_all_are_answered_and_others_teams_are_co
         places = ",".join(f"127.0.0.1:{port}" for port in ports)
         async with gateway_on(tmp_path / "home", f"redis+cluster://{places}", teams) as gateway:
             async with Asking(gateway, teams) as asking:
-                await asking.until(lambda replies: said(hit, "", 5)(replies) and said(spared, "", 5)(replies))
+                await asking.until(lambda replies: answered(hit, "", 5)(replies) and answered(spared, "", 5)(replies))
                 await asyncio.to_thread(servers.kill, ports[dying])
-                await asking.until(said(hit, "state"))
-                await asking.until(lambda replies: said(hit, "state", 10)(replies) and said(spared, "", 10)(replies))
+                await asking.until(answered(hit, "state"))
+                await asking.until(
+                    lambda replies: answered(hit, "state", 10)(replies) and answered(spared, "", 10)(replies)
+                )
                 await asyncio.to_thread(servers.revive, ports[dying])
                 await asking.until(as_before)
             replies = asking.replies

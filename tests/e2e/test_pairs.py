@@ -60,7 +60,7 @@ async def recovered(gateway: GatewayProcess, backend: str) -> None:
     async with asyncio.timeout(20):
         while True:
             with suppress(*ERRORS):
-                await talker.say(backend, "Are you well?")
+                await talker.complete(backend, "Are you well?")
                 break
             await asyncio.sleep(0.1)
     await talker.close()
@@ -84,7 +84,7 @@ def token() -> str:
 
 async def test_a_plain_answer_repeats_what_was_asked(talker: Talker, backend: str, provider: Provider) -> None:
     word = token()
-    said = await talker.say(backend, f"Repeat {word} to me")
+    said = await talker.complete(backend, f"Repeat {word} to me")
     assert word in said.text
     assert said.text == provider.last.text_sent
     assert provider.last.path == PATHS[backend]
@@ -131,7 +131,7 @@ async def test_unicode_arrives_whole(talker: Talker, backend: str, provider: Pro
     if streamed:
         said = "".join([piece async for piece in talker.stream(backend, "hola")])
     else:
-        said = (await talker.say(backend, "hola")).text
+        said = (await talker.complete(backend, "hola")).text
     assert said == "¿Qué tal, señor? Ação 日本語 🌈👩‍👩‍👧"
 
 
@@ -178,7 +178,7 @@ async def test_who_hangs_up_before_the_first_token_ends_the_call(
 ) -> None:
     provider.script(Reply(delay_s=20.0))
     before = len(provider.exchanges)
-    asking = asyncio.create_task(talker.say(backend, "Are you there?"))
+    asking = asyncio.create_task(talker.complete(backend, "Are you there?"))
     await until(lambda: len(provider.exchanges) > before)
     asking.cancel()
     await until(lambda: provider.last.hung_up)
@@ -202,7 +202,7 @@ async def test_errors_come_as_the_sdks_own(
 ) -> None:
     provider.script(step, step, step)
     with pytest.raises(ERRORS) as caught:
-        await talker.say(backend, "hello")
+        await talker.complete(backend, "hello")
     if status == 503 and isinstance(talker, Messages):
         status = 529
     assert caught.value.status_code == status
@@ -222,7 +222,7 @@ async def test_what_the_backend_cannot_do_is_told_by_the_clients_own_name_for_it
     talker = Messages(gateway.base, await gateway.key("off"))
     async with Provider(port=ports["responses"], speaks=(PATHS["responses"],)) as provider:
         with pytest.raises(ERRORS) as caught:
-            await talker.say("responses", "hello", stop_sequences=["\n\n"])
+            await talker.complete("responses", "hello", stop_sequences=["\n\n"])
         assert not provider.exchanges
     assert "stop_sequences" in str(caught.value)
     await talker.close()
@@ -238,9 +238,9 @@ async def test_a_backend_that_kept_failing_is_still_asked_while_there_is_no_othe
             provider.forget()
             provider.script(step, step)
             with pytest.raises(ERRORS) as caught:
-                await talker.say(backend, "hello")
+                await talker.complete(backend, "hello")
             assert caught.value.status_code == status  # type: ignore[union-attr]
     provider.forget()
     for _ in range(3):
-        assert (await talker.say(backend, "hello")).text
+        assert (await talker.complete(backend, "hello")).text
     await talker.close()

@@ -34,7 +34,7 @@ async def pair(tmp_path_factory: pytest.TempPathFactory, ports: dict[str, int]) 
     await asyncio.to_thread(started.stop)
 
 
-async def told(gateway: GatewayProcess, key: str, request_id: str) -> tuple[int, str]:
+async def status_and_source(gateway: GatewayProcess, key: str, request_id: str) -> tuple[int, str]:
     """Asked on a connection of its own: status and source."""
     async with httpx.AsyncClient(headers={"authorization": f"Bearer {key}"}) as http:
         answer = await http.get(f"{gateway.base}/v1/requests/{request_id}")
@@ -54,12 +54,12 @@ async def test_a_plain_request_is_found_through_every_worker_and_by_its_own_team
     deadline = time.monotonic() + 10
     while not {(200, "recorder"), (200, "ledger")} <= seen:
         assert time.monotonic() < deadline, seen
-        seen |= set(await asyncio.gather(*(told(pair, key, request_id) for _ in range(8))))
-    assert {await told(pair, key, request_id) for _ in range(20)} <= {(200, "recorder"), (200, "ledger")}
-    assert {await told(pair, other, request_id) for _ in range(20)} == {(404, "")}
+        seen |= set(await asyncio.gather(*(status_and_source(pair, key, request_id) for _ in range(8))))
+    assert {await status_and_source(pair, key, request_id) for _ in range(20)} <= {(200, "recorder"), (200, "ledger")}
+    assert {await status_and_source(pair, other, request_id) for _ in range(20)} == {(404, "")}
 
     os.kill(pair.facts["valkey"]["pid"], signal.SIGSTOP)  # the ledger answers without it
     try:
-        assert {status for status, _ in [await told(pair, key, request_id) for _ in range(10)]} == {200}
+        assert {status for status, _ in [await status_and_source(pair, key, request_id) for _ in range(10)]} == {200}
     finally:
         os.kill(pair.facts["valkey"]["pid"], signal.SIGCONT)

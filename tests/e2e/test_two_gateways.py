@@ -36,7 +36,7 @@ PATIENCE_S = 20.0
 
 
 @dataclass
-class House:
+class TwoGateways:
     gateways: tuple[GatewayProcess, GatewayProcess]
     keys: tuple[str, str]
     provider: Provider
@@ -77,7 +77,7 @@ def redis() -> Iterator[str]:
 
 
 @pytest_asyncio.fixture
-async def house(redis: str, tmp_path: Path) -> AsyncIterator[House]:
+async def pair(redis: str, tmp_path: Path) -> AsyncIterator[TwoGateways]:
     port = free_port()
     config = CONFIG.format(redis=redis, port=port)
     first, second = (GatewayProcess(tmp_path / name, config, {TEAM: ""}) for name in ("one", "two"))
@@ -86,22 +86,24 @@ async def house(redis: str, tmp_path: Path) -> AsyncIterator[House]:
         await asyncio.to_thread(second.start)
         keys = [await each.key(TEAM) for each in (first, second)]
         async with Provider(port=port) as provider, httpx.AsyncClient(timeout=30) as http:
-            yield House((first, second), (keys[0], keys[1]), provider, http)
+            yield TwoGateways((first, second), (keys[0], keys[1]), provider, http)
     finally:
         await asyncio.to_thread(first.stop)
         await asyncio.to_thread(second.stop)
 
 
-async def test_what_one_answers_the_other_knows_to_the_letter_and_by_meaning_and_forgets_with_it(house: House) -> None:
+async def test_what_one_answers_the_other_knows_to_the_letter_and_by_meaning_and_forgets_with_it(
+    pair: TwoGateways,
+) -> None:
     for which in (0, 1):
-        await house.meaning(which)
-    before = len(house.provider.exchanges)
-    assert await house.ask(0, ASKED) == "miss"
-    assert await house.ask(1, REWORDED, "only") == "504"
-    exact_s = await house.until(1, ASKED, "exact")
-    semantic_s = await house.until(1, REWORDED, "semantic")
-    assert len(house.provider.exchanges) == before + 1
-    await asyncio.to_thread(house.gateways[0].run, "cache", "flush", "--team", TEAM, "--yes")
-    gone_s = await house.until(1, ASKED, "504")
-    assert await house.ask(1, REWORDED, "only") == "504"
+        await pair.meaning(which)
+    before = len(pair.provider.exchanges)
+    assert await pair.ask(0, ASKED) == "miss"
+    assert await pair.ask(1, REWORDED, "only") == "504"
+    exact_s = await pair.until(1, ASKED, "exact")
+    semantic_s = await pair.until(1, REWORDED, "semantic")
+    assert len(pair.provider.exchanges) == before + 1
+    await asyncio.to_thread(pair.gateways[0].run, "cache", "flush", "--team", TEAM, "--yes")
+    gone_s = await pair.until(1, ASKED, "504")
+    assert await pair.ask(1, REWORDED, "only") == "504"
     print(f"known after {exact_s:.2f} s, by meaning after {semantic_s:.2f} s, gone after {gone_s:.2f} s")

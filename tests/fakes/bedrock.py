@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from email.utils import formatdate
-from typing import Any, Self
+from typing import Any
 from urllib.parse import unquote
 
 import orjson
@@ -19,6 +19,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from tests.fakes.event_stream import event, exception
+from tests.support.http_server import HttpServer
 
 MODELS = ("eu.anthropic.claude-sonnet-4-5-20250929-v1:0", "amazon.nova-pro-v1:0")
 _CLOCK_S = 300.0
@@ -58,7 +59,7 @@ class Body:
 
 
 @dataclass
-class Bedrock:
+class Bedrock(HttpServer):
     """One region. `keys`: key id → (secret, session token); others are refused."""
 
     region: str = "eu-central-1"
@@ -69,25 +70,9 @@ class Bedrock:
     asked: list[Asked] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     steps: deque[Refuse | Frames | Body] = field(default_factory=deque)
-    port: int = 0
-    _runner: web.AppRunner | None = None
 
-    async def __aenter__(self) -> Self:
-        app = web.Application(client_max_size=2**26)
-        app.router.add_post("/{path:.*}", self._answer)
-        self._runner = web.AppRunner(app)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True).start()
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        assert self._runner is not None
-        await self._runner.cleanup()
-
-    @property
-    def url(self) -> str:
-        assert self._runner is not None
-        return f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+    def routes(self) -> list[web.RouteDef]:
+        return [web.post("/{path:.*}", self._answer)]
 
     def script(self, *steps: Refuse | Frames | Body) -> None:
         self.steps.extend(steps)

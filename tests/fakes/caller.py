@@ -5,31 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-import orjson
 
 from gateway.backends.fleet import Fleet
-from gateway.dialects.openai_chat import dialect as openai_chat
 from gateway.domain.answer import Answer
 from gateway.domain.backend import Backend
 from gateway.domain.policy import Policy
-from gateway.domain.record import Record, new_request_id
-from gateway.domain.request import CompletionRequest, Controls
+from gateway.domain.record import Record
+from gateway.domain.request import CompletionRequest
 from gateway.domain.routing.route import ContextPlan, Route
 from gateway.domain.tenant import Key, Tenant
 from gateway.errors import ContextTooLong
 from tests.fakes.money import LooseHold, StrictBooks
+from tests.support.requests import chat_request
 
 POLICY = Policy(team="search")
-
-
-def chat(text: str = "hello", *, stream: bool = False, **fields: Any) -> CompletionRequest:
-    """An OpenAI chat request for the virtual model."""
-    body = {"model": "auto", "messages": [{"role": "user", "content": text}], **fields}
-    if stream:
-        body["stream"] = True
-    return openai_chat.parse(orjson.dumps(body), new_request_id(), Controls(), {})
 
 
 def record_of(request: CompletionRequest, policy: Policy = POLICY) -> Record:
@@ -48,7 +37,7 @@ class Caller:
     """Backend → most input tokens that fit."""
     tokens: int = 7
     policy: Policy = POLICY
-    record: Record = field(default_factory=lambda: record_of(chat()))
+    record: Record = field(default_factory=lambda: record_of(chat_request()))
 
     async def plan_for(self, backend: Backend) -> ContextPlan:
         if self.windows.get(backend.name, self.tokens) < self.tokens:

@@ -3,39 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Self
+from typing import Any
 
 import orjson
 from aiohttp import web
 
+from tests.support.http_server import HttpServer
+
 USAGE = {"promptTokenCount": 5, "candidatesTokenCount": 3, "totalTokenCount": 8}
 
 
-class Gemini:
+class Gemini(HttpServer):
     """Answers `Hello from Gemini`; a prompt of `fail 429` fails so, `drip` streams on and on, `slow` waits."""
+
+    notices_hang_ups = True
 
     def __init__(self) -> None:
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.hung_up = False
-        self._runner: web.AppRunner | None = None
 
-    async def __aenter__(self) -> Self:
-        app = web.Application()
-        app.router.add_post("/{path:.*}", self._answer)
-        self._runner = web.AppRunner(app, handler_cancellation=True)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        assert self._runner is not None
-        await self._runner.cleanup()
-
-    @property
-    def url(self) -> str:
-        assert self._runner is not None
-        return f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+    def routes(self) -> list[web.RouteDef]:
+        return [web.post("/{path:.*}", self._answer)]
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()

@@ -10,10 +10,12 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import orjson
 from aiohttp import web
+
+from tests.support.http_server import HttpServer
 
 KEY = "AIza-test-key"
 PROJECT, LOCATION = "our-project", "europe-west4"
@@ -56,7 +58,7 @@ class Body:
 
 
 @dataclass
-class Google:
+class Google(HttpServer):
     """`public`: file with the public key that assertions must be signed for; `tokens`: access tokens in force."""
 
     public: Path | None = None
@@ -68,29 +70,15 @@ class Google:
     granted: list[str] = field(default_factory=list)
     """How each token was asked for."""
     steps: deque[Refuse | Events | Body] = field(default_factory=deque)
-    port: int = 0
-    _runner: web.AppRunner | None = None
 
-    async def __aenter__(self) -> Self:
-        app = web.Application(client_max_size=2**26)
-        app.router.add_post("/token", self._token)
-        app.router.add_post("/impersonate", self._impersonate)
-        app.router.add_get("/subject", self._subject)
-        app.router.add_get("/computeMetadata/v1/instance/service-accounts/default/token", self._metadata)
-        app.router.add_post("/{path:.*}", self._answer)
-        self._runner = web.AppRunner(app)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True).start()
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        assert self._runner is not None
-        await self._runner.cleanup()
-
-    @property
-    def url(self) -> str:
-        assert self._runner is not None
-        return f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.post("/token", self._token),
+            web.post("/impersonate", self._impersonate),
+            web.get("/subject", self._subject),
+            web.get("/computeMetadata/v1/instance/service-accounts/default/token", self._metadata),
+            web.post("/{path:.*}", self._answer),
+        ]
 
     def script(self, *steps: Refuse | Events | Body) -> None:
         self.steps.extend(steps)

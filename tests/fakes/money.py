@@ -53,7 +53,9 @@ class LooseHold:
         self.followed: Attempt | None = None
         self.spent: BudgetExhausted | None = None
 
-    async def extend(self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED) -> None:
+    async def extend(
+        self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False
+    ) -> None:
         if backend.name in self.too_dear:
             raise BudgetExhausted(f"The budget does not allow {backend.name}.")
         self.extended.append((backend.name, input_tokens))

@@ -31,7 +31,7 @@ def data(body: bytes) -> list[Any]:
     return [orjson.loads(line) for line in lines if line != b"[DONE]"]
 
 
-async def ask(session: aiohttp.ClientSession, provider: Provider, body: Any, path: str = "/chat/completions") -> bytes:
+async def post(session: aiohttp.ClientSession, provider: Provider, body: Any, path: str = "/chat/completions") -> bytes:
     async with session.post(provider.url + path, json=body) as response:
         return await response.read()
 
@@ -39,7 +39,7 @@ async def ask(session: aiohttp.ClientSession, provider: Provider, body: Any, pat
 async def test_a_plain_openai_answer_echoes_the_user_and_counts_its_tokens(
     provider: Provider, session: aiohttp.ClientSession
 ) -> None:
-    answer = orjson.loads(await ask(session, provider, QUESTION))
+    answer = orjson.loads(await post(session, provider, QUESTION))
     assert answer["choices"][0]["message"]["content"] == "You said: two words"
     assert answer["usage"]["prompt_tokens"] == 2
     assert answer["usage"]["completion_tokens"] == 4
@@ -52,7 +52,7 @@ async def test_a_streamed_openai_answer_is_one_token_a_chunk_then_usage_then_don
     provider: Provider, session: aiohttp.ClientSession
 ) -> None:
     provider.script(Reply(text="a b c", cached_tokens=1, reasoning="hm hm"))
-    body = await ask(session, provider, STREAM)
+    body = await post(session, provider, STREAM)
     events = data(body)
     texts = [event["choices"][0]["delta"].get("content") for event in events if event["choices"]]
     assert [text for text in texts if text] == ["a", " b", " c"]
@@ -63,13 +63,13 @@ async def test_a_streamed_openai_answer_is_one_token_a_chunk_then_usage_then_don
 
 
 async def test_usage_is_streamed_only_when_asked_for(provider: Provider, session: aiohttp.ClientSession) -> None:
-    body = await ask(session, provider, {**QUESTION, "stream": True})
+    body = await post(session, provider, {**QUESTION, "stream": True})
     assert b"usage" not in body
 
 
 async def test_anthropic_streams_its_events_in_order(provider: Provider, session: aiohttp.ClientSession) -> None:
     provider.script(Reply(text="a b", cached_tokens=1, cache_write_1h_tokens=1, reasoning="hm"))
-    events = data(await ask(session, provider, {**QUESTION, "stream": True, "max_tokens": 9}, "/messages"))
+    events = data(await post(session, provider, {**QUESTION, "stream": True, "max_tokens": 9}, "/messages"))
     assert [event["type"] for event in events] == [
         "message_start",
         "ping",
@@ -85,22 +85,22 @@ async def test_anthropic_streams_its_events_in_order(provider: Provider, session
 
 async def test_a_tool_is_called_on_demand_on_both_wires(provider: Provider, session: aiohttp.ClientSession) -> None:
     provider.script(*[Reply(tool="look_up")] * 4)
-    openai = orjson.loads(await ask(session, provider, QUESTION))
+    openai = orjson.loads(await post(session, provider, QUESTION))
     assert openai["choices"][0]["finish_reason"] == "tool_calls"
     assert orjson.loads(openai["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"]) == {
         "query": "two words"
     }
-    anthropic = orjson.loads(await ask(session, provider, QUESTION, "/messages"))
+    anthropic = orjson.loads(await post(session, provider, QUESTION, "/messages"))
     assert anthropic["stop_reason"] == "tool_use"
     assert anthropic["content"][0]["input"] == {"query": "two words"}
     parts = [
         call["function"]["arguments"]
-        for event in data(await ask(session, provider, STREAM))
+        for event in data(await post(session, provider, STREAM))
         if event["choices"]
         for call in event["choices"][0]["delta"].get("tool_calls", [])
     ]
     assert orjson.loads("".join(parts)) == {"query": "two words"}
-    streamed = data(await ask(session, provider, {**QUESTION, "stream": True}, "/messages"))
+    streamed = data(await post(session, provider, {**QUESTION, "stream": True}, "/messages"))
     pieces = [event["delta"]["partial_json"] for event in streamed if event["type"] == "content_block_delta"]
     assert orjson.loads("".join(pieces)) == {"query": "two words"}
 
@@ -109,14 +109,14 @@ async def test_max_tokens_cuts_the_answer_with_finish_length(
     provider: Provider, session: aiohttp.ClientSession
 ) -> None:
     provider.script(Reply(tokens=50))
-    answer = orjson.loads(await ask(session, provider, {**QUESTION, "max_tokens": 3}))
+    answer = orjson.loads(await post(session, provider, {**QUESTION, "max_tokens": 3}))
     assert answer["choices"][0]["finish_reason"] == "length"
     assert answer["usage"]["completion_tokens"] == 3
 
 
 async def test_log_probabilities_come_when_asked_for(provider: Provider, session: aiohttp.ClientSession) -> None:
     provider.script(Reply(logprob=-0.5))
-    answer = orjson.loads(await ask(session, provider, {**QUESTION, "logprobs": True}))
+    answer = orjson.loads(await post(session, provider, {**QUESTION, "logprobs": True}))
     assert {row["logprob"] for row in answer["choices"][0]["logprobs"]["content"]} == {-0.5}
 
 
@@ -125,7 +125,7 @@ async def test_a_lie_about_usage_leaves_the_truth_on_the_exchange(
     provider: Provider, session: aiohttp.ClientSession, claim: Any
 ) -> None:
     provider.script(Reply(usage=claim))
-    answer = orjson.loads(await ask(session, provider, QUESTION))
+    answer = orjson.loads(await post(session, provider, QUESTION))
     assert answer.get("usage", {}).get("completion_tokens") != 4
     assert provider.last.usage == Usage(input_tokens=2, output_tokens=4)
 
@@ -153,13 +153,13 @@ async def test_markers_steer_it_from_the_prompt_or_the_model_name(
     provider: Provider, session: aiohttp.ClientSession
 ) -> None:
     prompt = {"model": "m", "messages": [{"role": "user", "content": "x [[reply tokens=2]]"}]}
-    assert orjson.loads(await ask(session, provider, prompt))["choices"][0]["message"]["content"] == "t0 t1 "
+    assert orjson.loads(await post(session, provider, prompt))["choices"][0]["message"]["content"] == "t0 t1 "
     async with session.post(
         provider.url + "/chat/completions", json={**QUESTION, "model": "m[[fail status=503 message=so+it+goes]]"}
     ) as response:
         assert response.status == 503
         assert b"so it goes" in await response.read()
-    assert b"has no field" in await ask(session, provider, {**QUESTION, "model": "m[[reply token=2]]"})
+    assert b"has no field" in await post(session, provider, {**QUESTION, "model": "m[[reply token=2]]"})
 
 
 @pytest.mark.parametrize("how", ["fin", "rst"])
@@ -197,19 +197,19 @@ async def test_it_notices_when_the_client_hangs_up_and_after_how_many_chunks(
 async def test_odd_streams_still_carry_the_same_events(provider: Provider, session: aiohttp.ClientSession) -> None:
     provider.script(Reply(text="añ b", crlf=True), Reply(text="añ b", split=True), Reply(text="añ b", framing="eof"))
     for _ in range(3):
-        body = await ask(session, provider, STREAM)
+        body = await post(session, provider, STREAM)
         assert data(body)[1]["choices"][0]["delta"]["content"] == "añ"
     provider.script(Reply(text="a b", huge=300_000), Reply(text="a", done=False), Reply(error_event="broke", after=1))
-    assert max(len(line) for line in (await ask(session, provider, STREAM)).splitlines()) > 300_000
-    assert b"[DONE]" not in await ask(session, provider, STREAM)
-    assert data(await ask(session, provider, STREAM))[-1]["error"]["message"] == "broke"
+    assert max(len(line) for line in (await post(session, provider, STREAM)).splitlines()) > 300_000
+    assert b"[DONE]" not in await post(session, provider, STREAM)
+    assert data(await post(session, provider, STREAM))[-1]["error"]["message"] == "broke"
 
 
 @pytest.mark.parametrize("body", ["garbage", "html", "empty", "truncated"])
 async def test_a_body_that_is_no_answer(provider: Provider, session: aiohttp.ClientSession, body: Any) -> None:
     provider.script(Fail(200, body=body))
     with pytest.raises(orjson.JSONDecodeError):
-        orjson.loads(await ask(session, provider, QUESTION))
+        orjson.loads(await post(session, provider, QUESTION))
 
 
 async def test_raw_bytes_go_out_as_given(provider: Provider) -> None:
@@ -223,15 +223,15 @@ async def test_raw_bytes_go_out_as_given(provider: Provider) -> None:
 async def test_it_can_refuse_connections_and_listen_again(provider: Provider, session: aiohttp.ClientSession) -> None:
     await provider.refuse()
     with pytest.raises(aiohttp.ClientConnectorError):
-        await ask(session, provider, QUESTION)
+        await post(session, provider, QUESTION)
     await provider.listen()
-    assert b"You said" in await ask(session, provider, QUESTION)
+    assert b"You said" in await post(session, provider, QUESTION)
 
 
 async def test_a_wrong_key_and_an_unknown_path_are_refused(session: aiohttp.ClientSession) -> None:
     async with Provider(api_key="right") as provider:
-        assert b"invalid_api_key" in await ask(session, provider, QUESTION)
-        assert b"Incorrect API key" in await ask(session, provider, QUESTION, "/nowhere")
+        assert b"invalid_api_key" in await post(session, provider, QUESTION)
+        assert b"Incorrect API key" in await post(session, provider, QUESTION, "/nowhere")
         async with session.get(provider.url + "/models", headers={"authorization": "Bearer right"}) as response:
             assert [row["id"] for row in (await response.json())["data"]] == ["scripted-small", "scripted-large"]
 

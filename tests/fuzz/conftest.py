@@ -8,7 +8,7 @@ from random import SystemRandom
 import pytest
 from hypothesis import is_hypothesis_test, seed
 
-from tests.fuzz.stage import Stage, stage
+from tests.fuzz.stage import Stage, open_stage
 from tests.fuzz.wire import Client
 
 SEED = SystemRandom().randrange(2**32)
@@ -22,13 +22,13 @@ def seeded(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    with stage(tmp_path_factory.mktemp("fuzz") / "home") as house:
-        yield house
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with open_stage(tmp_path_factory.mktemp("fuzz") / "home") as stage:
+        yield stage
 
 
 @pytest.fixture(scope="module")
-def client(house: Stage) -> Iterator[Client]:
-    client = house.client()
+def client(stage: Stage) -> Iterator[Client]:
+    client = stage.client()
     yield client
     client.close()

@@ -104,7 +104,7 @@ class Stage:
 
 
 @contextmanager
-def stage(home: Path, workers: int = 1) -> Iterator[Stage]:
+def open_stage(home: Path, workers: int = 1) -> Iterator[Stage]:
     """A started gateway with two teams' keys and an openai and an anthropic backend, each four times."""
     port = free_port()
     config = "backends:\n" + "".join(

@@ -17,14 +17,14 @@ pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, o
 
 @settings(max_examples=400, deadline=None, database=None, print_blob=True, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32))
-def test_no_answer_of_a_provider_makes_the_gateway_fail(house: Stage, client: Client, seed: int) -> None:
-    house.faults.clear()
-    house.provider.random, house.provider.share = Random(seed), 0.7
-    ask_valid(house, client, Random(seed))
-    assert not house.faults, house.faults[0]
+def test_no_answer_of_a_provider_makes_the_gateway_fail(stage: Stage, client: Client, seed: int) -> None:
+    stage.faults.clear()
+    stage.provider.random, stage.provider.share = Random(seed), 0.7
+    ask_valid(stage, client, Random(seed))
+    assert not stage.faults, stage.faults[0]
 
 
-def test_afterwards_it_serves_and_its_books_and_log_are_in_order(house: Stage) -> None:
-    house.assert_serves()
-    house.assert_clean()
-    assert house.paid
+def test_afterwards_it_serves_and_its_books_and_log_are_in_order(stage: Stage) -> None:
+    stage.assert_serves()
+    stage.assert_clean()
+    assert stage.paid

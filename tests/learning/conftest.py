@@ -1,4 +1,4 @@
-"""A whole pipeline with a room that learns, in front of a cheap and a trusted scripted provider."""
+"""A whole pipeline that learns, in front of a cheap and a trusted scripted provider."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ from gateway.settings.gateway import TrialsSettings
 from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
 from gateway.state.sql.tables import evidence, shadow_spend
-from tests.fakes.house import House, ask, backend, catalogue, grader, opened_house
+from tests.fakes.gateway import InProcessGateway, backend, catalogue, grader, open_gateway
 from tests.fakes.provider import Provider, Reply
+from tests.support.requests import small_request
 
 RULE = ModelRule(candidates=("small", "large"), reference="large", quality=0.9, escalate=False)
 CHEAP = PriceEntry(input=Decimal("0.1"), output=Decimal("0.4"))
@@ -36,8 +37,8 @@ QUESTION = "What is 7 plus {}? Reply with the number alone."
 
 
 @dataclass
-class School:
-    house: House
+class ShadowedGateway:
+    gateway: InProcessGateway
     small: Provider
     large: Provider
     learning: Learning
@@ -46,11 +47,11 @@ class School:
 
     async def ask(self, number: int, who: Tenant, **more: Any) -> str:
         """Ask an easy question and wait until what is compared because of it is known → whose answer was served."""
-        request = ask(QUESTION.format(number), model="auto", temperature=1, **more)
-        await self.house.read(request, who)
+        request = small_request(QUESTION.format(number), model="auto", temperature=1, **more)
+        await self.gateway.read(request, who)
         await self.rest()
         await self.learning.refresh()
-        served = self.house.record.served_by
+        served = self.gateway.record.served_by
         assert served is not None
         return served.backend.name
 
@@ -60,15 +61,15 @@ class School:
 
     async def findings(self) -> list[dict[str, Any]]:
         query = select(evidence).order_by(evidence.c.id)
-        return await self.house.database.run(lambda link: [dict(row) for row in link.execute(query).mappings()])
+        return await self.gateway.database.run(lambda link: [dict(row) for row in link.execute(query).mappings()])
 
-    async def purses(self) -> dict[str, Any]:
+    async def caps(self) -> dict[str, Any]:
         query = select(shadow_spend)
-        rows = await self.house.database.run(lambda link: link.execute(query).mappings().all())
+        rows = await self.gateway.database.run(lambda link: link.execute(query).mappings().all())
         return {row["team"]: row for row in rows}
 
 
-def pupil(team: str = "search", key: str = "key_1", share: float = 1.0, **policy: Any) -> Tenant:
+def shadowed_tenant(team: str = "search", key: str = "key_1", share: float = 1.0, **policy: Any) -> Tenant:
     """Of a team all of whose answers are compared, at a generous cap."""
     trials = policy.pop("trials", {"share": share, "cap_usd": 100})
     rules = {"models": {"auto": RULE}, "cache": {"enabled": False}, "trials": trials, **policy}
@@ -76,29 +77,29 @@ def pupil(team: str = "search", key: str = "key_1", share: float = 1.0, **policy
 
 
 @pytest_asyncio.fixture
-async def school(
+async def shadowed(
     request: pytest.FixtureRequest, state: State, database: Database, tmp_path: Path
-) -> AsyncIterator[School]:
+) -> AsyncIterator[ShadowedGateway]:
     async with (
         Provider(default=Reply(text="42")) as large,
-        opened_house(
+        open_gateway(
             state,
             database,
             tmp_path,
             more=lambda _: (backend(large, "large", tier="large", price=DEAR, capabilities=frozenset({"logprobs"})),),
             price=CHEAP,
-        ) as house,
+        ) as gateway,
     ):
-        house.provider.default = Reply(text="42")
+        gateway.provider.default = Reply(text="42")
         settings = TrialsSettings(cap_usd=getattr(request, "param", Decimal(1000)))
         prices, learning = catalogue(), Learning(database)
         spend_cap = SpendCap(database, settings)
         shadows = Shadows(database, prices, spend_cap, learning, Holdout(0.0))
-        house.pipeline.settlement = replace(house.pipeline.settlement, sampler=shadows)
-        house.pipeline.router = Router(
-            grader, prices, house.fleet, house.fleet.backends, sampler=shadows, evidence=learning
+        gateway.pipeline.settlement = replace(gateway.pipeline.settlement, sampler=shadows)
+        gateway.pipeline.router = Router(
+            grader, prices, gateway.fleet, gateway.fleet.backends, sampler=shadows, evidence=learning
         )
-        await shadows.open(house.pipeline)
-        yield School(house, house.provider, large, learning, shadows, spend_cap)
+        await shadows.open(gateway.pipeline)
+        yield ShadowedGateway(gateway, gateway.provider, large, learning, shadows, spend_cap)
         await shadows.aclose()
         await learning.aclose()

@@ -38,44 +38,44 @@ def test_a_voice_that_makes_no_sense_is_told_so(body: Any, problem: str) -> None
 
 
 async def test_voices_become_the_quality_of_a_backend(database: Database) -> None:
-    room = Feedback(database)
-    await room.hear(tenant(), flight("r1"), parse({"rating": "good"}))
-    await room.hear(tenant(), flight("r2"), parse({"score": 0.5}))
-    await room.hear(tenant(team="other"), flight("r3", "large"), parse({"rating": "bad"}))
-    await room.hear(tenant(), flight("r4"), parse({"cache": "wrong"}))
-    assert await room.quality("search") == [{"backend": "small", "score": 0.75, "voices": 2}]
-    assert len(await room.quality()) == 2
+    feedback = Feedback(database)
+    await feedback.rate(tenant(), flight("r1"), parse({"rating": "good"}))
+    await feedback.rate(tenant(), flight("r2"), parse({"score": 0.5}))
+    await feedback.rate(tenant(team="other"), flight("r3", "large"), parse({"rating": "bad"}))
+    await feedback.rate(tenant(), flight("r4"), parse({"cache": "wrong"}))
+    assert await feedback.quality("search") == [{"backend": "small", "score": 0.75, "voices": 2}]
+    assert len(await feedback.quality()) == 2
 
 
 async def test_a_key_has_one_voice_per_request(database: Database) -> None:
-    room = Feedback(database)
-    await room.hear(tenant(), flight("r1"), parse({"rating": "good"}))
-    await room.hear(tenant(), flight("r1"), parse({"rating": "bad"}))
-    assert await room.quality() == [{"backend": "small", "score": 0.0, "voices": 1}]
+    feedback = Feedback(database)
+    await feedback.rate(tenant(), flight("r1"), parse({"rating": "good"}))
+    await feedback.rate(tenant(), flight("r1"), parse({"rating": "bad"}))
+    assert await feedback.quality() == [{"backend": "small", "score": 0.0, "voices": 1}]
 
 
 async def test_a_key_that_says_too_much_is_refused_for_a_while(database: Database) -> None:
     clock = StoppedClock()
-    room = Feedback(database, clock=clock)
+    feedback = Feedback(database, clock=clock)
     for number in range(PER_MINUTE):
-        await room.hear(tenant(), flight(f"r{number}"), parse({"rating": "good"}))
+        await feedback.rate(tenant(), flight(f"r{number}"), parse({"rating": "good"}))
     with pytest.raises(LimitExceeded, match="within a minute") as refused:
-        await room.hear(tenant(), flight("r"), parse({"rating": "good"}))
+        await feedback.rate(tenant(), flight("r"), parse({"rating": "good"}))
     assert refused.value.status == 429
-    await room.hear(tenant("k2"), flight("r"), parse({"rating": "good"}))
+    await feedback.rate(tenant("k2"), flight("r"), parse({"rating": "good"}))
     clock.pass_(61)
-    await room.hear(tenant(), flight("r"), parse({"rating": "good"}))
-    assert room.stats() == {"heard": PER_MINUTE + 2, "refused": 1}
+    await feedback.rate(tenant(), flight("r"), parse({"rating": "good"}))
+    assert feedback.stats() == {"heard": PER_MINUTE + 2, "refused": 1}
 
 
 async def test_a_loud_key_does_not_outvote_the_others(database: Database) -> None:
     clock = StoppedClock()
-    room = Feedback(database, clock=clock)
+    feedback = Feedback(database, clock=clock)
     for number in range(30):
-        await room.hear(tenant("loud"), flight(f"r{number}"), parse({"rating": "bad"}))
+        await feedback.rate(tenant("loud"), flight(f"r{number}"), parse({"rating": "bad"}))
     for number in range(9):
-        await room.hear(tenant(f"k{number}"), flight(f"q{number}"), parse({"rating": "good"}))
-    (one,) = await room.quality("search")
+        await feedback.rate(tenant(f"k{number}"), flight(f"q{number}"), parse({"rating": "good"}))
+    (one,) = await feedback.quality("search")
     assert one["score"] > 0.9
     assert one["voices"] == 39
 
@@ -88,11 +88,11 @@ def promised(request_id: str, served: str) -> dict[str, Any]:
 
 async def test_voices_teach_about_who_answered_and_about_nobody_elses_team(database: Database) -> None:
     """Many people find the small one's answers bad and the reference's good."""
-    room, learning = Feedback(database), Learning(database)
+    feedback, learning = Feedback(database), Learning(database)
     for number in range(40):
         who = tenant(f"k{number}")
-        await room.hear(who, promised(f"s{number}", "small"), parse({"rating": "bad"}))
-        await room.hear(who, promised(f"l{number}", "large"), parse({"rating": "good"}))
+        await feedback.rate(who, promised(f"s{number}", "small"), parse({"rating": "bad"}))
+        await feedback.rate(who, promised(f"l{number}", "large"), parse({"rating": "good"}))
     await learning.refresh()
     learnt = learning.adjust("search", "small")
     assert learnt.margin > 0.5
@@ -102,9 +102,9 @@ async def test_voices_teach_about_who_answered_and_about_nobody_elses_team(datab
 
 
 async def test_one_key_alone_moves_little(database: Database) -> None:
-    room, learning = Feedback(database), Learning(database)
+    feedback, learning = Feedback(database), Learning(database)
     for number in range(50):
-        await room.hear(tenant("angry"), promised(f"s{number}", "small"), parse({"rating": "bad"}))
+        await feedback.rate(tenant("angry"), promised(f"s{number}", "small"), parse({"rating": "bad"}))
     await learning.refresh()
     learnt = learning.adjust("search", "small")
     assert not learnt.margin
@@ -112,11 +112,11 @@ async def test_one_key_alone_moves_little(database: Database) -> None:
 
 
 async def test_the_last_attempt_that_answered_is_judged_and_no_comparison(database: Database) -> None:
-    room = Feedback(database)
+    feedback = Feedback(database)
     attempts = [
         {"backend": "small", "outcome": "escalated"},
         {"backend": "large", "outcome": "ok"},
         {"backend": "other", "outcome": "ok", "kind": "shadow"},
     ]
-    await room.hear(tenant(), {**flight("r"), "attempts": attempts}, parse({"rating": "good"}))
-    assert [one["backend"] for one in await room.quality()] == ["large"]
+    await feedback.rate(tenant(), {**flight("r"), "attempts": attempts}, parse({"rating": "good"}))
+    assert [one["backend"] for one in await feedback.quality()] == ["large"]

@@ -8,13 +8,13 @@ import pytest
 
 from gateway.domain.request import CompletionRequest
 from gateway.learning.judges import MOST_CHARACTERS, Agreement, Blind, Exact
-from tests.fakes.house import ask
+from tests.support.requests import small_request
 
 PROSE = "The river rises in the hills and is slow and wide where it meets the sea, as everyone there knows well."
-QUESTION = ask("How much is it?")
+QUESTION = small_request("How much is it?")
 
 
-def said(text: str) -> list[dict[str, Any]]:
+def choices_of(text: str) -> list[dict[str, Any]]:
     return [{"message": {"role": "assistant", "content": text}}]
 
 
@@ -33,13 +33,13 @@ def said(text: str) -> list[dict[str, Any]]:
 async def test_agreement_compares_what_answers_come_down_to(
     one: str, trusted: str, finish: str, score: float | None
 ) -> None:
-    assert await Agreement().compare(QUESTION, said(one), said(trusted), finish) == score
+    assert await Agreement().compare(QUESTION, choices_of(one), choices_of(trusted), finish) == score
 
 
 async def test_exact_compares_texts() -> None:
-    assert await Exact().compare(QUESTION, said(" Yes. "), said("yes"), "stop") == 1.0
-    assert await Exact().compare(QUESTION, said("The answer is yes"), said("yes"), "stop") == 0.0
-    assert await Exact().compare(QUESTION, said("x"), said(""), "stop") is None
+    assert await Exact().compare(QUESTION, choices_of(" Yes. "), choices_of("yes"), "stop") == 1.0
+    assert await Exact().compare(QUESTION, choices_of("The answer is yes"), choices_of("yes"), "stop") == 0.0
+    assert await Exact().compare(QUESTION, choices_of("x"), choices_of(""), "stop") is None
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,9 @@ async def test_a_blind_judge_is_asked_twice_and_order_cancels_out(
 
     async def reply(request: CompletionRequest) -> list[dict[str, Any]]:
         asked.append(request)
-        return said(verdicts[len(asked) - 1])
+        return choices_of(verdicts[len(asked) - 1])
 
-    found = await Blind("judge", reply).compare(QUESTION, said("one"), said("another"), "stop")
+    found = await Blind("judge", reply).compare(QUESTION, choices_of("one"), choices_of("another"), "stop")
     assert found == score
     first, second = (request.last_user for request in asked)
     assert '"A":"one","B":"another"' in first
@@ -76,6 +76,6 @@ async def test_what_is_equal_or_too_long_is_not_asked_about() -> None:
         raise AssertionError("nobody needs to be asked")
 
     judge = Blind("judge", never)
-    assert await judge.compare(QUESTION, said("Yes"), said("yes."), "stop") == 1.0
-    assert await judge.compare(QUESTION, said("x" * MOST_CHARACTERS), said("yes"), "stop") is None
-    assert await judge.compare(QUESTION, said(""), said("yes"), "stop") is None
+    assert await judge.compare(QUESTION, choices_of("Yes"), choices_of("yes."), "stop") == 1.0
+    assert await judge.compare(QUESTION, choices_of("x" * MOST_CHARACTERS), choices_of("yes"), "stop") is None
+    assert await judge.compare(QUESTION, choices_of(""), choices_of("yes"), "stop") is None

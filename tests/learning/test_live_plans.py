@@ -17,7 +17,7 @@ from gateway.routing.strategy.plan import Plan
 from gateway.routing.strategy.plan_file import save_plan
 from gateway.routing.strategy.strategy import State, Strategy
 from tests.fakes.provider import Reply
-from tests.learning.conftest import RULE, School, pupil
+from tests.learning.conftest import RULE, ShadowedGateway, shadowed_tenant
 
 
 def alone(model: str, quality: float, usd: float) -> Strategy:
@@ -38,16 +38,16 @@ def plan(tmp_path: Path) -> bytes:
     return written_plan(tmp_path, SMALL, LARGE)
 
 
-async def test_a_plan_on_trial_decides_without_serving(school: School, tmp_path: Path) -> None:
-    room = PlanTrials(school.house.database, school.house.pipeline.router, school.house.fleet)
-    await school.shadows.aclose()
-    await school.shadows.open(school.house.pipeline, room)
-    school.small.default = Reply(text="41")
-    who = pupil(models={"auto": {**RULE.model_dump(), "quality": 0.99}})
-    id = await school.house.database.run(lambda link: stage(link, written_plan(tmp_path, SMALL, LARGE), 1.0))
-    await room.refresh()
-    assert await school.ask(1, who, controls=Controls(session="desk")) == "small"
-    (found,) = await school.findings()
+async def test_a_plan_on_trial_decides_without_serving(shadowed: ShadowedGateway, tmp_path: Path) -> None:
+    trials = PlanTrials(shadowed.gateway.database, shadowed.gateway.pipeline.router, shadowed.gateway.fleet)
+    await shadowed.shadows.aclose()
+    await shadowed.shadows.open(shadowed.gateway.pipeline, trials)
+    shadowed.small.default = Reply(text="41")
+    who = shadowed_tenant(models={"auto": {**RULE.model_dump(), "quality": 0.99}})
+    id = await shadowed.gateway.database.run(lambda link: stage(link, written_plan(tmp_path, SMALL, LARGE), 1.0))
+    await trials.refresh()
+    assert await shadowed.ask(1, who, controls=Controls(session="desk")) == "small"
+    (found,) = await shadowed.findings()
     said = orjson.loads(found["plans"])
     (tried, dear), (served, cheap) = said[id[:16]], said[CONFIGURED]
     assert (tried, served) == (1.0, 0.0)  # four in five conversations must be the large one's
@@ -55,10 +55,10 @@ async def test_a_plan_on_trial_decides_without_serving(school: School, tmp_path:
 
 
 async def test_it_is_followed_once_it_is_better_and_no_longer_when_it_is_rolled_back(
-    school: School, plan: bytes
+    shadowed: ShadowedGateway, plan: bytes
 ) -> None:
-    room = PlanTrials(school.house.database, school.house.pipeline.router, school.house.fleet)
-    run, router = school.house.database.run, school.house.pipeline.router
+    trials = PlanTrials(shadowed.gateway.database, shadowed.gateway.pipeline.router, shadowed.gateway.fleet)
+    run, router = shadowed.gateway.database.run, shadowed.gateway.pipeline.router
     id = await run(lambda link: stage(link, plan, 1.0))
     cheap, dear, bad = Outcome(1.0, 10**8), Outcome(1.0, 10**10), Outcome(0.0, 10**8)
 
@@ -67,21 +67,21 @@ async def test_it_is_followed_once_it_is_better_and_no_longer_when_it_is_rolled_
         finding = Finding("r", "search", "small", "large", "shadow", "exact", 0.9, 0.9, 1.0, plans=said)
         await run(lambda link: write(link, [finding] * LEAST, time.time() + 1))
 
-    await room.refresh()
+    await trials.refresh()
     assert router.plan is None
     await judge(cheap, dear)
-    await room.refresh()
-    assert room.stats()["plan"] == id[:8]
+    await trials.refresh()
+    assert trials.stats()["plan"] == id[:8]
     assert getattr(router.plan, "models", ()) == ("small", "large")
     await judge(bad, dear)
-    await room.refresh()
-    assert room.stats()["plan"] == CONFIGURED[:8]
+    await trials.refresh()
+    assert trials.stats()["plan"] == CONFIGURED[:8]
     assert getattr(router.plan, "models", ()) == ()
 
 
-async def test_a_plan_that_cannot_be_read_is_not_followed(school: School) -> None:
-    room = PlanTrials(school.house.database, school.house.pipeline.router, school.house.fleet)
-    await school.house.database.run(lambda link: stage(link, b"nonsense", 1.0))
+async def test_a_plan_that_cannot_be_read_is_not_followed(shadowed: ShadowedGateway) -> None:
+    trials = PlanTrials(shadowed.gateway.database, shadowed.gateway.pipeline.router, shadowed.gateway.fleet)
+    await shadowed.gateway.database.run(lambda link: stage(link, b"nonsense", 1.0))
     with pytest.raises(ValueError, match="not a router artefact"):
-        await room.refresh()
-    assert school.house.pipeline.router.plan is None
+        await trials.refresh()
+    assert shadowed.gateway.pipeline.router.plan is None

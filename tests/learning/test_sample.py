@@ -11,9 +11,10 @@ from gateway.domain.record import Record
 from gateway.domain.routing.route import Considered, Decision, Grade, Route
 from gateway.domain.routing.strategy import StrategyAnswer
 from gateway.learning.shadow.sample import AGREED, cascaded, plain, repeatable, sample
-from tests.fakes.house import ask, record_of
-from tests.learning.conftest import pupil
+from tests.fakes.gateway import record_of
+from tests.learning.conftest import shadowed_tenant
 from tests.routing.conftest import LARGE, SMALL
+from tests.support.requests import small_request
 
 NOBODY = NoEvidence()
 CONSIDERED = (Considered("small", "", 0.93, 100), Considered("large", "", None, 2500))
@@ -37,8 +38,8 @@ class Strategy:
 
 
 def served(backend: Any, **route: Any) -> tuple[Any, Record, Any]:
-    request = ask("What is 6 times 7?", model="auto")
-    record = record_of(request, pupil())
+    request = small_request("What is 6 times 7?", model="auto")
+    record = record_of(request, shadowed_tenant())
     known = {"reference": LARGE, "considered": CONSIDERED, "quality": 0.9, "grade": Grade(0.1), **route}
     record.route = Route((backend,), "", **known)
     return request, record, Whole(record, backend)
@@ -99,17 +100,17 @@ def test_nobody_is_probed_who_is_excluded_or_dearer() -> None:
     ],
 )
 def test_what_a_provider_acts_on_is_not_asked_twice(fields: dict[str, Any], may: bool) -> None:
-    assert repeatable(ask("x", **fields)) is may
+    assert repeatable(small_request("x", **fields)) is may
 
 
 def test_the_second_question_is_plain_and_gives_way() -> None:
-    asked = plain(ask("x", stream=True, stream_options={"include_usage": True}, max_tokens=9))
+    asked = plain(small_request("x", stream=True, stream_options={"include_usage": True}, max_tokens=9))
     assert not asked.stream
     assert asked.body.keys().isdisjoint({"stream", "stream_options"})
     assert (asked.controls.priority, asked.max_output_tokens) == ("batch", 9)
 
 
-def told(*votes: str | None, weak: str = "") -> tuple[StrategyAnswer, ...]:
+def votes_of(*votes: str | None, weak: str = "") -> tuple[StrategyAnswer, ...]:
     names = ("small", "large", "third")
     return tuple(
         StrategyAnswer(name, vote, weak if not number else "")
@@ -120,13 +121,13 @@ def told(*votes: str | None, weak: str = "") -> tuple[StrategyAnswer, ...]:
 @pytest.mark.parametrize(
     ("answers", "by", "score", "weight"),
     [
-        (told("7", "7"), SMALL, 1.0, AGREED),
-        (told("7", "8"), LARGE, 0.0, 1.0),
-        (told("7", "7"), LARGE, 1.0, 1.0),
-        (told(None, "8"), LARGE, None, None),
-        (told("7", "8", weak="unsure"), LARGE, 0.0, 0.0),
-        (told("7", "7", weak="unsure"), LARGE, 1.0, 0.0),
-        (told("7"), SMALL, None, None),
+        (votes_of("7", "7"), SMALL, 1.0, AGREED),
+        (votes_of("7", "8"), LARGE, 0.0, 1.0),
+        (votes_of("7", "7"), LARGE, 1.0, 1.0),
+        (votes_of(None, "8"), LARGE, None, None),
+        (votes_of("7", "8", weak="unsure"), LARGE, 0.0, 0.0),
+        (votes_of("7", "7", weak="unsure"), LARGE, 1.0, 0.0),
+        (votes_of("7"), SMALL, None, None),
     ],
 )
 def test_a_cascade_shows_how_good_the_one_was_that_it_asked_first(

@@ -9,7 +9,7 @@ from gateway.learning.spend_cap import SpendCap, spent
 from gateway.settings.gateway import TrialsSettings
 from gateway.state.sql.database import Database
 from tests.fakes.clock import StoppedClock
-from tests.learning.conftest import pupil
+from tests.learning.conftest import shadowed_tenant
 
 USD = 10**12
 
@@ -23,33 +23,33 @@ async def sums(database: Database) -> dict[str, tuple[int, int, int]]:
 
 
 async def test_many_at_once_never_hold_more_than_the_cap(any_database: Database) -> None:
-    clock, who = StoppedClock(), pupil(trials={"cap_usd": 5})
-    rooms = [spend_cap(any_database, clock) for _ in range(3)]
-    held = await asyncio.gather(*(rooms[number % 3].hold(who, 2 * USD) for number in range(12)))
+    clock, who = StoppedClock(), shadowed_tenant(trials={"cap_usd": 5})
+    workers = [spend_cap(any_database, clock) for _ in range(3)]
+    held = await asyncio.gather(*(workers[number % 3].hold(who, 2 * USD) for number in range(12)))
     assert sum(one is not None for one in held) == 2
     assert await sums(any_database) == {"": (4 * USD, 0, 2), "search": (4 * USD, 0, 2)}
 
 
 async def test_all_teams_share_the_operators_cap(any_database: Database) -> None:
     clock = StoppedClock()
-    room = spend_cap(any_database, clock, all_usd=3)
-    assert await room.hold(pupil("one"), 2 * USD)
-    assert await room.hold(pupil("two"), 2 * USD) is None
-    assert await room.hold(pupil("two"), 1 * USD)
+    cap = spend_cap(any_database, clock, all_usd=3)
+    assert await cap.hold(shadowed_tenant("one"), 2 * USD)
+    assert await cap.hold(shadowed_tenant("two"), 2 * USD) is None
+    assert await cap.hold(shadowed_tenant("two"), 1 * USD)
 
 
 async def test_what_was_held_and_not_spent_may_be_held_again_and_each_window_begins_anew(
     any_database: Database,
 ) -> None:
-    clock, who = StoppedClock(), pupil(trials={"cap_usd": 5})
-    room = spend_cap(any_database, clock)
-    period = await room.hold(who, 5 * USD)
+    clock, who = StoppedClock(), shadowed_tenant(trials={"cap_usd": 5})
+    cap = spend_cap(any_database, clock)
+    period = await cap.hold(who, 5 * USD)
     assert period is not None
-    assert await room.hold(who, 1) is None
-    await room.settle(who, period, 5 * USD, 1 * USD)
+    assert await cap.hold(who, 1) is None
+    await cap.settle(who, period, 5 * USD, 1 * USD)
     assert await sums(any_database) == {"": (0, 1 * USD, 1), "search": (0, 1 * USD, 1)}
-    assert room.stats()["spent_usd"] == 1
-    assert await room.hold(who, 4 * USD) == period
+    assert cap.stats()["spent_usd"] == 1
+    assert await cap.hold(who, 4 * USD) == period
     clock.pass_(86400)
-    later = await room.hold(who, 5 * USD)
+    later = await cap.hold(who, 5 * USD)
     assert later not in (None, period)

@@ -26,8 +26,8 @@ def machine(**billing: Any) -> Backend:
     return Backend(name="gpu", kind="openai", base_url="http://127.0.0.1:9/v1", model="qwen", price=price)
 
 
-class House:
-    """The idle rows' room, the writer that drains them, and a clock."""
+class IdleLedger:
+    """What writes idle rows, the writer that drains them, and a clock."""
 
     def __init__(self, directory: Path, database: Database, backend: Backend) -> None:
         self.database, self.directory, self.backend = database, directory, backend
@@ -50,63 +50,67 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path, any_database: Database) -> House:
-    return House(tmp_path / "journal", any_database, machine())
+def idle_ledger(tmp_path: Path, any_database: Database) -> IdleLedger:
+    return IdleLedger(tmp_path / "journal", any_database, machine())
 
 
-async def test_attempts_and_idle_add_up_to_the_hour(house: House) -> None:
-    await asyncio.to_thread(book, house.database, row(backend="gpu", cost_pico=5), row(backend="else", cost_pico=7))
-    assert await house.look(JANUARY + 600) == 0
-    assert await house.look(AFTER) == 1
-    assert await house.hour() == 2_100_000_000_000
-    (idle,) = [one for one in await asyncio.to_thread(ledger_rows, house.database) if one["kind"] == "idle"]
+async def test_attempts_and_idle_add_up_to_the_hour(idle_ledger: IdleLedger) -> None:
+    await asyncio.to_thread(
+        book, idle_ledger.database, row(backend="gpu", cost_pico=5), row(backend="else", cost_pico=7)
+    )
+    assert await idle_ledger.look(JANUARY + 600) == 0
+    assert await idle_ledger.look(AFTER) == 1
+    assert await idle_ledger.hour() == 2_100_000_000_000
+    (idle,) = [one for one in await asyncio.to_thread(ledger_rows, idle_ledger.database) if one["kind"] == "idle"]
     assert (idle["team"], idle["backend"], idle["at"], idle["cost_pico"]) == (TEAM, "gpu", JANUARY, 2_099_999_999_995)
     assert idle["price_source"] == "gateway.yaml, 2.1 USD per machine hour, on_demand"
 
 
-async def test_an_hour_is_booked_once_and_not_before_its_attempts_have_ended(house: House) -> None:
-    await house.look(JANUARY)
-    assert await house.look(AFTER - 1) == 0
-    assert [await house.look(AFTER), await house.look(AFTER + 1)] == [1, 0]
+async def test_an_hour_is_booked_once_and_not_before_its_attempts_have_ended(idle_ledger: IdleLedger) -> None:
+    await idle_ledger.look(JANUARY)
+    assert await idle_ledger.look(AFTER - 1) == 0
+    assert [await idle_ledger.look(AFTER), await idle_ledger.look(AFTER + 1)] == [1, 0]
 
 
-async def test_what_is_drained_late_is_corrected(house: House) -> None:
-    await house.look(JANUARY)
-    await house.look(AFTER)
-    await asyncio.to_thread(book, house.database, row(backend="gpu", cost_pico=USD))
-    assert await house.look(AFTER + HOUR) == 2
-    assert await house.hour() == await house.hour(1) == 2_100_000_000_000
+async def test_what_is_drained_late_is_corrected(idle_ledger: IdleLedger) -> None:
+    await idle_ledger.look(JANUARY)
+    await idle_ledger.look(AFTER)
+    await asyncio.to_thread(book, idle_ledger.database, row(backend="gpu", cost_pico=USD))
+    assert await idle_ledger.look(AFTER + HOUR) == 2
+    assert await idle_ledger.hour() == await idle_ledger.hour(1) == 2_100_000_000_000
 
 
-async def test_attempts_that_were_dearer_than_the_machine_are_given_back(house: House) -> None:
-    await asyncio.to_thread(book, house.database, row(backend="gpu", cost_pico=5 * USD))
-    await house.look(JANUARY)
-    await house.look(AFTER)
-    assert await house.hour() == 2_100_000_000_000
+async def test_attempts_that_were_dearer_than_the_machine_are_given_back(idle_ledger: IdleLedger) -> None:
+    await asyncio.to_thread(book, idle_ledger.database, row(backend="gpu", cost_pico=5 * USD))
+    await idle_ledger.look(JANUARY)
+    await idle_ledger.look(AFTER)
+    assert await idle_ledger.hour() == 2_100_000_000_000
 
 
 @pytest.mark.parametrize(
     ("billing", "hours"), [("on_demand", [0, 3]), ("reserved", [0, 1, 2, 3]), ("spot", [3])], ids=str
 )
-async def test_which_hours_count_is_the_machines_billing(house: House, billing: str, hours: list[int]) -> None:
+async def test_which_hours_count_is_the_machines_billing(
+    idle_ledger: IdleLedger, billing: str, hours: list[int]
+) -> None:
     """The gateway ran in the first and the fourth hour, and only in the fourth was the machine there."""
-    house.backend = machine(billing=billing)
+    idle_ledger.backend = machine(billing=billing)
     failed = row(backend="gpu", outcome="failed", cost_pico=0)
-    await asyncio.to_thread(book, house.database, failed, row(backend="gpu", at=JANUARY + 3 * HOUR))
+    await asyncio.to_thread(book, idle_ledger.database, failed, row(backend="gpu", at=JANUARY + 3 * HOUR))
     for at in (JANUARY, JANUARY + 3 * HOUR, AFTER + 3 * HOUR):
-        await house.look(at)
-    assert [number for number in range(4) if await house.hour(number) == 2_100_000_000_000] == hours
+        await idle_ledger.look(at)
+    assert [number for number in range(4) if await idle_ledger.hour(number) == 2_100_000_000_000] == hours
 
 
-async def test_two_hosts_with_one_machine_book_it_once(house: House, tmp_path: Path) -> None:
-    other = House(tmp_path / "other", house.database, house.backend)
+async def test_two_hosts_with_one_machine_book_it_once(idle_ledger: IdleLedger, tmp_path: Path) -> None:
+    other = IdleLedger(tmp_path / "other", idle_ledger.database, idle_ledger.backend)
     for at in (JANUARY, AFTER):
-        await house.look(at)
+        await idle_ledger.look(at)
         await other.look(at)
-    assert await house.hour() == 2_100_000_000_000
+    assert await idle_ledger.hour() == 2_100_000_000_000
 
 
 async def test_a_machine_without_a_price_by_the_hour_is_none_of_it(tmp_path: Path, database: Database) -> None:
     plain = machine().model_copy(update={"price": PriceEntry(input=Decimal(1), output=Decimal(1))})
-    assert await House(tmp_path, database, plain).look(AFTER) == 0
+    assert await IdleLedger(tmp_path, database, plain).look(AFTER) == 0
     await Idle(tmp_path, database, [plain]).run()

@@ -169,7 +169,7 @@ async def test_the_table_names_what_is_not_in_its_figures(booked: Database, cata
     text = console.export_text()
     assert "total" in text
     assert "0.0002" in text
-    assert "price is not, or not wholly, known, so that these figures lack something: 1." in text
+    assert "unknown or incomplete price, so that these figures are too low: 1." in text
     assert "hypothetical, priced like openai/gpt-5: 0.0002 USD" in text
 
 
@@ -268,7 +268,7 @@ async def test_what_routing_would_have_saved_and_brought_is_told(observed: Datab
     console = Console(width=400)
     with console.capture() as captured:
         console.print(as_table(await usage(observed)))
-    assert "Routing looked on at 1 answers" in captured.get()
+    assert "Routing did not choose for 1 answers" in captured.get()
     assert "(75%), at an expected adequacy of 0.960" in captured.get()
 
 

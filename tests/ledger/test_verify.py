@@ -164,7 +164,7 @@ def test_a_chain_written_anew_does_not_meet_its_anchor(written: Database, direct
             connection.execute(update(ledger).where(ledger.c.chain_seq == one[-2]).values(changed))
         connection.execute(update(ledger_chains).values(hash=head.hash))
     (found,) = verdict(directory, written).findings
-    assert (found.seq, "anew" in found.what) == (COUNT, True)
+    assert (found.seq, "rewritten" in found.what) == (COUNT, True)
 
 
 def test_rows_outside_of_any_chain_are_counted(any_database: Database, directory: Path) -> None:

@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from loadtests.chaos_clients import Received
-from loadtests.chaos_mix import mixture, told
+from loadtests.chaos_mix import mixture, parse_ask
 from loadtests.chaos_provider import INPUT_TOKENS, Call
 from loadtests.chaos_reconcile import LedgerRow, Report, reconcile
 from loadtests.chaos_schedule import VICTIMS, schedule
@@ -136,7 +136,7 @@ def test_every_part_is_struck_as_often_as_was_asked() -> None:
 
 def test_the_provider_reads_its_part_in_the_request() -> None:
     ask = next(mixture(1))
-    assert told(orjson.loads(ask.body())) == (ask.number, list(ask.steps))
+    assert parse_ask(orjson.loads(ask.body())) == (ask.number, list(ask.steps))
 
 
 @pytest.mark.heavy

@@ -25,7 +25,7 @@ async def serving(
         server.close()
 
 
-async def asked(port: int, shape: Shape, run: Run, concurrency: int = 4) -> Outcome:
+async def outcome_of(port: int, shape: Shape, run: Run, concurrency: int = 4) -> Outcome:
     session = Session(Load("127.0.0.1", port, "key", "m", concurrency, shape))
     await session.open()
     try:
@@ -38,7 +38,7 @@ async def asked(port: int, shape: Shape, run: Run, concurrency: int = 4) -> Outc
 @pytest.mark.parametrize("shape", [Shape(), Shape(bytes=32 * 1024), Shape("burst"), Shape("paced", chunks=5)])
 async def test_every_answer_is_right_and_both_sides_count_the_same(shape: Shape) -> None:
     async with serving(Answers()) as (port, counts):
-        outcome = await asked(port, shape, Run(100, 30))
+        outcome = await outcome_of(port, shape, Run(100, 30))
     told = [tokens_of(number, shape.base_tokens) for number in range(100, 130)]
     assert (outcome.right, outcome.wrong, outcome.lost, outcome.faults) == (30, 0, 0, [])
     assert counts.requests == 30
@@ -49,7 +49,7 @@ async def test_every_answer_is_right_and_both_sides_count_the_same(shape: Shape)
 
 async def test_paced_chunks_tell_how_long_they_were_on_their_way() -> None:
     async with serving(Answers()) as (port, _):
-        outcome = await asked(port, Shape("paced", chunks=5), Run(1, 4))
+        outcome = await outcome_of(port, Shape("paced", chunks=5), Run(1, 4))
     assert 0 < outcome.transit_ms["p50"] <= outcome.transit_ms["max"] < 5000
 
 
@@ -61,7 +61,7 @@ async def test_distinct_questions_are_asked_over_and_over_from_where_the_last_ru
 
     seen: list[int] = []
     async with serving(Noting()) as (port, _):
-        await asked(port, Shape(), Run(50, 5, distinct=3, skip=4), concurrency=1)
+        await outcome_of(port, Shape(), Run(50, 5, distinct=3, skip=4), concurrency=1)
     assert seen == [51, 52, 50, 51, 52]
 
 
@@ -71,7 +71,7 @@ async def test_an_upstream_that_answers_another_question_is_found_out() -> None:
             return super().plain(number + (number % 5 == 0), base)
 
     async with serving(Lying()) as (port, _):
-        outcome = await asked(port, Shape(), Run(100, 20))
+        outcome = await outcome_of(port, Shape(), Run(100, 20))
     assert (outcome.right, outcome.wrong, outcome.lost) == (16, 4, 0)
     assert "another question's text" in outcome.faults[0]
 
@@ -82,7 +82,7 @@ async def test_an_upstream_that_leaves_a_chunk_out_is_found_out() -> None:
             return b"".join(self.stream(number, chunks, stamped=False)[1:])
 
     async with serving(Forgetful()) as (port, _):
-        outcome = await asked(port, Shape("burst", chunks=9), Run(1, 6))
+        outcome = await outcome_of(port, Shape("burst", chunks=9), Run(1, 6))
     assert (outcome.right, outcome.wrong) == (0, 6)
     assert "8 of 9 chunks" in outcome.faults[0]
 
@@ -94,7 +94,7 @@ async def test_answers_that_break_off_are_lost_and_the_run_still_ends() -> None:
             self.transport.close()
 
     async with serving(Answers(), Breaking) as (port, _):
-        outcome = await asked(port, Shape(), Run(1, 50))
+        outcome = await outcome_of(port, Shape(), Run(1, 50))
     assert outcome.right == 0
     assert outcome.lost == 4, "one a connection"
 
@@ -105,7 +105,7 @@ async def test_a_refusal_is_a_wrong_answer_with_its_words() -> None:
             self.transport.write(b"HTTP/1.1 429 Too Many\r\ncontent-length: 4\r\n\r\nwait")
 
     async with serving(Answers(), Refusing) as (port, _):
-        outcome = await asked(port, Shape(), Run(1, 8))
+        outcome = await outcome_of(port, Shape(), Run(1, 8))
     assert (outcome.right, outcome.wrong) == (0, 8)
     assert "429" in outcome.faults[0]
     assert "wait" in outcome.faults[0]
@@ -122,7 +122,7 @@ async def test_a_server_that_ends_connections_after_an_answer_is_asked_on_new_on
             return super().plain(number, base).replace(b"\r\n", b"\r\nconnection: close\r\n", 1)
 
     async with serving(Closing(), Polite) as (port, _):
-        outcome = await asked(port, Shape(), Run(1, 20))
+        outcome = await outcome_of(port, Shape(), Run(1, 20))
     assert (outcome.right, outcome.wrong, outcome.lost) == (20, 0, 0)
 
 
@@ -133,7 +133,7 @@ async def test_answers_of_a_degraded_gateway_are_counted_by_the_part_that_is_dow
             return whole.replace(b"\r\n", b"\r\nx-thriftgate-degraded: state\r\n", 1) if number % 2 else whole
 
     async with serving(Degraded()) as (port, _):
-        outcome = await asked(port, Shape(), Run(1, 20))
+        outcome = await outcome_of(port, Shape(), Run(1, 20))
     assert (outcome.right, outcome.degraded) == (20, {"state": 10})
 
 

@@ -124,7 +124,7 @@ def test_the_footprint_is_of_the_whole_tree_and_growth_only_judged_over_enough_r
     assert footprint(1000).verdicts()[1].verdict == "not judged: too few requests"
 
 
-def told(made: Results) -> str:
+def printed(made: Results) -> str:
     out = io.StringIO()
     report.show(made, Console(file=out, width=160))
     return out.getvalue()
@@ -133,7 +133,7 @@ def told(made: Results) -> str:
 def test_a_target_that_is_missing_is_told_as_not_run_and_passes_nothing() -> None:
     made = results([figure("direct", 1, None), figure("thriftgate", 1, 50.0)])
     made.missing["nginx"] = "there is no apt-get"
-    text = told(made)
+    text = printed(made)
     assert "not run nginx: there is no apt-get" in text
     assert all("nginx" not in each.what for each in report.verdicts(made))
 
@@ -146,7 +146,7 @@ def test_the_report_has_everything_and_its_json_too() -> None:
         Profile("x", missing="?"),
     ]
     made.printed = {"thriftgate": {"gateway.yaml": "telemetry: {access_log: [bold]false}"}}
-    text = told(made)
+    text = printed(made)
     for part in ("VOID", "999 rows", "no time for 1k-c64", "gateway/api", "valkey-server 2", "access_log: [bold]false"):
         assert part in text
     read = orjson.loads(orjson.dumps(report.as_json(made)))

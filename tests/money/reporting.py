@@ -1,4 +1,4 @@
-"""A house of priced backends, requests in every dialect, and what scripted providers report of their answers."""
+"""A gateway of priced backends, requests in every dialect, and what scripted providers report of their answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gateway.domain.record import Attempt, Record, new_request_id
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.routing.route import Route
 from gateway.routing.router import Router
-from tests.fakes.house import House, backend, tenant
+from tests.fakes.gateway import InProcessGateway, backend, tenant
 from tests.fakes.provider import Provider, Raw
 
 FRESH, CACHED, WRITTEN_1H, OUTPUT = 3_000_000, 300_000, 6_000_000, 15_000_000
@@ -58,7 +58,7 @@ class Decided(Router):
         """There is nothing to learn for."""
 
 
-def asked(path: str, *, stream: bool = True, **fields: Any) -> CompletionRequest:
+def request_for(path: str, *, stream: bool = True, **fields: Any) -> CompletionRequest:
     said: dict[str, dict[str, Any]] = {
         "/v1/chat/completions": {"messages": [{"role": "user", "content": "hello there"}]},
         "/v1/messages": {"messages": [{"role": "user", "content": "hello there"}], "max_tokens": 900},
@@ -87,7 +87,7 @@ def chunk(delta: dict[str, Any] | None, finish: str | None = None, **fields: Any
     return event({"id": "c", "object": "chat.completion.chunk", "choices": choices, **fields})
 
 
-def plain(body: dict[str, Any]) -> Raw:
+def plain_reply(body: dict[str, Any]) -> Raw:
     raw = orjson.dumps(body)
     return Raw((PLAIN + b"content-length: %d\r\n\r\n" % len(raw) + raw,))
 
@@ -97,19 +97,19 @@ def completion(text: str, usage: dict[str, Any] | None, **fields: Any) -> dict[s
     return {"id": "c", "object": "chat.completion", "choices": [choice], "usage": usage, **fields}
 
 
-async def hang_up(house: House, request: CompletionRequest, after: bytes = b"word") -> Attempt:
+async def hang_up(gateway: InProcessGateway, request: CompletionRequest, after: bytes = b"word") -> Attempt:
     """Read until `after` has come, then leave; returns the attempt."""
-    async with await house.serve(request, NO_CACHE) as reply:
+    async with await gateway.serve(request, NO_CACHE) as reply:
         seen = b""
         async for piece in reply:
             seen += piece
             if after in seen:
                 break
-    return house.record.attempts[-1]
+    return gateway.record.attempts[-1]
 
 
-async def row_of(house: House) -> dict[str, Any]:
-    return (await house.rows())[-1]
+async def row_of(gateway: InProcessGateway) -> dict[str, Any]:
+    return (await gateway.rows())[-1]
 
 
 def cost_of(row: dict[str, Any]) -> int:

@@ -172,7 +172,7 @@ async def test_an_operator_releases_what_a_host_held_whose_disk_is_gone(hosts: H
     assert "see `thriftgate doctor`" in health.json()["parts"]["workers"]
     shown = await asyncio.to_thread(hosts.other.run, "ledger", "release", name)
     assert "to be released (give --yes)" in shown.stdout
-    assert "may be overrun by as much" in shown.stdout
+    assert "may be overrun by that amount" in shown.stdout
     before = hosts.sent
     await asyncio.to_thread(hosts.other.run, "ledger", "release", name, "--yes")
     assert await asyncio.to_thread(hosts.findings) == []

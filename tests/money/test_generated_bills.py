@@ -16,9 +16,20 @@ from gateway.domain.backend import Backend, PriceEntry
 from gateway.errors import GatewayError
 from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
-from tests.fakes.house import House, backend, opened_house
+from tests.fakes.gateway import InProcessGateway, backend, open_gateway
 from tests.fakes.provider import Provider, Raw
-from tests.money.reporting import DONE, NO_CACHE, STREAM, asked, begun_message, chunk, completion, event, hang_up, plain
+from tests.money.reporting import (
+    DONE,
+    NO_CACHE,
+    STREAM,
+    begun_message,
+    chunk,
+    completion,
+    event,
+    hang_up,
+    plain_reply,
+    request_for,
+)
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(240)]
 
@@ -52,9 +63,9 @@ def more(provider: Provider) -> tuple[Backend, ...]:
 
 
 @pytest.fixture
-async def house(state: State, database: Database, tmp_path: Path) -> AsyncIterator[House]:
+async def gateway(state: State, database: Database, tmp_path: Path) -> AsyncIterator[InProcessGateway]:
     fields = {"price": entry(), "dialects": ("openai_chat",), "window_tokens": None}
-    async with opened_house(state, database, tmp_path, more=more, **fields) as opened:
+    async with open_gateway(state, database, tmp_path, more=more, **fields) as opened:
         yield opened
 
 
@@ -123,7 +134,7 @@ class Case:
         if not self.stream:
             content = [{"type": "text", "text": "word " * self.words}]
             shape = {"id": "m", "type": "message", "role": "assistant", "model": "c", "stop_reason": "end_turn"}
-            return plain({**shape, "content": content, "usage": {**usage, **last}})
+            return plain_reply({**shape, "content": content, "usage": {**usage, **last}})
         said = STREAM + begun_message({**usage, "output_tokens": 1}, self.words)
         if self.end != "whole":
             return Raw((said, 0.01) if self.end == "cut" else (said,), then="fin" if self.end == "cut" else "hang")
@@ -142,7 +153,7 @@ class Case:
         }
         tier = {"service_tier": self.tier or "default"}
         if not self.stream:
-            return plain(completion("word " * self.words, usage, **tier))
+            return plain_reply(completion("word " * self.words, usage, **tier))
         said = STREAM + chunk({"role": "assistant", "content": ""}, **tier)
         said += b"".join(chunk({"content": "word "}, **tier) for _ in range(self.words))
         if self.end != "whole":
@@ -166,27 +177,27 @@ def billed_pico(row: dict[str, Any]) -> int:
     return bill_pico(row["service_tier"], *(row[name] for name in names), row["reasoning_tokens"])
 
 
-async def play(house: House, case: Case) -> None:
-    house.provider.script(case.script())
-    request = asked(case.path, stream=case.stream, model=case.model)
+async def play(gateway: InProcessGateway, case: Case) -> None:
+    gateway.provider.script(case.script())
+    request = request_for(case.path, stream=case.stream, model=case.model)
     if case.end == "hang up":
-        await hang_up(house, request)
+        await hang_up(gateway, request)
         return
     try:
-        await house.read(request, NO_CACHE)
+        await gateway.read(request, NO_CACHE)
     except GatewayError:
         assert case.end == "cut"
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-async def test_every_row_costs_what_an_independent_bill_comes_to(house: House, seed: int) -> None:
+async def test_every_row_costs_what_an_independent_bill_comes_to(gateway: InProcessGateway, seed: int) -> None:
     chance = random.Random(seed)
     cases = [Case.drawn(chance) for _ in range(REQUESTS)]
     ids = []
     for case in cases:
-        await play(house, case)
-        ids.append(house.record.attempts[-1].id)
-    rows = {row["id"]: row for row in await house.rows()}
+        await play(gateway, case)
+        ids.append(gateway.record.attempts[-1].id)
+    rows = {row["id"]: row for row in await gateway.rows()}
     assert len(rows) == REQUESTS
     off = 0
     for case, name in zip(cases, ids, strict=True):

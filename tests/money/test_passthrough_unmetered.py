@@ -16,8 +16,8 @@ from gateway.domain.request import CompletionRequest, Controls
 from gateway.errors import BudgetExhausted
 from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
-from tests.fakes.house import INPUT, OUTPUT, House, opened_house, tenant
-from tests.money.reporting import plain
+from tests.fakes.gateway import INPUT, OUTPUT, InProcessGateway, open_gateway, tenant
+from tests.money.reporting import plain_reply
 
 TEXT = "word " * 3000
 SPEECH = ("/v1/audio/speech", {"input": TEXT, "voice": "a"})
@@ -25,12 +25,12 @@ SCORES = [("/v1/moderations", {"input": [TEXT]}), ("/v1/rerank", {"query": "q", 
 
 
 @pytest.fixture
-async def house(state: State, database: Database, tmp_path: Path) -> AsyncIterator[House]:
-    async with opened_house(state, database, tmp_path) as opened:
+async def gateway(state: State, database: Database, tmp_path: Path) -> AsyncIterator[InProcessGateway]:
+    async with open_gateway(state, database, tmp_path) as opened:
         yield opened
 
 
-def asked(path: str, fields: dict[str, Any]) -> CompletionRequest:
+def request_for(path: str, fields: dict[str, Any]) -> CompletionRequest:
     body = orjson.dumps({"model": "small", **fields})
     return PATHS[path].parse(body, new_request_id(), Controls(), {})
 
@@ -45,32 +45,34 @@ BUDGETS = pytest.mark.parametrize("budget", [{}, {"on_exhausted": "finish"}, {"o
 @BUDGETS
 @pytest.mark.parametrize(("path", "fields"), SCORES)
 async def test_scores_cost_the_text_that_was_sent(
-    house: House, path: str, fields: dict[str, Any], budget: dict[str, Any]
+    gateway: InProcessGateway, path: str, fields: dict[str, Any], budget: dict[str, Any]
 ) -> None:
-    house.provider.script(plain({"results": []}))
-    await house.read(asked(path, fields), team("5", **budget))
-    (row,) = await house.rows()
+    gateway.provider.script(plain_reply({"results": []}))
+    await gateway.read(request_for(path, fields), team("5", **budget))
+    (row,) = await gateway.rows()
     assert row["estimated"]
     assert row["input_tokens"] >= 3000
     assert row["cost_pico"] == row["input_tokens"] * INPUT
 
 
 @BUDGETS
-async def test_speech_costs_at_most_what_was_held_for_it(house: House, budget: dict[str, Any]) -> None:
-    house.provider.script(plain({"sound": ""}))
-    await house.read(asked(*SPEECH), team("5", **budget))
-    (row,) = await house.rows()
+async def test_speech_costs_at_most_what_was_held_for_it(gateway: InProcessGateway, budget: dict[str, Any]) -> None:
+    gateway.provider.script(plain_reply({"sound": ""}))
+    await gateway.read(request_for(*SPEECH), team("5", **budget))
+    (row,) = await gateway.rows()
     assert row["estimated"]
     assert (row["input_tokens"] >= 3000, row["output_tokens"]) == (True, 8000)  # of one window
     assert row["cost_pico"] == row["input_tokens"] * INPUT + row["output_tokens"] * OUTPUT
 
 
 @pytest.mark.parametrize(("path", "fields"), [SPEECH, *SCORES])
-async def test_a_hard_budget_ends_it(house: House, path: str, fields: dict[str, Any]) -> None:
-    house.provider.script(*[plain({"results": []}) for _ in range(200)])
+async def test_a_hard_budget_ends_it(gateway: InProcessGateway, path: str, fields: dict[str, Any]) -> None:
+    gateway.provider.script(*[plain_reply({"results": []}) for _ in range(200)])
     who = team("0.1")
-    said = await asyncio.gather(*(house.read(asked(path, fields), who) for _ in range(40)), return_exceptions=True)
+    said = await asyncio.gather(
+        *(gateway.read(request_for(path, fields), who) for _ in range(40)), return_exceptions=True
+    )
     assert any(isinstance(each, BudgetExhausted) for each in said)
-    rows = await house.rows()
+    rows = await gateway.rows()
     assert rows
     assert 0 < sum(row["cost_pico"] for row in rows) <= 10**11

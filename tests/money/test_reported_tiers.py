@@ -11,7 +11,7 @@ import pytest
 from gateway.errors import GatewayError
 from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
-from tests.fakes.house import House, opened_house
+from tests.fakes.gateway import InProcessGateway, open_gateway
 from tests.fakes.provider import Raw
 from tests.money.reporting import (
     DONE,
@@ -19,21 +19,21 @@ from tests.money.reporting import (
     NO_CACHE,
     PRICE,
     STREAM,
-    asked,
     begun_message,
     chunk,
     completion,
     event,
     hang_up,
     more,
-    plain,
+    plain_reply,
+    request_for,
     row_of,
 )
 
 
 @pytest.fixture
-async def house(state: State, database: Database, tmp_path: Path) -> AsyncIterator[House]:
-    async with opened_house(state, database, tmp_path, more=more, price=PRICE) as opened:
+async def gateway(state: State, database: Database, tmp_path: Path) -> AsyncIterator[InProcessGateway]:
+    async with open_gateway(state, database, tmp_path, more=more, price=PRICE) as opened:
         yield opened
 
 
@@ -58,13 +58,13 @@ def whole_message(usage: dict[str, Any]) -> dict[str, Any]:
 @EVERY_DIALECT
 @pytest.mark.parametrize("stream", [False, True])
 async def test_tier_and_searches_of_an_anthropic_answer_are_noted_in_every_dialect(
-    house: House, path: str, stream: bool
+    gateway: InProcessGateway, path: str, stream: bool
 ) -> None:
     end = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {**SEARCHED, "output_tokens": 4}}
     streamed = begun_message({**SERVED, "output_tokens": 1}) + event(end) + event({"type": "message_stop"})
-    house.provider.script(Raw((STREAM + streamed,), then="fin") if stream else plain(whole_message(SEARCHED)))
-    await house.read(asked(path, model="claude", stream=stream), NO_CACHE)
-    usage = house.record.attempts[0].usage
+    gateway.provider.script(Raw((STREAM + streamed,), then="fin") if stream else plain_reply(whole_message(SEARCHED)))
+    await gateway.read(request_for(path, model="claude", stream=stream), NO_CACHE)
+    usage = gateway.record.attempts[0].usage
     assert usage is not None
     assert (usage.service_tier, usage.fees) == ("fast+priority+us", (("web_search", 5),))
     assert (usage.input_tokens, usage.output_tokens) == (20, 4)
@@ -72,37 +72,37 @@ async def test_tier_and_searches_of_an_anthropic_answer_are_noted_in_every_diale
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
 @pytest.mark.parametrize("stream", [False, True])
-async def test_the_tier_of_a_chat_completion_is_noted(house: House, path: str, stream: bool) -> None:
+async def test_the_tier_of_a_chat_completion_is_noted(gateway: InProcessGateway, path: str, stream: bool) -> None:
     usage = {"prompt_tokens": 20, "completion_tokens": 4, "total_tokens": 24}
     streamed = chunk({"role": "assistant", "content": ""}, service_tier="flex") + chunk({"content": "fine"})
     streamed += chunk({}, "stop") + chunk(None, usage=usage) + DONE
     body = completion("fine", usage, service_tier="flex")
-    house.provider.script(Raw((STREAM + streamed,), then="fin") if stream else plain(body))
-    await house.read(asked(path, stream=stream), NO_CACHE)
-    found = house.record.attempts[0].usage
+    gateway.provider.script(Raw((STREAM + streamed,), then="fin") if stream else plain_reply(body))
+    await gateway.read(request_for(path, stream=stream), NO_CACHE)
+    found = gateway.record.attempts[0].usage
     assert found is not None
     assert (found.service_tier, found.input_tokens, found.output_tokens) == ("flex", 20, 4)
 
 
-async def test_the_tier_of_an_answer_that_is_interrupted_is_noted(house: House) -> None:
+async def test_the_tier_of_an_answer_that_is_interrupted_is_noted(gateway: InProcessGateway) -> None:
     begun = chunk({"role": "assistant", "content": ""}, service_tier="priority") + chunk({"content": "word "}) * 3
-    house.provider.script(Raw((STREAM + begun,), then="hang"))
-    attempt = await hang_up(house, asked("/v1/chat/completions"))
+    gateway.provider.script(Raw((STREAM + begun,), then="hang"))
+    attempt = await hang_up(gateway, request_for("/v1/chat/completions"))
     assert attempt.usage is not None
     assert (attempt.usage.service_tier, attempt.usage.estimated) == ("priority", True)
     assert attempt.usage.input_tokens == attempt.input_tokens
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_chat_model_that_searched_is_charged_one_search(house: House, stream: bool) -> None:
+async def test_a_chat_model_that_searched_is_charged_one_search(gateway: InProcessGateway, stream: bool) -> None:
     usage = {"prompt_tokens": 20, "completion_tokens": 4, "total_tokens": 24}
     notes = [{"type": "url_citation", "url_citation": {"url": "https://example.org", "title": "x"}}] * 2
     body = completion("fine", usage)
     body["choices"][0]["message"]["annotations"] = notes
     streamed = chunk({"content": "fine"}) + chunk({"annotations": notes}) + chunk({}, "stop") + chunk(None, usage=usage)
-    house.provider.script(Raw((STREAM + streamed + DONE,), then="fin") if stream else plain(body))
-    await house.read(asked("/v1/chat/completions", stream=stream), NO_CACHE)
-    found = house.record.attempts[0].usage
+    gateway.provider.script(Raw((STREAM + streamed + DONE,), then="fin") if stream else plain_reply(body))
+    await gateway.read(request_for("/v1/chat/completions", stream=stream), NO_CACHE)
+    found = gateway.record.attempts[0].usage
     assert found is not None
     assert found.fees == (("web_search", 1),)
 
@@ -142,27 +142,27 @@ def streamed_response(*, whole: bool) -> bytes:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_tools_of_the_provider_that_were_completed_are_charged(house: House, stream: bool) -> None:
-    step = Raw((STREAM + streamed_response(whole=True),), then="fin") if stream else plain(response("completed"))
-    house.provider.script(step)
-    await house.read(asked("/v1/responses", stream=stream, store=False), NO_CACHE)
-    usage = house.record.attempts[0].usage
+async def test_tools_of_the_provider_that_were_completed_are_charged(gateway: InProcessGateway, stream: bool) -> None:
+    step = Raw((STREAM + streamed_response(whole=True),), then="fin") if stream else plain_reply(response("completed"))
+    gateway.provider.script(step)
+    await gateway.read(request_for("/v1/responses", stream=stream, store=False), NO_CACHE)
+    usage = gateway.record.attempts[0].usage
     assert usage is not None
     assert (usage.fees, usage.service_tier, usage.output_tokens) == (CHARGED, "flex", 4)
 
 
-async def test_tools_that_were_completed_before_a_hang_up_are_charged(house: House) -> None:
-    house.provider.script(Raw((STREAM + streamed_response(whole=False),), then="hang"))
-    attempt = await hang_up(house, asked("/v1/responses", store=False))
+async def test_tools_that_were_completed_before_a_hang_up_are_charged(gateway: InProcessGateway) -> None:
+    gateway.provider.script(Raw((STREAM + streamed_response(whole=False),), then="hang"))
+    attempt = await hang_up(gateway, request_for("/v1/responses", store=False))
     assert attempt.usage is not None
     assert (attempt.usage.fees, attempt.usage.service_tier, attempt.usage.estimated) == (CHARGED, "flex", True)
 
 
-async def test_a_response_that_failed_is_billed_as_it_counts(house: House) -> None:
+async def test_a_response_that_failed_is_billed_as_it_counts(gateway: InProcessGateway) -> None:
     failed = response("failed", error={"code": "server_error", "message": "oh"})
     said = streamed_response(whole=False) + event({"type": "response.failed", "response": failed})
-    house.provider.script(Raw((STREAM + said,), then="fin"))
+    gateway.provider.script(Raw((STREAM + said,), then="fin"))
     with pytest.raises(GatewayError):
-        await house.read(asked("/v1/responses", store=False), NO_CACHE)
-    row = await row_of(house)
+        await gateway.read(request_for("/v1/responses", store=False), NO_CACHE)
+    row = await row_of(gateway)
     assert (row["outcome"], row["input_tokens"], row["output_tokens"]) == ("interrupted", 20, 4)

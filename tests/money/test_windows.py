@@ -28,9 +28,10 @@ from gateway.ledger.store.writer import Writer
 from gateway.state.leases.leases import Leases
 from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
-from tests.fakes.house import House, ask, opened_house, record_of
+from tests.fakes.gateway import InProcessGateway, open_gateway, record_of
 from tests.fakes.provider import Reply
 from tests.ledger.samples import LARGE, OwnPrices, journal
+from tests.support.requests import small_request
 
 MIDNIGHT = 1_767_225_600.0
 HOUR = 3600.0
@@ -170,24 +171,24 @@ async def test_a_request_that_waited_over_the_end_of_its_hour_is_held_and_refuse
         Key("key_1", "search"),
         Policy(team="search", budget={"limit_usd": "0.0013", "window": "hour", "on_exhausted": "refuse"}),
     )
-    async with opened_house(state, database, tmp_path) as house:
-        house.provider.script(Reply(tokens=60), Reply(tokens=60), Reply(tokens=5))
-        await serve(house, strict, began)
+    async with open_gateway(state, database, tmp_path) as gateway:
+        gateway.provider.script(Reply(tokens=60), Reply(tokens=60), Reply(tokens=5))
+        await serve(gateway, strict, began)
         await asyncio.sleep(0.2)
-        await serve(house, strict, began)
+        await serve(gateway, strict, began)
         with pytest.raises(BudgetExhausted):
-            await serve(house, strict, began)
-        await serve(house, strict, hour[0] + 0.001)  # of the new hour nothing was spent
-        rows = await house.rows()
+            await serve(gateway, strict, began)
+        await serve(gateway, strict, hour[0] + 0.001)  # of the new hour nothing was spent
+        rows = await gateway.rows()
         assert {row["at"] for row in rows} == {began, hour[0] + 0.001}
         told = await Archive(database).find(rows[0]["request_id"], "search")
     assert told is not None
     assert told["duration_ms"] >= 5000
 
 
-async def serve(house: House, who: Tenant, began: float) -> None:
-    request = ask(new_request_id(), max_tokens=64)  # nothing that the cache knows
+async def serve(gateway: InProcessGateway, who: Tenant, began: float) -> None:
+    request = small_request(new_request_id(), max_tokens=64)  # nothing that the cache knows
     record = record_of(request, who)
     record.started_at = began
-    async with await house.pipeline.serve(request, who, record, asyncio.get_running_loop().time() + 30) as reply:
+    async with await gateway.pipeline.serve(request, who, record, asyncio.get_running_loop().time() + 30) as reply:
         reply.whole()

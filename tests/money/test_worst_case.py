@@ -15,9 +15,9 @@ from gateway.domain.request import CompletionRequest
 from gateway.errors import BadRequest, BudgetExhausted
 from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
-from tests.fakes.house import House, backend, opened_house, tenant
+from tests.fakes.gateway import InProcessGateway, backend, open_gateway, tenant
 from tests.fakes.provider import Provider, Reply
-from tests.money.reporting import asked
+from tests.money.reporting import request_for
 
 LONG = "word " * 10_000
 """Some 10,000 tokens, which cost 0.01 USD to read and 0.05 USD to write into a cache."""
@@ -44,8 +44,8 @@ def more(provider: Provider) -> tuple[Backend, ...]:
 
 
 @pytest.fixture
-async def house(state: State, database: Database, tmp_path: Path) -> AsyncIterator[House]:
-    async with opened_house(state, database, tmp_path, more=more, window_tokens=None) as opened:
+async def gateway(state: State, database: Database, tmp_path: Path) -> AsyncIterator[InProcessGateway]:
+    async with open_gateway(state, database, tmp_path, more=more, window_tokens=None) as opened:
         yield opened
 
 
@@ -61,11 +61,13 @@ def escaped(request: CompletionRequest) -> CompletionRequest:
 MARK: dict[str, Any] = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
 ITEM: dict[str, Any] = {"type": "input_text", "text": LONG, "prompt_cache_breakpoint": {"mode": "explicit"}}
 WRITES = {
-    "of its own accord": lambda: asked(CHAT, model="keeps", **SHORT, messages=[{"role": "user", "content": LONG}]),
-    "as asked, for an hour": lambda: asked("/v1/messages", model="hour", **{**SHORT, **message(MARK)}),
-    "as asked in other bytes": lambda: escaped(asked("/v1/messages", model="hour", **{**SHORT, **message(MARK)})),
-    "as asked in chat": lambda: asked(CHAT, model="hour", **SHORT, **message(MARK)),
-    "as asked in Responses": lambda: asked(
+    "of its own accord": lambda: request_for(
+        CHAT, model="keeps", **SHORT, messages=[{"role": "user", "content": LONG}]
+    ),
+    "as asked, for an hour": lambda: request_for("/v1/messages", model="hour", **{**SHORT, **message(MARK)}),
+    "as asked in other bytes": lambda: escaped(request_for("/v1/messages", model="hour", **{**SHORT, **message(MARK)})),
+    "as asked in chat": lambda: request_for(CHAT, model="hour", **SHORT, **message(MARK)),
+    "as asked in Responses": lambda: request_for(
         "/v1/responses", model="hour", max_output_tokens=20, input=[{"role": "user", "content": [ITEM]}]
     ),
 }
@@ -73,16 +75,16 @@ WRITES = {
 
 @pytest.mark.parametrize("how", WRITES)
 async def test_a_prompt_that_the_backend_may_write_into_its_cache_is_held_for_at_that_price(
-    house: House, how: str
+    gateway: InProcessGateway, how: str
 ) -> None:
     with pytest.raises(BudgetExhausted):
-        await house.read(WRITES[how](), tenant(**POOR))
-    assert not house.provider.exchanges
+        await gateway.read(WRITES[how](), tenant(**POOR))
+    assert not gateway.provider.exchanges
 
 
-async def test_a_prompt_that_nobody_asked_anthropic_to_keep_is_held_for_as_input(house: House) -> None:
-    await house.read(asked("/v1/messages", model="hour", **{**SHORT, **message({})}), tenant(**POOR))
-    assert len(house.provider.exchanges) == 1
+async def test_a_prompt_that_nobody_asked_anthropic_to_keep_is_held_for_as_input(gateway: InProcessGateway) -> None:
+    await gateway.read(request_for("/v1/messages", model="hour", **{**SHORT, **message({})}), tenant(**POOR))
+    assert len(gateway.provider.exchanges) == 1
 
 
 @pytest.mark.parametrize(
@@ -115,11 +117,11 @@ async def test_a_prompt_that_nobody_asked_anthropic_to_keep_is_held_for_as_input
     ids=str,
 )
 async def test_whichever_limit_a_server_obeys_its_answers_cost_no_more_than_is_left(
-    house: House, path: str, fields: dict[str, Any]
+    gateway: InProcessGateway, path: str, fields: dict[str, Any]
 ) -> None:
-    house.provider.script(Reply(tokens=5))
-    await house.read(asked(path, **fields), tenant(**POOR))
-    sent = orjson.loads(house.provider.exchanges[0].body)
+    gateway.provider.script(Reply(tokens=5))
+    await gateway.read(request_for(path, **fields), tenant(**POOR))
+    sent = orjson.loads(gateway.provider.exchanges[0].body)
     held = [sent, *(sent[name] for name in HOLDERS if name in sent)]
     limits = [fields[name] for fields in held for name in (*OWN, *FOREIGN) if name in fields]
     answers = max(fields.get(name, 1) for fields in held for name in ("n", "best_of", "n_cmpl", "num_beams"))
@@ -130,12 +132,14 @@ async def test_whichever_limit_a_server_obeys_its_answers_cost_no_more_than_is_l
 
 
 @pytest.mark.parametrize("path", [CHAT, "/v1/completions", "/v1/responses", "/v1/messages"])
-async def test_where_all_of_it_is_paid_for_limits_of_any_name_go_out_as_they_came(house: House, path: str) -> None:
+async def test_where_all_of_it_is_paid_for_limits_of_any_name_go_out_as_they_came(
+    gateway: InProcessGateway, path: str
+) -> None:
     own = {"max_output_tokens": 10} if path == "/v1/responses" else {"max_tokens": 10}
     given = {**own, "n_predict": -1, "min_tokens": 9000, "options": {"num_predict": 9000, "n": 2}}
-    request = asked(path, **given, **({"model": "hour"} if path == "/v1/messages" else {}))
-    await house.read(request, tenant(cache={"enabled": False}, budget={"limit_usd": "500", "window": "day"}))
-    sent = house.provider.last.json
+    request = request_for(path, **given, **({"model": "hour"} if path == "/v1/messages" else {}))
+    await gateway.read(request, tenant(cache={"enabled": False}, budget={"limit_usd": "500", "window": "day"}))
+    sent = gateway.provider.last.json
     assert {name: sent[name] for name in given} == given
 
 
@@ -144,14 +148,16 @@ async def test_where_all_of_it_is_paid_for_limits_of_any_name_go_out_as_they_cam
 )
 async def test_a_number_of_answers_that_nobody_can_hold_for_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(BadRequest):
-        asked(CHAT, **given)
+        request_for(CHAT, **given)
 
 
-async def test_a_whole_answer_within_the_larger_limit_is_paid_for_before_it_is_asked_for(house: House) -> None:
+async def test_a_whole_answer_within_the_larger_limit_is_paid_for_before_it_is_asked_for(
+    gateway: InProcessGateway,
+) -> None:
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
     with pytest.raises(BudgetExhausted):
-        await house.read(asked(CHAT, max_tokens=9000, max_completion_tokens=10, tools=[tool]), tenant(**POOR))
-    assert not house.provider.exchanges
+        await gateway.read(request_for(CHAT, max_tokens=9000, max_completion_tokens=10, tools=[tool]), tenant(**POOR))
+    assert not gateway.provider.exchanges
 
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string", "description": LONG}}}
@@ -169,10 +175,10 @@ BESIDE: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("what", BESIDE)
-async def test_what_a_model_is_told_beside_the_conversation_is_held_for(house: House, what: str) -> None:
+async def test_what_a_model_is_told_beside_the_conversation_is_held_for(gateway: InProcessGateway, what: str) -> None:
     path, fields = BESIDE[what]
     limit = {"max_output_tokens": 20} if path == "/v1/responses" else SHORT
     poor = {**POOR, "budget": {"limit_usd": "0.005", "window": "day"}}
     with pytest.raises(BudgetExhausted):
-        await house.read(asked(path, **{**limit, **fields}), tenant(**poor))
-    assert not house.provider.exchanges
+        await gateway.read(request_for(path, **{**limit, **fields}), tenant(**poor))
+    assert not gateway.provider.exchanges

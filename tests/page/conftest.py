@@ -43,7 +43,7 @@ CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
 
 @dataclass(frozen=True, eq=False)
-class House:
+class Dashboard:
     """The gateway, and a key of each kind."""
 
     gateway: GatewayProcess
@@ -55,7 +55,7 @@ class House:
 
 
 @pytest.fixture(scope="package")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
     port = free_port()
     policies = {"search": SEARCH, traffic.CHAT: "budget: {limit_usd: 20}\n", "spent": SPENT}
     gateway = GatewayProcess(tmp_path_factory.mktemp("page") / "home", CONFIG.format(provider=port), policies)
@@ -65,7 +65,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     )
     try:
         gateway.start()
-        yield House(gateway, made)
+        yield Dashboard(gateway, made)
         gateway.stop()
     finally:
         provider.terminate()
@@ -109,8 +109,8 @@ def browser() -> Iterator[Browser]:
 class Visit:
     """One tab, and everything that came over its wire."""
 
-    def __init__(self, context: BrowserContext, house: House) -> None:
-        self.house, self.context = house, context
+    def __init__(self, context: BrowserContext, dashboard: Dashboard) -> None:
+        self.dashboard, self.context = dashboard, context
         self.page: Page = context.new_page()
         self.asked: list[str] = []
         self.bodies: list[str] = []
@@ -121,9 +121,9 @@ class Visit:
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
 
     def enter(self, key: str) -> Page:
-        """Show the figures of one of the house's keys."""
-        self.page.goto(self.house.address)
-        self.page.fill("#key", self.house.keys[key])
+        """Show the figures of one of the dashboard's keys."""
+        self.page.goto(self.dashboard.address)
+        self.page.fill("#key", self.dashboard.keys[key])
         self.page.click("#door button")
         self.page.wait_for_selector("#figures:not([hidden])")
         return self.page
@@ -140,7 +140,7 @@ Open = Callable[..., Visit]
 
 
 @pytest.fixture
-def visit(house: House, browser: Browser) -> Iterator[Open]:
+def visit(dashboard: Dashboard, browser: Browser) -> Iterator[Open]:
     """`visit(size=PHONE, scheme="dark")`: a browser of its own."""
     contexts: list[BrowserContext] = []
 
@@ -157,7 +157,7 @@ def visit(house: House, browser: Browser) -> Iterator[Open]:
             )
         )
         contexts[-1].set_default_timeout(10_000)
-        return Visit(contexts[-1], house)
+        return Visit(contexts[-1], dashboard)
 
     yield open_
     for context in contexts:

@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import create_engine, select
 
 from gateway.state.sql.tables import ledger
-from tests.page.conftest import House, Open, Visit
+from tests.page.conftest import Dashboard, Open, Visit
 from tests.page.reading import amounts, table, tiles, until, written
 
 if TYPE_CHECKING:
@@ -26,19 +26,19 @@ COMMAND = ("model", "backend", "day")
 """Groupings that the command is asked for; the others come from the API, which says the same in less time."""
 
 
-def usage(house: House, figures: dict[str, Any], by: str = "model") -> dict[str, Any]:
+def usage(dashboard: Dashboard, figures: dict[str, Any], by: str = "model") -> dict[str, Any]:
     """What the gateway says of the period that the page shows; nobody asks for this team meanwhile."""
-    return _usage(house, figures["team"], figures["since"], by)
+    return _usage(dashboard, figures["team"], figures["since"], by)
 
 
 @cache
-def _usage(house: House, team: str, since: str, by: str) -> dict[str, Any]:
+def _usage(dashboard: Dashboard, team: str, since: str, by: str) -> dict[str, Any]:
     found: dict[str, Any]
     if by in COMMAND:
-        found = house.gateway.json("usage", "--team", team, "--since", since, "--by", by, "--savings")
+        found = dashboard.gateway.json("usage", "--team", team, "--since", since, "--by", by, "--savings")
     else:
-        asked = Request(f"{house.gateway.base}/v1/usage?{urlencode({'since': since, 'by': by})}")
-        asked.add_header("authorization", f"Bearer {house.keys['lead']}")
+        asked = Request(f"{dashboard.gateway.base}/v1/usage?{urlencode({'since': since, 'by': by})}")
+        asked.add_header("authorization", f"Bearer {dashboard.keys['lead']}")
         with urlopen(asked, timeout=10) as reply:
             found = orjson.loads(reply.read())
     return found
@@ -61,9 +61,9 @@ def open_lead(visit: Open) -> tuple[Visit, Page, dict[str, Any]]:
     return opened, page, shown(opened)
 
 
-def test_the_tiles_are_the_total_and_the_savings_statement(visit: Open, house: House) -> None:
+def test_the_tiles_are_the_total_and_the_savings_statement(visit: Open, dashboard: Dashboard) -> None:
     _, page, figures = open_lead(visit)
-    said = usage(house, figures)
+    said = usage(dashboard, figures)
     total, (statement,) = said["total"], said["savings"]["teams"]
     bought = [total[name] for name in ("input_tokens", "cached_tokens", "cache_write_tokens")]
     made = [total[name] for name in ("output_tokens", "reasoning_tokens")]
@@ -82,10 +82,10 @@ def test_the_tiles_are_the_total_and_the_savings_statement(visit: Open, house: H
 
 
 @pytest.mark.parametrize("by", ["backend", "model", "key", "tag"])
-def test_each_grouping_is_the_command_s(visit: Open, house: House, by: str) -> None:
+def test_each_grouping_is_the_command_s(visit: Open, dashboard: Dashboard, by: str) -> None:
     _, page, figures = open_lead(visit)
     page.check(f"input[name=by][value={by}]")
-    rows = usage(house, figures, by)["rows"]
+    rows = usage(dashboard, figures, by)["rows"]
     names = {**figures["key_names"], "(cache)": "from the cache", "": "without"} if by != "model" else {}
     names |= {"(cache)": "from the cache"}
     expected = {
@@ -106,9 +106,9 @@ def test_each_grouping_is_the_command_s(visit: Open, house: House, by: str) -> N
     assert costs == sorted(costs, reverse=True)
 
 
-def test_the_days_are_the_command_s_and_quiet_ones_are_zero(visit: Open, house: House) -> None:
+def test_the_days_are_the_command_s_and_quiet_ones_are_zero(visit: Open, dashboard: Dashboard) -> None:
     _, page, figures = open_lead(visit)
-    rows = {row["day"]: row for row in usage(house, figures, "day")["rows"]}
+    rows = {row["day"]: row for row in usage(dashboard, figures, "day")["rows"]}
     found = table(page, "#days-table")
     assert len(found) == 30
     for day, *values in found:
@@ -118,20 +118,20 @@ def test_the_days_are_the_command_s_and_quiet_ones_are_zero(visit: Open, house: 
     assert rows == {}
 
 
-def test_today_is_shown_by_the_hour(visit: Open, house: House) -> None:
+def test_today_is_shown_by_the_hour(visit: Open, dashboard: Dashboard) -> None:
     opened, page, _ = open_lead(visit)
     page.select_option("#days", "1")
     until(page, "document.querySelector('#plot-title').textContent === 'Spend per hour'")
     figures = shown(opened, days=1)
-    rows = {row["hour"]: row["cost_usd"] for row in usage(house, figures, "hour")["rows"]}
+    rows = {row["hour"]: row["cost_usd"] for row in usage(dashboard, figures, "hour")["rows"]}
     found = {row[0]: row[1] for row in table(page, "#days-table")}
     assert rows.items() <= found.items()
     assert {Decimal(cost) for hour, cost in found.items() if hour not in rows} <= {Decimal(0)}
 
 
-def test_budgets_stand_as_the_command_says(visit: Open, house: House) -> None:
+def test_budgets_stand_as_the_command_says(visit: Open, dashboard: Dashboard) -> None:
     _, page, figures = open_lead(visit)
-    said = [one for one in usage(house, figures)["budgets"] if one["team"] == "search"]
+    said = [one for one in usage(dashboard, figures)["budgets"] if one["team"] == "search"]
     alone = [one for one in said if one["per"] == "team"]
     cards = page.eval_on_selector_all(
         "#budgets .budget",
@@ -157,9 +157,9 @@ def test_budgets_stand_as_the_command_says(visit: Open, house: House) -> None:
         assert float(mid) == pytest.approx(float(forecast[f"total_{unit}"]), rel=0.1)
 
 
-def test_the_savings_statement_is_the_command_s_with_its_method(visit: Open, house: House) -> None:
+def test_the_savings_statement_is_the_command_s_with_its_method(visit: Open, dashboard: Dashboard) -> None:
     _, page, figures = open_lead(visit)
-    (said,) = usage(house, figures)["savings"]["teams"]
+    (said,) = usage(dashboard, figures)["savings"]["teams"]
     rows = table(page, "#savings .scroll")
     overhead = [usd for usd in said["overhead_usd"].values() if Decimal(usd)]
     assert [row[1] for row in rows] == [said["baseline_usd"], said["cost_usd"], *overhead, said["saved_usd"]]
@@ -168,9 +168,9 @@ def test_the_savings_statement_is_the_command_s_with_its_method(visit: Open, hou
     assert method == figures["savings"]["method"]
 
 
-def test_wrong_hits_are_told_with_their_interval(visit: Open, house: House) -> None:
+def test_wrong_hits_are_told_with_their_interval(visit: Open, dashboard: Dashboard) -> None:
     _, page, figures = open_lead(visit)
-    (said,) = usage(house, figures)["wrong_hits"]
+    (said,) = usage(dashboard, figures)["wrong_hits"]
     assert said["team"] == figures["team"]
     assert said["lookups"] == 4000
     assert figures["wrong_hits"] == {name: value for name, value in said.items() if name != "team"}
@@ -182,10 +182,10 @@ def test_wrong_hits_are_told_with_their_interval(visit: Open, house: House) -> N
     assert text.endswith("1 hit was reported as wrong by clients.")
 
 
-def test_answers_by_tier_and_cache_add_up_to_the_command_s(visit: Open, house: House) -> None:
+def test_answers_by_tier_and_cache_add_up_to_the_command_s(visit: Open, dashboard: Dashboard) -> None:
     _, page, figures = open_lead(visit)
-    tiers = {row["tier"]: row for row in usage(house, figures, "tier")["rows"]}
-    kinds = {row["cache"]: row for row in usage(house, figures, "cache")["rows"]}
+    tiers = {row["tier"]: row for row in usage(dashboard, figures, "tier")["rows"]}
+    kinds = {row["cache"]: row for row in usage(dashboard, figures, "cache")["rows"]}
     mix = {row[0].lower(): row for row in table(page, "#mix")}
     for tier in ("small", "large", "hosted"):
         lost = tiers[tier]["failed"] + sum(one["escalated"] for one in figures["tiers"] if one["tier"] == tier)
@@ -199,9 +199,9 @@ def test_answers_by_tier_and_cache_add_up_to_the_command_s(visit: Open, house: H
     assert {row[0]: row[1:] for row in table(page, "#cache")} == expected
 
 
-def test_difficulty_latency_and_the_dearest_are_those_of_the_rows(visit: Open, house: House) -> None:
+def test_difficulty_latency_and_the_dearest_are_those_of_the_rows(visit: Open, dashboard: Dashboard) -> None:
     _, page, figures = open_lead(visit)
-    engine = create_engine(f"sqlite:///{house.gateway.home}/data/ledger.sqlite")
+    engine = create_engine(f"sqlite:///{dashboard.gateway.home}/data/ledger.sqlite")
     with engine.connect() as connection:
         rows = connection.execute(select(ledger).where(ledger.c.team == "search")).all()
     engine.dispose()
@@ -237,14 +237,14 @@ def test_whatever_is_rounded_is_rounded_from_what_is_exact(visit: Open) -> None:
     assert [(exact, text) for exact, text in found if text != written(exact)] == []
 
 
-def test_alerts_are_told_with_what_became_of_them(visit: Open, house: House) -> None:
+def test_alerts_are_told_with_what_became_of_them(visit: Open, dashboard: Dashboard) -> None:
     _, page, _ = open_lead(visit)
     text = page.inner_text("#alerts")
     assert "Team search has spent 0.55 USD, 50% or more of its monthly budget of 1 USD." in text
     assert "OPS_HOOK not reached after 4 tries: answered 503" in text
 
 
-def test_the_figures_follow_the_ledger_without_a_reload(visit: Open, house: House) -> None:
+def test_the_figures_follow_the_ledger_without_a_reload(visit: Open, dashboard: Dashboard) -> None:
     opened = visit()
     page = opened.enter("new")
     assert page.is_visible("#empty")
@@ -254,6 +254,6 @@ def test_the_figures_follow_the_ledger_without_a_reload(visit: Open, house: Hous
     page.wait_for_selector("#said .answer")
     page.keyboard.press("Escape")
     page.wait_for_selector("#empty", state="hidden", timeout=15_000)
-    said = house.gateway.json("usage", "--team", "newcomer")["total"]
+    said = dashboard.gateway.json("usage", "--team", "newcomer")["total"]
     assert tiles(page)["Requests"] == [str(said["requests"]), str(said["attempts"])] == ["1", "1"]
     assert tiles(page)["Spent"] == [said["cost_usd"]]

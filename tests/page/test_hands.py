@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.page.conftest import House, Open
+from tests.page.conftest import Dashboard, Open
 
 FOCUSED = """() => {
   const at = document.activeElement, style = getComputedStyle(at);
@@ -11,11 +11,11 @@ FOCUSED = """() => {
 }"""
 
 
-def test_the_door_and_the_figures_by_keyboard(visit: Open, house: House) -> None:
+def test_the_door_and_the_figures_by_keyboard(visit: Open, dashboard: Dashboard) -> None:
     page = visit().page
-    page.goto(house.address)
+    page.goto(dashboard.address)
     assert page.evaluate(FOCUSED)[0] == "key"
-    page.keyboard.type(house.keys["lead"])
+    page.keyboard.type(dashboard.keys["lead"])
     page.keyboard.press("Enter")
     page.wait_for_selector("#brief .tile")
     page.reload()  # the key is still known; the focus is at the beginning

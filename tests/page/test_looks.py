@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.page.conftest import PHONE, House, Open
+from tests.page.conftest import PHONE, Dashboard, Open
 from tests.page.reading import until
 
 if TYPE_CHECKING:
@@ -61,9 +61,9 @@ def assert_readable(page: Page, least: int) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_text_stands_out(visit: Open, house: House, scheme: str) -> None:
+def test_all_text_stands_out(visit: Open, dashboard: Dashboard, scheme: str) -> None:
     opened = visit(scheme=scheme)
-    opened.page.goto(house.address)
+    opened.page.goto(dashboard.address)
     opened.page.fill("#key", "tg-wrong")
     opened.page.keyboard.press("Enter")
     until(opened.page, "document.querySelector('#refused').textContent !== ''")
@@ -83,9 +83,9 @@ def test_all_text_stands_out(visit: Open, house: House, scheme: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_each_ink_stands_out_on_card_and_ground(visit: Open, house: House, scheme: str) -> None:
+def test_each_ink_stands_out_on_card_and_ground(visit: Open, dashboard: Dashboard, scheme: str) -> None:
     page = visit(scheme=scheme).page
-    page.goto(house.address)
+    page.goto(dashboard.address)
     page.evaluate(
         """(tokens) => {
           document.body.replaceChildren(...["--card", "--ground"].flatMap((ground) => tokens.map((ink) => {
@@ -119,9 +119,9 @@ def assert_nothing_overflows(page: Page) -> None:
     assert beyond == []
 
 
-def test_on_a_phone_nothing_overflows(visit: Open, house: House) -> None:
+def test_on_a_phone_nothing_overflows(visit: Open, dashboard: Dashboard) -> None:
     opened = visit(PHONE)
-    opened.page.goto(house.address)
+    opened.page.goto(dashboard.address)
     assert_nothing_overflows(opened.page)
     page = opened.enter("lead")
     page.wait_for_selector("#brief .tile")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.page.conftest import House, Open
+from tests.page.conftest import Dashboard, Open
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -23,7 +23,7 @@ def ask(page: Page, prompt: str) -> dict[str, str]:
     return facts
 
 
-def test_a_prompt_is_answered_and_its_decision_shown(visit: Open, house: House) -> None:
+def test_a_prompt_is_answered_and_its_decision_shown(visit: Open, dashboard: Dashboard) -> None:
     page = visit().enter("player")
     page.click("#try")
     facts = ask(page, "How many days are in a week?")
@@ -31,7 +31,7 @@ def test_a_prompt_is_answered_and_its_decision_shown(visit: Open, house: House) 
     flight = page.evaluate(
         """async ([id, key]) =>
           (await fetch(`v1/requests/${id}`, { headers: { authorization: `Bearer ${key}` } })).json()""",
-        [facts["Request"], house.keys["player"]],
+        [facts["Request"], dashboard.keys["player"]],
     )
     assert facts["Cost"] == flight["cost_usd"]
     assert facts["Served by"].startswith(f"{flight['attempts'][-1]['backend']} (")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from tests.page import traffic
-from tests.page.conftest import House, Open
+from tests.page.conftest import Dashboard, Open
 from tests.page.reading import until
 
 
@@ -22,7 +22,7 @@ def test_nothing_of_another_team_reaches_page_or_wire(visit: Open) -> None:
     assert [secret for secret in traffic.FOREIGN if secret in seen] == []
 
 
-def test_asking_for_another_team_is_refused_with_the_reason(visit: Open, house: House) -> None:
+def test_asking_for_another_team_is_refused_with_the_reason(visit: Open, dashboard: Dashboard) -> None:
     opened = visit()
     page = opened.enter("lead")
     status, text = page.evaluate(
@@ -30,7 +30,7 @@ def test_asking_for_another_team_is_refused_with_the_reason(visit: Open, house: 
           const found = await fetch(`dashboard/data?team=${team}`, { headers: { authorization: `Bearer ${key}` } });
           return [found.status, await found.text()];
         }""",
-        [house.keys["lead"], traffic.CHAT],
+        [dashboard.keys["lead"], traffic.CHAT],
     )
     assert status == 403
     assert "13.37" not in text
@@ -69,14 +69,14 @@ def test_forgetting_the_key_empties_the_page(visit: Open) -> None:
     assert page.is_visible("#door")
 
 
-def test_only_this_gateway_is_asked_and_no_key_stands_in_an_address(visit: Open, house: House) -> None:
+def test_only_this_gateway_is_asked_and_no_key_stands_in_an_address(visit: Open, dashboard: Dashboard) -> None:
     opened = visit()
     page = opened.enter("lead")
     page.wait_for_selector("#brief .tile")
     page.click("#dearest li:first-child summary")
     page.wait_for_selector("#dearest .record > *")
-    assert {urlsplit(address).netloc for address in opened.asked} == {urlsplit(house.gateway.base).netloc}
-    assert not any(key in address for address in opened.asked for key in house.keys.values())
+    assert {urlsplit(address).netloc for address in opened.asked} == {urlsplit(dashboard.gateway.base).netloc}
+    assert not any(key in address for address in opened.asked for key in dashboard.keys.values())
     assert [said for said in opened.complaints if "404" not in said] == []  # flight records are kept for an hour
 
 

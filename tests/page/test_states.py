@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.page.conftest import House, Open
+from tests.page.conftest import Dashboard, Open
 from tests.page.reading import until
 
 
@@ -20,10 +20,12 @@ def test_a_team_without_requests_is_told_how_to_begin(visit: Open) -> None:
 
 
 @pytest.mark.parametrize(("key", "said"), [("old", "expired"), ("wrong", "key"), ("a key", "spaces"), ("ü", "special")])
-def test_a_key_that_is_no_good_is_refused_with_the_reason(visit: Open, house: House, key: str, said: str) -> None:
+def test_a_key_that_is_no_good_is_refused_with_the_reason(
+    visit: Open, dashboard: Dashboard, key: str, said: str
+) -> None:
     page = visit().page
-    page.goto(house.address)
-    page.fill("#key", house.keys.get(key, key))
+    page.goto(dashboard.address)
+    page.fill("#key", dashboard.keys.get(key, key))
     page.keyboard.press("Enter")
     until(page, "document.querySelector('#refused').textContent !== ''")
     assert said in page.inner_text("#refused").lower()
@@ -32,13 +34,13 @@ def test_a_key_that_is_no_good_is_refused_with_the_reason(visit: Open, house: Ho
     assert page.evaluate("sessionStorage.length") == 0
 
 
-def test_a_key_that_is_revoked_meanwhile_closes_the_figures(visit: Open, house: House) -> None:
+def test_a_key_that_is_revoked_meanwhile_closes_the_figures(visit: Open, dashboard: Dashboard) -> None:
     page = visit().enter("leaving")
     page.wait_for_selector("#brief .tile")
-    listed = house.gateway.json("keys", "list", "--team", "search")
-    secret = house.keys["leaving"]
-    (id,) = [one["id"] for one in listed if one["id"] == _id_of(house, secret)]
-    house.gateway.run("keys", "revoke", id)
+    listed = dashboard.gateway.json("keys", "list", "--team", "search")
+    secret = dashboard.keys["leaving"]
+    (id,) = [one["id"] for one in listed if one["id"] == _id_of(dashboard, secret)]
+    dashboard.gateway.run("keys", "revoke", id)
     while page.is_hidden("#door"):  # within a second everyone knows
         page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
         page.wait_for_timeout(200)
@@ -46,13 +48,13 @@ def test_a_key_that_is_revoked_meanwhile_closes_the_figures(visit: Open, house: 
     assert page.inner_text("#refused") != ""
 
 
-def _id_of(house: House, secret: str) -> str:
+def _id_of(dashboard: Dashboard, secret: str) -> str:
     from sqlalchemy import create_engine, select
 
     from gateway.policy.keys import digest
     from gateway.state.sql.tables import keys
 
-    engine = create_engine(f"sqlite:///{house.gateway.home}/data/ledger.sqlite")
+    engine = create_engine(f"sqlite:///{dashboard.gateway.home}/data/ledger.sqlite")
     with engine.connect() as connection:
         found = connection.scalar(select(keys.c.id).where(keys.c.digest == digest(secret)))
     engine.dispose()

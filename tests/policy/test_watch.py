@@ -21,7 +21,7 @@ async def now(*folders: Path) -> Dates:
     return await asyncio.to_thread(dates, folders)
 
 
-async def told(items: AsyncIterator[None]) -> None:
+async def next_change(items: AsyncIterator[None]) -> None:
     async with asyncio.timeout(30):
         await anext(items)
 
@@ -30,18 +30,18 @@ async def test_a_file_that_is_written_replaced_or_removed_is_noticed(tmp_path: P
     items = changes([tmp_path], await now(tmp_path))
     file = tmp_path / "a.yaml"
     file.write_text("team: a")
-    await told(items)
+    await next_change(items)
     (tmp_path / "new").write_text("team: b")
     os.replace(tmp_path / "new", file)
-    await told(items)
+    await next_change(items)
     file.unlink()
-    await told(items)
+    await next_change(items)
 
 
 async def test_what_changed_before_the_first_look_is_noticed(tmp_path: Path) -> None:
     known = await now(tmp_path)
     (tmp_path / "a.yml").write_text("team: a")
-    await told(changes([tmp_path], known))
+    await next_change(changes([tmp_path], known))
 
 
 async def test_a_mounted_folder_whose_link_turns_is_noticed(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ async def test_a_mounted_folder_whose_link_turns_is_noticed(tmp_path: Path) -> N
     items = changes([folder], await now(folder))
     (folder / "..new").symlink_to(tmp_path / "two")
     (folder / "..new").rename(folder / "..data")
-    await told(items)
+    await next_change(items)
 
 
 async def test_other_files_and_a_folder_that_has_gone_are_nobodys_business(tmp_path: Path) -> None:

@@ -19,17 +19,17 @@ from tests.responses.samples import QUESTION, answer, ask, stored, tenant
 
 
 @pytest.fixture
-def room(database: Database) -> Responses:
+def store(database: Database) -> Responses:
     return Responses(database)
 
 
 @pytest.fixture
-def memory(room: Responses) -> StoredContext:
-    return StoredContext(room, 20_000)
+def memory(store: Responses) -> StoredContext:
+    return StoredContext(store, 20_000)
 
 
-async def test_an_earlier_response_is_put_before_the_input(memory: StoredContext, room: Responses) -> None:
-    await room.put(tenant("search"), stored())
+async def test_an_earlier_response_is_put_before_the_input(memory: StoredContext, store: Responses) -> None:
+    await store.put(tenant("search"), stored())
     request = ask(previous_response_id="resp_1", input="and now?", instructions="Be brief.")
     await memory.recall(request, tenant())
     last = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "and now?"}]}
@@ -40,10 +40,10 @@ async def test_an_earlier_response_is_put_before_the_input(memory: StoredContext
     assert turns == [
         (-1, "system", "Be brief."), (0, "user", "first"), (1, "assistant", "said"), (2, "user", "and now?"),
     ]  # fmt: skip
-    assert (request.store, request.told["previous_response_id"]) == (True, "resp_1")
+    assert (request.store, request.echoed["previous_response_id"]) == (True, "resp_1")
 
 
-async def test_instructions_are_not_carried_over(memory: StoredContext, room: Responses) -> None:
+async def test_instructions_are_not_carried_over(memory: StoredContext, store: Responses) -> None:
     first = ask("req_1", instructions="Be brief.")
     await memory.recall(first, tenant())
     body = {"id": "resp_1", "instructions": "Be brief.", "output": [answer()]}
@@ -75,12 +75,12 @@ async def test_storing_needs_the_teams_leave_and_the_clients(
     request = ask(store=store)
     raw = request.raw
     await memory.recall(request, tenant(storing=storing))
-    assert (request.store, request.told["store"]) == (kept, kept)
+    assert (request.store, request.echoed["store"]) == (kept, kept)
     assert request.raw is raw
 
 
-async def test_a_team_without_storing_cannot_name_a_response(memory: StoredContext, room: Responses) -> None:
-    await room.put(tenant("search"), stored())
+async def test_a_team_without_storing_cannot_name_a_response(memory: StoredContext, store: Responses) -> None:
+    await store.put(tenant("search"), stored())
     with pytest.raises(UnknownResponse, match="store_prompts") as caught:
         await memory.recall(ask(previous_response_id="resp_1"), tenant(storing=False))
     error = caught.value
@@ -89,15 +89,15 @@ async def test_a_team_without_storing_cannot_name_a_response(memory: StoredConte
 
 @pytest.mark.parametrize(("team", "named"), [("strangers", "resp_1"), ("search", "resp_2")])
 async def test_only_a_response_of_the_team_can_be_named(
-    memory: StoredContext, room: Responses, team: str, named: str
+    memory: StoredContext, store: Responses, team: str, named: str
 ) -> None:
-    await room.put(tenant("search"), stored())
+    await store.put(tenant("search"), stored())
     with pytest.raises(UnknownResponse, match=f"'{named}' not found"):
         await memory.recall(ask(previous_response_id=named), tenant(team))
 
 
-async def test_references_become_the_items_that_they_name(memory: StoredContext, room: Responses) -> None:
-    await room.put(tenant("search"), stored())
+async def test_references_become_the_items_that_they_name(memory: StoredContext, store: Responses) -> None:
+    await store.put(tenant("search"), stored())
     items: list[Any] = [{"type": "item_reference", "id": "msg_1"}, {"role": "user", "content": "?"}, {"id": "msg_1"}]
     request = ask(input=items)
     await memory.recall(request, tenant())
@@ -125,30 +125,30 @@ async def test_a_reference_to_what_is_not_stored_is_refused(memory: StoredContex
     ],
 )
 async def test_a_conversation_is_a_session(
-    memory: StoredContext, room: Responses, fields: dict[str, Any], controls: Controls, session: str
+    memory: StoredContext, store: Responses, fields: dict[str, Any], controls: Controls, session: str
 ) -> None:
-    await room.put(tenant("search"), stored(session="s"))
+    await store.put(tenant("search"), stored(session="s"))
     request = ask(controls=controls, **fields)
     await memory.recall(request, tenant())
     assert request.controls.session == session
 
 
-async def test_a_conversation_is_known_under_its_first_response(memory: StoredContext, room: Responses) -> None:
+async def test_a_conversation_is_known_under_its_first_response(memory: StoredContext, store: Responses) -> None:
     request = ask()
     await memory.recall(request, tenant())
     await memory.keep(request, tenant(), orjson.dumps({"id": "resp_a", "output": []}))
-    found = await room.find(tenant("search").viewer, "resp_a")
+    found = await store.find(tenant("search").viewer, "resp_a")
     assert found is not None
     assert found.session == "resp_a"
     assert found.body["store"] is True
 
 
 @pytest.mark.parametrize("said", [None, b"", b"[]", b'{"output": []}', b'{"id": "resp_x"}'])
-async def test_what_is_not_whole_is_not_kept(memory: StoredContext, room: Responses, said: bytes | None) -> None:
+async def test_what_is_not_whole_is_not_kept(memory: StoredContext, store: Responses, said: bytes | None) -> None:
     request = ask()
     await memory.recall(request, tenant())
     await memory.keep(request, tenant(), said)
-    assert await room.find(tenant("search").viewer, "resp_x") is None
+    assert await store.find(tenant("search").viewer, "resp_x") is None
 
 
 async def test_a_database_that_is_away_is_told_before_and_only_logged_afterwards(

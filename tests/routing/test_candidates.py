@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.policy import DataPolicy
-from gateway.domain.routing.route import ContextEstimate
+from gateway.domain.routing.route import ContextEstimate, Prefix
 from gateway.errors import BadRequest, ContextTooLong, Forbidden, NoAdequateBackend
 from gateway.ledger.prices.price_book import PriceBook
 from gateway.routing.candidates import Candidate, Demand, examine, expected_cost, refusal
@@ -67,6 +68,47 @@ def test_the_cost_counts_the_whole_input_and_the_expected_output(catalogue: Pric
     short = backend("short", "large", "1", max_output_tokens=50)
     assert expected_cost(short, PLAIN, catalogue) == 1000 * 1_000_000 + 50 * 4_000_000
     assert expected_cost(backend("unpriced", "large"), PLAIN, catalogue) is None
+
+
+class Warm:
+    """A session of which every backend still has so many tokens."""
+
+    def __init__(self, tokens: int) -> None:
+        self.tokens = tokens
+
+    def warm_tokens(self, prefix: Prefix, backend: Backend, input_tokens: int) -> int:
+        return self.tokens
+
+
+ANTHROPIC, ELSEWHERE = "https://api.anthropic.com/v1", "http://127.0.0.1:9/v1"
+CACHING = PriceEntry(input=1, cached_input="0.1", cache_write_5m="1.25", output=4)
+LONG = PLAIN._replace(input=ContextEstimate(9000, 9000), prefix=Prefix(b"s"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "model", "base_url", "change", "writes"),
+    [
+        ("anthropic", "claude-sonnet-5", ANTHROPIC, {"may_mark": True}, True),
+        ("anthropic", "claude-sonnet-5", ANTHROPIC, {}, False),
+        ("anthropic", "claude-sonnet-5", ELSEWHERE, {"may_mark": True}, False),
+        ("anthropic", "claude-sonnet-5", ELSEWHERE, {"marked": True}, True),
+        ("openai", "gpt-5.6", ELSEWHERE, {}, True),
+        ("openai", "gpt-5.4", ELSEWHERE, {"marked": True, "may_mark": True}, False),
+        ("openai", "gpt-5.6", ELSEWHERE, {"input": ContextEstimate(1000, 1000)}, False),
+        ("openai", "gpt-5.6", ELSEWHERE, {"prefix": None}, False),
+    ],
+)
+def test_what_is_not_warm_costs_a_cache_write_where_the_backend_charges_for_it(
+    kind: str, model: str, base_url: str, change: dict[str, object], writes: bool, catalogue: PriceBook
+) -> None:
+    caching = Backend(name="c", kind=kind, model=model, base_url=base_url, price=CACHING)  # type: ignore[arg-type]
+    demand = LONG._replace(**change)  # type: ignore[arg-type]
+    tokens = demand.input.tokens
+    usd = 1_250_000 if writes else 1_000_000
+    assert expected_cost(caching, demand, catalogue) == tokens * usd + 200 * 4_000_000
+    if demand.prefix is not None:
+        warm = expected_cost(caching, demand, catalogue, sessions=Warm(400))
+        assert warm == (tokens - 400) * usd + 400 * 100_000 + 200 * 4_000_000
 
 
 def test_only_the_window_in_the_way_is_the_clients_to_shorten() -> None:

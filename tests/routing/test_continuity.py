@@ -114,9 +114,9 @@ def test_a_tool_loop_goes_on_where_it_began(build: Build, fleet: Fleet, model: s
     answered(router, began, Route((other,), "fell back", prefix=first.prefix), Usage(50), finish="tool_calls")
     going_on = decide(router, request(model=model, turns=TOOLS, needs=TOOLED))
     assert names(going_on)[0] == other.name
-    assert going_on.reason.startswith(f"{other.name} goes on with the tools that it called")
+    assert going_on.reason.startswith(f"{other.name} continues its tool calls")
     assert names(decide(router, began)) == names(first)
-    fleet.states[other.name] = BackendState(False, "resting after failures")
+    fleet.states[other.name] = BackendState(False, "unavailable after failures")
     assert names(decide(router, request(model=model, turns=TOOLS, needs=TOOLED)))[0] == usual
 
 

@@ -64,7 +64,7 @@ def test_the_difficulty_that_is_named_lies_between_easy_and_hard(router: Router,
 
 def test_a_prompt_outside_what_is_known_is_told_as_that(router: Router) -> None:
     told = sentences(decide(router, SPANISH))
-    limit, chosen = number_in(told, "were it of a kind that the grader knows, graded below")
+    limit, chosen = number_in(told, "if the prompt were in the grader's domain, graded below")
     assert (0 < limit < 1, chosen) == (True, "small")
 
 
@@ -83,9 +83,9 @@ def test_who_could_not_be_asked_and_would_have_been(
 ) -> None:
     fleet.down.add("small")
     resting = "resting after 5 failures"
-    assert sentences(decide(router, EASY)) == (f"if small could be asked ({resting}): there would be a choice",)
+    assert sentences(decide(router, EASY)) == (f"if small could be called ({resting}): there would be a choice",)
     three = Router(lambda: grader, catalogue, fleet, [SMALL, LARGE, HOSTED])
-    assert f"if small could be asked ({resting}): small" in sentences(three.decide(*of_three(EASY)))
+    assert f"if small could be called ({resting}): small" in sentences(three.decide(*of_three(EASY)))
     assert not any("could be asked" in one for one in sentences(three.decide(*of_three(HARD))))
 
 

@@ -61,7 +61,7 @@ def test_with_one_weaker_kind_all_of_the_loss_is_its() -> None:
 def test_an_abstention_goes_to_the_reference() -> None:
     choice = choose(THREE, None, Grade(0.01, abstained=True), 0.5, ADEQUACY)
     assert choice.order[0].backend is HOSTED
-    assert "outside what the classifier knows" in choice.reason
+    assert "outside the classifier's domain" in choice.reason
     assert choice.adequacies == {}
 
 

@@ -77,7 +77,7 @@ def test_a_bad_line_is_named(tmp_path: Path, line: str) -> None:
 
 
 def test_a_pool_that_fits_no_row_is_told(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="name the models alike"):
+    with pytest.raises(DataError, match="compare the names"):
         read_outcomes([write(tmp_path / "a.jsonl", rows(3))], TWO)
 
 

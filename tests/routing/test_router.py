@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.money.usage import Usage
 from gateway.domain.request import Controls, Turn
 from gateway.domain.routing.route import ContextEstimate
@@ -315,3 +316,24 @@ def test_decisions_are_counted(router: Router) -> None:
     stats = router.stats()
     assert (stats["routed"], stats["abstained"], stats["observed"], stats["escalatable"]) == (4, 1, 1, 1)
     assert stats["to_reference"] == 3
+
+
+@pytest.mark.parametrize(
+    ("policy", "asked", "times"),
+    [
+        ({}, {"needs": frozenset({"tools"})}, 1.25),
+        ({}, {"raw": b'{"cache_control": {"type": "ephemeral"}}'}, 1.25),
+        ({}, {}, 1.0),
+        ({"context": {"prompt_cache": "client"}}, {"needs": frozenset({"tools"})}, 1.0),
+        ({}, {"needs": frozenset({"tools"}), "controls": Controls(untouched=True)}, 1.0),
+    ],
+)
+def test_a_prompt_that_will_be_marked_is_expected_to_cost_a_cache_write(
+    policy: dict[str, Any], asked: dict[str, Any], times: float, grader: Grader, catalogue: PriceBook, fleet: Fleet
+) -> None:
+    price = PriceEntry.model_validate({"input": 1, "cache_write_5m": "1.25", "output": 0})
+    address = "https://api.anthropic.com/v1"
+    claude = Backend(name="claude", kind="anthropic", model="claude-sonnet-5", base_url=address, price=price)
+    router = Router(lambda: grader, catalogue, fleet, [claude])
+    route = router.decide(request(EASY, model="claude", **asked), tenant(**policy), ContextEstimate(9000, 9000), "s")
+    assert route.considered[0].cost_pico == 9000 * 1_000_000 * times

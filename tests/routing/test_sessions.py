@@ -8,13 +8,15 @@ import pytest
 
 from gateway.domain.backend import Backend
 from gateway.domain.money.usage import Usage
+from gateway.domain.prompt_cache import LONG_S, SHORT_S
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest, Controls, Turn
 from gateway.domain.routing.route import Prefix, Route
-from gateway.routing.affinity.sessions import HOSTED_S, HOUR_S, OWN_S, Sessions, prefix_of
+from gateway.routing.affinity.sessions import OWN_S, Sessions, prefix_of
 from tests.routing.conftest import HOSTED, SMALL, backend, record, request
 
 CLAUDE = backend("claude", "hosted", "3", kind="anthropic")
+GPT = backend("gpt", "hosted", "3", model="gpt-5.6-terra")
 FIRST = [Turn(0, "system", "You book trips."), Turn(1, "user", "To Lisbon, please.")]
 SECOND = [*FIRST, Turn(2, "assistant", "When?"), Turn(3, "user", "In May.")]
 
@@ -37,7 +39,7 @@ def sessions(clock: Clock) -> Sessions:
     return Sessions(monotonic=clock)
 
 
-def asked(turns: list[Turn], **changes: Any) -> CompletionRequest:
+def session_request(turns: list[Turn], **changes: Any) -> CompletionRequest:
     return request(turns=turns, **changes)
 
 
@@ -52,56 +54,60 @@ def answered(
 
 
 def test_the_next_turn_finds_what_was_sent_warm_there_and_nowhere_else(sessions: Sessions, clock: Clock) -> None:
-    sessions.learn(answered(HOSTED, prefix_of(asked(FIRST), "key_1"), Usage(2000, output_tokens=50)))
-    following = prefix_of(asked(SECOND), "key_1")
+    sessions.learn(answered(HOSTED, prefix_of(session_request(FIRST), "key_1"), Usage(2000, output_tokens=50)))
+    following = prefix_of(session_request(SECOND), "key_1")
     assert sessions.warm_tokens(following, HOSTED, 2500) == 1920  # whole steps of 128
     assert sessions.warm_tokens(following, HOSTED, 1500) == 1500
     assert sessions.warm_tokens(following, SMALL, 2500) == 0
-    clock.now += HOSTED_S + 1
+    clock.now += SHORT_S + 1
     assert sessions.warm_tokens(following, HOSTED, 2500) == 0
 
 
 def test_the_same_words_of_another_key_are_another_session(sessions: Sessions) -> None:
-    sessions.learn(answered(HOSTED, prefix_of(asked(FIRST), "key_1"), Usage(2000)))
-    assert sessions.warm_tokens(prefix_of(asked(SECOND), "key_2"), HOSTED, 2500) == 0
+    sessions.learn(answered(HOSTED, prefix_of(session_request(FIRST), "key_1"), Usage(2000)))
+    assert sessions.warm_tokens(prefix_of(session_request(SECOND), "key_2"), HOSTED, 2500) == 0
     named = Controls(session="s1")
-    mine, theirs = (prefix_of(asked(FIRST, controls=named), key) for key in ("key_1", "key_2"))
+    mine, theirs = (prefix_of(session_request(FIRST, controls=named), key) for key in ("key_1", "key_2"))
     assert mine.session != theirs.session
 
 
 def test_a_name_given_by_the_client_tells_sessions_apart() -> None:
-    plain, named = prefix_of(asked(FIRST), "k"), prefix_of(asked(FIRST, controls=Controls(session="a")), "k")
-    keyed = prefix_of(asked(FIRST, body={"prompt_cache_key": "a"}), "k")
-    somebody = prefix_of(asked(FIRST, body={"metadata": {"user_id": "u"}}), "k")
+    plain, named = (
+        prefix_of(session_request(FIRST), "k"),
+        prefix_of(session_request(FIRST, controls=Controls(session="a")), "k"),
+    )
+    keyed = prefix_of(session_request(FIRST, body={"prompt_cache_key": "a"}), "k")
+    somebody = prefix_of(session_request(FIRST, body={"metadata": {"user_id": "u"}}), "k")
     assert len({plain.session, named.session, somebody.session}) == 3
     assert keyed.session == named.session
     other = [FIRST[0], Turn(1, "user", "To Porto, please.")]
-    assert prefix_of(asked(other), "k").session != plain.session
-    assert prefix_of(asked(other, controls=Controls(session="a")), "k").session == named.session
+    assert prefix_of(session_request(other), "k").session != plain.session
+    assert prefix_of(session_request(other, controls=Controls(session="a")), "k").session == named.session
 
 
 def test_a_history_that_was_rewritten_is_cold(sessions: Sessions) -> None:
     named = Controls(session="a")
-    sessions.learn(answered(HOSTED, prefix_of(asked(SECOND, controls=named), "k"), Usage(2000)))
+    sessions.learn(answered(HOSTED, prefix_of(session_request(SECOND, controls=named), "k"), Usage(2000)))
     compacted = [SECOND[0], Turn(1, "user", "Summary: Lisbon in May."), Turn(2, "assistant", "Fine."), SECOND[1]]
-    assert sessions.warm_tokens(prefix_of(asked(compacted, controls=named), "k"), HOSTED, 2500) == 0
-    assert sessions.warm_tokens(prefix_of(asked(SECOND, controls=named), "k"), HOSTED, 2500) == 1920
+    assert sessions.warm_tokens(prefix_of(session_request(compacted, controls=named), "k"), HOSTED, 2500) == 0
+    assert sessions.warm_tokens(prefix_of(session_request(SECOND, controls=named), "k"), HOSTED, 2500) == 1920
 
 
 @pytest.mark.parametrize(
     ("by", "usage", "warm", "seconds"),
     [
-        (HOSTED, Usage(1000), 0, HOSTED_S),  # too short for the provider
-        (CLAUDE, Usage(9000), 0, HOSTED_S),  # nothing was marked
-        (CLAUDE, Usage(10, cached_tokens=500, cache_write_5m_tokens=700), 1200, HOSTED_S),
-        (CLAUDE, Usage(10, cache_write_1h_tokens=700), 700, HOUR_S),
+        (HOSTED, Usage(1000), 0, SHORT_S),  # too short for the provider
+        (CLAUDE, Usage(9000), 0, SHORT_S),  # nothing was marked
+        (CLAUDE, Usage(10, cached_tokens=500, cache_write_5m_tokens=700), 1200, SHORT_S),
+        (CLAUDE, Usage(10, cache_write_1h_tokens=700), 700, LONG_S),
+        (GPT, Usage(1100), 1024, 1800.0),
         (SMALL, Usage(1100), 1100, OWN_S),
     ],
 )
 def test_each_kind_keeps_what_its_provider_says(
     sessions: Sessions, clock: Clock, by: Backend, usage: Usage, warm: int, seconds: float
 ) -> None:
-    prefix = prefix_of(asked(FIRST), "k")
+    prefix = prefix_of(session_request(FIRST), "k")
     sessions.learn(answered(by, prefix, usage))
     assert sessions.warm_tokens(prefix, by, 10**6) == warm
     clock.now += seconds - 1
@@ -111,7 +117,7 @@ def test_each_kind_keeps_what_its_provider_says(
 
 
 def test_what_a_backend_does_not_keep_is_believed_less_and_less(sessions: Sessions) -> None:
-    prefix = prefix_of(asked(FIRST), "k")
+    prefix = prefix_of(session_request(FIRST), "k")
     seen = []
     for _ in range(8):
         sessions.learn(answered(HOSTED, prefix, Usage(2048, cached_tokens=0)))
@@ -125,28 +131,28 @@ def test_what_a_backend_does_not_keep_is_believed_less_and_less(sessions: Sessio
 
 @pytest.mark.parametrize("changes", [{"outcome": "interrupted"}, {"trimmed": 5}])
 def test_only_a_whole_answer_to_an_untouched_prompt_counts(sessions: Sessions, changes: dict[str, Any]) -> None:
-    prefix = prefix_of(asked(FIRST), "k")
+    prefix = prefix_of(session_request(FIRST), "k")
     sessions.learn(answered(HOSTED, prefix, Usage(2000), **changes))
     assert sessions.warm_tokens(prefix, HOSTED, 2000) == 0
 
 
 def test_a_tool_loop_stays_where_it_is_and_ordinary_turns_do_not(sessions: Sessions, clock: Clock) -> None:
     called = [*FIRST, Turn(2, "assistant", "", calls=("c1",)), Turn(3, "tool", "17 °C", results=("c1",))]
-    loop = prefix_of(asked(called), "k")
+    loop = prefix_of(session_request(called), "k")
     assert loop.in_tool_loop
     assert sessions.holder(loop) == ""
-    sessions.learn(answered(SMALL, prefix_of(asked(FIRST), "k"), Usage(40), finish="tool_calls"))
+    sessions.learn(answered(SMALL, prefix_of(session_request(FIRST), "k"), Usage(40), finish="tool_calls"))
     assert sessions.holder(loop) == "small"
-    assert sessions.holder(prefix_of(asked([*called, Turn(4, "user", "And Porto?")]), "k")) == ""
+    assert sessions.holder(prefix_of(session_request([*called, Turn(4, "user", "And Porto?")]), "k")) == ""
     in_a_user_turn = [*called[:-1], Turn(3, "user", "", results=("c1",))]  # as Anthropic's clients say it
-    assert sessions.holder(prefix_of(asked(in_a_user_turn), "k")) == "small"
+    assert sessions.holder(prefix_of(session_request(in_a_user_turn), "k")) == "small"
     clock.now += OWN_S + 1
     assert sessions.holder(loop) == ""
 
 
 def test_a_tool_loop_stays_where_it_is_also_when_its_request_was_trimmed(sessions: Sessions) -> None:
     called = [*FIRST, Turn(2, "assistant", "", calls=("c1",)), Turn(3, "tool", "17 °C", results=("c1",))]
-    before, loop = prefix_of(asked(FIRST), "k"), prefix_of(asked(called), "k")
+    before, loop = prefix_of(session_request(FIRST), "k"), prefix_of(session_request(called), "k")
     sessions.learn(answered(SMALL, before, Usage(4000), finish="stop"))
     sessions.learn(answered(HOSTED, before, Usage(2000), finish="tool_calls", trimmed=500))
     assert sessions.holder(loop) == "hosted"
@@ -155,7 +161,7 @@ def test_a_tool_loop_stays_where_it_is_also_when_its_request_was_trimmed(session
 
 def test_memory_is_bounded_in_sessions_and_backends(clock: Clock) -> None:
     sessions = Sessions(most=3, monotonic=clock)
-    prefixes = [prefix_of(asked(FIRST, controls=Controls(session=str(number))), "k") for number in range(5)]
+    prefixes = [prefix_of(session_request(FIRST, controls=Controls(session=str(number))), "k") for number in range(5)]
     for prefix in prefixes:
         sessions.learn(answered(HOSTED, prefix, Usage(2048)))
     assert [bool(sessions.warm_tokens(prefix, HOSTED, 2048)) for prefix in prefixes] == [False] * 2 + [True] * 3

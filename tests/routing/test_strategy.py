@@ -17,22 +17,22 @@ def underway(agree: int = 2, members: tuple[int, ...] = (0, 1, 2, 3), without: s
     return RunState(cascade, (1.0,), {name: name.upper() for name in MODELS if name not in without})
 
 
-def said(*votes: str | None) -> list[StrategyAnswer]:
+def answers(*votes: str | None) -> list[StrategyAnswer]:
     return [StrategyAnswer(name, vote) for name, vote in zip("ABCD", votes, strict=False)]
 
 
 @pytest.mark.parametrize(
     ("answers", "wanted"),
     [
-        (said(), ("A",)),
-        (said("7"), ("B",)),
-        (said("7", "7"), ()),
-        (said("7", "8"), ("C",)),
-        (said("7", None), ("C",)),
-        (said(None), ("B",)),
-        (said("7", "8", "7"), ()),
-        (said("7", "8", "9"), ("D",)),
-        (said("7", "8", "9", "6"), ()),
+        (answers(), ("A",)),
+        (answers("7"), ("B",)),
+        (answers("7", "7"), ()),
+        (answers("7", "8"), ("C",)),
+        (answers("7", None), ("C",)),
+        (answers(None), ("B",)),
+        (answers("7", "8", "7"), ()),
+        (answers("7", "8", "9"), ("D",)),
+        (answers("7", "8", "9", "6"), ()),
     ],
 )
 def test_a_cascade_asks_until_two_agree(answers: list[StrategyAnswer], wanted: tuple[str, ...]) -> None:
@@ -40,7 +40,7 @@ def test_a_cascade_asks_until_two_agree(answers: list[StrategyAnswer], wanted: t
 
 
 @pytest.mark.parametrize(
-    ("answers", "wanted"), [(said("7", "7"), ()), (said("7", "7", "8"), ("D",)), (said("7", "7", "7"), ())]
+    ("answers", "wanted"), [(answers("7", "7"), ()), (answers("7", "7", "8"), ("D",)), (answers("7", "7", "7"), ())]
 )
 def test_three_may_have_to_agree(answers: list[StrategyAnswer], wanted: tuple[str, ...]) -> None:
     assert underway(agree=3).next(answers) == (wanted or (("C",) if len(answers) == 2 else ()))
@@ -49,10 +49,10 @@ def test_three_may_have_to_agree(answers: list[StrategyAnswer], wanted: tuple[st
 @pytest.mark.parametrize(
     ("answers", "place"),
     [
-        (said("7", "8", "7"), 2),
-        (said("7", "8", "9", "6"), 3),
-        (said("7", None), 0),
-        ([*said("7", "7"), StrategyAnswer("C", None, FAILED)], 1),
+        (answers("7", "8", "7"), 2),
+        (answers("7", "8", "9", "6"), 3),
+        (answers("7", None), 0),
+        ([*answers("7", "7"), StrategyAnswer("C", None, FAILED)], 1),
         ([StrategyAnswer("A", "7", "truncated"), StrategyAnswer("B", "8")], 1),
         ([StrategyAnswer("A", None, FAILED), StrategyAnswer("B", None, "refusal")], 1),
     ],

@@ -43,10 +43,10 @@ class Gateway:
 
     def ready(self) -> Gateway:
         """Wait until it has announced that it listens."""
-        assert b"listening on" in self.said(), self.end()
+        assert b"listening on" in self.next_line(), self.end()
         return self
 
-    def said(self) -> bytes:
+    def next_line(self) -> bytes:
         """The next line that it announces."""
         assert self.process
         assert self.process.stdout

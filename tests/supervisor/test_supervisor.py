@@ -192,7 +192,7 @@ def test_a_second_signal_ends_it_without_waiting_for_streams(gateway: Gateway) -
         until(lambda: b"." in stream.recv(4096))
         assert gateway.process
         gateway.process.terminate()
-        assert b"finishing open streams" in gateway.said()
+        assert b"finishing open streams" in gateway.next_line()
         assert gateway.end()[0] == 0
         assert b"last" not in stream.recv(4096)
     assert gone(*facts["workers"])

@@ -121,5 +121,5 @@ def test_a_second_signal_ends_the_delay(gateway: Gateway, file: Path) -> None:
     file.write_text("requests: {drain_delay: 1h}\n")
     gateway.start(config=file).ready()
     gateway.send(signal.SIGTERM)
-    assert b"finishing open streams" in gateway.said()
+    assert b"finishing open streams" in gateway.next_line()
     assert gateway.end()[0] == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import httpx
@@ -17,7 +17,7 @@ from gateway.dialects.openai_responses import dialect as openai_responses
 from gateway.domain.record import new_request_id
 from gateway.domain.request import CompletionRequest, Controls, DialectName
 
-Content = str | list[dict[str, Any]]
+Content = str | Sequence[Mapping[str, Any]]
 """A user's text or content parts."""
 PATHS: Mapping[DialectName, str] = {
     "openai_chat": "/v1/chat/completions",

@@ -12,7 +12,7 @@ from gateway.domain.money.usage import Usage
 from gateway.domain.policy import Policy
 from gateway.domain.tenant import Key, Tenant
 from gateway.telemetry.exposition import text as exposition
-from gateway.telemetry.host import Host, told
+from gateway.telemetry.host import Host, report
 from gateway.telemetry.metrics import COUNTERS, HISTOGRAMS, MOST_TEAMS, OTHERS, SECONDS, Histogram, Totals, figures
 from tests.telemetry.conftest import LARGE, SIMULATED, SMALL, attempted, record, served
 
@@ -27,7 +27,7 @@ def totals(*records: Any) -> Totals:
 def shown(total: Totals, rooms: Any = None) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
     """Sample name → sorted labels → value, as a Prometheus server would read it."""
     host = Host()
-    host.add(told(0, total, figures(rooms or {})), living=True)
+    host.add(report(0, total, figures(rooms or {})), living=True)
     return read(exposition(host).decode())
 
 
@@ -177,7 +177,7 @@ def test_what_totals_tell_makes_the_same_totals_again_and_twice_the_sum() -> Non
     total.cost_pico["whale", "large"] = 1 << 80  # more than JSON's numbers hold
     twice = Totals()
     for _ in range(2):
-        twice.take(orjson.loads(orjson.dumps(total.told())))
+        twice.take(orjson.loads(orjson.dumps(total.as_json())))
     for name, attribute, *_ in (*COUNTERS, *HISTOGRAMS):
         once, sum_of_both = getattr(total, attribute), getattr(twice, attribute)
         assert once.keys() == sum_of_both.keys(), name

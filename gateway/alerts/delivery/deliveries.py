@@ -1,4 +1,5 @@
-"""Alerts and deliveries in SQL. An alert is stored once, with one delivery per receiver, which one process claims."""
+"""Alerts and deliveries in SQL. An alert is stored once, with one delivery per receiver. Each delivery is claimed by
+one process."""
 
 from __future__ import annotations
 

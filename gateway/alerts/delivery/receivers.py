@@ -75,9 +75,9 @@ class Receivers:
         receiver = self._kinds.get(kind)
         if receiver is None:
             return Answer(False, f"{target} is not a kind of receiver in this version")
-        accepted, said = await receiver.deliver(reference, id, payload)
-        return Answer(accepted, said if reference.startswith("env:") else said.replace(reference, target))
+        accepted, reply = await receiver.deliver(reference, id, payload)
+        return Answer(accepted, reply if reference.startswith("env:") else reply.replace(reference, target))
 
     async def deliver_all(self, deliveries: Sequence[tuple[str, str, bytes]]) -> list[Answer]:
         """Deliver each (target, id, payload), several at once, so that a hanging receiver does not delay the others."""
-        return list(await asyncio.gather(*(self.deliver(*letter) for letter in deliveries)))
+        return list(await asyncio.gather(*(self.deliver(*delivery) for delivery in deliveries)))

@@ -56,7 +56,7 @@ class Smtp:
         aiosmtplib = await asyncio.to_thread(import_module, "aiosmtplib")  # most gateways send no mail
         try:
             async with asyncio.timeout(self._timeout_s):
-                refused, said = await aiosmtplib.send(
+                refused, reply = await aiosmtplib.send(
                     mail,
                     hostname=server["host"],
                     port=port,
@@ -70,10 +70,10 @@ class Smtp:
         except TimeoutError:
             return False, f"no answer within {self._timeout_s:g} s"
         except (aiosmtplib.SMTPException, OSError, ValueError) as error:
-            return False, _told(error)
+            return False, _reason(error)
         if refused:
             return False, f"{len(refused)} of {len(mail['to'].addresses)} recipients are refused"
-        return True, f"accepted for {len(mail['to'].addresses)} recipient(s): {said}"[:200]
+        return True, f"accepted for {len(mail['to'].addresses)} recipient(s): {reply}"[:200]
 
 
 def delivery(payload: Mapping[str, Any], id: str, sender: str, recipients: list[str]) -> EmailMessage:
@@ -94,7 +94,7 @@ def delivery(payload: Mapping[str, Any], id: str, sender: str, recipients: list[
     return mail
 
 
-def _told(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     """The server's status or the error's type, without its text, which may contain names and addresses."""
     code = getattr(error, "code", None)
     return (

@@ -23,10 +23,10 @@ def found(holds: Iterable[OrphanedHold], now: float) -> Iterator[tuple[str, Aler
         groups.setdefault((one.team or one.tag, one.host), []).append(one)
     for (team, host), held in groups.items():
         if now - min(one.since for one in held) >= AFTER_S:
-            yield team, told(team, host, held, now)
+            yield team, lost_host_alert(team, host, held, now)
 
 
-def told(team: str, host: str, held: Sequence[OrphanedHold], now: float) -> Alert:
+def lost_host_alert(team: str, host: str, held: Sequence[OrphanedHold], now: float) -> Alert:
     """The alert. Its id stays the same until the host has been drained or released."""
     since = min(one.since for one in held)
     workers = sorted({one.worker for one in held})

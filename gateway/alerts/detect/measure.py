@@ -1,4 +1,4 @@
-"""Spend of a budget according to the ledger: of all who share it, or of each holder."""
+"""A budget's spend, summed from the ledger: in total if it is shared, else for each key or end user."""
 
 from __future__ import annotations
 

@@ -17,26 +17,26 @@ def found(connection: Connection, after: tuple[int, int], now: float) -> Iterato
     since = now - evidence.WINDOW_S
     for team, backend in sorted(evidence.judged_pairs(connection, after, since)):
         rows = evidence.read(connection, team, backend, since)
-        if rows and (stands := standing(rows)).below:
-            yield told(team, backend, stands, now)
+        if rows and (measured := standing(rows)).below:
+            yield quality_alert(team, backend, measured, now)
 
 
-def told(team: str, backend: str, stands: Standing, now: float) -> Alert:
+def quality_alert(team: str, backend: str, measured: Standing, now: float) -> Alert:
     """The alert. Its id stays the same while the quality stays too low."""
     text = (
-        f"Answers of {backend} to team {team} are as good as the baseline's {stands.mean:.0%} of the time (one-sided "
-        f"95 % bounds {stands.low:.0%} and {stands.high:.0%}); {stands.target:.0%} was promised. Routing uses it less, "
-        "or not at all, until comparisons show that its quality has recovered."
+        f"Answers of {backend} to team {team} are as good as the baseline's {measured.mean:.0%} of the time (one-sided "
+        f"95 % bounds {measured.low:.0%} and {measured.high:.0%}); {measured.target:.0%} was promised. Routing uses it "
+        "less, or not at all, until comparisons show that its quality has recovered."
     )
     facts = {
         "backend": backend,
-        "measured": round(stands.mean, 4),
-        "low": round(stands.low, 4),
-        "high": round(stands.high, 4),
-        "target": round(stands.target, 4),
-        "judged": stands.judged,
+        "measured": round(measured.mean, 4),
+        "low": round(measured.low, 4),
+        "high": round(measured.high, 4),
+        "target": round(measured.target, 4),
+        "judged": measured.judged,
         "threshold": "quality",
         "at": iso(now),
         "text": text,
     }
-    return alert(f"{team}/quality/{backend}/{stands.alarm}"[:160], "quality", "warning", team, facts)
+    return alert(f"{team}/quality/{backend}/{measured.alarm}"[:160], "quality", "warning", team, facts)

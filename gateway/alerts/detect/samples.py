@@ -9,7 +9,7 @@ from gateway.alerts.alert import Alert, Kind, digest
 from gateway.alerts.detect import lost_hosts
 from gateway.alerts.detect.anomalies import ENOUGH_HOURS, LEAST_LOOKUPS, found
 from gateway.alerts.detect.hours import HOUR_S, Backend, Hour
-from gateway.alerts.detect.quality import told
+from gateway.alerts.detect.quality import quality_alert
 from gateway.alerts.detect.thresholds import BudgetWindow, due, due_ahead
 from gateway.domain.money.windows import iso, window_bounds
 from gateway.domain.policy import Budget
@@ -42,14 +42,14 @@ def _budget(kind: Kind, team: str, now: float) -> Alert:
 
 def _quality(team: str, now: float) -> Alert:
     """An alert about a backend whose answers were all worse than the baseline's."""
-    return told(team, "backend", standing([Judged(number, 0.95, 0.95, 0.0) for number in range(20)]), now)
+    return quality_alert(team, "backend", standing([Judged(number, 0.95, 0.95, 0.0) for number in range(20)]), now)
 
 
 def _lost_host(team: str, now: float) -> Alert:
     """An alert about a lost host with one worker, which holds money in the team's budget of this month."""
     start = int(window_bounds("month", "UTC", now)[0])
     counter = f"tg:{{{team}}}:lease:budget:team:usd:0:month:UTC:{start}"
-    return lost_hosts.told(
+    return lost_hosts.lost_host_alert(
         team, "host", [OrphanedHold("worker@host", counter, team, 12 * 10**9, 100 * 10**9, now)], now
     )
 

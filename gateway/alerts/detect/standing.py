@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from gateway.alerts.detect import measure
-from gateway.alerts.detect.thresholds import BudgetWindow, told
+from gateway.alerts.detect.thresholds import BudgetWindow, forecast_values
 from gateway.domain.money.windows import iso, window_bounds
 from gateway.domain.policy import Budget, Policy
 from gateway.ledger.reports.formats import dollars
@@ -52,7 +52,7 @@ def _shared(connection: Connection, team: str, policy: Policy, budget: Budget, n
     account = BudgetWindow(team, budget)
     spent = measure.used(connection, team, policy, budget, window)
     ahead = measure.ahead(connection, policy, account, spent, window, now)
-    forecast = None if ahead is None else told(ahead, usd=budget.limit_usd is not None)
+    forecast = None if ahead is None else forecast_values(ahead, usd=budget.limit_usd is not None)
     return {**_standing(account, policy, spent, window), "forecast": forecast}
 
 

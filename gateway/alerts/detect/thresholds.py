@@ -105,11 +105,11 @@ def due_ahead(
         between = f"{account.amount(ahead.total_low)} and {account.amount(ahead.total_high)}"
         text += f", and {account.amount(ahead.total)} would be spent at the window's end (between {between})"
     found = _alert(account, window, "forecast", "warning", spent, now, text + ".")
-    found.payload["forecast"] = told(ahead, usd=account.budget.limit_usd is not None)
+    found.payload["forecast"] = forecast_values(ahead, usd=account.budget.limit_usd is not None)
     return [found]
 
 
-def told(ahead: Forecast, *, usd: bool) -> dict[str, Any]:
+def forecast_values(ahead: Forecast, *, usd: bool) -> dict[str, Any]:
     """A forecast as JSON values: dollars as exact strings, or tokens; times as ISO 8601."""
     unit = "usd" if usd else "tokens"
 

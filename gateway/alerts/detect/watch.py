@@ -59,13 +59,13 @@ class Watch:
         }
         self._seen: Mapping[str, Policy] | None = None
         self._touched: dict[str, set[float]] = {}
-        self._heard: dict[str, int] = {}
+        self._noticed: dict[str, int] = {}
         """Team → pico-dollars of all rows passed to `notice`."""
-        self._summed: dict[tuple[str, Window], tuple[int, int]] = {}
-        """(team, window) → (spend by the last query of the ledger, the team's `_heard` before that query)."""
+        self._queried: dict[tuple[str, Window], tuple[int, int]] = {}
+        """(team, window) → (spend by the last query of the ledger, the team's `_noticed` before that query)."""
         self._known: set[str] = set()
         self._used: dict[tuple[str, str, str], tuple[float, float]] = {}
-        self._rests: dict[tuple[str, str], float] = {}
+        self._next_checks: dict[tuple[str, str], float] = {}
         """(team, budget or "anomalies") → time of the next check."""
         self._past: dict[str, tuple[int, dict[int, hours.Hour]]] = {}
         """Team → (first hour that is not included, figures of the hours before)."""
@@ -79,11 +79,11 @@ class Watch:
             if not row.simulated:
                 grain = row.at // _GRAIN_S * _GRAIN_S
                 self._touched.setdefault(row.team, set()).add(grain)
-                self._heard[row.team] = self._heard.get(row.team, 0) + (row.cost_pico or 0)
+                self._noticed[row.team] = self._noticed.get(row.team, 0) + (row.cost_pico or 0)
                 if row.organisation in self._organisations:
                     self._touched.setdefault(OWNER + row.organisation, set()).add(grain)
 
-    async def look(self) -> list[Alert]:
+    async def check(self) -> list[Alert]:
         """Store the alerts that are due and not stored yet, and return them. Raises SQLAlchemyError; the next call then
         checks the same rows again."""
         policies, now = self._policies(), self._clock.time()
@@ -91,13 +91,13 @@ class Watch:
         if policies is not self._seen:
             # At the start, or with changed policies, every team must be checked.
             self._used.clear()
-            self._summed.clear()
-            self._rests.clear()
+            self._queried.clear()
+            self._next_checks.clear()
             back = {now, now - LOOK_BACK_S} if self._seen is None else {now}
             for team in [*policies, *(policy.team for policy in self._organisations.values())]:
                 touched.setdefault(team, set()).update(back)
         try:
-            found = await asyncio.to_thread(self._look, policies, touched, now)
+            found = await asyncio.to_thread(self._check, policies, touched, now)
         except BaseException:
             for team, times in touched.items():
                 self._touched.setdefault(team, set()).update(times)
@@ -115,7 +115,7 @@ class Watch:
         """Host → number of its dead workers for which budgets still hold money, as of the last check."""
         return dict(self._undrained)
 
-    def _look(self, policies: Mapping[str, Policy], touched: Mapping[str, set[float]], now: float) -> list[Alert]:
+    def _check(self, policies: Mapping[str, Policy], touched: Mapping[str, set[float]], now: float) -> list[Alert]:
         fired = []
         for team, times in touched.items():
             policy = self._organisations.get(team.removeprefix(OWNER)) if team.startswith(OWNER) else policies.get(team)
@@ -123,12 +123,12 @@ class Watch:
                 continue
             for budget in policy.budget:
                 for window in sorted({window_bounds(budget.window, budget.timezone, at) for at in {*times, now}}):
-                    fired += self._look_at_budget(team, policy, budget, window, now)
-            if policy.alerts.anomalies and self._rested(team, "anomalies", ANOMALIES_EVERY_S, now):
-                fired += self._tell(self._anomalies(team, now), team, policy, None, now)
-        if self._rested("", "lost hosts", LOST_HOSTS_EVERY_S, now):
+                    fired += self._check_budget(team, policy, budget, window, now)
+            if policy.alerts.anomalies and self._is_due(team, "anomalies", ANOMALIES_EVERY_S, now):
+                fired += self._store(self._anomalies(team, now), team, policy, None, now)
+        if self._is_due("", "lost hosts", LOST_HOSTS_EVERY_S, now):
             fired += self._lost_hosts(policies, now)
-        return fired + (self._quality(policies, now) if self._rested("", "quality", QUALITY_EVERY_S, now) else [])
+        return fired + (self._quality(policies, now) if self._is_due("", "quality", QUALITY_EVERY_S, now) else [])
 
     def _lost_hosts(self, policies: Mapping[str, Policy], now: float) -> list[Alert]:
         """Alerts of every team and organisation whose budgets hold money for a lost host."""
@@ -138,7 +138,7 @@ class Watch:
         for team, one in lost_hosts.found(holds, now):
             named = self._organisations.get(team.removeprefix(OWNER)) if team.startswith(OWNER) else policies.get(team)
             if named is not None:
-                fired += self._tell([one], team, named, None, now)
+                fired += self._store([one], team, named, None, now)
         workers = {one.worker: one.host for one in holds}
         self._undrained = Counter(workers.values())
         return fired
@@ -152,28 +152,28 @@ class Watch:
         for one in found:
             team = one.payload["team"]
             if (policy := policies.get(team)) is not None:
-                fired += self._tell([one], team, policy, None, now)
+                fired += self._store([one], team, policy, None, now)
         self._judged = newest
         return fired
 
-    def _look_at_budget(self, team: str, policy: Policy, budget: Budget, window: Window, now: float) -> list[Alert]:
+    def _check_budget(self, team: str, policy: Policy, budget: Budget, window: Window, now: float) -> list[Alert]:
         if not measure.shared(policy, budget):
-            return self._look_at_each(team, policy, budget, window, now)
+            return self._check_each(team, policy, budget, window, now)
         account = BudgetWindow(team, budget)
         countable = budget.per == "team" and budget.limit_usd is not None
         spent = self._at_most(team, window) if countable else None
-        if spent is None or self._calls(account, spent, window, now):
+        if spent is None or self._may_be_due(account, spent, window, now):
             spent = self._sum(team, policy, budget, window, now, keep=countable)
         found = due(account, spent, window, now)
         if window[0] <= now < window[1]:
             self._note(account, spent, window)
-            if "forecast" in budget.alerts and self._rested(team, budget.model_dump_json(), FORECAST_EVERY_S, now):
+            if "forecast" in budget.alerts and self._is_due(team, budget.model_dump_json(), FORECAST_EVERY_S, now):
                 with self._database.read() as connection:
                     ahead = measure.ahead(connection, policy, account, spent, window, now)
                 found += due_ahead(account, spent, ahead, window, now)
-        return self._tell(found, team, policy, budget, now)
+        return self._store(found, team, policy, budget, now)
 
-    def _look_at_each(self, team: str, policy: Policy, budget: Budget, window: Window, now: float) -> list[Alert]:
+    def _check_each(self, team: str, policy: Policy, budget: Budget, window: Window, now: float) -> list[Alert]:
         """A budget per key gives one alert for each key. A budget per end user, of whom there may be thousands, gives
         one alert for all of them."""
         with self._database.read() as connection:
@@ -190,7 +190,7 @@ class Watch:
                 enough = least(one, threshold)
                 if far := [name for name, spent in each if spent >= enough]:
                     found += due(replace(one, subjects=far), each[0][1], window, now)
-        return self._tell(found, team, policy, budget, now)
+        return self._store(found, team, policy, budget, now)
 
     def _anomalies(self, team: str, now: float) -> list[Alert]:
         current = int(now // hours.HOUR_S)
@@ -203,7 +203,7 @@ class Watch:
             last = hours.read(connection, team, float((current - 1) * hours.HOUR_S), now + hours.HOUR_S)
         return anomalies.found(team, past | last, now)
 
-    def _tell(self, found: list[Alert], team: str, policy: Policy, budget: Budget | None, now: float) -> list[Alert]:
+    def _store(self, found: list[Alert], team: str, policy: Policy, budget: Budget | None, now: float) -> list[Alert]:
         """Store those of `found` that are new, and return them."""
         fresh = [alert for alert in found if alert.id not in self._known]
         if not fresh:
@@ -216,11 +216,11 @@ class Watch:
         self._known.update(alert.id for alert in fresh)
         return fired
 
-    def _rested(self, team: str, what: str, every_s: float, now: float) -> bool:
-        due_at = self._rests.get((team, what), -math.inf)
+    def _is_due(self, team: str, what: str, every_s: float, now: float) -> bool:
+        due_at = self._next_checks.get((team, what), -math.inf)
         if due_at - every_s <= now < due_at:  # if the clock was set back, do not wait longer than one interval
             return False
-        self._rests[team, what] = now + every_s
+        self._next_checks[team, what] = now + every_s
         return True
 
     def _note(self, account: BudgetWindow, spent: int, window: Window) -> None:
@@ -234,20 +234,20 @@ class Watch:
 
         A sum takes long in a large ledger. SQLite has only one writer, which passes every new row to `notice`.
         """
-        known = self._summed.get((team, window))
-        return None if known is None else known[0] + self._heard.get(team, 0) - known[1]
+        known = self._queried.get((team, window))
+        return None if known is None else known[0] + self._noticed.get(team, 0) - known[1]
 
-    def _calls(self, account: BudgetWindow, at_most: int, window: Window, now: float) -> bool:
+    def _may_be_due(self, account: BudgetWindow, at_most: int, window: Window, now: float) -> bool:
         """Whether a spend of `at_most` or less could make a new alert due."""
-        return self._summed[account.team, window][0] < account.limit <= at_most or any(
+        return self._queried[account.team, window][0] < account.limit <= at_most or any(
             alert.id not in self._known for alert in due(account, at_most, window, now)
         )
 
     def _sum(self, team: str, policy: Policy, budget: Budget, window: Window, now: float, *, keep: bool) -> int:
-        heard = self._heard.get(team, 0)
+        noticed = self._noticed.get(team, 0)
         with self._database.read() as connection:
             spent = measure.used(connection, team, policy, budget, window)
         if keep and self._database.sqlite and window[0] <= now < window[1]:
-            self._summed = {known: sums for known, sums in self._summed.items() if now < known[1][1]}
-            self._summed[team, window] = spent, heard
+            self._queried = {known: sums for known, sums in self._queried.items() if now < known[1][1]}
+            self._queried[team, window] = spent, noticed
         return spent

@@ -68,10 +68,10 @@ class ServiceRoutes:
 
     async def feedback(self, request: Request, tenant: Tenant) -> Response:
         """`{"rating": "good"|"bad"}`, `{"score": 0..1}` or `{"cache": "wrong"}` for a request of this key."""
-        voice = parse(await read_object(request))
+        rating = parse(await read_object(request))
         flight = await self._flight(request, tenant)
-        await self._feedback.hear(tenant, flight, voice)
-        if voice.cache == "wrong":
+        await self._feedback.rate(tenant, flight, rating)
+        if rating.cache == "wrong":
             await self._evict(flight["id"], tenant)
         return json_response({"heard": True}, 201)
 

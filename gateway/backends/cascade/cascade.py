@@ -336,9 +336,9 @@ class Cascade:
             return await self._fallback()
         chosen = self._answers[self._strategy.serves(self._judged)]
         if chosen is None:
-            given = [(judged, answer) for judged, answer in zip(self._judged, self._answers, strict=True) if answer]
-            sound = [answer for judged, answer in given if not judged.weak]
-            chosen = sound[-1] if sound else given[-1][1]
+            value = [(judged, answer) for judged, answer in zip(self._judged, self._answers, strict=True) if answer]
+            sound = [answer for judged, answer in value if not judged.weak]
+            chosen = sound[-1] if sound else value[-1][1]
         return chosen
 
     async def _fallback(self) -> Served:

@@ -38,7 +38,7 @@ _LEAST_HITS, _LEAST_SHARE, _MARGIN = 3, 0.15, 1.5
 """To recognise a language: least number of function words, least share of all words, and least ratio to the second
 language."""
 _ENDS = 120
-"""Of a longer question, this many characters at each end are read, because the middle may be a quotation."""
+"""Number of characters read at each end of a longer question, because the middle may be a quotation."""
 _LANGUAGE_WORD = re.compile(
     r"\b(?:translat|tradu[cz]|language|idioma|lengua|língua|linguagem|english|ingl[eéê]s|spanish|español|espanhol|"
     r"castellano|portugu|french|francés|francês|german|alem[aá]n|alemão|italian|chinese|chin[eoê]s|japan|japon)",

@@ -60,25 +60,25 @@ class Expected:
         if type(name) is not str or name not in self.tools:
             return False
         try:
-            given = orjson.loads(arguments if type(arguments) is str and arguments else "{}")
+            value = orjson.loads(arguments if type(arguments) is str and arguments else "{}")
         except orjson.JSONDecodeError:
             return False
         schema = self.tools[name]
-        return schema is None or _check(schema)(given)
+        return schema is None or _check(schema)(value)
 
 
 def _format(body: Mapping[str, Any]) -> tuple[str, bytes | None]:
     """The JSON type that the request asks for ("": none) and its schema, from the fields of any dialect."""
     text, config = body.get("text"), body.get("output_config")
-    for given in (
+    for value in (
         body.get("response_format"),
         text.get("format") if type(text) is dict else None,
         config.get("format") if type(config) is dict else None,
         body.get("output_format"),
     ):
-        if type(given) is dict and given.get("type") in ("json_object", "json_schema"):
-            nested = given.get("json_schema")
-            return given["type"], _schema((nested if type(nested) is dict else given).get("schema"))
+        if type(value) is dict and value.get("type") in ("json_object", "json_schema"):
+            nested = value.get("json_schema")
+            return value["type"], _schema((nested if type(nested) is dict else value).get("schema"))
     return "", None
 
 
@@ -94,12 +94,12 @@ def _tools(body: Mapping[str, Any]) -> dict[str, bytes | None]:
     return found
 
 
-def _schema(given: object) -> bytes | None:
+def _schema(value: object) -> bytes | None:
     """The schema as sorted JSON bytes, the key of the compiled cache; None if it is missing, invalid or too large."""
-    if type(given) is not dict:
+    if type(value) is not dict:
         return None
     try:
-        written = orjson.dumps(given, option=orjson.OPT_SORT_KEYS)
+        written = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:
         return None
     return written if len(written) <= _MOST_BYTES else None

@@ -79,10 +79,10 @@ def _of_calls(calls: Any) -> str | None:
         if type(function) is not dict:
             return None
         try:
-            given = orjson.loads(function.get("arguments") or "{}")
+            value = orjson.loads(function.get("arguments") or "{}")
         except orjson.JSONDecodeError:
             return None
-        signatures.append([function.get("name"), _plain(given)])
+        signatures.append([function.get("name"), _plain(value)])
     return "calls:" + _dumped(signatures) if signatures else None
 
 

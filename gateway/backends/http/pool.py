@@ -289,4 +289,4 @@ def _reason(error: OSError) -> str:
         case ConnectionRefusedError():
             return "the connection was refused"
         case _:
-            return "the network said no"
+            return "the network refused the connection"

@@ -1,1 +1,1 @@
-"""How busy the servers behind backends are."""
+"""Measures the load of the servers behind backends."""

@@ -44,7 +44,7 @@ _PATH = "/metrics"
 _NOT_NOW = 503
 """llama.cpp sends it while it loads its model; gateways and load balancers send it for a server that is gone."""
 _GONE = "its server is not there"
-_ENDING = "its machine was told to end"
+_ENDING = "its machine will end"
 _LEAST_KV_USED = 0.05
 """Below this share of used KV cache, the capacity is not estimated from it."""
 _NEWEST = 0.3

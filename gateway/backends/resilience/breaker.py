@@ -15,7 +15,7 @@ _NEWEST = 0.2
 
 
 _SAMPLES, _LEAST_SAMPLES = 128, 20
-"""How many waits for a first token are kept, and how many are needed to compute their 95th percentile."""
+"""Most waits for a first token that are stored, and the least number for computing their 95th percentile."""
 
 SHORT_PAUSE_S = 2.0
 """A backend's `retry-after` up to this many seconds is waited for by the one request that received it; other requests
@@ -62,7 +62,7 @@ class Breaker:
             return "rate-limited"
         self.limited_until = 0.0
         if self.open and now < self._open_until:
-            return "resting after failures"
+            return "unavailable after failures"
         if self.open and self._probing:
             return "being probed"
         return ""

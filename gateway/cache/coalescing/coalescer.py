@@ -198,6 +198,7 @@ class Coalescer:
 
 
 def form(request: CompletionRequest) -> Form:
+    """The form of the answer that the request needs."""
     return request.stream, request.stream and request.wants_usage
 
 

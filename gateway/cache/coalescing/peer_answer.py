@@ -28,6 +28,8 @@ _QUESTION = struct.Struct("=16s???d")
 
 
 class Question(NamedTuple):
+    """The message of the asking worker."""
+
     digest: bytes
     live: bool
     """The asking worker can use the pieces as they come, if they are in the form that follows."""

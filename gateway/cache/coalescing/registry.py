@@ -15,6 +15,8 @@ join, and slow readers are cut off."""
 LEAST_KEPT_BYTES = 2**16
 """The same while all answers in progress together take more than `ALL_BYTES`."""
 ALL_BYTES = 32 * 2**20
+Key = bytes | tuple[bytes, Form]
+"""A request's digest; for a call that another worker pays for also the form, since its bytes arrive in one form."""
 
 
 class SharedCalls:
@@ -25,8 +27,7 @@ class SharedCalls:
         self._ended = ended
         self.bytes = 0
         """Total size of all pieces in memory."""
-        self._joinable: dict[tuple[bytes, Form | None], SharedCall] = {}
-        """By digest; a call that another worker pays for also by form, since its bytes arrive in one form."""
+        self._joinable: dict[Key, SharedCall] = {}
         self._running: set[SharedCall] = set()
         """Calls with a task of their own, including those that can no longer be joined."""
 
@@ -51,8 +52,9 @@ class SharedCalls:
 
         `remote_form`: a call in this form that another worker pays for may be joined too.
         """
-        joinable = self._joinable
-        shared = joinable.get((digest, None)) or joinable.get((digest, remote_form))
+        shared = self._joinable.get(digest)
+        if shared is None and remote_form is not None:
+            shared = self._joinable.get((digest, remote_form))
         if shared is None or not shared.joinable:
             return None
         now = asyncio.get_running_loop().time()
@@ -60,8 +62,7 @@ class SharedCalls:
 
     def add(self, digest: bytes, form: Form, deadline: float, *, remote: bool = False) -> SharedCall:
         """A new call, which others may join from now on. `remote`: another worker pays for it."""
-        shared = SharedCall(self, digest, form, deadline, remote=remote)
-        self._joinable[_key(shared)] = shared
+        shared = self._joinable[(digest, form) if remote else digest] = SharedCall(self, digest, form, deadline, remote)
         return shared
 
     def start(self, shared: SharedCall, work: Callable[[SharedCall], Awaitable[None]]) -> Subscriber:
@@ -78,11 +79,7 @@ class SharedCalls:
 
     def forget(self, shared: SharedCall) -> None:
         """Let no further request join the call."""
-        key = _key(shared)
+        key: Key = (shared.digest, shared.form) if shared.remote else shared.digest
         if self._joinable.get(key) is shared:
             del self._joinable[key]
         self._ended(shared)
-
-
-def _key(shared: SharedCall) -> tuple[bytes, Form | None]:
-    return shared.digest, shared.form if shared.remote else None

@@ -54,7 +54,7 @@ class SharedCall:
     _complete_buffer = True
     """All pieces from the first one on are in memory."""
 
-    def __init__(self, calls: SharedCalls, digest: bytes, form: Form, deadline: float, *, remote: bool = False) -> None:
+    def __init__(self, calls: SharedCalls, digest: bytes, form: Form, deadline: float, remote: bool) -> None:
         """`deadline`: loop time at which the call is cancelled. `remote`: another worker pays for it."""
         self.digest, self.form, self.deadline, self.remote = digest, form, deadline, remote
         self.subscribers: set[Subscriber] = set()

@@ -1,4 +1,5 @@
-"""What a shared call reads from (`Source`), and how a request that pays for an answer shares it (`Purchase`)."""
+"""The source of a shared call's answer (`Source`), and an answer that is paid by one request and shared
+(`Purchase`)."""
 
 from __future__ import annotations
 

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import orjson
 
 from gateway.cache.entry import Found, Judged, encode_judged
-from gateway.cache.keys import Question, scope
+from gateway.cache.keys import Question, asker, scope
 from gateway.cache.quality.answer_judge import Judgement, judge
 from gateway.cache.quality.counters import HitCounters
+from gateway.cache.quality.repeats import Repeats
 from gateway.cache.quality.threshold import Thresholds
 from gateway.cache.semantic.service import Semantic, SemanticResult
 from gateway.cache.store.bodies import Stored
@@ -59,6 +60,7 @@ class HitChecker:
         self._semantic, self._trust, self._recall = semantic, trust, recall
         self.shadow: FreshAnswerSource | None = None
         """Gets fresh answers; without it, only reports of clients count."""
+        self._repeats = Repeats()
         self.measures: HitCounters | None = None
         """Where what is found is written down by team; without it only workers know."""
         self._given: OrderedDict[str, _Given] = OrderedDict()
@@ -71,14 +73,19 @@ class HitChecker:
         if self.measures is not None:
             await self.measures.aclose()
 
-    async def find(self, question: Question, tenant: Tenant) -> tuple[SemanticResult, SemanticHit | None]:
-        """As `Semantic.find`, at the bar of the tenant's scope; and, without a hit, what came near."""
+    async def find(
+        self, question: Question, tenant: Tenant, who: str = ""
+    ) -> tuple[SemanticResult, SemanticHit | None]:
+        """As `Semantic.find`, at the bar of the tenant's scope; and, without a hit, what came near. `who` asks, as
+        `keys.asker` names it; what it has got before is no hit."""
         name, max_error = scope(tenant), tenant.policy.cache.semantic.max_error
         if not self._trust.pays(name):
             return SemanticResult(), None
         look = await self._semantic.find(question, name, max_error, self._trust.bar(name, max_error))
         if look.vector is None:
             return look, None
+        if look.found is not None and self._repeats.again(who, look.found):
+            return look._replace(found=None), None
         best = look.found or (look.near if look.accepted else None)
         self._trust.looked(name, best.score if best else None, hit=look.found is not None, cpu_s=look.cpu_s)
         if self.measures is not None:
@@ -89,6 +96,7 @@ class HitChecker:
     def gave(self, found: Found, stored: Stored, request: CompletionRequest, tenant: Tenant) -> None:
         """The answer under `found` was a hit."""
         name = scope(tenant)
+        self._repeats.gave(asker(request, tenant), found.digest)
         self._trust.saved(name, stored.cost_pico)
         self._given[request.id] = _Given(name, found.score, tenant.team, tenant.key.lineage)
         if len(self._given) > _REMEMBERED:

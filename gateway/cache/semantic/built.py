@@ -57,7 +57,7 @@ class BuiltEmbedder(ModelEmbedder):
         """Raises EmbedderUnavailable when the folder is not whole."""
         facts = read_facts(Path(folder))
         super().__init__(
-            partial(_load, Path(folder), facts),
+            partial(load, Path(folder), facts),
             name=facts.name,
             dimensions=facts.dimensions,
             max_tokens=facts.max_tokens,
@@ -65,7 +65,8 @@ class BuiltEmbedder(ModelEmbedder):
         self.knots: Sequence[tuple[float, float]] = facts.knots
 
 
-def _load(folder: Path, facts: Facts) -> Model:
+def load(folder: Path, facts: Facts) -> Model:
+    """Raises EmbedderUnavailable for weights that are not those of `facts`."""
     from gateway.cache.semantic.onnx import OnnxModel
 
     return OnnxModel(folder / WEIGHTS, facts.sha256, folder / TOKENIZER, facts.max_tokens)

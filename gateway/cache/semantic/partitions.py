@@ -121,14 +121,14 @@ class SemanticIndex:
         few milliseconds at most. `bar`: how sure the verifier has to be, beyond its own bar."""
         self.apply(_PIECE_S)
         partition = self._partitions.get(question.partition)
-        if partition is None or self._verifier.timely(question.text):
+        if partition is None or self._verifier.varies(question.text):
             return Query()
         near, accepted = None, False
         for entry, cosine in self._candidates(partition, vector):
             if entry.expires_at <= now or entry.question is None:
                 continue
             verdict = self._verifier.verify(entry.question.text, question.text, cosine, max_error=max_error)
-            found = Found(entry.digest, verdict.score, cosine)
+            found = Found(entry.digest, verdict.score, cosine, entry.asker)
             if verdict.accepted and verdict.score >= bar:
                 self._places.move_to_end(entry.digest)
                 return Query(found)

@@ -12,7 +12,7 @@ from gateway.cache.entry import Entry, Flush
 _FLUSHES = 1000
 """Number of flushes remembered, so that an answer that was asked for before a flush is not stored after it."""
 _COMPARED = 16
-"""Of this many least-recently-used entries, the one that saves least for its memory is evicted."""
+"""Number of least-recently-used entries among which the one that saves least per byte is evicted."""
 
 
 class Quota(NamedTuple):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from gateway.cache.verifier.text import Reading, Token
 
@@ -73,3 +75,25 @@ def _gaps(stored: Reading, asked: Reading, pairs: list[tuple[int, int]]) -> list
             gaps.append(gap)
         i, j = next_i + 1, next_j + 1
     return gaps
+
+
+@lru_cache(maxsize=16384)
+def stem(form: str) -> str:
+    """Without the commonest endings of English verbs and plurals."""
+    for ending in ("ies", "ing", "ed", "es", "s", "e"):
+        if form.endswith(ending) and len(form) - len(ending) > 3:
+            return form[: -len(ending)]
+    return form
+
+
+def unmatched(gaps: Iterable[Gap]) -> tuple[list[str], list[str]]:
+    """The words of either side that have no counterpart of the same stem in any gap."""
+    stored: dict[str, str] = {}
+    asked: dict[str, str] = {}
+    for gap in gaps:
+        stored |= {stem(token.form): token.form for token in gap.stored}
+        asked |= {stem(token.form): token.form for token in gap.asked}
+    return (
+        [form for each, form in stored.items() if each not in asked],
+        [form for each, form in asked.items() if each not in stored],
+    )

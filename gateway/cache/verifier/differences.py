@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from gateway.cache.verifier.align import Gap, align
+from gateway.cache.verifier.align import Gap, align, unmatched
 from gateway.cache.verifier.lexicon import Lexicon, Words
 from gateway.cache.verifier.text import Reading, Token
 from gateway.cache.verifier.typos import same_word
@@ -20,13 +20,15 @@ _HOW = frozenset({"how", "what"})
 
 SIGNS = (
     *("numbers", "number", "symbols", "symbol", "names", "name", "quoted"),
-    *("negation", "question", "tense", "order", "sentence"),
+    *("opposite", "negation", "question", "tense", "order", "sentence"),
 )
 """Why the answer may differ. Plural: each side has its own; singular: one side has one more."""
-_FATAL = frozenset({"numbers", "symbols", "quoted", "names"})
-"""However much else is put in other words: Lisbon is not Porto."""
+_FATAL = frozenset({"numbers", "symbols", "quoted", "names", "opposite"})
+"""However much else is put in other words: Lisbon is not Porto, and off is not on."""
 _PHRASED = frozenset({"question", "tense", "sentence"})
 """They come with other words for the same, too."""
+_REORDERED = 0.5
+"""Summed rarity of the words that one side alone has; from it on, the sentence is put differently and words move."""
 
 
 @dataclass(slots=True)
@@ -44,6 +46,8 @@ class Comparison:
     """Roots of words that stand in gaps of both sides."""
     signs: frozenset[str] = frozenset()
     """Of `SIGNS`, those that are seen."""
+    unmatched: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
+    """Words of either side in the gaps whose stem the other side's gaps lack."""
 
     @property
     def alone(self) -> bool:
@@ -51,11 +55,11 @@ class Comparison:
         return len(self.gaps) == 1
 
     @property
-    def minimal(self) -> bool:
-        """One word stands for one other: almost always another question."""
-        if not self.alone or len(self.spots) != 1 or max(self.spots[0]) > 1:
+    def exchanged(self) -> bool:
+        """In the one place where the texts differ, content stands for other content: almost always another question."""
+        if not self.alone or not (self.gaps[0].stored and self.gaps[0].asked):
             return False
-        return bool(self.gaps[0].stored and self.gaps[0].asked)
+        return (min(self.spots[0]) > 0 or max(self.spots[0]) == 1) if self.spots else bool(self.moved)
 
 
 class Comparer:
@@ -94,16 +98,16 @@ class Comparer:
         if gaps:
             stored_roots = {_root(token.form) for gap in gaps for token in gap.stored}
             result.moved = frozenset(stored_roots & {_root(token.form) for gap in gaps for token in gap.asked})
+            result.unmatched = unmatched(gaps)
             result.signs = self._signs(result, stored, asked, lexicon)
             result.spots = self._spots(result, lexicon)
         known = bool(stored.language or asked.language)
         result.same = not result.signs and (not gaps or (known and all(_harmless(gap, lexicon) for gap in gaps)))
         if not result.same:
-            result.conflict = self._conflict(result)
+            result.conflict = self._conflict(result, stored.language or asked.language or "en")
         return result
 
-    @staticmethod
-    def _conflict(found: Comparison) -> str:
+    def _conflict(self, found: Comparison, language: str) -> str:
         """A sign outweighs any similarity where little else was put in other words."""
         if found.alone or not found.spots:
             fatal = found.signs
@@ -111,6 +115,10 @@ class Comparer:
             fatal = found.signs - _PHRASED
         else:
             fatal = found.signs & _FATAL
+        if "order" in fatal:
+            rarity = self._words.vocabulary.rarity
+            if sum(rarity(form, language) for side in found.unmatched for form in side) >= _REORDERED:
+                fatal -= {"order"}
         return min(fatal, key=SIGNS.index, default="")
 
     def _spots(self, found: Comparison, lexicon: Lexicon) -> tuple[tuple[int, int], ...]:
@@ -182,8 +190,10 @@ class Comparer:
                 found.add(f"{name}s" if all(name in side for side in kinds) else name)
         if any(token.quoted for side in only for token in side):
             found.add("quoted")
-        if _count(stored, lexicon.negations) != _count(asked, lexicon.negations):
+        if _count(left, lexicon.negations) != _count(right, lexicon.negations):
             found.add("negation")
+        if _opposites(compared.unmatched, lexicon):
+            found.add("opposite")
         if _questions(only[0], lexicon) != _questions(only[1], lexicon):
             found.add("question")
         if len({any(token.form in lexicon.past for token in side) for side in only}) == 2:
@@ -230,8 +240,13 @@ def _questions(tokens: list[Token], lexicon: Lexicon) -> set[str]:
     return {lexicon.questions[token.form] for token in tokens if token.form in lexicon.questions} - _HOW
 
 
-def _count(reading: Reading, words: frozenset[str]) -> int:
-    return sum(form in words for form in reading.forms)
+def _count(tokens: list[Token], words: frozenset[str]) -> int:
+    return sum(token.form in words for token in tokens)
+
+
+def _opposites(unmatched: tuple[list[str], list[str]], lexicon: Lexicon) -> bool:
+    """`on` here and `off` there, whatever else is put in other words."""
+    return any(opposite in unmatched[1] for form in unmatched[0] for opposite in lexicon.opposites.get(form, ()))
 
 
 def _accents_differ(left: Token, right: Token) -> bool:

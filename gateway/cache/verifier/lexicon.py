@@ -1,7 +1,9 @@
-"""The verifier's word lists (`data/words.json`, about a hundred words per language) and learned word data."""
+"""The verifier's word lists (`data/words.json`, some 200 words per language; `data/varying.json`) and learned data."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
@@ -9,10 +11,11 @@ from typing import Any
 
 import orjson
 
-from gateway.cache.verifier.politeness import ASIDES, Politeness
+from gateway.cache.verifier.politeness import Politeness
 from gateway.cache.verifier.vocabulary import Vocabulary
 
 WORDS = Path(__file__).parents[1] / "data" / "words.json"
+VARYING = WORDS.with_name("varying.json")
 
 LANGUAGES = ("en", "es", "pt")
 
@@ -28,16 +31,17 @@ class Lexicon:
     questions: dict[str, str]
     """Question word → its class (how, what, why …)."""
     modals: frozenset[str]
-    particles: frozenset[str]
-    """Prepositions and conjunctions that change the answer."""
-    timely: frozenset[str]
+    varying: re.Pattern[str]
+    """Phrases whose answer depends on when it is asked, or on chance, or that ask for something new."""
     one: frozenset[str]
     """What may be written as the digit 1, and mostly is something else."""
     numbers: dict[str, int]
     short: dict[str, str]
     """Abbreviation → the word it stands for."""
     same: dict[str, str]
-    """Regional word → the first of its group."""
+    """Regional word, or an imperative to a friend or a stranger → the first of its group."""
+    opposites: dict[str, frozenset[str]]
+    """Word → those that ask for the contrary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +49,16 @@ class Words:
     lexicons: dict[str, Lexicon]
     vocabulary: Vocabulary
     courtesy: Politeness
-    asides: Politeness
-    """Tells additions that ask for nothing more from those that do."""
 
     def without_lists(self) -> Words:
         """With what was learned alone."""
         empty: dict[str, Any] = {field.name: frozenset() for field in fields(Lexicon)}
-        empty |= {name: {} for name in ("questions", "numbers", "short", "same")}
+        empty["varying"] = _phrases(())
+        empty |= {name: {} for name in ("questions", "numbers", "short", "same", "opposites")}
         return replace(self, lexicons={name: Lexicon(**empty) for name in LANGUAGES})
 
 
-def _lexicon(name: str, own: dict[str, Any]) -> Lexicon:
+def _lexicon(name: str, own: dict[str, Any], varying: dict[str, str]) -> Lexicon:
     def words(kind: str) -> frozenset[str]:
         listed = frozenset(own[kind].split())
         # `lo` stands for `los` too.
@@ -65,14 +68,34 @@ def _lexicon(name: str, own: dict[str, Any]) -> Lexicon:
     if name != "en":
         kinds |= {f"{word}s": kind for word, kind in kinds.items()}
     return Lexicon(
-        **{kind: words(kind) for kind in ("function", "past", "modals", "particles", "timely")},
+        **{kind: words(kind) for kind in ("function", "past", "modals")},
+        varying=_phrases(varying.values()),
         negations=frozenset(own["negations"].split()),
         one=frozenset(own["one"].split()),
         questions=kinds,
         numbers={**own["numbers"], **_teens(name, own["numbers"], own["stems"])},
         short=own["short"],
         same={word: group.split()[0] for group in own["same"] for word in group.split()},
+        opposites=_opposites(own["opposites"]),
     )
+
+
+def _phrases(lists: Iterable[str]) -> re.Pattern[str]:
+    """`right_now`: words in sequence; `poem*`: with any ending. Matches nothing where no phrase is listed."""
+    escaped = re.escape("|".join("|".join(each.split()) for each in lists))
+    phrases = escaped.replace(r"\|", "|").replace("_", r"\W+").replace(r"\*", r"\w*")
+    return re.compile(rf"\b(?:{phrases})\b" if phrases else "(?!)")
+
+
+def _opposites(pairs: list[str]) -> dict[str, frozenset[str]]:
+    """`on | off`: words of either side, those of the other side."""
+    found: dict[str, frozenset[str]] = {}
+    for pair in pairs:
+        one, other = (frozenset(side.split()) for side in pair.split("|"))
+        for words, contrary in ((one, other), (other, one)):
+            for word in words:
+                found[word] = found.get(word, frozenset()) | contrary
+    return found
 
 
 def _teens(name: str, units: dict[str, int], stems: dict[str, int]) -> dict[str, int]:
@@ -91,5 +114,6 @@ def _teens(name: str, units: dict[str, int], stems: dict[str, int]) -> dict[str,
 def load_words() -> Words:
     """Read once; about 100 ms, so call it off the loop the first time."""
     data = orjson.loads(WORDS.read_bytes())
-    lexicons = {name: _lexicon(name, data[name]) for name in LANGUAGES}
-    return Words(lexicons, Vocabulary.load(), Politeness.load(), Politeness.load(ASIDES))
+    varying = orjson.loads(VARYING.read_bytes())
+    lexicons = {name: _lexicon(name, data[name], varying[name]) for name in LANGUAGES}
+    return Words(lexicons, Vocabulary.load(), Politeness.load())

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from gateway.cache.verifier.vocabulary import Vocabulary
 
 WEIGHTS = Path(__file__).parents[1] / "data" / "courtesy.npz"
-ASIDES = Path(__file__).parents[1] / "data" / "asides.npz"
-"""For what may stand anywhere and asks for nothing more, as in `really`, `in the world`."""
 
 BUCKETS = 4096
 """Hashed words and pairs of neighbours."""
@@ -59,9 +57,9 @@ class Politeness:
         self._dense_score = lru_cache(maxsize=16384)(self._weigh)
 
     @classmethod
-    @lru_cache(maxsize=2)
-    def load(cls, file: Path = WEIGHTS) -> Politeness:
-        weights = np.load(file)
+    @lru_cache(maxsize=1)
+    def load(cls) -> Politeness:
+        weights = np.load(WEIGHTS)
         return cls(Vocabulary.load(), {name: weights[name].astype(np.float64) for name in weights.files})
 
     def polite(self, words: Sequence[str], least: float = SURE) -> bool:

@@ -48,6 +48,8 @@ _MULTIPLIERS = (100, 1000, 1_000_000)
 _JOINS = ("y", "e")
 _LONGEST_QUOTE = 6
 """Words; a longer quotation is material to work on, not a name."""
+_HEADLINE = 4
+"""Words with a capital; fewer may be one name."""
 _LONGEST_LABEL = 3
 """Words before a colon that name the matter, as in `India: …`."""
 
@@ -115,10 +117,12 @@ class Reader:
         second = max(total for place, total in enumerate(totals) if place != best)
         return COLUMNS[best] if COLUMNS[best] in LANGUAGES and totals[best] > second + _CLEARLY else ""
 
-    def timely(self, reading: Reading) -> bool:
-        """Does the answer depend on when it is asked?"""
-        names = (reading.language,) if reading.language else LANGUAGES
-        return any(form in self._words.lexicons[name].timely for name in names for form in reading.forms)
+    def varies(self, text: str) -> bool:
+        """Does the answer depend on when it is asked or on chance, or is something new asked for?"""
+        words, language = plain(text.lower()), self.language(text)
+        return any(
+            self._words.lexicons[name].varying.search(words) for name in ((language,) if language else LANGUAGES)
+        )
 
     def read(self, text: str, language: str = "") -> Reading:
         """`language` is used if the text's own cannot be determined."""
@@ -140,7 +144,7 @@ class Reader:
     def _tokens(self, text: str, lexicon: Lexicon, payload: list[str]) -> list[Token]:
         tokens: list[Token] = []
         end = 0
-        cased = not (text.isupper() or text.islower() or text.istitle())
+        cased = not (text.isupper() or text.islower() or text.istitle() or _titled(text, lexicon))
         for match in _QUOTED.finditer(text):
             self._plain_tokens(text[end : match.start()], lexicon, tokens, cased=cased, quoted=False)
             inner = next(group for group in match.groups() if group)
@@ -231,6 +235,12 @@ class Reader:
         if len(before.split()) <= _LONGEST_LABEL:
             payload.append(" ".join(before.lower().split()))
         return before
+
+
+def _titled(text: str, lexicon: Lexicon) -> bool:
+    """Does every longer word but the weakest begin with a capital, as in a headline?"""
+    words = [word for word in re.findall(r"[^\W\d_]{3,}", text)[1:] if plain(word.lower()) not in lexicon.function]
+    return len(words) >= _HEADLINE and all(word[0].isupper() for word in words)
 
 
 def _merge(tokens: list[Token], lexicon: Lexicon) -> list[Token]:

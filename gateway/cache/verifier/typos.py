@@ -14,6 +14,8 @@ _THOROUGH = ("en",)
 """Languages of which the vocabulary knows most words, so that what it does not know is mostly misspelt."""
 _SHORT = 4
 """Letters; of a shorter word another is made by one letter."""
+_LONG = 5
+"""Letters; a longer word whose beginning and ending stay the same has lost one by a slip."""
 
 
 def same_word(left: Token, right: Token, vocabulary: Vocabulary, language: str) -> bool:
@@ -43,6 +45,8 @@ def _typo(left: str, right: str, vocabulary: Vocabulary, language: str) -> bool:
         return True
     shorter, longer = sorted((left, right), key=len)
     if _CLUSTER.search(shorter) and not _CLUSTER.search(longer):
+        return True
+    if len(shorter) > _LONG and shorter[:2] == longer[:2] and shorter[-3:] == longer[-3:]:
         return True
     return language in _THOROUGH and (known == 1 or len(shorter) > _SHORT)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gateway.cache.quality.error_bound import LEAST
 from gateway.cache.verifier.differences import Comparer, Comparison
-from gateway.cache.verifier.features import NAMES, Featurer
+from gateway.cache.verifier.features import NAMES, row
 from gateway.cache.verifier.lexicon import Words, load_words
 from gateway.cache.verifier.text import Reader, Reading
 
@@ -22,11 +22,11 @@ WEIGHTS = Path(__file__).parents[1] / "data" / "verifier.json"
 _READINGS = 4096
 _SAME_FLOOR = {"en": 0.85, "es": 0.6, "pt": 0.6}
 """Least cosine at which harmless differences are believed; MiniLM places accents and marks badly outside English."""
-_PARAPHRASE_FLOOR = 0.72
+_PARAPHRASE_FLOOR = 0.62
 _LONGEST_QUESTION = 30
 """Tokens; in a longer text every word may matter, and similarity sees none of them."""
-FOREIGN_BAR = 0.85
-"""Outside English the learned score is less reliable, so the bar is higher."""
+FOREIGN_BAR = 0.5
+"""Outside English: below it, of pairs with other words and another answer more than a twentieth pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,6 @@ class Verifier:
         self._words = words
         self.reader = Reader(words)
         self._comparer = Comparer(words)
-        self._featurer = Featurer(words, self._comparer)
         self._scorer = scorer
         self._readings: OrderedDict[tuple[str, str], Reading] = OrderedDict()
 
@@ -91,45 +90,55 @@ class Verifier:
                 self._readings.popitem(last=False)
         return reading
 
-    def timely(self, text: str) -> bool:
-        """Does the answer to `text` depend on when it is asked?"""
-        return self.reader.timely(self.read(text))
+    def varies(self, text: str) -> bool:
+        """Must `text` never be answered by meaning: about now, by chance, or a wish for something new?"""
+        return self.reader.varies(text)
 
     def verify(self, stored: str, asked: str, cosine: float, *, max_error: float = 0.01) -> Verdict:
         """May the answer to `stored` be given to `asked`? `max_error`: wrong hits allowed, as a share of look-ups."""
         if stored == asked:
             return Verdict(True, 1.0, "same")
+        left, right, comparison = self._compared(stored, asked)
+        if left.empty or right.empty:
+            return Verdict(False, 0.0, "empty")
+        if comparison.conflict:
+            return Verdict(False, 0.0, comparison.conflict)
+        if self._same(left, right, comparison, cosine):
+            return Verdict(True, 0.98 if comparison.gaps else 1.0, "same")
+        bar = next((least for error, least in LEAST if max_error >= error), 2.0)
+        if self._scorer is None or bar > 1 or not self._open(left, right, comparison, cosine):
+            return Verdict(False, 0.0, "unsure")
+        if left.language != "en":
+            bar = max(bar, FOREIGN_BAR)
+        score = self._scorer.score(row(left, right, comparison, cosine, self._words.vocabulary))
+        return Verdict(score >= bar, score, "paraphrase" if score >= bar else "unsure")
+
+    def features(self, stored: str, asked: str, cosine: float) -> list[float] | None:
+        """What the networks see of a pair; None where they are not asked."""
+        left, right, comparison = self._compared(stored, asked)
+        decided = comparison.conflict or left.empty or right.empty or self._same(left, right, comparison, cosine)
+        if decided or not self._open(left, right, comparison, cosine):
+            return None
+        return row(left, right, comparison, cosine, self._words.vocabulary)
+
+    def _compared(self, stored: str, asked: str) -> tuple[Reading, Reading, Comparison]:
         left, right = self.read(stored), self.read(asked)
         if not left.language and right.language:
             left = self.read(stored, right.language)
         elif not right.language and left.language:
             right = self.read(asked, left.language)
-        if left.empty or right.empty:
-            return Verdict(False, 0.0, "empty")
-        comparison = self._comparer.compare(left, right)
-        if comparison.conflict:
-            return Verdict(False, 0.0, comparison.conflict)
-        if comparison.same and self._believable(comparison, left.language or right.language, cosine):
-            return Verdict(True, 0.98 if comparison.gaps else 1.0, "same")
-        return self._weigh(left, right, comparison, cosine, max_error)
+        return left, right, self._comparer.compare(left, right)
 
     @staticmethod
-    def _believable(comparison: Comparison, language: str, cosine: float) -> bool:
-        return not comparison.gaps or cosine >= _SAME_FLOOR[language or "en"]
-
-    def _weigh(self, left: Reading, right: Reading, comparison: Comparison, cosine: float, max_error: float) -> Verdict:
-        if self._scorer is None or not left.language or left.language != right.language:
-            return Verdict(False, 0.0, "unsure")
-        bar = next((least for error, least in LEAST if max_error >= error), 2.0)
-        if bar > 1 or cosine < _PARAPHRASE_FLOOR or self._too_close(left, right, comparison):
-            return Verdict(False, 0.0, "unsure")
-        if left.language != "en":
-            bar = max(bar, FOREIGN_BAR)
-        score = self._scorer.score(self._featurer.row(left, right, comparison, cosine))
-        return Verdict(score >= bar, score, "paraphrase" if score >= bar else "unsure")
+    def _same(left: Reading, right: Reading, comparison: Comparison, cosine: float) -> bool:
+        """Is every difference harmless, and the cosine not against it?"""
+        floor = _SAME_FLOOR[left.language or right.language or "en"]
+        return comparison.same and (not comparison.gaps or cosine >= floor)
 
     @staticmethod
-    def _too_close(left: Reading, right: Reading, comparison: Comparison) -> bool:
-        """Whether the score cannot tell: one word was replaced, or the texts are long or contain a text to process."""
+    def _open(left: Reading, right: Reading, comparison: Comparison, cosine: float) -> bool:
+        """Whether the networks may decide: two short questions of one language in other words. A text that was edited
+        in one place, or an instruction on a text to process, is never decided by a score."""
         long = max(len(left.tokens), len(right.tokens)) > _LONGEST_QUESTION
-        return comparison.minimal or long or bool(left.payload)
+        foreign = not left.language or left.language != right.language
+        return cosine >= _PARAPHRASE_FLOOR and not (foreign or comparison.exchanged or long or left.payload)

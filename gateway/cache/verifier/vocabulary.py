@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 _DATA = Path(__file__).parents[1] / "data"
 FREQUENCIES = _DATA / "frequencies.npz"
 PIECES = _DATA / "pieces.npz"
-SENSES = _DATA / "senses.npz"
 TOKENIZER = _DATA / "tokenizer.json"
 
 COLUMNS = ("en", "es", "pt", "other")
 STEPS = 25
 """Table entries per unit of Zipf frequency (log10 of occurrences in a billion words)."""
 _UNKNOWN = (0.0, 0.0, 0.0, 0.0)
+_MOST_COMMON, _RAREST = 7.5, 2.5
+"""Zipf frequencies between which a word gains rarity."""
 _LONGEST = 40
 """Letters; what is longer is no word."""
 
@@ -35,14 +36,13 @@ class Vocabulary:
         zipf: NDArray[np.uint8],
         pieces: dict[str, int],
         vectors: Floats,
-        senses: NDArray[np.int8],
     ) -> None:
-        """`keys`: sorted CRC-32 of the words, (n,); `zipf`: (n, 4), `STEPS`; `vectors`, `senses`: a row per piece."""
+        """`keys`: sorted CRC-32 of the words, (n,); `zipf`: (n, 4), `STEPS`; `vectors`: a row per piece."""
         self._keys, self._zipf = keys, zipf
-        self._pieces, self._vectors, self._senses = pieces, vectors, senses
+        self._pieces, self._vectors = pieces, vectors
         self.zipf = lru_cache(maxsize=16384)(self._look_up)
         self.vector = lru_cache(maxsize=8192)(self._mean)
-        self.sense = lru_cache(maxsize=8192)(self._sense)
+        self.rarity = lru_cache(maxsize=16384)(self._rarity)
         self.width = vectors.shape[1]
 
     @classmethod
@@ -56,7 +56,6 @@ class Vocabulary:
             table["zipf"],
             pieces,
             vectors["pieces"].astype(np.float32) / vectors["scale"],
-            np.load(SENSES)["senses"],
         )
 
     def _look_up(self, word: str) -> tuple[float, ...]:
@@ -80,12 +79,11 @@ class Vocabulary:
         mean: Floats = self._vectors[found].mean(axis=0)
         return mean
 
-    def _sense(self, word: str) -> Floats:
-        """What the embedder takes it for when it stands alone: a unit vector, or zeros."""
-        found = self._parts(word)
-        total: Floats = self._senses[found].sum(axis=0, dtype=np.float32)
-        unit: Floats = total / max(1e-6, float(np.sqrt(total @ total)))
-        return unit
+    def _rarity(self, word: str, language: str) -> float:
+        """How much a word says, 0 for the commonest to 1 for the rarest and the unknown."""
+        zipf = self.zipf(word)
+        frequency = max(zipf[COLUMNS.index(language)], zipf[0] - 1.0)
+        return min(1.0, max(0.0, (_MOST_COMMON - frequency) / (_MOST_COMMON - _RAREST)))
 
     def _parts(self, word: str) -> list[int]:
         """Its word pieces, longest first; none where it has letters that no piece has."""

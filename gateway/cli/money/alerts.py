@@ -37,7 +37,7 @@ def alerts() -> None:
 @click.option("--team", help="Only alerts of this team.")
 def list_alerts(context: Context, team: str | None) -> None:
     """List the latest alerts with their deliveries, newest first."""
-    sent = _with(context.of_running(), {}, lambda room: room.sent(team))
+    sent = _with(context.of_running(), {}, lambda service: service.sent(team))
     table = tables.Table("alert", "severity", "when", "receiver", "delivery", "tries", "last error")
     for one in sent:
         tries = str(one.tries) if one.target else ""
@@ -57,9 +57,9 @@ def test_alerts(context: Context, team: str) -> None:
     """
     settings = context.of_running()
     policy, _ = load_policies(settings.policies, settings.config.ceilings).find(team)
-    answers = _with(settings, {team: policy}, lambda room: room.test(team))
+    answers = _with(settings, {team: policy}, lambda service: service.test(team))
     values = {target: {kind: asdict(one) for kind, one in kinds.items()} for target, kinds in answers.items()}
-    lines = [line for target, kinds in answers.items() for line in _told(target, kinds)]
+    lines = [line for target, kinds in answers.items() for line in _lines(target, kinds)]
     nobody = f"The policy of team {team} names no receiver (alerts.notify, budget.notify)."
     context.print(values, "\n".join(lines) or nobody)
     if any(not one.accepted for kinds in answers.values() for one in kinds.values()):
@@ -71,7 +71,9 @@ def test_alerts(context: Context, team: str) -> None:
 @click.argument("id")
 def acknowledge(context: Context, id: str) -> None:
     """Acknowledge the alert ID, which ends its escalation."""
-    team = _with(context.of_running(), {}, lambda room: room.acknowledge(id, f"{getpass.getuser()} (command line)"))
+    team = _with(
+        context.of_running(), {}, lambda service: service.acknowledge(id, f"{getpass.getuser()} (command line)")
+    )
     if team is None:
         raise click.ClickException(f"There is no alert {id}; `thriftgate alerts list` shows them.")
     context.print({"id": id, "team": team, "acknowledged": True}, f"Acknowledged: {id}")
@@ -88,10 +90,10 @@ def dead_letters(context: Context, team: str | None, retry: bool) -> None:
     """
     settings = context.of_running()
     if retry:
-        count = _with(settings, {}, lambda room: room.revive(team))
+        count = _with(settings, {}, lambda service: service.revive(team))
         context.print({"retried": count}, f"{count} deliveries will be retried.")
         return
-    dead = _with(settings, {}, lambda room: room.dead(team))
+    dead = _with(settings, {}, lambda service: service.dead(team))
     table = tables.Table("delivery", "team", "receiver", "created", "given up", "tries", "last error")
     for one in dead:
         moments = _moment(one.created_at), _moment(one.dead_at)
@@ -103,23 +105,23 @@ def dead_letters(context: Context, team: str | None, retry: bool) -> None:
 def _with(settings: Settings, policies: dict[str, Policy], ask: Callable[[Alerts], Awaitable[Result]]) -> Result:
     with open_database(settings) as database:
         addresses = Addresses(lambda: settings.known_receivers)
-        room = Alerts(database, lambda: policies, receivers=Receivers(addresses=addresses))
+        service = Alerts(database, lambda: policies, receivers=Receivers(addresses=addresses))
 
         async def asked() -> Result:
-            await room.open()
+            await service.open()
             try:
-                return await ask(room)
+                return await ask(service)
             finally:
-                await room.aclose()
+                await service.aclose()
 
         return asyncio.run(asked())
 
 
-def _told(target: str, kinds: dict[str, Answer]) -> list[str]:
+def _lines(target: str, kinds: dict[str, Answer]) -> list[str]:
     """Lines about one receiver: a single one if it gave the same answer to all alerts."""
-    said = {("accepted" if one.accepted else "not accepted") + f": {one.said}" for one in kinds.values()}
-    if len(said) == 1:
-        return [f"{target}: {said.pop()} ({len(kinds)} alerts: {', '.join(kinds)})"]
+    replies = {("accepted" if one.accepted else "not accepted") + f": {one.said}" for one in kinds.values()}
+    if len(replies) == 1:
+        return [f"{target}: {replies.pop()} ({len(kinds)} alerts: {', '.join(kinds)})"]
     return [f"{target} {kind}: {'' if one.accepted else 'not '}accepted: {one.said}" for kind, one in kinds.items()]
 
 

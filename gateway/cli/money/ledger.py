@@ -73,12 +73,12 @@ def verify(context: Context) -> None:
         raise click.ClickException(str(error)) from error
     with open_database(settings) as database, snapshot(database) as connection:
         verdict = verified(connection, anchors)
-    context.print({**asdict(verdict), "ok": not verdict.findings}, lambda: _tell(verdict))
+    context.print({**asdict(verdict), "ok": not verdict.findings}, lambda: _show(verdict))
     if verdict.findings:
         sys.exit(1)
 
 
-def _tell(verdict: Verdict) -> None:
+def _show(verdict: Verdict) -> None:
     for chain in verdict.chains:
         head = "its anchor is on another host" if chain.anchored is None else f"anchored at {chain.anchored}"
         gone = f", {chain.removed} of them rolled up" if chain.removed else ""

@@ -126,9 +126,9 @@ def update_prices(context: Context, source: Path | None, with_new: bool) -> None
         content = litellm_map.own_file(changes, before.models if before else (), str(path), _today())
         _write(target, content)
     refused = [one.text for one in found.refused if with_new or one.known]
-    told = {"written": [change.listed.name for change in changes], "file": str(target), "refused": refused}
+    values = {"written": [change.listed.name for change in changes], "file": str(target), "refused": refused}
     lines = [f"refused: {line}" for line in refused] + [f"{len(changes)} prices written to {target}."]
-    context.print(told, "\n".join(lines))
+    context.print(values, "\n".join(lines))
     if refused:
         sys.exit(1)
 
@@ -164,7 +164,7 @@ def _show(found: litellm_map.Comparison, path: Path) -> None:
     table = tables.Table("model", "price", "our list", "the map", title=f"USD per 1M tokens; {path}")
     for change in found.changes:
         for what, (was, now) in change.differs.items():
-            table.add_row(change.listed.name, what, _said(was), _said(now))
+            table.add_row(change.listed.name, what, _text(was), _text(now))
     new = sum(change.new for change in found.changes)
     if table.row_count:
         tables.console().print(table)
@@ -177,7 +177,7 @@ def _show(found: litellm_map.Comparison, path: Path) -> None:
     echo(f"The same: {found.same}. Not in our list: {new}, and {unknown} without usable prices (--json).")
 
 
-def _said(value: Any) -> str:
+def _text(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {text}" for name, text in value.items())
     return "–" if value is None else str(value)
@@ -227,8 +227,7 @@ def _tiers(price: Price) -> str:
 
 
 def _named(tier: str) -> bool:
-    """Whether a tier is shown as a service tier. Batch has its own column, and its combinations do not apply to
-    requests."""
+    """Whether the tier is listed as a service tier. Batch prices have their own column."""
     return "batch" not in tier.split("+")
 
 

@@ -66,28 +66,28 @@ def reconcile(
     with open_database(settings) as database, snapshot(database) as connection:
         listed = "" if backends else dialect
         found = compare(connection, invoices.read(file, dialect), names, listed, tolerance_pico=tolerance_pico)
-    told = as_object(found)
-    context.print(told, lambda: _show(told))
+    values = as_object(found)
+    context.print(values, lambda: _show(values))
     if any(count for kind, count in found.counts.items() if kind != "matched"):
         sys.exit(1)
 
 
-def _show(told: dict[str, Any]) -> None:
+def _show(values: dict[str, Any]) -> None:
     console = tables.console()
-    table = tables.Table(title=f"By {told['by']}; difference: invoice minus ledger", box=SIMPLE_HEAD)
+    table = tables.Table(title=f"By {values['by']}; difference: invoice minus ledger", box=SIMPLE_HEAD)
     table.add_column("", overflow="fold")
     for title in ("", "input", "output", "USD"):
         table.add_column(title, justify="right", no_wrap=True)
-    for pair in told["pairs"][:MOST_SHOWN]:
+    for pair in values["pairs"][:MOST_SHOWN]:
         table.add_row(pair["name"], pair["kind"], *_figures(pair["difference"]))
-    for name, side in told["total"].items():
+    for name, side in values["total"].items():
         table.add_row("total", name, *_figures(side))
     console.print(table)
-    if len(told["pairs"]) > MOST_SHOWN:
-        echo(f"{len(told['pairs']) - MOST_SHOWN} more with --json.")
-    echo(", ".join(f"{kind}: {count}" for kind, count in told["counts"].items()) + ".")
-    if told["unpriced"]:
-        echo(f"The ledger has {told['unpriced']} attempts without a price; reprice them first.")
+    if len(values["pairs"]) > MOST_SHOWN:
+        echo(f"{len(values['pairs']) - MOST_SHOWN} more with --json.")
+    echo(", ".join(f"{kind}: {count}" for kind, count in values["counts"].items()) + ".")
+    if values["unpriced"]:
+        echo(f"The ledger has {values['unpriced']} attempts without a price; reprice them first.")
 
 
 def _figures(side: dict[str, Any]) -> list[str]:

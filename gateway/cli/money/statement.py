@@ -36,14 +36,14 @@ def _ahead(one: Mapping[str, Any], unit: str) -> str:
     ahead = one["forecast"]
     if not ahead:
         return ""
-    said = ""
+    text = ""
     if ahead[f"total_{unit}"] is not None:
         low, middle, high = (_amount(ahead[f"total_{unit}{which}"], unit) for which in ("_low", "", "_high"))
-        said = f" Forecast: {middle} ({low} to {high}, four times in five)."
+        text = f" Forecast: {middle} ({low} to {high}, four times in five)."
     if ahead["exhausted_at"] is not None:
         latest = ahead["exhausted_at_high"] or "after its end"
-        said += f" Used up at {ahead['exhausted_at']} ({ahead['exhausted_at_low']} to {latest})."
-    return said
+        text += f" Used up at {ahead['exhausted_at']} ({ahead['exhausted_at_low']} to {latest})."
+    return text
 
 
 def _amount(value: Any, unit: str) -> str:

@@ -53,13 +53,13 @@ def check(context: Context, schema: bool, gateway_schema: bool) -> None:
         context.print({"ok": False, "problems": list(error.problems)}, str(error))
         sys.exit(2)
     teams = sorted(policies.policies)
-    told = [
+    lines = [
         *(each.line for each in (*settings.old_names, *chain.from_iterable(policies.old_names.values()))),
         *notes(settings.config.backends or (), list(policies.policies.values())),
     ]
     context.print(
-        {"ok": True, "teams": teams, "policies": [str(folder) for folder in settings.policies], "notes": told},
-        "\n".join([f"No mistakes: policies for {', '.join(teams)}.", *told]),
+        {"ok": True, "teams": teams, "policies": [str(folder) for folder in settings.policies], "notes": lines},
+        "\n".join([f"No mistakes: policies for {', '.join(teams)}.", *lines]),
     )
 
 

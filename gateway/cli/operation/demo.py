@@ -246,8 +246,8 @@ class Demo:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._alerted.wait(), ALERT_PATIENCE_S)
         for alert in self._alerts:
-            said = escape(str(alert.get("text", alert)))
-            self._console.print(f"[yellow]alert received at the webhook:[/] {said}", markup=True)
+            text = escape(str(alert.get("text", alert)))
+            self._console.print(f"[yellow]alert received at the webhook:[/] {text}", markup=True)
         if not self._alerts:
             self._console.print("[yellow]no budget alert arrived: this tour cost too little[/]", markup=True)
 
@@ -264,7 +264,7 @@ class Demo:
                 report, seen_at = found, time.monotonic()
         return report.total
 
-    def _sum_up(self, rows: list[Row], own: Line, neighbour: Line) -> None:
+    def _sum_up(self, rows: list[Row], own: Line, other: Line) -> None:
         saved = sum((row.saved_usd for row in rows if row.saved_usd is not None), Decimal(0))
         table = tables.Table(title="The tour in figures", show_header=False)
         table.add_row("requests", f"{len(rows)}, of which answered {sum(row.status == 200 for row in rows)}")
@@ -274,7 +274,7 @@ class Demo:
         )
         table.add_row("spent", f"${pico_to_usd(own.cost_pico):.6f}")
         table.add_row("of which background checks", f"${pico_to_usd(own.checks_pico):.6f}, {own.checks} calls")
-        table.add_row("spent by the other team", f"${pico_to_usd(neighbour.cost_pico):.6f}")
+        table.add_row("spent by the other team", f"${pico_to_usd(other.cost_pico):.6f}")
         table.add_row("saved, hypothetical", f"${saved:.6f} against list prices of {self._list_name}")
         self._console.print(table)
 

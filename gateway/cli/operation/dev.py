@@ -124,8 +124,8 @@ def outcome(attack: Attack, connect: Callable[[], socket.socket], until: float) 
     found = [int(status) for status in _STATUS.findall(came) if status != b"100"]
     status = found[0] if found else 0
     if came is not _LATE and status in attack.wanted:
-        told = attack.secret is not None and attack.secret.search(came) is not None
-        return Outcome(attack.name, wanted, f"{status or 'closed'}{', with details' if told else ''}", not told)
+        leaked = attack.secret is not None and attack.secret.search(came) is not None
+        return Outcome(attack.name, wanted, f"{status or 'closed'}{', with details' if leaked else ''}", not leaked)
     return Outcome(attack.name, wanted, "no answer in time" if came is _LATE else str(status or "closed"), False)
 
 
@@ -168,20 +168,20 @@ def _dripped(link: socket.socket, body: bytes, until: float) -> bytes:
 
 def _connecting(url: str) -> tuple[str, Callable[[], socket.socket]]:
     """Returns the value of the Host header and a function that connects. Raises UsageError."""
-    said = urlsplit(url if "//" in url else f"http://{url}")
-    if said.scheme not in ("http", "https") or not said.hostname or said.path not in ("", "/"):
+    address = urlsplit(url if "//" in url else f"http://{url}")
+    if address.scheme not in ("http", "https") or not address.hostname or address.path not in ("", "/"):
         raise click.UsageError("URL must be a gateway's address without a path, such as http://127.0.0.1:8080.")
-    name, port = said.hostname, said.port or (443 if said.scheme == "https" else 80)
+    name, port = address.hostname, address.port or (443 if address.scheme == "https" else 80)
 
     def connect() -> socket.socket:
         link = socket.create_connection((name, port), timeout=EACH_S)
-        if said.scheme == "http":
+        if address.scheme == "http":
             return link
         import ssl
 
         return ssl.create_default_context().wrap_socket(link, server_hostname=name)
 
-    return said.netloc.rpartition("@")[2], connect
+    return address.netloc.rpartition("@")[2], connect
 
 
 @click.group()

@@ -158,5 +158,5 @@ def _show(findings: list[Finding]) -> None:
     console = tables.console(highlight=False)
     for one in findings:
         mark = "[green]✓[/]" if one.well else "[red]✗[/]"
-        said = one.what + ("" if one.well or not one.remedy else f" — {one.remedy}")
-        console.print(mark, escape(said), markup=True)
+        text = one.what + ("" if one.well or not one.remedy else f" — {one.remedy}")
+        console.print(mark, escape(text), markup=True)

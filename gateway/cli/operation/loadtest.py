@@ -41,7 +41,7 @@ from gateway.cli.options import Context, common
     "--install-nginx/--no-install-nginx", default=None, help="Install nginx if it is missing; default: if root."
 )
 @click.option("--profile", is_flag=True, help="Sample a worker with py-spy after each cell.")
-@click.option("--minutes", default=120.0, show_default=True, help="Start no further cell after this time.")
+@click.option("--minutes", default=120.0, show_default=True, help="Start no further cell after this many minutes.")
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("loadtest-results"), show_default=True,
     help="Folder for loadtest.json, .txt, .png and .svg.",

@@ -15,6 +15,7 @@ from gateway.cache.evaluate import MAX_ERROR, Evaluator
 from gateway.cache.quality.curve import Point, curve
 from gateway.cli.options import Context, common
 from gateway.cli.quality.cache_held import flush, show, stats
+from gateway.errors import EmbedderUnavailable
 
 Row = Mapping[str, Any]
 
@@ -26,6 +27,12 @@ MODE = click.option(
     help="default: one wrong answer in 100 look-ups is allowed; strict: only harmless differences are a hit.",
 )
 LISTS = click.option("--without-lists", is_flag=True, help="Test the verifier without its word lists.")
+EMBEDDER = click.option(
+    "--embedder",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="FOLDER",
+    help="An embedder that `embedder build` made; default: the packaged one.",
+)
 
 
 @click.group()
@@ -38,19 +45,22 @@ def cache() -> None:
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @MODE
 @LISTS
+@EMBEDDER
 @click.option(
     "--plot",
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="Also plot hits by threshold (PNG, SVG), for rows with a label (1 same, 0 not); needs matplotlib.",
 )
-def evaluate(context: Context, file: Path, mode: str, without_lists: bool, plot: Path | None) -> None:
+def evaluate(
+    context: Context, file: Path, mode: str, without_lists: bool, embedder: Path | None, plot: Path | None
+) -> None:
     """Test which pairs of questions would share an answer.
 
-    The decision is made by the same code as in serving, with the packaged embedder. FILE: JSON lines {"id", "stored",
-    "asked"} (text or message list). Prints JSON lines {"id", "hit", "score"}.
+    The decision is made by the same code as in serving. FILE: JSON lines {"id", "stored", "asked"} (text or message
+    list). Prints JSON lines {"id", "hit", "score"}.
     """
-    evaluator = Evaluator(mode, lists=not without_lists)
+    evaluator = _evaluator(mode, without_lists, embedder)
     keys = ("id", "stored", "asked", *(("label",) if plot else ()))
     scores = _stream(file, evaluator.evaluate, keys)
     if plot:
@@ -63,13 +73,30 @@ def evaluate(context: Context, file: Path, mode: str, without_lists: bool, plot:
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @MODE
 @LISTS
-def replay(context: Context, file: Path, mode: str, without_lists: bool) -> None:
+@EMBEDDER
+def replay(context: Context, file: Path, mode: str, without_lists: bool, embedder: Path | None) -> None:
     """Run a sequence of questions in order. Each is stored unless it is a hit.
 
     FILE: JSON lines {"id", "asked"}. Prints JSON lines {"id", "hit", "match", "score"}; match is the id of the row
-    whose answer would be served.
+    whose answer would be served. The share of hits is printed on standard error.
     """
-    _stream(file, Evaluator(mode, lists=not without_lists).replay, ("id", "asked"))
+    hits = 0
+
+    def counted(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
+        nonlocal hits
+        for found in _evaluator(mode, without_lists, embedder).replay(rows):
+            hits += found["hit"]
+            yield found
+
+    asked = len(_stream(file, counted, ("id", "asked")))
+    click.echo(f"{hits} of {asked} questions answered from the cache ({100 * hits / max(1, asked):.1f} %).", err=True)
+
+
+def _evaluator(mode: str, without_lists: bool, embedder: Path | None) -> Evaluator:
+    try:
+        return Evaluator(mode, lists=not without_lists, embedder=embedder)
+    except EmbedderUnavailable as error:
+        raise click.ClickException(str(error)) from error
 
 
 cache.add_command(flush)

@@ -46,7 +46,7 @@ class Which:
         return (self.team, self.tag, self.prefix, self.age_s) == (None, None, None, None)
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         parts = [
             f"of team {self.team}" if self.team else "of all teams",
             f"tagged {self.tag}" if self.tag else "",
@@ -93,12 +93,12 @@ def flush(
     if which.all and not everything:
         raise click.UsageError("Give --team, --tag, --prefix, --older-than, or --all.")
 
-    async def flushed(room: Cache) -> int:
-        return await room.flush(team or "", tag, which.age_s, dry_run=not yes, prefix=prefix)
+    async def flushed(cache: Cache) -> int:
+        return await cache.flush(team or "", tag, which.age_s, dry_run=not yes, prefix=prefix)
 
     count = on_state(context.of_running(), flushed)
-    would = f"{count} answer(s) {which.said} would be flushed; add --yes to do it."
-    done = f"{count} answer(s) {which.said} flushed."
+    would = f"{count} answer(s) {which.description} would be flushed; add --yes to do it."
+    done = f"{count} answer(s) {which.description} flushed."
     context.print({"team": team, "answers": count, "flushed": yes}, done if yes else would)
 
 
@@ -106,17 +106,15 @@ def flush(
 @common
 @chosen
 def stats(context: Context, team: str | None, tag: str | None, prefix: str | None, older_than: str | None) -> None:
-    """Show size and measured errors of the running cache, by team.
+    """Show the size of the running cache and its wrong hits, by team.
 
     Answers served and money saved are in `thriftgate usage` and in /metrics.
     """
     which = _which(team, tag, prefix, older_than)
 
-    async def counted(room: Cache) -> list[dict[str, Any]]:
-        held = _by_team([entry for entry in room.entries() if which.flush.covers(entry)])
-        measured = {
-            told["scope"].rpartition("/")[2]: told for told in room.errors() if told["scope"].startswith("team/")
-        }
+    async def counted(cache: Cache) -> list[dict[str, Any]]:
+        held = _by_team([entry for entry in cache.entries() if which.flush.covers(entry)])
+        measured = {one["scope"].rpartition("/")[2]: one for one in cache.errors() if one["scope"].startswith("team/")}
         return [{**row, "wrong_hits": _wrong(measured.get(row["team"]))} for row in held]
 
     found = on_state(context.of_running(), counted)
@@ -139,12 +137,12 @@ def stats(context: Context, team: str | None, tag: str | None, prefix: str | Non
     context.print(found, table)
 
 
-def _wrong(told: dict[str, Any] | None) -> dict[str, Any] | None:
+def _wrong(errors: dict[str, Any] | None) -> dict[str, Any] | None:
     """Results of the checks of a team's semantic hits; None before the first check."""
-    if told is None or not told["checked"]:
+    if errors is None or not errors["checked"]:
         return None
     names = ("lookups", "hits", "checked", "wrong", "undecided", "wrong_of_lookups", "wrong_of_hits", "interval")
-    return {name: told[name] for name in names}
+    return {name: errors[name] for name in names}
 
 
 def _shown(wrong: dict[str, Any] | None) -> str:
@@ -174,16 +172,16 @@ def show(
     """
     which = _which(team, tag, prefix, older_than)
 
-    async def listed(room: Cache) -> list[dict[str, Any]]:
+    async def listed(cache: Cache) -> list[dict[str, Any]]:
         found = [
             entry
-            for entry in room.entries()
+            for entry in cache.entries()
             if which.flush.covers(entry) and entry.digest.hex().startswith(answer or "")
         ]
         found.sort(key=lambda entry: entry.asked_at, reverse=True)
-        rows = [_told(entry) for entry in found[: 1 if answer else limit]]
+        rows = [_values(entry) for entry in found[: 1 if answer else limit]]
         if answer and found:
-            stored = await room.stored(found[0].digest)
+            stored = await cache.stored(found[0].digest)
             rows[0]["answer"] = None if stored is None else orjson.loads(stored.completion)
         return rows
 
@@ -206,7 +204,7 @@ def show(
     context.print(rows, table)
 
 
-def _told(entry: Entry) -> dict[str, Any]:
+def _values(entry: Entry) -> dict[str, Any]:
     now = time.time()
     return {
         "id": entry.digest.hex(),
@@ -243,19 +241,19 @@ def on_state(settings: Settings, work: Callable[[Cache], Coroutine[Any, Any, Any
 
     async def run() -> Any:
         state = State(settings.config.state.redis_url or own_socket.url(settings.paths.socket), timeout_s=2.0)
-        room = Cache(state, IndexLog(state, "cache"), None)
+        cache = Cache(state, IndexLog(state, "cache"), None)
         try:
             await state.open()
             await state.call("GET", state.key("epoch"))  # fails at once with the reason if there is no server
-            await room.open()
-            await room.caught_up(CATCH_UP_S)
-            return await work(room)
+            await cache.open()
+            await cache.caught_up(CATCH_UP_S)
+            return await work(cache)
         except StateUnavailable as error:
             raise click.ClickException(
                 f"The gateway's state cannot be reached ({error}); is the gateway running on this --data-dir?"
             ) from error
         finally:
-            await room.aclose()
+            await cache.aclose()
             await state.aclose()
 
     return asyncio.run(run())

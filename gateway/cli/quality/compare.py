@@ -94,7 +94,7 @@ def compare(
     if not found:
         raise click.ClickException(stopped or "There are no prompts to compare.")
     hard = _difficulties(found)
-    told = tally(found, lambda pair: hard[pair.prompt.id], quality)
+    summary = tally(found, lambda pair: hard[pair.prompt.id], quality)
     values = {
         "a": a,
         "b": b,
@@ -102,10 +102,10 @@ def compare(
         "judge": judge,
         "spent_usd": f"{pico_to_usd(spent):f}",
         "stopped": stopped or None,
-        **asdict(told),
+        **asdict(summary),
         "pairs": [_row(pair, hard[pair.prompt.id]) for pair in found],
     }
-    context.print(values, lambda: _show(told, a, b, quality, spent, stopped, team))
+    context.print(values, lambda: _show(summary, a, b, quality, spent, stopped, team))
 
 
 def read_prompts(path: Path, max_tokens: int, temperature: float) -> list[Prompt]:
@@ -150,10 +150,10 @@ async def _run(
     backends = list(listed) if listed is not None else await discover(settings.config, None, False)
     await asyncio.to_thread(_learn_machines, settings, catalogue, backends)
     async with _opened(settings, [catalogue.complete(each) for each in backends], catalogue) as (fleet, journal):
-        till = PairSettlement(limit, catalogue)
-        pairs = Pairs(fleet, Contexts(Counter()), journal, till, tenant)
+        settlement = PairSettlement(limit, catalogue)
+        pairs = Pairs(fleet, Contexts(Counter()), journal, settlement, tenant)
         a, b = (_backend(fleet, name, policy) for name in names)
-        who = _judge(judge, fleet, policy, pairs)
+        judging = _judge(judge, fleet, policy, pairs)
         turns, found, stopped = asyncio.Semaphore(concurrent), [], ""
 
         async def one(prompt: Prompt, done: Callable[[], None]) -> None:
@@ -161,7 +161,7 @@ async def _run(
             async with turns:
                 if not stopped:
                     try:
-                        found.append(await pairs.compare(prompt, a, b, who, most))
+                        found.append(await pairs.compare(prompt, a, b, judging, most))
                     except BudgetExhausted as end:
                         stopped = end.message
                 done()
@@ -171,7 +171,7 @@ async def _run(
             await asyncio.gather(*(one(prompt, lambda: progress.advance(bar)) for prompt in prompts))
         places = {prompt.id: place for place, prompt in enumerate(prompts)}
         found.sort(key=lambda pair: places[pair.prompt.id])
-        return found, till.spent, stopped
+        return found, settlement.spent, stopped
 
 
 @asynccontextmanager
@@ -267,7 +267,7 @@ def _row(pair: Pair, difficulty: float | None) -> dict[str, object]:
     }
 
 
-def _show(told: Tally, a: str, b: str, quality: float, spent: int, stopped: str, team: str) -> None:
+def _show(summary: Tally, a: str, b: str, quality: float, spent: int, stopped: str, team: str) -> None:
     console = tables.console(highlight=False)
     table = tables.Table("", a, b)
     rows: list[tuple[str, Callable[[Pace], str]]] = [
@@ -279,19 +279,21 @@ def _show(told: Tally, a: str, b: str, quality: float, spent: int, stopped: str,
         ("USD in total", lambda one: _number(one.usd, 6)),
     ]
     for title, of in rows:
-        table.add_row(title, of(told.a), of(told.b))
+        table.add_row(title, of(summary.a), of(summary.b))
     console.print(table)
-    console.print(f"{b} as good as {a}: {_interval(told.as_good)}, {told.judged} of {told.asked} could be judged")
-    if told.better is not None:
-        console.print(f"right answers, {b} minus {a}: {_interval(told.better)}")
+    console.print(
+        f"{b} as good as {a}: {_interval(summary.as_good)}, {summary.judged} of {summary.asked} could be judged"
+    )
+    if summary.better is not None:
+        console.print(f"right answers, {b} minus {a}: {_interval(summary.better)}")
     parts = tables.Table("difficulty", "share", f"{b} as good", f"adequate at {quality:g}")
-    for one in told.bins:
+    for one in summary.bins:
         span = "outside the grader" if one.low is None else f"{one.low:.2f} – {one.high:.2f}"
         parts.add_row(span, f"{one.part:.0%}", _interval(one.as_good), one.adequate)
     console.print(parts)
-    if told.adequate_below is not None:
-        upto = f"[bold]{escape(b)} is adequate up to difficulty {told.adequate_below:.2f}[/]"
-        console.print(f"{upto}: {told.adequate_share:.0%}", markup=True)
+    if summary.adequate_below is not None:
+        upto = f"[bold]{escape(b)} is adequate up to difficulty {summary.adequate_below:.2f}[/]"
+        console.print(f"{upto}: {summary.adequate_share:.0%}", markup=True)
     else:
         console.print(f"{b} is not shown to be adequate at {quality:g} for any difficulty.")
     if stopped:

@@ -11,6 +11,8 @@ import click
 
 from gateway.cli import tables
 from gateway.cli.options import Context, common
+from gateway.cli.quality.context_bill import bill
+from gateway.cli.quality.context_replay import replay
 from gateway.context.count import Counter, encoding_of
 from gateway.context.plan import Contexts
 from gateway.dialects.openai_chat.dialect import parse
@@ -26,6 +28,10 @@ from gateway.errors import GatewayError
 @click.group()
 def context() -> None:
     """Count a conversation's tokens; show what trimming would drop."""
+
+
+context.add_command(bill)
+context.add_command(replay)
 
 
 @context.command()

@@ -50,7 +50,7 @@ def build(context: Context, model: str, out: Path | None, device: str, samples: 
         raise click.ClickException(f"{error.name} is missing: pip install 'thriftgate[st]'.") from error
     except (EmbedderUnavailable, OSError) as error:
         raise click.ClickException(f"{model} could not be built: {error}") from error
-    told = {
+    values = {
         "path": str(target),
         "name": facts.name,
         "dimensions": facts.dimensions,
@@ -59,7 +59,7 @@ def build(context: Context, model: str, out: Path | None, device: str, samples: 
         "agreement": round(facts.agreement, 5),
     }
     context.print(
-        told, f"{facts.name}: agrees with the original to {facts.agreement:.4f}. Set embedder.model: {target}"
+        values, f"{facts.name}: agrees with the original to {facts.agreement:.4f}. Set embedder.model: {target}"
     )
 
 

@@ -33,7 +33,7 @@ from gateway.domain.units import pico_to_usd
 from gateway.errors import GatewayError
 from gateway.ledger.prices.price_book import PriceBook
 from gateway.policy.load import load_policies
-from gateway.routing.counterfactual import told_of
+from gateway.routing.counterfactual import changes_of
 from gateway.routing.router import Router, followed, packaged
 from gateway.settings.gateway import Settings
 
@@ -96,7 +96,7 @@ def _by_strategy(decide: Callable[[Policy], Route], policy: Policy, model: str, 
         found = decide(policy.model_copy(update={"models": {**policy.models, model: wanted}}))
         return found.strategy or found.backends[0].name
 
-    return told_of("quality", followed_at, rule.quality)
+    return changes_of("quality", followed_at, rule.quality)
 
 
 def _pressures(settings: Settings, tenant: Tenant) -> dict[str, float]:

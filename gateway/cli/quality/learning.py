@@ -39,9 +39,9 @@ def learned(context: Context, team: str | None) -> None:
     with open_database(context.of_running()) as database, database.read() as connection:
         now = time.time()
         _, found = changed(connection, (0, 0), now)
-        purses, escalated = spent(connection), escalations(connection, now - WINDOW_S)
+        caps, escalated = spent(connection), escalations(connection, now - WINDOW_S)
     standings = sorted((pair, one) for pair, one in found.items() if team in (None, pair[0]))
-    purses = [one for one in purses if team in (None, one.team)]
+    caps = [one for one in caps if team in (None, one.team)]
     unsure = sorted((pair, one) for pair, one in escalated.items() if team in (None, pair[0]))
     values = {
         "backends": [_values(*one) for one in standings],
@@ -49,9 +49,9 @@ def learned(context: Context, team: str | None) -> None:
             {"team": pair[0], "backend": pair[1], "compared": count, "agreed": round(agreed, 4)}
             for pair, (count, agreed) in unsure
         ],
-        "spent": [_purse(one) for one in purses],
+        "spent": [_cap_values(one) for one in caps],
     }
-    context.print(values, lambda: _show(standings, unsure, purses))
+    context.print(values, lambda: _show(standings, unsure, caps))
 
 
 @click.command("trial", short_help="Put a plan on trial.")
@@ -104,23 +104,23 @@ def plans_on_trial(settings: Settings) -> list[dict[str, Any]]:
 
 
 def _values(pair: Pair, stands: Standing) -> dict[str, Any]:
-    learnt = stands.learned
+    adjustment = stands.learned
     return {
         "team": pair[0],
         "backend": pair[1],
         "judged": stands.judged,
-        "counting": round(learnt.n, 1),
+        "counting": round(adjustment.n, 1),
         "measured": round(stands.mean, 4),
         "low": round(stands.low, 4),
         "high": round(stands.high, 4),
         "target": round(stands.target, 4),
-        "shift": round(learnt.shift, 3),
-        "margin": round(learnt.margin, 3),
+        "shift": round(adjustment.shift, 3),
+        "margin": round(adjustment.margin, 3),
         "below": stands.below,
     }
 
 
-def _purse(one: CapSpent) -> dict[str, Any]:
+def _cap_values(one: CapSpent) -> dict[str, Any]:
     return {
         "window": one.period,
         "team": one.team or None,
@@ -131,7 +131,7 @@ def _purse(one: CapSpent) -> dict[str, Any]:
 
 
 def _show(
-    standings: list[tuple[Pair, Standing]], unsure: list[tuple[Pair, tuple[int, float]]], purses: list[CapSpent]
+    standings: list[tuple[Pair, Standing]], unsure: list[tuple[Pair, tuple[int, float]]], caps: list[CapSpent]
 ) -> None:
     if not standings:
         echo("No answer has been judged yet: set learning.share in a team's policy, or send feedback.")
@@ -148,6 +148,6 @@ def _show(
         tables.console().print(table)
     for (team, backend), (count, agreed) in unsure:
         echo(f"Unsure answers of {backend} to {team}: {count} compared, {agreed:.0%} agree with the stronger backend.")
-    for spend_cap in purses:
+    for spend_cap in caps:
         whose = "all teams" if spend_cap.team == ALL else spend_cap.team
         echo(f"Comparing for {whose}, {spend_cap.period}: {spend_cap.calls} calls, {cents(spend_cap.spent_pico)} USD.")

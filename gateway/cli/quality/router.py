@@ -70,7 +70,7 @@ def fit_router(
     from gateway.routing.strategy.plan_file import save_plan
 
     try:
-        plan, frontier, outcomes = fit_plan((*data, *more), read_pool(pool), _say, seed=seed)
+        plan, frontier, outcomes = fit_plan((*data, *more), read_pool(pool), _progress, seed=seed)
         save_plan(plan, out)
         shown = report.report(frontier, outcomes, seed=seed)
         for path in plots:
@@ -82,7 +82,7 @@ def fit_router(
     context.print(shown.values(), report.table(shown))
 
 
-def _say(line: str) -> None:
+def _progress(line: str) -> None:
     echo(line, err=True)
 
 
@@ -129,12 +129,12 @@ def status_router(context: Context, artefact: Path | None) -> None:
         raise click.ClickException(str(error)) from error
     provenance = dict(Grader.load().artefact.provenance)
     trials = plans_on_trial(context.of_running())
-    told = [
+    lines = [
         _plan_text(path, plan, provenance),
         *(f"on trial {one['id'][:16]}: {one['state']}, {one['why']}" for one in trials),
     ]
     values = {"plan": _plan_values(path, plan), "on_trial": trials, "grader": provenance}
-    context.print(values, "\n".join(told))
+    context.print(values, "\n".join(lines))
 
 
 def _plan_values(path: Path | None, plan: Plan | None) -> dict[str, Any] | None:

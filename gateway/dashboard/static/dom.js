@@ -54,9 +54,9 @@ const painted = new Map();
 
 /** Fill the element with `build(value)`, unless it shows the same value already. */
 export function paint(id, value, build) {
-  const said = JSON.stringify(value);
-  if (painted.get(id) === said) return;
-  painted.set(id, said);
+  const content = JSON.stringify(value);
+  if (painted.get(id) === content) return;
+  painted.set(id, content);
   const element = document.getElementById(id);
   const restore = place(element);
   element.replaceChildren(...[build(value)].flat());

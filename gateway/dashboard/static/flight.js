@@ -7,9 +7,9 @@ import { milliseconds, percent } from "./format.js";
 export function decision({ id, route, difficulty, abstained, escalated }) {
   if (!route) return [];
   const graded = difficulty === null ? [] : [`difficulty ${percent(difficulty)}${abstained ? ", outside the grader's domain" : ""}`];
-  const told = [route.reason, ...graded, ...(escalated ? ["then escalated to a stronger backend"] : [])];
+  const reasons = [route.reason, ...graded, ...(escalated ? ["then escalated to a stronger backend"] : [])];
   return [
-    h("p", {}, `Chosen: ${route.order.join(", then ")} (${told.join("; ")})`),
+    h("p", {}, `Chosen: ${route.order.join(", then ")} (${reasons.join("; ")})`),
     wide(`Backends considered for ${id}`, table([
       ["Backend", (one) => one.backend],
       ["Adequacy", (one) => (one.adequacy === null ? "–" : percent(one.adequacy)), "number"],
@@ -21,7 +21,7 @@ export function decision({ id, route, difficulty, abstained, escalated }) {
 
 export function notes({ notes }) {
   return h("ol", { class: "notes" }, notes.map(({ ms, what, ...rest }) => {
-    const told = Object.entries(rest).map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : value}`);
-    return h("li", {}, `${milliseconds(ms)}: ${[what, ...told].join(", ")}`);
+    const facts = Object.entries(rest).map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : value}`);
+    return h("li", {}, `${milliseconds(ms)}: ${[what, ...facts].join(", ")}`);
   }));
 }

@@ -143,7 +143,7 @@ function show() {
   paint("feedback", figures.feedback, sections.feedback);
   showWhere();
   requests.show(figures.dearest, names, viewer.scopes.includes("inference"));
-  $("plot").setAttribute("aria-label", sections.told(shown));
+  $("plot").setAttribute("aria-label", sections.describe(shown));
   plot.show(shown.rows, shown.by);
 }
 

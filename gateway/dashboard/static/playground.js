@@ -14,7 +14,7 @@ export class Playground {
     this.dialog = dialog;
     this.calls = { ask, fetchFlight, asked };
     this.form = dialog.querySelector("form");
-    this.said = dialog.querySelector("#said");
+    this.output = dialog.querySelector("#said");
     this.asking = null;
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
@@ -40,7 +40,7 @@ export class Playground {
   forget() {
     this.dialog.close();
     this.form.reset();
-    this.said.replaceChildren();
+    this.output.replaceChildren();
   }
 
   async send() {
@@ -74,7 +74,7 @@ export class Playground {
   }
 
   show(...elements) {
-    this.said.replaceChildren(...elements);
+    this.output.replaceChildren(...elements);
   }
 }
 

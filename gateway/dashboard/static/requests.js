@@ -18,8 +18,8 @@ export class Requests {
 
   show(rows, names, mayOpen) {
     const kept = new Map(rows.map((row) => {
-      const said = JSON.stringify(row); // a request may get another attempt while it is shown
-      return [said, this.shown.get(said) ?? this.element(row, names, mayOpen)];
+      const content = JSON.stringify(row); // a request may get another attempt while it is shown
+      return [content, this.shown.get(content) ?? this.element(row, names, mayOpen)];
     }));
     this.shown = kept;
     const wanted = rows.length ? [...kept.values()] : [h("li", { class: "quiet" }, "No request had a cost in this period.")];
@@ -69,7 +69,7 @@ export class Requests {
 
 function facts(row, names) {
   const tags = Object.entries(row.tags).map(([name, value]) => `${name}=${value}`).join(", ");
-  const said = [
+  const pairs = [
     ["Request", h("code", {}, row.id)],
     ["Key", names[row.key] ?? row.key],
     ["Tags", tags],
@@ -77,7 +77,7 @@ function facts(row, names) {
     ["Streamed", row.stream ? "yes" : "no"],
   ].filter(([, value]) => value !== "");
   return [
-    h("dl", { class: "facts" }, said.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
+    h("dl", { class: "facts" }, pairs.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
     wide(`Attempts of ${row.id}`, table([
       ["Attempt", (attempt) => `${attempt.backend} (${attempt.model})`],
       ["Outcome", (attempt) => [attempt.kind, attempt.outcome, attempt.status, attempt.error].filter(Boolean).join(", ")],

@@ -94,16 +94,16 @@ function forecast(budget, { used, forecast: ahead }) {
   const { unit, timezone } = budget;
   if (used >= 1) return [h("p", {}, budget.hard ? EXHAUSTED[budget.on_exhausted] : "The limit is not enforced: the budget only warns.")];
   if (!ahead) return [h("p", {}, "Forecast: too early to tell.")];
-  const said = [];
+  const lines = [];
   if (ahead[`total_${unit}`] !== null) {
     const [low, mid, high] = ["_low", "", "_high"].map((which) => amount(String(ahead[`total_${unit}${which}`]), unit));
-    said.push(h("p", { class: "ahead" }, "Forecast: ", mid, " at the end of the period (80% interval: ", low, " to ", high, ")."));
+    lines.push(h("p", { class: "ahead" }, "Forecast: ", mid, " at the end of the period (80% interval: ", low, " to ", high, ")."));
   }
   if (ahead.exhausted_at) {
     const [low, mid, high] = ["_low", "", "_high"].map((which) => ahead[`exhausted_at${which}`] && zoned(ahead[`exhausted_at${which}`], timezone));
-    said.push(h("p", { class: "warn" }, `Used up by ${mid} (80% interval: ${low ?? mid} to ${high ?? "after the end of the period"}).`));
+    lines.push(h("p", { class: "warn" }, `Used up by ${mid} (80% interval: ${low ?? mid} to ${high ?? "after the end of the period"}).`));
   }
-  return said.length ? said : [h("p", {}, "Forecast: it will not be used up within half a year.")];
+  return lines.length ? lines : [h("p", {}, "Forecast: it will not be used up within half a year.")];
 }
 
 const EXHAUSTED = {
@@ -183,8 +183,8 @@ export function where({ rows, by, names }) {
   const most = Math.max(...rows.map((row) => Number(row.cost_usd)));
   const sorted = [...rows].sort((a, b) => Number(b.cost_usd) - Number(a.cost_usd) || b.requests - a.requests);
   const called = (row) => (row[by] === "(cache)" ? "from the cache" : names[row[by]] ?? (row[by] || "none"));
-  const told = by === "tag" ? quiet("A request counts once for each of its tags.") : null;
-  return [told, wide("Spend by group", table([
+  const note = by === "tag" ? quiet("A request counts once for each of its tags.") : null;
+  return [note, wide("Spend by group", table([
     [{ backend: "Backend", model: "Model", key: "Key", tag: "Tag" }[by], called],
     ["Spent", (row) => h("span", { class: "barred" }, bar(most ? Number(row.cost_usd) / most : 0), spent(row)), "number"],
     ["Requests", (row) => number(row.requests), "number"],
@@ -295,26 +295,26 @@ export function simulated(rows) {
 
 /** Notices about spend that is missing in the figures, and other limits of them. */
 export function notices({ total, by, mode }) {
-  const said = [];
+  const lines = [];
   if (total.unpriced) {
     const names = by.backend.filter((row) => row.unpriced).map((row) => row.backend).join(", ");
-    said.push(h("p", { class: "notice warn" }, h("strong", {}, "Spend is incomplete. "),
+    lines.push(h("p", { class: "notice warn" }, h("strong", {}, "Spend is incomplete. "),
       `${plural(total.unpriced, "call")} of ${names} used tokens without a known price. Their cost is unknown, not zero, and is in none of these figures. Set the backend's price in gateway.yaml.`));
   }
   if (total.checks) {
-    said.push(h("p", { class: "notice" }, money(total.checks_usd), ` of the spend is for background checks: ${plural(total.checks, "call")} whose answers were only compared with others.`));
+    lines.push(h("p", { class: "notice" }, money(total.checks_usd), ` of the spend is for background checks: ${plural(total.checks, "call")} whose answers were only compared with others.`));
   }
   if (total.estimated) {
-    said.push(h("p", { class: "notice" }, `The backend reported no token counts for ${plural(total.estimated, "call")}, so the gateway counted the tokens itself.`));
+    lines.push(h("p", { class: "notice" }, `The backend reported no token counts for ${plural(total.estimated, "call")}, so the gateway counted the tokens itself.`));
   }
   if (mode === "observe") {
-    said.push(h("p", { class: "notice" }, "This team's policy is in mode observe: routing decisions are recorded but not applied."));
+    lines.push(h("p", { class: "notice" }, "This team's policy is in mode observe: routing decisions are recorded but not applied."));
   }
-  return said;
+  return lines;
 }
 
 /** A sentence that describes the plot to screen readers. */
-export function told({ rows, by }) {
+export function describe({ rows, by }) {
   const dearest = rows.reduce((most, row) => (Number(row.cost_usd) > Number(most.cost_usd) ? row : most));
   return `Bar chart of the cost of each of ${plural(rows.length, by)}; the most expensive is ${dearest[by]} with ${usd(dearest.cost_usd)}. The table below lists all.`;
 }

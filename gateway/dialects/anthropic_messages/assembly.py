@@ -147,6 +147,6 @@ class _Block:
         for field in ("text", "thinking"):
             if texts := [text for name, text in self.texts if name == field]:
                 block[field] = (block.get(field) or "") + "".join(texts)
-        if given := "".join([text for name, text in self.texts if name == "partial_json"]):
-            block["input"] = orjson.loads(given)
+        if value := "".join([text for name, text in self.texts if name == "partial_json"]):
+            block["input"] = orjson.loads(value)
         return block

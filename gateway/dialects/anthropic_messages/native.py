@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json  # noqa: TID251 - to find what clients wrote with it
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,6 +11,7 @@ import orjson
 
 from gateway.dialects import json_splice
 from gateway.dialects.answers.plain import Plain
+from gateway.dialects.anthropic_messages.cache_marks import with_marks
 from gateway.dialects.anthropic_messages.relay import MessagesRelay
 from gateway.dialects.anthropic_messages.thinking import UNSIGNED
 from gateway.dialects.anthropic_messages.turns import shortened
@@ -22,6 +25,8 @@ from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BackendRefused
 
 _MARK = UNSIGNED.encode()
+_MOST_SEARCHES = 32
+"""Values that are searched for one by one; beyond that one scan of all of them is faster."""
 _LEAST_BUDGET = 1024
 """Smallest thinking budget, in tokens, that Anthropic accepts. `max_tokens` must be larger than the budget."""
 
@@ -51,8 +56,8 @@ class MessagesToMessages:
         if max_output_tokens is not None:
             changes["max_tokens"] = b"%d" % max_output_tokens
             changes |= _less_thinking(request.body.get("thinking"), max_output_tokens)
-        if (plan is not None and plan.touched) or request.raw.rfind(_MARK) >= 0:
-            changes["messages"] = _messages(request, plan or ContextPlan(0, 0))
+        if (plan is not None and plan.changes_body) or request.raw.rfind(_MARK) >= 0:
+            return _conversation(request, plan or ContextPlan(0, 0), changes)
         return json_splice.splice(request.raw, request.body, changes) if changes else request.raw
 
     def headers(self, request: CompletionRequest) -> list[tuple[bytes, bytes]]:
@@ -89,22 +94,79 @@ def _less_thinking(thinking: Any, most: int) -> dict[str, bytes]:
     return {"thinking": orjson.dumps({**thinking, "budget_tokens": most - 1})}
 
 
-def _messages(request: CompletionRequest, plan: ContextPlan) -> bytes:
-    """The messages that stay, as their original bytes; changed ones are written again."""
-    start, _ = json_splice.find(request.raw, "messages")[-1]
-    kept = []
-    for index, (begin, end) in enumerate(json_splice.elements(request.raw, start)):
-        if index in plan.drop:
-            continue
-        changed = message = request.body["messages"][index]
-        if index in plan.replace:
-            changed = shortened(message, plan.replace[index])
-        changed = _signed(changed)
-        if changed is message:
-            kept.append(request.raw[begin:end])
-        elif changed["content"]:
-            kept.append(orjson.dumps(changed))
-    return b"[" + b",".join(kept) + b"]"
+def _conversation(request: CompletionRequest, plan: ContextPlan, changes: dict[str, bytes]) -> bytes:
+    """The body with trimming, cache marks and `changes` of other top-level keys. What stays keeps its bytes."""
+    sent = request.body["messages"]
+    kept = [(index, message) for index, message in enumerate(sent) if index not in plan.drop]
+    unsigned = request.raw.rfind(_MARK) >= 0
+    if plan.replace or unsigned:
+        kept = [(at, shortened(message, plan.replace[at]) if at in plan.replace else message) for at, message in kept]
+        kept = [(at, _signed(message) if unsigned else message) for at, message in kept]
+        kept = [(at, message) for at, message in kept if message["content"] or message is sent[at]]
+    messages = [message for _, message in kept]
+    fields: dict[str, Any] = {}
+    if plan.marks is not None:
+        fields = with_marks({**request.body, "messages": messages}, plan.marks)
+        messages = fields.pop("messages", messages)
+    places = [at for at, _ in kept]
+    raw = json_splice.splice(request.raw, request.body, changes) if changes else request.raw
+    if len(places) == len(sent):
+        pairs = [(message, new) for message, new in zip(sent, messages, strict=True) if message is not new]
+        if (found := _located(raw, request.body, fields, pairs)) is not None:
+            return json_splice.replace(raw, found)
+    changes = {name: orjson.dumps(value) for name, value in fields.items()}
+    if len(places) < len(sent) or any(message is not sent[at] for at, message in zip(places, messages, strict=True)):
+        changes["messages"] = _written(raw, sent, places, messages)
+    return json_splice.splice(raw, request.body, changes) if changes else raw
+
+
+def _located(
+    raw: bytes, body: dict[str, Any], fields: dict[str, Any], pairs: list[tuple[Any, Any]]
+) -> list[tuple[tuple[int, int], bytes]] | None:
+    """The spans in `raw` of values that change, with their new JSON; None if a value cannot be found for certain.
+
+    Most clients write JSON as orjson does. Then a value's bytes are known, and searching for them takes a tenth of the
+    time of a scan. Bytes that occur more often than they change could be another value's.
+    """
+    if len(pairs) > _MOST_SEARCHES:
+        return None
+    for separator, dumps in ((b":", orjson.dumps), (b": ", _as_python_writes)):
+        wanted = [(b'"%s"%s' % (name.encode(), separator), dumps(body[name]), value) for name, value in fields.items()]
+        wanted += [(b"", dumps(old), new) for old, new in pairs]
+        if (found := _searched(raw, wanted)) is not None:
+            return found
+    return None
+
+
+def _as_python_writes(value: Any) -> bytes:
+    """As Python's own `json` writes by default, with spaces and escapes."""
+    return json.dumps(value).encode()
+
+
+def _searched(raw: bytes, wanted: list[tuple[bytes, bytes, Any]]) -> list[tuple[tuple[int, int], bytes]] | None:
+    """`wanted`: what stands before a value, its bytes, its new value."""
+    times = Counter(key + old for key, old, _ in wanted)
+    ends: dict[bytes, int] = {}
+    found = []
+    for key, old, new in wanted:
+        text = key + old
+        if text not in ends and raw.count(text) != times[text]:
+            return None
+        start = raw.index(text, ends.get(text, 0)) + len(key)
+        ends[text] = start + len(old)
+        found.append(((start, start + len(old)), orjson.dumps(new)))
+    return found
+
+
+def _written(raw: bytes, sent: list[Any], places: list[int], messages: list[Any]) -> bytes:
+    """`messages` as JSON. Those that are the client's own, at `places` of `sent`, keep their bytes."""
+    start, _ = json_splice.find(raw, "messages")[-1]
+    spans = list(json_splice.elements(raw, start))
+    pieces = [
+        raw[slice(*spans[at])] if message is sent[at] else orjson.dumps(message)
+        for at, message in zip(places, messages, strict=True)
+    ]
+    return b"[" + b",".join(pieces) + b"]"
 
 
 def _signed(message: dict[str, Any]) -> dict[str, Any]:

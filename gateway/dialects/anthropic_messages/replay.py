@@ -51,9 +51,9 @@ def _deltas(index: int, block: dict[str, Any]) -> Iterator[bytes]:
             signature, block["signature"] = block.get("signature") or "", ""
             yield events.signature_delta(index, signature)
         case "tool_use" | "server_tool_use":
-            given, block["input"] = block.get("input"), {}
-            if given:
-                yield events.input_delta(index, orjson.dumps(given).decode())
+            value, block["input"] = block.get("input"), {}
+            if value:
+                yield events.input_delta(index, orjson.dumps(value).decode())
 
 
 def _pieces(block: dict[str, Any], field: str) -> list[str]:

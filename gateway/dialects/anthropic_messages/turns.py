@@ -29,7 +29,7 @@ _OF_BLOCKS = {
 
 
 _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
-"""What Claude Code adds to messages by itself."""
+"""Texts that Claude Code adds to messages."""
 
 
 def read_turns(system: Any, messages: Any) -> list[Turn]:

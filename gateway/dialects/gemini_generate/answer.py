@@ -16,7 +16,7 @@ _FINISH = {"length": "MAX_TOKENS", "content_filter": "SAFETY"}
 
 def reply(request: CompletionRequest, completion: dict[str, Any], usage: Usage | None) -> dict[str, Any]:
     """The whole answer for a chat completion."""
-    shows = bool(request.told.get(SHOWS_THOUGHTS))
+    shows = bool(request.echoed.get(SHOWS_THOUGHTS))
     candidates = [
         _candidate(index, _parts(choice["message"], shows=shows), choice.get("finish_reason"))
         for index, choice in enumerate(completion["choices"])
@@ -83,7 +83,7 @@ class GeminiWriter:
     """Implements `Writer`. A call is written when all of it is known, as Gemini has no pieces of calls."""
 
     def __init__(self, request: CompletionRequest) -> None:
-        self._request, self._shows = request, bool(request.told.get(SHOWS_THOUGHTS))
+        self._request, self._shows = request, bool(request.echoed.get(SHOWS_THOUGHTS))
         self._first: dict[str, Any] = {}
         self._calls: dict[int, dict[int, dict[str, Any]]] = {}
         """Index of a candidate → index of a call → the call so far."""

@@ -16,7 +16,7 @@ from gateway.domain.request import CompletionRequest, Controls
 from gateway.errors import BadRequest
 
 SHOWS_THOUGHTS = "includeThoughts"
-"""Name in `CompletionRequest.told`: whether the client wants to see thoughts."""
+"""Name in `CompletionRequest.echoed`: whether the client wants to see thoughts."""
 
 _CONFIG = {
     "temperature": "temperature",
@@ -64,7 +64,7 @@ def parse(
     if stream:
         chat |= {"stream": True, "stream_options": {"include_usage": True}}
     parsed = chat_request.parse(orjson.dumps(chat), request_id, controls, headers)
-    return replace(parsed, dialect="gemini_generate", told={SHOWS_THOUGHTS: thinking.get(SHOWS_THOUGHTS) is True})
+    return replace(parsed, dialect="gemini_generate", echoed={SHOWS_THOUGHTS: thinking.get(SHOWS_THOUGHTS) is True})
 
 
 def parse_counted(body: bytes, headers: Mapping[bytes, bytes], *, model: str) -> CompletionRequest:

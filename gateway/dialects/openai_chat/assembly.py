@@ -23,7 +23,8 @@ _APART = frozenset({"index", "delta"})
 
 
 class Assembly:
-    """Assembles an answer from whole events; can be read at any time. With unreadable events there is no plain body."""
+    """Assembles an answer from whole events. It can be read at any time. After an unreadable event it has no plain
+    body."""
 
     def __init__(self) -> None:
         self.usage: dict[str, Any] | None = None

@@ -71,10 +71,10 @@ class ChatToChat:
             options = request.body.get("stream_options") or {}
             changes["stream_options"] = orjson.dumps({**options, "include_usage": True})
         if max_output_tokens is not None:
-            given = tuple(key for key in _LIMITS if request.body.get(key) is not None)
+            value = tuple(key for key in _LIMITS if request.body.get(key) is not None)
             # OpenAI accepts either name, but not both
-            known = bool(given) and self._limits == ("max_completion_tokens",)
-            fields = given if known else given + self._limits
+            known = bool(value) and self._limits == ("max_completion_tokens",)
+            fields = value if known else value + self._limits
             changes |= dict.fromkeys(fields, b"%d" % max_output_tokens)
         elif _LIMITS[0] in self._leaves_out and type(most := request.body.get(_LIMITS[0])) is int:
             changes["max_tokens"] = b"%d" % most

@@ -28,18 +28,18 @@ class Inputs(NamedTuple):
 
 def read_inputs(fields: Mapping[str, Any], name: str) -> Inputs:
     """The input in `fields[name]`. Raises BadRequest for any other form, including mixed ones."""
-    given: Any = fields.get(name)
-    if type(given) is str:
-        return Inputs([given])
-    kinds = set(map(type, given)) if type(given) is list else set()
-    if kinds != {int} and type(given) is list and len(given) > MAX_INPUTS:
-        raise BadRequest(f"{name} has {len(given)} inputs; send at most {MAX_INPUTS} at once.", param=name)
+    value: Any = fields.get(name)
+    if type(value) is str:
+        return Inputs([value])
+    kinds = set(map(type, value)) if type(value) is list else set()
+    if kinds != {int} and type(value) is list and len(value) > MAX_INPUTS:
+        raise BadRequest(f"{name} has {len(value)} inputs; send at most {MAX_INPUTS} at once.", param=name)
     if kinds == {str}:
-        return Inputs(given)
+        return Inputs(value)
     if kinds == {int}:
-        return Inputs([""], _count(given, name))
+        return Inputs([""], _count(value, name))
     if kinds == {list}:
-        return Inputs([""] * len(given), sum(_count(tokens, f"{name}[{at}]") for at, tokens in enumerate(given)))
+        return Inputs([""] * len(value), sum(_count(tokens, f"{name}[{at}]") for at, tokens in enumerate(value)))
     raise BadRequest(
         f"{name} must be a string, an array of strings, an array of tokens or an array of such arrays.", param=name
     )

@@ -34,11 +34,11 @@ def chat_messages(instructions: str | None, items: Iterable[Numbered]) -> list[I
 def shortened(item: Item, text: str) -> Item:
     """`item` with its text replaced by `text`; parts that are not text stay."""
     name = "output" if kind_of(item) in RESULTS else "input" if kind_of(item) == "custom_tool_call" else "content"
-    given = item.get(name)
-    if type(given) is not list:
+    value = item.get(name)
+    if type(value) is not list:
         return {**item, name: text}
     kind = "output_text" if item.get("role") == "assistant" else "input_text"
-    others = [part for part in given if type(part.get("text")) is not str]
+    others = [part for part in value if type(part.get("text")) is not str]
     return {**item, name: [{"type": kind, "text": text}, *others]}
 
 

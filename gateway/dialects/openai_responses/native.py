@@ -74,8 +74,8 @@ class ResponsesToResponses:
 
     def reader(self, request: CompletionRequest) -> ResponsesRelay:
         wanted = wants_logprobs(request.body)
-        if differs(request.told):
-            return EchoRelay(request.told, wants_logprobs=wanted)
+        if differs(request.echoed):
+            return EchoRelay(request.echoed, wants_logprobs=wanted)
         return ResponsesRelay(wants_logprobs=wanted)
 
     def plain(self, request: CompletionRequest, body: bytes) -> Plain:
@@ -84,8 +84,8 @@ class ResponsesToResponses:
         confidence = mean_probability(found)
         if confidence is not None and not wants_logprobs(request.body):
             body = _without_logprobs(body)
-        if differs(request.told):
-            body = with_echoed(body, request.told)
+        if differs(request.echoed):
+            body = with_echoed(body, request.echoed)
         return Plain(body, reported(response), finish_of(response), confidence, found)
 
 
@@ -111,12 +111,12 @@ def _context(request: CompletionRequest, plan: ContextPlan | None) -> dict[str, 
     changes: dict[str, bytes] = {}
     if INSTRUCTIONS in drop or INSTRUCTIONS in replace:
         changes["instructions"] = orjson.dumps(None if INSTRUCTIONS in drop else replace[INSTRUCTIONS])
-    given = body.get("input")
-    if type(given) is str and 0 in replace:
+    value = body.get("input")
+    if type(value) is str and 0 in replace:
         changes["input"] = orjson.dumps(replace[0])
-    elif type(given) is list:
-        stay = [place for place in kept(given, drop) if not _forgotten(given[place])]
-        if replace.keys() - {INSTRUCTIONS} or len(stay) < len(given):
+    elif type(value) is list:
+        stay = [place for place in kept(value, drop) if not _forgotten(value[place])]
+        if replace.keys() - {INSTRUCTIONS} or len(stay) < len(value):
             changes["input"] = _items(request, stay, replace)
     return changes
 
@@ -132,9 +132,9 @@ def _forgotten(item: dict[str, Any]) -> bool:
 def _items(request: CompletionRequest, stay: list[int], replace: dict[int, str]) -> bytes:
     """The items that stay, as their original bytes; shortened ones are written again."""
     start, _ = json_splice.find(request.raw, "input")[-1]
-    spans, given = list(json_splice.elements(request.raw, start)), request.body["input"]
+    spans, value = list(json_splice.elements(request.raw, start)), request.body["input"]
     written = [
-        orjson.dumps(shortened(given[place], replace[place])) if place in replace else request.raw[slice(*spans[place])]
+        orjson.dumps(shortened(value[place], replace[place])) if place in replace else request.raw[slice(*spans[place])]
         for place in stay
     ]
     return b"[" + b",".join(written) + b"]"

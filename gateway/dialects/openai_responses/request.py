@@ -108,16 +108,16 @@ def read_turns(fields: Mapping[str, Any]) -> list[Turn]:
     turns: list[Turn] = []
     if instructions := fields.get("instructions"):
         turns.append(Turn(INSTRUCTIONS, "system", instructions))
-    given = fields.get("input")
-    if type(given) is str:
-        return [*turns, Turn(0, "user", given)]
+    value = fields.get("input")
+    if type(value) is str:
+        return [*turns, Turn(0, "user", value)]
     continues = bool(fields.get("previous_response_id"))
-    if given is None and continues:
-        given = []
-    elif type(given) is not list or not (given or continues):
+    if value is None and continues:
+        value = []
+    elif type(value) is not list or not (value or continues):
         raise BadRequest("input must be a string or an array with at least one item.", param="input")
     has_uncounted = False
-    for index, item in enumerate(given):
+    for index, item in enumerate(value):
         turn = _turn(index, item)
         if turn is None:
             has_uncounted = True
@@ -230,8 +230,8 @@ def declarations(fields: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], st
     """Yield each tool or namespace that the request declares, with its location."""
     for index, tool in enumerate(fields.get("tools") or ()):
         yield tool, f"tools[{index}]"
-    given = fields.get("input")
-    for place, item in enumerate(given) if type(given) is list else ():
+    value = fields.get("input")
+    for place, item in enumerate(value) if type(value) is list else ():
         if item.get("type") in DECLARATIONS:
             for index, tool in enumerate(item["tools"]):
                 yield tool, f"input[{place}].tools[{index}]"

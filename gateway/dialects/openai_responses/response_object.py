@@ -59,15 +59,15 @@ class Ids:
 
 
 def repeated(request: CompletionRequest) -> Item:
-    """The request fields that the response repeats; `request.told` overrides them."""
+    """The request fields that the response repeats; `request.echoed` overrides them."""
     body = request.body
     fields = {name: otherwise if body.get(name) is None else body[name] for name, otherwise in _REPEATED.items()}
-    given, thinking = body.get("text") or {}, body.get("reasoning") or {}
+    field, thinking = body.get("text") or {}, body.get("reasoning") or {}
     text = {"format": {"type": "text"}, "verbosity": "medium"}
-    fields["text"] = {**text, **{name: value for name, value in given.items() if value is not None}}
+    fields["text"] = {**text, **{name: value for name, value in field.items() if value is not None}}
     fields["reasoning"] = {"effort": None, "summary": None, **thinking}
     fields["tools"] = [_shown(tool) for tool in body.get("tools") or ()]
-    return {**fields, **request.told}
+    return {**fields, **request.echoed}
 
 
 def _shown(tool: Item) -> Item:
@@ -161,8 +161,8 @@ def input_of(arguments: str) -> str:
 
 def logprobs_of(choice: Mapping[str, Any]) -> list[Item]:
     """A choice's log-probabilities in the Responses format. Missing `bytes` are added."""
-    given = choice.get("logprobs")
-    entries = given.get("content") if type(given) is dict else None
+    value = choice.get("logprobs")
+    entries = value.get("content") if type(value) is dict else None
     return [{**_entry(entry), "top_logprobs": _tops(entry)} for entry in entries or () if _is_entry(entry)]
 
 

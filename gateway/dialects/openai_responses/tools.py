@@ -60,10 +60,10 @@ def chat_tools(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def _tools(body: Mapping[str, Any], allowed: frozenset[str] | None, *, removes: bool) -> list[dict[str, Any]]:
     """The tools in chat's format. If a tool is declared twice, the last declaration counts."""
-    given = list(_each(body))
-    removes = removes and not all(_removable(tool) for tool, _, _ in given)
+    value = list(_each(body))
+    removes = removes and not all(_removable(tool) for tool, _, _ in value)
     found: dict[str, dict[str, Any]] = {}
-    for tool, where, within in given:
+    for tool, where, within in value:
         if (removes and _removable(tool)) or (allowed is not None and not {str(tool.get("name")), within} & allowed):
             continue
         translated = _tool(tool, where, within)

@@ -1,1 +1,1 @@
-"""What requests of all dialects share: validation, limits, counts, and where they may be sent."""
+"""Parts that requests of all dialects share: validation, limits, counts, forwarding of headers and query."""

@@ -108,10 +108,10 @@ def _check_named(request: CompletionRequest, policy: Policy) -> None:
             param="store",
         )
     _check_tier(request, policy)
-    given = body
+    field = body
     if request.dialect == "openai_responses":  # it is the gateway's own id, which the provider never sees
-        given = {name: value for name, value in body.items() if name != "previous_response_id"}
-    for where, what in _named(given):
+        field = {name: value for name, value in body.items() if name != "previous_response_id"}
+    for where, what in _named(field):
         _check_one(where, what, data)
     _check_once(request)
 
@@ -236,8 +236,8 @@ def _drop_searches(request: CompletionRequest) -> None:
 
 def _offered(body: dict[str, Any]) -> Iterator[tuple[Any, str]]:
     yield body.get("tools"), "tools"
-    given = body.get("input")
-    for place, item in enumerate(given) if type(given) is list else ():
+    value = body.get("input")
+    for place, item in enumerate(value) if type(value) is list else ():
         if type(item) is dict and "tools" in item:
             yield item["tools"], f"input[{place}].tools"
 

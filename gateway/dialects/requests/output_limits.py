@@ -50,15 +50,15 @@ def longest(fields: Mapping[str, Any], dialect: DialectName = "openai_chat") -> 
     the largest counts. None: the dialect's own limit is missing or unlimited."""
     if dialect == "openai_chat" and _CHATS_OWN.isdisjoint(fields):
         return None
-    given: list[Any] = [limit for name in _OWN[dialect] if (limit := fields.get(name)) is not None]
-    if not given:
+    value: list[Any] = [limit for name in _OWN[dialect] if (limit := fields.get(name)) is not None]
+    if not value:
         return None
     if dialect != "openai_chat" or not _FOREIGN.isdisjoint(fields):
         for holder in _holders(fields):
-            given += [limit for name in LIMITS if (limit := holder.get(name)) is not None]
-    if any(type(limit) is not int or limit < 0 for limit in given):
+            value += [limit for name in LIMITS if (limit := holder.get(name)) is not None]
+    if any(type(limit) is not int or limit < 0 for limit in value):
         return None
-    most: int = max(given)
+    most: int = max(value)
     return most if most < NO_END else None
 
 
@@ -93,8 +93,8 @@ def may_have_foreign(request: CompletionRequest) -> bool:
 
 def own_limit(request: CompletionRequest, most: int) -> int:
     """The value of the dialect's own limit field if no field may exceed `most`; never above the client's value."""
-    given = [limit for name in _OWN[request.dialect] if type(limit := request.body.get(name)) is int]
-    return min(most, max(given, default=most))
+    value = [limit for name in _OWN[request.dialect] if type(limit := request.body.get(name)) is int]
+    return min(most, max(value, default=most))
 
 
 def lowered(raw: bytes, most: int) -> bytes:
@@ -108,10 +108,10 @@ def lowered(raw: bytes, most: int) -> bytes:
 
 
 def _changed(fields: Mapping[str, Any], most: int) -> dict[str, int]:
-    given = {name: limit for name in LIMITS if (limit := fields.get(name)) is not None}
+    value = {name: limit for name in LIMITS if (limit := fields.get(name)) is not None}
     return {
         name: 0 if name in _LEAST and type(limit) is not int else most
-        for name, limit in given.items()
+        for name, limit in value.items()
         if type(limit) is not int or limit > most or (limit < 0 and name not in _LEAST)
     }
 

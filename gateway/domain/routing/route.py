@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gateway.domain.backend import Backend
+from gateway.domain.prompt_cache import CacheMarks
 from gateway.domain.routing.strategy import RunningStrategy
 
 
@@ -148,10 +149,16 @@ class ContextPlan:
     """The usual tokens of `attached`; at most its total."""
     counted_tokens: int = 0
     """Tokens of the sent text, counted exactly; 0: only estimated, since it is far below every limit."""
+    marks: CacheMarks | None = None
+    """Marks for the backend's prompt cache; None: as the client sent them."""
 
     @property
     def touched(self) -> bool:
         return bool(self.drop or self.replace)
+
+    @property
+    def changes_body(self) -> bool:
+        return bool(self.drop or self.replace or (self.marks is not None and self.marks.changes))
 
     @property
     def expected_tokens(self) -> int:

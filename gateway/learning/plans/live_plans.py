@@ -20,7 +20,7 @@ from gateway.ledger.store import evidence
 from gateway.routing.candidates import Candidate
 from gateway.routing.decision import Choice
 from gateway.routing.router import Router
-from gateway.routing.strategy.planned import knows, planned
+from gateway.routing.strategy.planned import in_domain, planned
 from gateway.runtime.tasks import Tasks, repeat
 from gateway.state.sql.database import Database
 
@@ -44,7 +44,7 @@ class PlanTrials:
         self._interval_s, self._clock = interval_s, clock
         self._configured = router.plan
         self._live = CONFIGURED
-        self._beside: dict[str, Plan] = {}
+        self._on_trial: dict[str, Plan] = {}
         """Plans by id that decide without being served."""
         self._decided: object = None
         """The states and the newest judged answers of the last decision."""
@@ -57,7 +57,7 @@ class PlanTrials:
         await self._tasks.aclose()
 
     def stats(self) -> dict[str, int | float | str]:
-        return {"plans_on_trial": len(self._beside), "plan": self._live[:8]}
+        return {"plans_on_trial": len(self._on_trial), "plan": self._live[:8]}
 
     async def _follow(self) -> None:
         # ValueError: an unreadable plan is not followed
@@ -79,10 +79,10 @@ class PlanTrials:
             self._router.plan = self._configured if live == CONFIGURED else await self._read(live)
             self._live = live
             log.warning("routing now uses plan %s", live[:16])
-        beside = {states[state] for state in ("shadow", "previous") if state in states}
-        self._beside = {id: self._beside.get(id) or await self._read(id) for id in beside}
+        on_trial = {states[state] for state in ("shadow", "previous") if state in states}
+        self._on_trial = {id: self._on_trial.get(id) or await self._read(id) for id in on_trial}
         if live != CONFIGURED and "previous" not in states and self._configured is not None:
-            self._beside[CONFIGURED] = self._configured
+            self._on_trial[CONFIGURED] = self._configured
 
     async def _read(self, id: str) -> Plan:
         from gateway.routing.strategy.plan_file import read_plan
@@ -90,19 +90,19 @@ class PlanTrials:
         data = await self._database.run(lambda connection: plan_trials.body(connection, id), writes=False)
         return await asyncio.to_thread(read_plan, data, f"plan {id[:16]}")
 
-    def outcomes(self, job: Sample, told: Sequence[StrategyAnswer], score: float) -> Mapping[str, Outcome]:
+    def outcomes(self, job: Sample, given: Sequence[StrategyAnswer], score: float) -> Mapping[str, Outcome]:
         """The outcome of each plan for a judged request, by id. Plans whose outcome the two answers do not show are
         left out."""
-        if not self._beside:
+        if not self._on_trial:
             return {}
-        found = {id: outcome(plan, job, told, score, self._fleet) for id, plan in self._beside.items()}
+        found = {id: outcome(plan, job, given, score, self._fleet) for id, plan in self._on_trial.items()}
         found[self._live] = _served(job, score)
         return {id: one for id, one in found.items() if one is not None}
 
 
-def outcome(plan: Plan, job: Sample, told: Sequence[StrategyAnswer], score: float, fleet: Fleet) -> Outcome | None:
+def outcome(plan: Plan, job: Sample, given: Sequence[StrategyAnswer], score: float, fleet: Fleet) -> Outcome | None:
     """The outcome of `plan` for a judged request, decided as in serving: an answer is read only after the plan has paid
-    for it. None if the plan asks a backend whose answer is not in `told`."""
+    for it. None if the plan asks a backend whose answer is not in `given`."""
     route, record = job.record.route, job.record
     assert route is not None
     candidates = [
@@ -116,19 +116,19 @@ def outcome(plan: Plan, job: Sample, told: Sequence[StrategyAnswer], score: floa
     able = (reference, *(each for each in candidates if each is not reference and not each.excluded))
     subject = record.session or job.request.controls.session or job.request.id
     choice = Choice(able, reference, "", {})
-    followed = knows(route.grade)
+    followed = in_domain(route.grade)
     tokens = route.input_tokens, route.output_tokens
     found = planned(plan, choice, candidates, job.request, route.quality, subject, tokens=tokens) if followed else None
     if found is None:  # the plan has no decision, so the baseline is asked
         return Outcome(1.0, float(reference.cost_pico or 0))
     costs = {each.backend.name: each.cost_pico for each in candidates}
-    said = {one.backend: one for one in told}
+    by_backend = {one.backend: one for one in given}
     answers: list[StrategyAnswer] = []
     names: Sequence[str] = found.asking.next(()) if found.asking else (found.choice.order[0].backend.name,)
     while names:
-        if any(name not in said for name in names):
+        if any(name not in by_backend for name in names):
             return None
-        answers += [said[name] for name in names]
+        answers += [by_backend[name] for name in names]
         names = found.asking.next(answers) if found.asking else ()
     served = answers[found.asking.serves(answers) if found.asking else 0].backend
     cost = sum(costs.get(each.backend) or 0 for each in answers)

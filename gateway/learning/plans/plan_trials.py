@@ -1,8 +1,8 @@
-"""States of a plan on trial: it decides without being served, goes live if it is better, and is rolled back if it is
-worse.
+"""States of a plan on trial: at first its decisions are only recorded. It goes live if it is better, and is rolled back
+if it is worse.
 
-States: `shadow` decides without being served; `live` is used instead of the configured plan; `previous` was live before
-and still decides without being served; `refused` was no better; `retired` was replaced.
+States: `shadow`: decisions are only recorded; `live`: used instead of the configured plan; `previous`: was live before,
+its decisions are still recorded; `refused`: was not better; `retired`: was replaced.
 """
 
 from __future__ import annotations
@@ -105,9 +105,9 @@ def compared(connection: Connection, tried: str, live: str, since: float) -> tup
     )
     pairs, targets = [], []
     for plans, target in rows:
-        said = orjson.loads(plans)
-        if tried[:_ID] in said and live[:_ID] in said:
-            pairs.append((Outcome(*said[tried[:_ID]]), Outcome(*said[live[:_ID]])))
+        outcomes = orjson.loads(plans)
+        if tried[:_ID] in outcomes and live[:_ID] in outcomes:
+            pairs.append((Outcome(*outcomes[tried[:_ID]]), Outcome(*outcomes[live[:_ID]])))
             targets.append(target)
     return compare(pairs), sum(targets) / len(targets) if targets else 1.0
 

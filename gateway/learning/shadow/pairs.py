@@ -115,7 +115,9 @@ class PairHold:
         self._settlement, self._held = settlement, 0
         self.output_limit: int | None = most_output
 
-    async def extend(self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED) -> None:
+    async def extend(
+        self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False
+    ) -> None:
         pico = self._settlement.worst(backend, input_tokens, self.output_limit or 0)
         self._settlement.take(pico)
         self._held += pico
@@ -138,19 +140,19 @@ class Pairs:
         self,
         fleet: Fleet,
         contexts: Contexts,
-        books: AttemptJournal,
+        journal: AttemptJournal,
         settlement: PairSettlement,
         tenant: Tenant,
         *,
         deadline_s: float = 300.0,
     ) -> None:
-        self._fleet, self._contexts, self._books = fleet, contexts, books
+        self._fleet, self._contexts, self._journal = fleet, contexts, journal
         self._settlement, self._tenant, self._deadline_s = settlement, tenant, deadline_s
 
     async def compare(self, prompt: Prompt, a: Backend, b: Backend, judge: Judge, most_output: int) -> Pair:
         """Ask both backends and judge their answers. Raises BudgetExhausted, LedgerUnavailable; errors of backends are
         in the returned pair."""
-        one, other = await _both(self._said(prompt, a, most_output), self._said(prompt, b, most_output))
+        one, other = await _both(self._response(prompt, a, most_output), self._response(prompt, b, most_output))
         agreed = None
         right: tuple[float | None, float | None] = (None, None)
         if not one.error and not other.error:
@@ -174,7 +176,7 @@ class Pairs:
                 record,
                 plan_for=lambda of: self._contexts.plan_for(request, self._tenant, of),
                 hold=hold,
-                books=self._books,
+                books=self._journal,
                 deadline=asyncio.get_running_loop().time() + self._deadline_s,
             )
             attempt = self._close(answer, record)
@@ -188,7 +190,7 @@ class Pairs:
         took = (attempt.ended_at or attempt.started_at) - attempt.started_at
         return Response(choices, answer.finish, "", took, usage.all_input, usage.all_output, attempt.cost_pico)
 
-    async def _said(self, prompt: Prompt, backend: Backend, most_output: int) -> Response:
+    async def _response(self, prompt: Prompt, backend: Backend, most_output: int) -> Response:
         try:
             return await self.ask(backend, prompt.request(backend.model), most_output)
         except (BudgetExhausted, LedgerUnavailable):
@@ -202,7 +204,7 @@ class Pairs:
         if attempt.usage is None:
             attempt.estimate_usage(attempt.chunks)
         attempt.outcome = "ok" if answer.complete else "interrupted"
-        self._books.close(attempt, record)
+        self._journal.close(attempt, record)
         return attempt
 
 
@@ -218,8 +220,8 @@ async def _both(one: Awaitable[Response], other: Awaitable[Response]) -> tuple[R
     return first, second
 
 
-async def _right(prompt: Prompt, request: CompletionRequest, said: Response) -> float | None:
+async def _right(prompt: Prompt, request: CompletionRequest, response: Response) -> float | None:
     if prompt.expected is None:
         return None
     expected = [{"message": {"role": "assistant", "content": prompt.expected}}]
-    return await Agreement().compare(request, said.choices, expected, said.finish)
+    return await Agreement().compare(request, response.choices, expected, response.finish)

@@ -68,14 +68,16 @@ def choices_of(answer: Answer, dialect: DialectName) -> Sequence[Mapping[str, An
     return None if body is None else answer.choices or DIALECTS[dialect].choices(orjson.loads(body))
 
 
-def sample(request: CompletionRequest, record: Record, answer: Answer, learnt: Evidence, drawn: float) -> Sample | None:
+def sample(
+    request: CompletionRequest, record: Record, answer: Answer, learned: Evidence, drawn: float
+) -> Sample | None:
     """Returns None if there is nothing to compare. `drawn`: random number 0..1, selects the backend to probe."""
     route, attempt = record.route, answer.attempt
     if route is None or route.reference is None or attempt is None or not repeatable(request) or not answer.complete:
         return None
     served, reference = attempt.backend.name, route.reference.name
-    source, backend = _in_question(route, served, drawn, learnt, record.tenant.team)
-    promise = None if backend is None else promised(route, backend, learnt, record.tenant.team)
+    source, backend = _in_question(route, served, drawn, learned, record.tenant.team)
+    promise = None if backend is None else promised(route, backend, learned, record.tenant.team)
     if promise is None:
         return None
     choices = choices_of(answer, request.dialect)
@@ -108,7 +110,7 @@ def plain(request: CompletionRequest) -> CompletionRequest:
     return DIALECTS[request.dialect].parse(orjson.dumps(body), request.id, controls, request.headers)
 
 
-def _in_question(route: Route, served: str, drawn: float, learnt: Evidence, team: str) -> tuple[Source, str | None]:
+def _in_question(route: Route, served: str, drawn: float, learned: Evidence, team: str) -> tuple[Source, str | None]:
     """Returns (reason, backend to evaluate); None as the backend if there is none."""
     assert route.reference is not None
     decided = route.decided
@@ -118,14 +120,14 @@ def _in_question(route: Route, served: str, drawn: float, learnt: Evidence, team
         return looked_on, first if first != served else None
     if served != route.reference.name:
         return "shadow", served
-    return "probe", _probed(route, drawn, learnt, team)
+    return "probe", _probed(route, drawn, learned, team)
 
 
-def _probed(route: Route, drawn: float, learnt: Evidence, team: str) -> str | None:
+def _probed(route: Route, drawn: float, learned: Evidence, team: str) -> str | None:
     """Draws one of the cheaper backends that routing passed over. Backends with a quality correction come first,
     because they may have recovered; for the others the prior may be too low."""
     able = [one for one in route.considered if _may_be_probed(one, route)]
-    wanting = [one for one in able if learnt.adjust(team, one.backend).margin]
+    wanting = [one for one in able if learned.adjust(team, one.backend).margin]
     among = wanting or able
     return among[min(int(drawn * len(among)), len(among) - 1)].backend if among else None
 
@@ -139,29 +141,29 @@ def _may_be_probed(one: Considered, route: Route) -> bool:
     return dear is not None and one.cost_pico < dear
 
 
-def promised(route: Route, backend: str, learnt: Evidence, team: str) -> Promise | None:
+def promised(route: Route, backend: str, learned: Evidence, team: str) -> Promise | None:
     """The quality expected of `backend`; None if no estimate is known."""
-    said = {one.backend: one.adequacy for one in route.considered}
-    adequacy = said.get(backend)
+    adequacies = {one.backend: one.adequacy for one in route.considered}
+    adequacy = adequacies.get(backend)
     if adequacy is None or route.quality is None or route.reference is None:
         return None
-    best = said.get(route.reference.name)
+    best = adequacies.get(route.reference.name)
     adequacy = min(1.0, adequacy / best) if best else adequacy  # relative to the baseline, if its own quality is known
-    return Promise(backend, learnt.adjust(team, backend).prior(adequacy), min(adequacy, route.quality))
+    return Promise(backend, learned.adjust(team, backend).prior(adequacy), min(adequacy, route.quality))
 
 
-def cascaded(record: Record, answer: Answer, learnt: Evidence) -> Finding | None:
+def cascaded(record: Record, answer: Answer, learned: Evidence) -> Finding | None:
     """Judges the first answer of a cascade by the later ones, at no extra cost.
 
     Only the first: whether others are asked depends on earlier answers, so the later ones are no random sample. If the
     cascade continued because the first answer was weak, the result gets weight 0: it only shows how often continuing
     was unnecessary.
     """
-    route, attempt, told = record.route, answer.attempt, record.answers
-    if route is None or attempt is None or len(told) < 2:
+    route, attempt, answers = record.route, answer.attempt, record.answers
+    if route is None or attempt is None or len(answers) < 2:
         return None
-    first, served = told[0], next((one for one in told if one.backend == attempt.backend.name), None)
-    promise = promised(route, first.backend, learnt, record.tenant.team)
+    first, served = answers[0], next((one for one in answers if one.backend == attempt.backend.name), None)
+    promise = promised(route, first.backend, learned, record.tenant.team)
     if served is None or promise is None or first.vote is None or served.vote is None or served.weak:
         return None
     reference = attempt.backend.name

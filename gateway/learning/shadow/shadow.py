@@ -51,20 +51,20 @@ class Shadows:
         database: Database,
         prices: PriceList,
         spend_cap: SpendCap,
-        learnt: Evidence,
+        learned: Evidence,
         holdout: Holdout,
         *,
         clock: Clock = time,
     ) -> None:
         self._database, self._prices, self._spend_cap = database, prices, spend_cap
-        self._learnt, self._holdout, self._clock = learnt, holdout, clock
+        self._learned, self._holdout, self._clock = learned, holdout, clock
         self._plans: PlanTrials | None = None
         self._queue: asyncio.Queue[Sample | Finding] = asyncio.Queue(QUEUE)
         self._tasks = Tasks()
         self._counts = dict.fromkeys(("offered", "dropped", "compared", "undecided", "unpaid", "failed"), 0)
 
     async def open(self, pipeline: Pipeline, plans: PlanTrials | None = None) -> None:
-        """Start comparing, also what was offered before. `plans`: informed of judged requests."""
+        """Start comparing, including answers that were offered before. `plans`: gets every judged request."""
         self._plans = plans
         for number in range(AT_A_TIME):
             self._tasks.spawn(self._work(pipeline), f"comparing {number}")
@@ -102,13 +102,13 @@ class Shadows:
             self._counts["dropped"] += 1
 
     def _wanted(self, request: CompletionRequest, record: Record, answer: Answer) -> Sample | Finding | None:
-        if record.answers and (found := cascaded(record, answer, self._learnt)) is not None:
+        if record.answers and (found := cascaded(record, answer, self._learned)) is not None:
             return found
         share = record.tenant.policy.trials.share
         drawn = share_of(record.request_id, b"compare") if share else 1.0
         if drawn >= share:
             return None
-        return sample(request, record, answer, self._learnt, drawn / share)
+        return sample(request, record, answer, self._learned, drawn / share)
 
     async def _work(self, pipeline: Pipeline) -> None:
         while True:
@@ -154,8 +154,11 @@ class Shadows:
             return {}
         reader = Reader(job.request)
         served = job.reference if job.asks == job.promise.backend else job.promise.backend
-        told = [reader.answered(served, job.served, job.finish, None), reader.answered(job.asks, other, finish, None)]
-        return written(self._plans.outcomes(job, told, score))
+        answers = [
+            reader.answered(served, job.served, job.finish, None),
+            reader.answered(job.asks, other, finish, None),
+        ]
+        return written(self._plans.outcomes(job, answers, score))
 
 
 class _Calls:

@@ -143,8 +143,8 @@ def _bins(scored: Sequence[tuple[float | None, float]], quality: float) -> list[
     return found
 
 
-def _pace(said: Sequence[Response], right: Sequence[float]) -> Pace:
-    whole = [each for each in said if not each.error]
+def _pace(responses: Sequence[Response], right: Sequence[float]) -> Pace:
+    whole = [each for each in responses if not each.error]
     times = sorted(each.seconds for each in whole)
     busy = sum(times)
     tokens = sum(each.input_tokens + each.output_tokens for each in whole)
@@ -152,7 +152,7 @@ def _pace(said: Sequence[Response], right: Sequence[float]) -> Pace:
     usd = sum(cost for cost in costs if cost is not None) / PICO_PER_USD if costs and None not in costs else None
     return Pace(
         len(whole),
-        len(said) - len(whole),
+        len(responses) - len(whole),
         sum(each.output_tokens for each in whole) / busy if busy else None,
         times[len(times) // 2] if times else None,
         float(usd) if usd is not None else None,

@@ -107,7 +107,7 @@ class JournalReader:
             except (KeyError, TypeError, ValueError) as error:
                 # The checksum is right, but no version writes such a line. Only the log keeps it.
                 self.damaged += 1
-                log.error("%s: the line at byte %d says nothing (%r): %r", segment.path, position, error, payload)
+                log.error("%s: the line at byte %d is unknown (%r): %r", segment.path, position, error, payload)
             position += len(line) + 1
         return rows
 

@@ -30,6 +30,8 @@ _MOST_PLAIN = 40
 
 @dataclass(frozen=True, slots=True)
 class Segment:
+    """One file of a lane, the journal of one worker process."""
+
     lane: str
     number: int
     path: Path

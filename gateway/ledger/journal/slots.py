@@ -27,6 +27,7 @@ _SIZE = _HEAD + 8 * _WORDS * SLOTS
 
 
 def path_of(directory: Path, lane: str) -> Path:
+    """Path of the table of `lane`."""
     return directory / (lane + SUFFIX)
 
 

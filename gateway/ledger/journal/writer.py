@@ -361,7 +361,7 @@ def _newly_reported(opened: _Open) -> dict[str, int]:
 
 def _unavailable(reason: str) -> LedgerUnavailable:
     return LedgerUnavailable(
-        f"Spend cannot be written down ({reason}), so no backend is called; make room in the data directory.",
+        f"Spend cannot be recorded ({reason}), so no backend is called; free disk space in the data directory.",
         retry_after_s=5.0,
     )
 

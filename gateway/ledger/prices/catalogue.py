@@ -57,6 +57,8 @@ class ListedPrice(Classes):
 
 
 class Provider(Section):
+    """A provider in the price list."""
+
     hosts: tuple[str, ...]
     """Host names to which its prices apply; a leading dot: any subdomain."""
     prefixes: tuple[str, ...]

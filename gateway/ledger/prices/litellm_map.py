@@ -87,12 +87,15 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
+    """The differences between the gateway's list and the map."""
+
     changes: tuple[Change, ...]
     """Changed entries, then new models."""
     gone: tuple[str, ...]
     """Models of the gateway's list that the map does not have."""
     refused: tuple[Refusal, ...]
     same: int
+    """Number of models without a difference."""
 
 
 def installed() -> Path | None:
@@ -168,15 +171,15 @@ def _theirs(ours: ListedPrice, provider: Provider, found: dict[str, dict[str, An
 
 def _unknown(register: Catalogue, found: dict[str, dict[str, Any]], seen: set[str]) -> Iterator[tuple[str, str, str]]:
     """(key, provider, model) of models of listed providers that are not in the gateway's list, each once."""
-    told = set()
+    yielded = set()
     providers = {theirs: ours for ours, owners in OWNERS.items() for theirs in owners}
     for key, facts in found.items():
         provider = providers.get(str(facts.get("litellm_provider")))
         if provider is None or key in seen or facts.get("mode") not in _MODES:
             continue
         model = _bare(key, register.listing.providers[provider].prefixes)
-        if (provider, model) not in told and register.named(f"{provider}/{model}") is None:
-            told.add((provider, model))
+        if (provider, model) not in yielded and register.named(f"{provider}/{model}") is None:
+            yielded.add((provider, model))
             yield key, provider, model
 
 
@@ -196,7 +199,7 @@ def listed_of(provider: str, model: str, facts: dict[str, Any], today: date) -> 
         missing = " and ".join(CLASSES[name] for name in ("input", "output") if name not in classes)
         raise ValueError(f"{missing}: is missing, and unknown is not 0")
     if not classes["input"] and not classes["output"]:
-        raise ValueError("input_cost_per_token: is 0; if it is free, say so in backends.price")
+        raise ValueError("input_cost_per_token: is 0; if it is free, set backends.price")
     entry: dict[str, Any] = {"provider": provider, "model": model, "as_of": today, **classes}
     if batch := _whole(_classes(facts, "_batches")):
         entry["batch"] = batch
@@ -281,7 +284,7 @@ def _differences(ours: ListedPrice, theirs: ListedPrice) -> dict[str, tuple[Any,
 
 def _same(name: str, ours: ListedPrice, was: Any, now: Any) -> bool:
     if name == "service_tiers":
-        return all(_covered(was.get(tier), said) for tier, said in now.items())
+        return all(_covered(was.get(tier), value) for tier, value in now.items())
     if was is not None or name in ("beyond", "batch"):
         return _covered(was, now)
     # A class without a price has its parent's price.
@@ -291,7 +294,7 @@ def _same(name: str, ours: ListedPrice, was: Any, now: Any) -> bool:
 def _covered(was: Any, now: Any) -> bool:
     """Does `was` have the same values as `now` in all fields that `now` sets?"""
     if isinstance(now, Classes) and isinstance(was, Classes):
-        return all(_covered(getattr(was, name), said) for name, said in now if said is not None)
+        return all(_covered(getattr(was, name), value) for name, value in now if value is not None)
     return bool(was == now)
 
 
@@ -306,5 +309,5 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Decimal):
         return f"{value:f}"
     if isinstance(value, dict):
-        return {name: _plain(said) for name, said in value.items()}
+        return {name: _plain(value) for name, value in value.items()}
     return None if value is None else value.model_dump(mode="json", exclude_none=True)

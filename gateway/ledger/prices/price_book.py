@@ -153,12 +153,12 @@ def _own(backend: Backend, entry: PriceEntry, measured: Decimal | None) -> Price
     assert entry.input is not None
     assert entry.output is not None
     price = Classes(**entry.model_dump(include=set(Classes.model_fields))).price("gateway.yaml", "")
-    own = {name: _tier(said) for name, said in entry.service_tiers.items()}
+    own = {name: _tier(tier) for name, tier in entry.service_tiers.items()}
     return at_tiers(price, own)
 
 
-def _tier(said: Decimal | TierEntry) -> ServiceTier:
-    return said if isinstance(said, Decimal) else TierClasses(**said.model_dump())
+def _tier(tier: Decimal | TierEntry) -> ServiceTier:
+    return tier if isinstance(tier, Decimal) else TierClasses(**tier.model_dump())
 
 
 def prior(backend: Backend) -> Decimal:

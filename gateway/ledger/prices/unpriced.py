@@ -137,6 +137,7 @@ def _written(units: list[tuple[str, int]]) -> str:
 
 
 def count(connection: Connection, condition: ColumnElement[bool]) -> int:
+    """Number of raw rows for which `condition` holds."""
     return int(connection.scalar(select(func.count()).select_from(ledger).where(condition)) or 0)
 
 

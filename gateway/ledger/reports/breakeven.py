@@ -23,10 +23,10 @@ from gateway.ledger.store.sums import pico_sum, whole
 
 HARDWARE = Path(__file__).with_name("hardware.json")
 METHOD = (
-    "Load: output tokens, and a tenth of the input tokens, since a machine reads some ten times as fast as it writes.",
-    "Utilisation needed = price of an hour / (the machine's tokens a second x 3600 x what the API took for a token).",
-    "Machines: as many as the busiest hour of the period would have kept busy; they are paid for all hours of it.",
-    "Is the smaller model good enough? These figures do not know; a hold-out does (learning.holdout).",
+    "Load: output tokens, and a tenth of the input tokens, since a machine reads about ten times as fast as it writes.",
+    "Utilisation needed = price of an hour / (the machine's tokens a second x 3600 x the API's cost per token).",
+    "Machines: as many as the busiest hour of the period needs, paid for all hours of the period.",
+    "These figures do not show whether the smaller model is good enough; a hold-out does (learning.holdout).",
 )
 
 
@@ -54,6 +54,8 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
+    """A model's traffic on the provider's API compared with a machine. `hours`: length of the period."""
+
     load: Load
     machine: Machine
     hours: Decimal

@@ -79,6 +79,19 @@ _DECIMALS = (
     *("ConsumedQuantity", "PricingQuantity", "ContractedUnitPrice", "ListUnitPrice", "CommitmentDiscountQuantity"),
     *("PricingCurrencyContractedUnitPrice", "PricingCurrencyEffectiveCost", "PricingCurrencyListUnitPrice"),
 )
+_FIXED = {
+    **dict.fromkeys(("AvailabilityZone", "ChargeClass", "InvoiceId", *_NO_COMMITMENT)),
+    **dict.fromkeys(("BillingCurrency", "PricingCurrency"), "USD"),
+    "BillingAccountType": "Organisation",
+    "SubAccountType": "Team",
+    "ChargeCategory": "Usage",
+    "ChargeFrequency": "Usage-Based",
+    "PricingCategory": "Standard",
+    "ResourceType": "Backend",
+    "ServiceCategory": "AI and Machine Learning",
+    "ServiceSubcategory": "Generative AI",
+}
+"""Columns with the same value in all rows."""
 _TIMES = ("BillingPeriodStart", "BillingPeriodEnd", "ChargePeriodStart", "ChargePeriodEnd")
 
 
@@ -169,61 +182,57 @@ def _provider(facts: dict[str, Any], providers: Mapping[str, str]) -> str:
 
 
 def _row(facts: dict[str, Any], part: Part, provider: str) -> dict[str, Any]:
-    start = datetime.fromtimestamp(int(facts["hour"]) * 3600, UTC)
+    costs, sku = _costs(part), f"{provider}/{facts['model']}/{part.sku}"
+    return {
+        **_FIXED,
+        **_accounts(facts),
+        **_times(int(facts["hour"])),
+        **costs,
+        "SkuId": sku,
+        "SkuPriceId": f"{sku}@{costs['ContractedUnitPrice'].normalize():f}",
+        "ChargeDescription": f"{part.meter} of {facts['model']} by {facts['backend']}",
+        "ServiceName": f"{provider} inference",
+        **dict.fromkeys(("InvoiceIssuerName", "ProviderName", "PublisherName"), provider),
+        **dict.fromkeys(("RegionId", "RegionName"), facts["region"] or None),
+        **dict.fromkeys(("ResourceId", "ResourceName"), facts["backend"]),
+        "SkuPriceDetails": _details(facts),
+    }
+
+
+def _accounts(facts: dict[str, Any]) -> dict[str, Any]:
+    organisation, team = facts["organisation"], facts["team"]
+    return {
+        "BillingAccountId": organisation,
+        "BillingAccountName": organisation,
+        "SubAccountId": team,
+        "SubAccountName": team,
+        "Tags": _tags(facts),
+    }
+
+
+def _times(hour: int) -> dict[str, Any]:
+    """`hour`: hours since the epoch."""
+    start = datetime.fromtimestamp(hour * 3600, UTC)
     month = start.replace(day=1, hour=0)
+    return {
+        "BillingPeriodStart": month,
+        "BillingPeriodEnd": (month + timedelta(days=32)).replace(day=1),
+        "ChargePeriodStart": start,
+        "ChargePeriodEnd": start + timedelta(hours=1),
+    }
+
+
+def _costs(part: Part) -> dict[str, Any]:
     quantity, cost, listed = Decimal(part.quantity), pico_to_usd(part.pico), Decimal(part.list_pico) / 10**12
-    sku = f"{provider}/{facts['model']}/{part.sku}"
     unit, list_unit = ((amount / quantity).quantize(_PICO) for amount in (cost, listed))
     return {
-        "AvailabilityZone": None,
-        "BilledCost": cost,
-        "BillingAccountId": facts["organisation"],
-        "BillingAccountName": facts["organisation"],
-        "BillingAccountType": "Organisation",
-        "BillingCurrency": "USD",
-        "BillingPeriodEnd": (month + timedelta(days=32)).replace(day=1),
-        "BillingPeriodStart": month,
-        "ChargeCategory": "Usage",
-        "ChargeClass": None,
-        "ChargeDescription": f"{part.meter} of {facts['model']} by {facts['backend']}",
-        "ChargeFrequency": "Usage-Based",
-        "ChargePeriodEnd": start + timedelta(hours=1),
-        "ChargePeriodStart": start,
-        **dict.fromkeys(_NO_COMMITMENT),
-        "ConsumedQuantity": quantity,
-        "ConsumedUnit": part.unit,
-        "ContractedCost": cost,
-        "ContractedUnitPrice": unit,
-        "EffectiveCost": cost,
-        "InvoiceId": None,
-        "InvoiceIssuerName": provider,
+        **dict.fromkeys(("BilledCost", "ContractedCost", "EffectiveCost", "PricingCurrencyEffectiveCost"), cost),
         "ListCost": listed,
-        "ListUnitPrice": list_unit,
-        "PricingCategory": "Standard",
-        "PricingCurrency": "USD",
-        "PricingCurrencyContractedUnitPrice": unit,
-        "PricingCurrencyEffectiveCost": cost,
-        "PricingCurrencyListUnitPrice": list_unit,
-        "PricingQuantity": quantity,
-        "PricingUnit": part.unit,
-        "ProviderName": provider,
-        "PublisherName": provider,
-        "RegionId": facts["region"] or None,
-        "RegionName": facts["region"] or None,
-        "ResourceId": facts["backend"],
-        "ResourceName": facts["backend"],
-        "ResourceType": "Backend",
-        "ServiceCategory": "AI and Machine Learning",
-        "ServiceName": f"{provider} inference",
-        "ServiceSubcategory": "Generative AI",
-        "SkuId": sku,
+        **dict.fromkeys(("ContractedUnitPrice", "PricingCurrencyContractedUnitPrice"), unit),
+        **dict.fromkeys(("ListUnitPrice", "PricingCurrencyListUnitPrice"), list_unit),
+        **dict.fromkeys(("ConsumedQuantity", "PricingQuantity"), quantity),
+        **dict.fromkeys(("ConsumedUnit", "PricingUnit"), part.unit),
         "SkuMeter": part.meter,
-        "SkuPriceDetails": _details(facts),
-        "SkuPriceId": f"{sku}@{unit.normalize():f}",
-        "SubAccountId": facts["team"],
-        "SubAccountName": facts["team"],
-        "SubAccountType": "Team",
-        "Tags": _tags(facts),
     }
 
 

@@ -109,9 +109,7 @@ def notes(report: Report) -> list[str]:
             f"Of these costs, {cents(report.total.checks_pico)} USD are for background checks: {count:,} attempts."
         )
     if count := report.total.unpriced:
-        found.append(
-            f"Attempts whose price is not, or not wholly, known, so that these figures lack something: {count:,}."
-        )
+        found.append(f"Attempts with an unknown or incomplete price, so that these figures are too low: {count:,}.")
     if count := report.total.estimated:
         found.append(f"Attempts whose tokens the gateway counted itself: {count:,}.")
     if looked_on := report.total.decided:
@@ -119,8 +117,8 @@ def notes(report: Report) -> list[str]:
         less = total.undecided_pico - total.decided_pico
         share = f" ({less / total.undecided_pico:.0%})" if total.undecided_pico else ""
         found.append(
-            f"Routing looked on at {looked_on:,} answers: they cost {cents(total.undecided_pico)} USD, and would have "
-            f"cost {cents(total.decided_pico)} USD as decided, {_less(less)}{share}, at an expected adequacy of "
+            f"Routing did not choose for {looked_on:,} answers: they cost {cents(total.undecided_pico)} USD, and would "
+            f"have cost {cents(total.decided_pico)} USD as decided, {_less(less)}{share}, at an expected adequacy of "
             f"{total.decided_ppm / looked_on / 1e6:.3f}."
         )
     for line in report.simulated:
@@ -153,6 +151,7 @@ def _object(line: Line, by: tuple[str, ...]) -> dict[str, Any]:
 
 
 def figures(line: Line) -> list[int | float | str | None]:
+    """The values of `NAMES` for a line."""
     return [_figure(line, name) for name in COUNTS]
 
 

@@ -56,6 +56,8 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Invoice:
+    """A provider's export."""
+
     lines: tuple[Line, ...]
 
     @property

@@ -48,6 +48,8 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
+    """The comparison of an invoice with the ledger."""
+
     by: str
     """`request` or `day and model`."""
     pairs: tuple[Pair, ...]
@@ -56,6 +58,7 @@ class Reconciliation:
     unpriced: int = 0
     """Attempts in the ledger without a known price, which are part of the difference in USD."""
     counts: Mapping[str, int] = field(default_factory=dict)
+    """Number of pairs by kind (`KINDS`)."""
 
 
 def reconcile(

@@ -82,6 +82,8 @@ class Simulated:
 
 @dataclass(frozen=True, slots=True)
 class Report:
+    """A usage report. `since`, `until`: Unix seconds."""
+
     by: tuple[str, ...]
     since: float | None
     until: float | None

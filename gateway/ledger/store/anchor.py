@@ -39,9 +39,9 @@ def read(path: Path) -> Anchors | None:
     except FileNotFoundError:
         return None
     try:
-        said = orjson.loads(text)
-        heads = {name: Head(name, one["seq"], bytes.fromhex(one["hash"])) for name, one in said["chains"].items()}
-        return Anchors(said["current"], heads, {name: one["at"] for name, one in said["chains"].items()})
+        content = orjson.loads(text)
+        heads = {name: Head(name, one["seq"], bytes.fromhex(one["hash"])) for name, one in content["chains"].items()}
+        return Anchors(content["current"], heads, {name: one["at"] for name, one in content["chains"].items()})
     except (KeyError, TypeError, AttributeError, orjson.JSONDecodeError) as error:
         raise ValueError(f"{path}: is damaged ({error!r})") from error
 

@@ -95,10 +95,10 @@ def sums_hash(sums: Sequence[Sequence[Any]]) -> bytes:
     """The hash of all rows of one roll-up in `ledger_sums`, in order."""
     whole = hashlib.sha256()
     for values in sums:
-        said = tuple(values)
+        values_left = tuple(values)
         for defaults in _LATER:
-            if said[-len(defaults) :] != defaults:
+            if values_left[-len(defaults) :] != defaults:
                 break
-            said = said[: -len(defaults)]
-        whole.update(orjson.dumps(said, option=orjson.OPT_APPEND_NEWLINE))
+            values_left = values_left[: -len(defaults)]
+        whole.update(orjson.dumps(values_left, option=orjson.OPT_APPEND_NEWLINE))
     return whole.digest()

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 ANCHOR_S = 1.0
 """Least time between writes of the anchor, each of which waits for the disk."""
-TELL_S = 3600.0
+LOG_S = 3600.0
 """Seconds between log lines with the chain's head. Logs are stored elsewhere, out of reach of anyone who alters the
 ledger."""
 
@@ -37,7 +37,7 @@ class ChainHeads:
         self._path, self._database, self._clock = path, database, clock
         self._head: Head | None = None
         self._anchored: Head | None = None
-        self._anchored_at = self._told_at = float("-inf")
+        self._anchored_at = self._logged_at = float("-inf")
         self._anew = self._resumed = False
 
     def extended(self, connection: Connection, rows: Sequence[Values]) -> tuple[list[Values], Head]:
@@ -96,8 +96,8 @@ class ChainHeads:
         self._sync()
         anchor.write(self._path, head, self._clock.time())
         self._anchored, self._anchored_at = head, clock
-        if now or clock - self._told_at >= TELL_S:
-            self._told_at = clock
+        if now or clock - self._logged_at >= LOG_S:
+            self._logged_at = clock
             log.info("the ledger's chain %s: entry %d has the hash %s", head.chain, head.seq, head.hash.hex())
 
     def _sync(self) -> None:
@@ -130,20 +130,20 @@ class ChainHeads:
             return None
         if known is None:
             return None
-        told = known.heads[known.current]
+        anchored = known.heads[known.current]
         row = connection.execute(
-            select(ledger_chains.c.seq, ledger_chains.c.hash).where(ledger_chains.c.id == told.chain)
+            select(ledger_chains.c.seq, ledger_chains.c.hash).where(ledger_chains.c.id == anchored.chain)
         ).one_or_none()
-        head = None if row is None else Head(told.chain, row.seq, bytes(row.hash))
-        if head is not None and (head.seq > told.seq or head == told):
+        head = None if row is None else Head(anchored.chain, row.seq, bytes(row.hash))
+        if head is not None and (head.seq > anchored.seq or head == anchored):
             return head
-        if told.seq == 0:  # the chain's first transaction was not committed
+        if anchored.seq == 0:  # the chain's first transaction was not committed
             return None
         log.error(
             "the ledger lacks entry %d of chain %s, which its anchor has; a new chain begins, "
             "`thriftgate ledger verify` shows what is missing",
-            told.seq,
-            told.chain,
+            anchored.seq,
+            anchored.chain,
         )
         return None
 

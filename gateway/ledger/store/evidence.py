@@ -19,9 +19,9 @@ KEEP_S = 3 * WINDOW_S
 """Comparisons older than this are deleted."""
 MOST = 400
 """Most comparisons, and most ratings, of one team's backend that are read, the newest first."""
-VOICES = 2
+RATINGS_PER_KEY = 2
 """Most ratings of one backend by one key that count, the newest."""
-VOICE = 0.25
+RATING_WEIGHT = 0.25
 """Weight of a rating; a comparison has weight 1. So one key's ratings weigh at most half a comparison, which is too
 little to raise an alarm."""
 BASELINE, BASELINE_KEYS = 0.8, 5.0
@@ -91,7 +91,7 @@ def read(connection: Connection, team: str, backend: str, since: float) -> list[
         .limit(MOST)
     )
     found = [Judged(2 * row.id, row.predicted, row.target, row.score, row.weight, row.at) for row in rows]
-    found += _voices(connection, team, backend, since)
+    found += _ratings(connection, team, backend, since)
     return sorted(found, key=lambda one: (one.at, one.id))
 
 
@@ -107,7 +107,7 @@ def escalations(connection: Connection, since: float) -> dict[tuple[str, str], t
     return {(team, backend): (count, float(agreed)) for team, backend, count, agreed in found}
 
 
-def _voices(connection: Connection, team: str, backend: str, since: float) -> Iterable[Judged]:
+def _ratings(connection: Connection, team: str, backend: str, since: float) -> Iterable[Judged]:
     c = feedback.c
     rows = connection.execute(
         select(c.id, c.at, c.key_id, c.predicted, c.target, c.score)
@@ -119,11 +119,11 @@ def _voices(connection: Connection, team: str, backend: str, since: float) -> It
         return
     usual, keys = _of_reference(connection, team, since)
     baseline = (usual * keys + BASELINE * BASELINE_KEYS) / (keys + BASELINE_KEYS)
-    spoken = Counter[str]()
+    counted = Counter[str]()
     for row in rows:
-        spoken[row.key_id] += 1
-        if spoken[row.key_id] <= VOICES:
-            yield Judged(2 * row.id + 1, row.predicted, row.target, row.score, VOICE, row.at, baseline)
+        counted[row.key_id] += 1
+        if counted[row.key_id] <= RATINGS_PER_KEY:
+            yield Judged(2 * row.id + 1, row.predicted, row.target, row.score, RATING_WEIGHT, row.at, baseline)
 
 
 def _of_reference(connection: Connection, team: str, since: float) -> tuple[float, int]:
@@ -135,28 +135,28 @@ def _of_reference(connection: Connection, team: str, since: float) -> tuple[floa
         .order_by(c.id.desc())
         .limit(MOST)
     ).all()
-    said = by_key((row.key_id, row.score) for row in rows)
-    return robust_mean(said) if said else BASELINE, len(said)
+    ratings = by_key((row.key_id, row.score) for row in rows)
+    return robust_mean(ratings) if ratings else BASELINE, len(ratings)
 
 
-def by_key(voices: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
-    """The ratings that count, by key. `voices`: (key, score), newest first."""
-    said: dict[str, list[float]] = {}
-    for key, score in voices:
-        of_key = said.setdefault(key, [])
-        if len(of_key) < VOICES:
+def by_key(rated: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
+    """The ratings that count, by key. `rated`: (key, score), newest first."""
+    ratings: dict[str, list[float]] = {}
+    for key, score in rated:
+        of_key = ratings.setdefault(key, [])
+        if len(of_key) < RATINGS_PER_KEY:
             of_key.append(score)
-    return said
+    return ratings
 
 
-def robust_mean(said: Mapping[str, Sequence[float]]) -> float:
+def robust_mean(ratings: Mapping[str, Sequence[float]]) -> float:
     """Mean of the keys' means, weighted by their number of ratings. With many keys, those at both ends are left out.
 
-    `said`: ratings by key. Raises ValueError if there are none.
+    `ratings`: ratings by key. Raises ValueError if there are none.
     """
-    if not said:
-        raise ValueError("nobody said anything")
-    means = sorted((sum(scores) / len(scores), len(scores)) for scores in said.values())
+    if not ratings:
+        raise ValueError("there are no ratings")
+    means = sorted((sum(scores) / len(scores), len(scores)) for scores in ratings.values())
     if len(means) >= _LEAST_TO_TRIM:
         cut = max(1, int(len(means) * _TRIMMED))
         means = means[cut:-cut]

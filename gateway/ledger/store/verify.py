@@ -48,6 +48,8 @@ class ChainCheck:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
+    """The result of a verification. The ledger is unchanged if there are no findings."""
+
     chains: tuple[ChainCheck, ...]
     outside: int
     """Rows that are older than chains, whose changes cannot be detected."""
@@ -126,7 +128,7 @@ def _walk(
         removed += step.seq - step.first + 1 if gone else 0
         at = Head(chain, step.seq, step.hash)
         if anchored is not None and at.seq == anchored.seq and at.hash != anchored.hash:
-            what = "the chain was written anew: its hash is not the one that the anchor knows"
+            what = "the chain was rewritten: its hash differs from the anchor's"
             return _wrong(at, removed, anchored, Finding(chain, at.seq, step.id, what))
     most = max(end.seq, anchored.seq if anchored else 0)
     if at.seq < most:

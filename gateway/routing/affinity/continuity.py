@@ -70,7 +70,7 @@ class Affinity:
         held = next((each for each in (*route.backends, *busy) if each.name == holder), None) if holder else None
         if held is not None:
             if held is not route.backends[0] or route.asking is not None:
-                route.reason = f"{held.name} goes on with the tools that it called; else: {route.reason}"
+                route.reason = f"{held.name} continues its tool calls; else: {route.reason}"
             route.asking = route.escalate_to = route.what_if = None
             route.strategy, route.escalate_below = "", 0.0
             route.backends = (held, *(each for each in route.backends if each is not held))

@@ -24,6 +24,8 @@ SHARED_TOKENS = 256
 
 
 class Replica(NamedTuple):
+    """A replica and its load."""
+
     backend: Backend
     outstanding: float = 0.0
     """Requests in progress and in its queue."""
@@ -84,8 +86,8 @@ def affine(replicas: Sequence[Replica], place: int, overload: float) -> Replica:
 def _bounds(known: Mapping[str, Replica], overload: float) -> dict[str, float]:
     """Most requests of each replica: `overload` times its share of all requests, including the new one, rounded up."""
     present = sum(each.outstanding for each in known.values()) + 1
-    room = sum(each.capacity for each in known.values())
-    return {name: math.ceil(overload * present * each.capacity / room) for name, each in known.items()}
+    capacity = sum(each.capacity for each in known.values())
+    return {name: math.ceil(overload * present * each.capacity / capacity) for name, each in known.items()}
 
 
 @lru_cache(maxsize=256)

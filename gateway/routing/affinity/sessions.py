@@ -15,6 +15,7 @@ from hashlib import blake2b
 
 from gateway.domain.backend import Backend
 from gateway.domain.money.usage import Usage
+from gateway.domain.prompt_cache import LONG_S, SHORT_S, STEP_TOKENS, rules_of
 from gateway.domain.record import Attempt, Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.routing.route import Prefix
@@ -26,13 +27,6 @@ MOST_BACKENDS = 4
 LEAST_TOKENS = 1024
 """Shorter prompts are ignored: providers with automatic caching do not cache them, and elsewhere the saving is
 small."""
-STEP_TOKENS = 128
-"""OpenAI caches multiples of this length."""
-HOSTED_S = 300.0
-"""Seconds for which providers keep a prefix after its last use. OpenAI: 5 to 10 minutes
-(developers.openai.com/docs/guides/prompt-caching); Anthropic: 5 minutes (docs.anthropic.com, prompt caching)."""
-HOUR_S = 3600.0
-"""The same for Anthropic's longer cache, which clients request with `ttl: 1h`."""
 OWN_S = 600.0
 """The same for the operator's own servers. They evict a prefix when they need the memory, not after a time, so this
 value is an assumption."""
@@ -57,10 +51,14 @@ class Warm:
 
 @dataclass(slots=True)
 class Session:
+    """A worker's record of one conversation."""
+
     warm: dict[str, Warm]
+    """Backend → its cached prefix."""
     last: str
     """The backend that gave the latest answer."""
     until: float
+    """Monotonic seconds at which the session is forgotten."""
 
 
 class Sessions:
@@ -74,8 +72,11 @@ class Sessions:
         self._counts = {"stayed": 0, "warm": 0}
 
     def warm_tokens(self, prefix: Prefix, backend: Backend, input_tokens: int) -> int:
-        """Of `input_tokens`, those that `backend` is expected to read from its cache: what it was sent before, if the
-        conversation still begins with that, times the share that it has shown to keep."""
+        """Number of the `input_tokens` that `backend` is expected to read from its cache.
+
+        It is the length of the prefix that the backend has read, if the conversation still begins with it, times the
+        mean share that the backend reported as cached so far.
+        """
         return round(self._remembered(prefix, backend, input_tokens) * self._read.get(backend.name, 1.0))
 
     def holder(self, prefix: Prefix) -> str:
@@ -97,10 +98,9 @@ class Sessions:
         if usage is None or not route.prefix.lengths:
             return
         prefix, backend, now = route.prefix, attempt.backend, self._monotonic()
-        if (
-            attempt.trimmed_tokens
-        ):  # the next request has another prefix, but must still return to this backend after tool calls
-            warm, keep_s = 0, HOSTED_S if backend.hosted else OWN_S
+        if attempt.trimmed_tokens:
+            # the next request has another prefix, but must still return to this backend after tool calls
+            warm, keep_s = 0, rules_of(backend.model).ttl_s if backend.hosted else OWN_S
         else:
             self._compare(prefix, attempt, usage)
             warm, keep_s = _kept(backend, usage)
@@ -172,8 +172,8 @@ def _kept(backend: Backend, usage: Usage) -> tuple[int, float]:
     """Number of the prompt's tokens that the backend now has in its cache, and for how many seconds."""
     if backend.facts.caches_marked_only:
         written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
-        return usage.cached_tokens + written, HOUR_S if usage.cache_write_1h_tokens else HOSTED_S
-    tokens = usage.all_input
+        return usage.cached_tokens + written, LONG_S if usage.cache_write_1h_tokens else SHORT_S
+    tokens, keep_s = usage.all_input, rules_of(backend.model).ttl_s if backend.hosted else OWN_S
     if tokens < LEAST_TOKENS:
-        return 0, HOSTED_S if backend.hosted else OWN_S
-    return (tokens // STEP_TOKENS * STEP_TOKENS, HOSTED_S) if backend.hosted else (tokens, OWN_S)
+        return 0, keep_s
+    return tokens // STEP_TOKENS * STEP_TOKENS if backend.hosted else tokens, keep_s

@@ -80,7 +80,7 @@ def try_all(evidence: Evidence, price: Array, *, orders: bool = True) -> Tried:
         parts.append(tried)
         front = _best(*tried, price)
         if orders and 2 < size <= ORDERED:
-            room = CELLS // (len(evidence) * (ORDERED - 2))
+            limit = CELLS // (len(evidence) * (ORDERED - 2))
             others = (
                 Cascade(other, 2)
                 for each in front
@@ -88,7 +88,7 @@ def try_all(evidence: Evidence, price: Array, *, orders: bool = True) -> Tried:
                 if other != each
                 and order.index(other[0]) < order.index(other[1])  # the first two are always both called
             )
-            parts.append(_run_all(evidence, list(itertools.islice(others, room)), level))
+            parts.append(_run_all(evidence, list(itertools.islice(others, limit)), level))
     cascades = [each for part, _, _ in parts for each in part]
     quality, usd = (np.concatenate([part[place] for part in parts]) for place in (1, 2))
     known: dict[tuple[tuple[int, ...], int], int] = {}

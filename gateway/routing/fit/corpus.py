@@ -19,7 +19,7 @@ SEEN_IN = 3
 """Least number of prompts with a word for the word to be in the vocabulary."""
 
 _FIRST_OPTION = re.compile(r"(?: |^)\(?a[.)] ")
-Say = Callable[[str], None]
+Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +44,15 @@ class Corpus:
         return len(self.outcomes)
 
 
-def read_corpus(paths: Iterable[Path], say: Say) -> Corpus:
-    """Read all distinct (set, prompt) of the files. `say`: reports progress. Raises DataError, OSError."""
+def read_corpus(paths: Iterable[Path], progress: Progress) -> Corpus:
+    """Read all distinct (set, prompt) of the files. `progress(line)` reports progress. Raises DataError, OSError."""
     outcomes = list({(each.group, each.prompt): each for path in paths for each in read_outcomes(path)}.values())
-    say(f"{len(outcomes)} prompts read")
+    progress(f"{len(outcomes)} prompts read")
     features = []
     for number, outcome in enumerate(outcomes, 1):
         features.append(extract(outcome.prompt))
         if number % 5000 == 0:
-            say(f"{number} of {len(outcomes)} prompts measured")
+            progress(f"{number} of {len(outcomes)} prompts measured")
     names = tuple(dict.fromkeys(each.group for each in outcomes))
     return Corpus(
         outcomes,

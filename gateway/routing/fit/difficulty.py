@@ -15,7 +15,7 @@ import numpy as np
 from gateway.routing.difficulty.ridge import Array
 from gateway.routing.difficulty.weights_file import FORMAT, Artefact, ArtefactError, Curves, Support, load, save
 from gateway.routing.fit.calibration import calibration_error, curves
-from gateway.routing.fit.corpus import Corpus, Say, coverage, folds, known_words, read_corpus, strangeness, without
+from gateway.routing.fit.corpus import Corpus, Progress, coverage, folds, known_words, read_corpus, strangeness, without
 from gateway.routing.fit.evaluation import DataError, apgr, apgr_interval
 from gateway.routing.fit.mixture import (
     BALANCE,
@@ -42,12 +42,12 @@ REACH = 1.5
 """Prompts longer than the longest training prompt times this are outside the domain."""
 
 
-def fit(paths: Sequence[Path], say: Say, *, seed: int = 0, prior: Artefact | None = None) -> Artefact:
+def fit(paths: Sequence[Path], progress: Progress, *, seed: int = 0, prior: Artefact | None = None) -> Artefact:
     """Cross-validate, hold out each set once, calibrate, then train on all prompts. Raises DataError, OSError.
 
     With a `prior`, its scorer is refined with these outcomes, and the results on unseen sets are the prior's.
     """
-    corpus = read_corpus(paths, say)
+    corpus = read_corpus(paths, progress)
     least = LEAST if prior is None else LEAST_MORE
     if len(corpus) < least:
         raise DataError(f"{len(corpus)} prompts are too few to train on; collect at least {least}")
@@ -55,12 +55,12 @@ def fit(paths: Sequence[Path], say: Say, *, seed: int = 0, prior: Artefact | Non
     def train(chosen: Mask) -> Model:
         return fit_model(corpus, chosen) if prior is None else refine(prior.scorer, corpus, chosen)
 
-    seen = _cross_validated(corpus, train, say)
-    unseen, limits = _held_out(corpus, say) if prior is None else _known_before(corpus, prior)
+    seen = _cross_validated(corpus, train, progress)
+    unseen, limits = _held_out(corpus, progress) if prior is None else _known_before(corpus, prior)
     centre, spread = float(seen.mean()), float(seen.std()) or 1.0
     standard = (seen - centre) / spread
     fitted = curves(corpus, standard)
-    say("training on everything")
+    progress("training on everything")
     support = _support(corpus, limits, prior)
     provenance = {
         "made": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
@@ -90,12 +90,12 @@ def fit(paths: Sequence[Path], say: Say, *, seed: int = 0, prior: Artefact | Non
     return Artefact(scorer, centre, spread, support, fitted, provenance)
 
 
-def _cross_validated(corpus: Corpus, train: Callable[[Mask], Model], say: Say) -> Array:
+def _cross_validated(corpus: Corpus, train: Callable[[Mask], Model], progress: Progress) -> Array:
     """The score of each prompt from a fit that saw neither the prompt nor a variant of its question."""
     scores = np.zeros(len(corpus))
     for number, test in enumerate(folds(corpus, FOLDS), 1):
         scores[test] = train(~test).scores[test]
-        say(f"cross-validation: fold {number} of {FOLDS}")
+        progress(f"cross-validation: fold {number} of {FOLDS}")
     return scores
 
 
@@ -105,7 +105,7 @@ def _known_before(corpus: Corpus, prior: Artefact) -> tuple[Array, tuple[float, 
     return scores, (prior.support.least_coverage, prior.support.most_strange)
 
 
-def _held_out(corpus: Corpus, say: Say) -> tuple[Array, tuple[float, float]]:
+def _held_out(corpus: Corpus, progress: Progress) -> tuple[Array, tuple[float, float]]:
     """Scores of each set from a fit on the other sets, and limits of coverage and strangeness for nearly all prompts.
 
     With one set, the scores are NaN and the limits come from its folds.
@@ -120,11 +120,11 @@ def _held_out(corpus: Corpus, say: Say) -> tuple[Array, tuple[float, float]]:
             continue
         if several:
             scores[test] = fit_model(corpus, training).scores[test]
-            say(f"unseen: {corpus.names[number]} graded by a fit on the other sets")
+            progress(f"unseen: {corpus.names[number]} graded by a fit on the other sets")
         covered = coverage(corpus, known_words(corpus, training), test)
         strange = strangeness(corpus, training, test)
         limits.append((np.quantile(covered, ABSTAIN), np.quantile(strange, 1 - ABSTAIN)))
-    say("unseen limits: " + ", ".join(f"{low:.2f}/{high:.2f}" for low, high in limits))
+    progress("unseen limits: " + ", ".join(f"{low:.2f}/{high:.2f}" for low, high in limits))
     least, most = np.median(limits, axis=0)
     return scores, (float(least), float(most))
 
@@ -170,6 +170,7 @@ def _calibration(corpus: Corpus, standard: Array, unseen: Array, fitted: Curves)
 
 
 def source(path: Path) -> dict[str, str]:
+    """A data file's name and SHA-256, for the provenance. Raises OSError."""
     return {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
 
 
@@ -184,19 +185,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the bootstrap intervals")
     options = parser.parse_args(arguments)
 
-    def say(line: str) -> None:
+    def progress(line: str) -> None:
         sys.stderr.write(line + "\n")
 
     try:
         prior = None if options.prior is None else load(options.prior)
-        artefact = fit(options.data, say, seed=options.seed, prior=prior)
+        artefact = fit(options.data, progress, seed=options.seed, prior=prior)
         save(artefact, options.out)
     except (ArtefactError, DataError, OSError) as error:
-        say(str(error))
+        progress(str(error))
         return 1
     for name, entry in artefact.provenance["sets"].items():
-        say(f"{name:<24} in-domain {entry.get('in_domain')} unseen {entry.get('unseen')}")
-    say(f"written: {options.out} ({options.out.stat().st_size:,} bytes)")
+        progress(f"{name:<24} in-domain {entry.get('in_domain')} unseen {entry.get('unseen')}")
+    progress(f"written: {options.out} ({options.out.stat().st_size:,} bytes)")
     return 0
 
 

@@ -19,7 +19,7 @@ from gateway.routing.fit.selection import CONFIDENCE, Family, Point, promised
 from gateway.routing.strategy.strategy import Pattern, State, Strategy, ordered
 
 Array = NDArray[np.float64]
-Say = Callable[[str], None]
+Progress = Callable[[str], None]
 
 OUTER = 5
 """Folds of the outer cross-validation."""
@@ -47,8 +47,9 @@ class Frontier:
         return tuple(point.strategy for point in self.points)
 
 
-def build(models: Sequence[str], evidence: Evidence, say: Say, *, seed: int = 0) -> Frontier:
-    """Measure strategies, choose among them, and fit the chosen ones to all prompts. `say`: reports progress."""
+def build(models: Sequence[str], evidence: Evidence, progress: Progress, *, seed: int = 0) -> Frontier:
+    """Measure strategies, choose among them, and fit the chosen ones to all prompts. `progress(line)` reports
+    progress."""
     singles, ranking = _singles(models, evidence)
     price = price_grid(evidence.usd, evidence.able)
     voted = bool((evidence.labels >= 0).any())
@@ -57,14 +58,15 @@ def build(models: Sequence[str], evidence: Evidence, say: Say, *, seed: int = 0)
     families: list[Family] = []
     reserves: tuple[Strategy, ...] = ()
     if voted and len(models) > 1:
-        say("trying cascades until two or three agree")
+        progress("trying cascades until two or three agree")
         tried = try_all(evidence, price)
         finer = price_grid(evidence.usd, evidence.able, PRICES)
         families.append(Family(tuple(_cascades(models, tried, finer, ranking, seed)), CONFIDENCE))
         reserves = _reserves(models, tried, price, ranking, seed)
     for features, settings in ((1, base), (evidence.features.shape[1], base._replace(realised=1.0))):
         if features > 1 or depth > 1:
-            say(f"searching up to {depth} answers deep, {'without' if features == 1 else 'with'} the prompt's features")
+            use = "without" if features == 1 else "with"
+            progress(f"searching up to {depth} answers deep, {use} the prompt's features")
             found = _searched(models, evidence.only(features), price, settings, ranking)
             families.append(Family(tuple(found), CONFIDENCE if depth == 1 else STRICT))
     return Frontier(promised(singles, families, seed=seed), tuple(singles), reserves)
@@ -211,5 +213,5 @@ def describe(strategy: Strategy) -> Strategy:
     order = [next(iter(state.ask)) for state in strategy.states.values() if len(state.ask) == 1]
     rest = [model for model in dict.fromkeys(order) if model not in first]
     rest += sorted(strategy.models - {*first, *rest})
-    tail = f"; then, unless what they say settles it, {', '.join(rest)}" if rest else "; then the others of these"
+    tail = f"; then, unless enough answers agree, {', '.join(rest)}" if rest else "; then the others of these"
     return replace(strategy, kind=kind, description=begin + tail)

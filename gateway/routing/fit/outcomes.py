@@ -93,7 +93,7 @@ def read_outcomes(paths: Iterable[Path], prices: Prices) -> Outcomes:
                     rows.append(_row(line, f"{path}:{number}", prices))
     rows = [row for row in rows if any(row["q"].get(model) is not None for model in prices)]
     if not rows:
-        raise DataError(f"no row knows an outcome of {', '.join(prices)}: do pool and data name the models alike?")
+        raise DataError(f"no row has an outcome of {', '.join(prices)}: compare the names of models in pool and data")
     models = tuple(model for model in prices if any(row["q"].get(model) is not None for row in rows))
     quality = np.array([[_number(row["q"].get(model)) for model in models] for row in rows])
     tokens = np.array([[_number(row["out_tok"].get(model)) for model in models] for row in rows])
@@ -124,8 +124,8 @@ def _row(line: bytes, place: str, prices: Prices) -> dict[str, Any]:
                 raise ValueError("a quality lies outside 0..1")
         return found
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
-        told = "see docs/reference/files.md for what a row holds"
-        raise DataError(f"{place}: not an outcome ({error!r}); {told}") from error
+        hint = "see docs/reference/files.md for what a row holds"
+        raise DataError(f"{place}: not an outcome ({error!r}); {hint}") from error
 
 
 def _pair(tokens: Mapping[str, Any], prices: Prices) -> tuple[str, str]:

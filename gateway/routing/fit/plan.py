@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gateway.routing.difficulty.features import extract, normalise
 from gateway.routing.fit.difficulty import source
 from gateway.routing.fit.evaluation import DataError
-from gateway.routing.fit.frontier import OUTER, Frontier, Say, build
+from gateway.routing.fit.frontier import OUTER, Frontier, Progress, build
 from gateway.routing.fit.outcomes import Outcomes, Prices, read_outcomes
 from gateway.routing.fit.search import Evidence
 from gateway.routing.fit.selection import CONFIDENCE
@@ -29,26 +29,28 @@ STEM = 160
 """Prompts with the same first characters, so many, count as variants of one question."""
 
 
-def fit_plan(paths: Sequence[Path], prices: Prices, say: Say, *, seed: int = 0) -> tuple[Plan, Frontier, Outcomes]:
-    """Read outcomes and fit a plan. `say`: reports progress. Raises DataError, OSError."""
+def fit_plan(
+    paths: Sequence[Path], prices: Prices, progress: Progress, *, seed: int = 0
+) -> tuple[Plan, Frontier, Outcomes]:
+    """Read outcomes and fit a plan. `progress(line)` reports progress. Raises DataError, OSError."""
     outcomes = read_outcomes(paths, prices)
     if len(outcomes) < LEAST:
         raise DataError(f"{len(outcomes)} usable prompts are too few to fit on; collect at least {LEAST}")
-    plan, frontier = fit_outcomes(outcomes, say, seed=seed)
+    plan, frontier = fit_outcomes(outcomes, progress, seed=seed)
     plan = replace(plan, provenance={**plan.provenance, "data": [source(path) for path in paths]}, prices=dict(prices))
     return plan, frontier, outcomes
 
 
-def fit_outcomes(outcomes: Outcomes, say: Say, *, seed: int = 0) -> tuple[Plan, Frontier]:
+def fit_outcomes(outcomes: Outcomes, progress: Progress, *, seed: int = 0) -> tuple[Plan, Frontier]:
     """Fit a plan to `outcomes`."""
-    say(f"{len(outcomes)} prompts, {len(outcomes.models)} models: fitting adequacies")
+    progress(f"{len(outcomes)} prompts, {len(outcomes.models)} models: fitting adequacies")
     features = [extract(prompt) for prompt in outcomes.prompts]
     qualities = {model: outcomes.quality[:, place] for place, model in enumerate(outcomes.models)}
     adequacies, chances = fit_adequacies(features, qualities, _folds(outcomes.prompts))
     lengths = [len(prompt) for prompt in outcomes.prompts]
     reading = fit_prompt_features(chances, lengths)
     matrix = reading.matrix(chances, lengths)
-    frontier = build(outcomes.models, Evidence.of(outcomes, matrix), say, seed=seed)
+    frontier = build(outcomes.models, Evidence.of(outcomes, matrix), progress, seed=seed)
     provenance = {
         "made": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
         "method": "backward induction over who was asked and who agrees; measured by cross-validation",

@@ -116,14 +116,14 @@ def _target(
     single_quality = np.column_stack([one.quality for one in singles])
     single_usd = np.column_stack([one.usd for one in singles])
     bounds = np.percentile(savings(quality, usd, single_quality, single_usd, weights), [2.5, 97.5])
-    knows = [one for one in oracle if one[0] >= level]
+    reaching = [one for one in oracle if one[0] >= level]
     names = [points[low].strategy.description, points[high].strategy.description]
     return Target(
         level,
         cost,
         rival,
         float(cost_of(level, np.array([usd for _, usd in oracle]), np.array([one for one, _ in oracle])))
-        if knows
+        if reaching
         else None,
         1 - cost / rival,
         float(bounds[0]),

@@ -51,13 +51,13 @@ def planned(
     trusted = choice.reference.backend.name
     able = {
         model: name
-        for model, name in stand_for(plan, candidates).items()
+        for model, name in backends_for(plan, candidates).items()
         if name == trusted or not learnt.get(name, NOTHING).margin
     }
     reference = next((model for model, name in able.items() if name == trusted), None)
     if reference is None:  # a cheaper backend may serve the reference's model
         reference = next((model for model in able if model == choice.reference.backend.model), None)
-    if reference is None or len(able) < 2 or not foreseen(request):
+    if reference is None or len(able) < 2 or not is_plain_question(request):
         return None
     usable = {each.backend.name: each for each in candidates if not each.excluded}
     tariff = _tariff(plan, {model: usable[name] for model, name in able.items()}, *tokens)
@@ -67,17 +67,17 @@ def planned(
         return None
     first = start.asking.next(())
     asked = [*first, *sorted(able[model] for model in start.strategy.models if able[model] not in first)]
-    front = tuple(usable[name] for name in asked)
-    order = (*front, *(each for each in choice.order if each.backend.name not in asked))
-    told = f"{start.strategy.kind}: {start.strategy.description}"
-    reason = f"{told}; expected quality {start.expected:.3f}, wanted {start.wanted:.3f}"
+    first_backends = tuple(usable[name] for name in asked)
+    order = (*first_backends, *(each for each in choice.order if each.backend.name not in asked))
+    title = f"{start.strategy.kind}: {start.strategy.description}"
+    reason = f"{title}; expected quality {start.expected:.3f}, wanted {start.wanted:.3f}"
     if tariff:
         reason += f"; prices differ from the fit's: {', '.join(model for model, _ in tariff)}"
     adequacies = {able[model]: chance for model, chance in start.adequacy.items() if model in able}
     return Planned(
         Choice(order, choice.reference, reason, adequacies),
         start.asking if start.strategy.several else None,
-        told,
+        title,
         _calls(plan, start.strategy, first, able, dict(tariff)),
         min(1.0, start.strategy.quality / (level or 1.0)),
     )
@@ -110,13 +110,13 @@ def _calls(
     return 1.0
 
 
-def foreseen(request: CompletionRequest) -> bool:
+def is_plain_question(request: CompletionRequest) -> bool:
     """Is the request like those in recorded outcomes: a question, one answer, no tools, images or files?"""
     plain = not any(turn.calls or turn.results or turn.images or turn.files for turn in request.turns)
     return plain and request.parallel == 1 and not request.needs & {"tools", "vision"} and bool(request.last_user)
 
 
-def stand_for(plan: Plan, candidates: Sequence[Candidate]) -> dict[str, str]:
+def backends_for(plan: Plan, candidates: Sequence[Candidate]) -> dict[str, str]:
     """Model of the plan → the backend to call for it: the one with that name, else the cheapest with that model."""
     able = sorted((each for each in candidates if not each.excluded), key=by_cost)
     found: dict[str, str] = {}
@@ -128,6 +128,6 @@ def stand_for(plan: Plan, candidates: Sequence[Candidate]) -> dict[str, str]:
     return found
 
 
-def knows(grade: Grade | None) -> bool:
+def in_domain(grade: Grade | None) -> bool:
     """May a plan be used? Not for a prompt outside the grader's domain."""
     return grade is not None and not grade.abstained

@@ -39,7 +39,7 @@ _RETRY_S = 1.0
 
 
 class DeadWorkers(Protocol):
-    """What `Leases` needs to know about dead workers."""
+    """Interface through which `Leases` tracks dead workers."""
 
     drained: str
     """Names of drained workers, separated by spaces."""

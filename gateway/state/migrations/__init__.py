@@ -1,4 +1,4 @@
-"""How the tables came to be, one numbered step after another."""
+"""Alembic migrations of the SQL tables, numbered."""
 
 HEAD = "0014"
 """The newest migration (a test compares it with the versions)."""

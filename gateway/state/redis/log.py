@@ -30,7 +30,7 @@ _WEIGHT = b"weight"
 
 
 class Position(NamedTuple):
-    """How far a follower has read, with all that it needs to continue from there."""
+    """A follower's position in the log, with the data to continue from there."""
 
     epoch: str
     """Id of the server that has the log."""

@@ -20,7 +20,7 @@ _SWITCH = Path(os.environ["MATRIX_EMBEDDER"])  # noqa: TID251 - not part of the 
 _LOOK_S = 0.02
 
 
-def _told() -> str:
+def _switch_state() -> str:
     try:
         return _SWITCH.read_text()
     except FileNotFoundError:
@@ -39,7 +39,7 @@ def _real() -> Any:
 
 class _Session(onnxruntime.InferenceSession):  # type: ignore[misc]
     def run(self, *args: Any, **kwargs: Any) -> Any:
-        while (told := _told()) == "wait":
+        while (told := _switch_state()) == "wait":
             time.sleep(_LOOK_S)
         if told == "raise":
             raise RuntimeError("Failed to allocate memory for requested buffer")
@@ -54,4 +54,4 @@ _package = _real()
 
 def model_path() -> Path:
     found: Path = _package.model_path()
-    return found.with_name("there-is-no-such-file.onnx") if _told() == "absent" else found
+    return found.with_name("there-is-no-such-file.onnx") if _switch_state() == "absent" else found

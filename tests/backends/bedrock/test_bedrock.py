@@ -13,14 +13,13 @@ from pydantic import SecretStr, ValidationError
 from gateway.backends.fleet import Fleet
 from gateway.backends.providers.bedrock.credentials import CredentialChain
 from gateway.backends.providers.bedrock.provider import Bedrock as BedrockProvider
-from gateway.dialects.anthropic_messages import dialect as anthropic_messages
-from gateway.dialects.openai_responses import dialect as openai_responses
 from gateway.domain.backend import Backend
 from gateway.domain.money.usage import Usage
-from gateway.domain.request import CompletionRequest, Controls
+from gateway.domain.request import CompletionRequest
 from gateway.errors import AllBackendsFailed, BackendRefused, StreamBroken
 from tests.fakes.bedrock import CLAUDES, MODELS, NOVAS, Bedrock, Frames, Refuse, throttled
-from tests.fakes.caller import Caller, chat, read
+from tests.fakes.caller import Caller, read
+from tests.support.requests import chat_request, messages_request, responses_request
 
 CLAUDE, NOVA = MODELS
 
@@ -58,20 +57,9 @@ async def ask(bedrock: Bedrock) -> AsyncIterator[Any]:
         await fleet.aclose()
 
 
-def message(*, stream: bool = False, headers: dict[bytes, bytes] | None = None, **fields: Any) -> CompletionRequest:
-    body = {"model": "auto", "max_tokens": 50, "messages": [{"role": "user", "content": "hello"}], **fields}
-    parse = anthropic_messages.parse
-    return parse(orjson.dumps({**body, "stream": stream} if stream else body), "req_1", Controls(), headers or {})
-
-
-def response(*, stream: bool = False) -> CompletionRequest:
-    body = {"model": "auto", "input": "hello", "stream": stream}
-    return openai_responses.parse(orjson.dumps(body), "req_1", Controls(), {})
-
-
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("client", [chat, message, response])
+@pytest.mark.parametrize("client", [chat_request, messages_request, responses_request])
 async def test_every_client_is_answered_by_every_model(
     bedrock: Bedrock, ask: Any, client: Any, model: str, stream: bool
 ) -> None:
@@ -86,20 +74,22 @@ async def test_every_client_is_answered_by_every_model(
 async def test_an_inference_profile_and_an_arn_are_one_part_of_the_path(bedrock: Bedrock, ask: Any) -> None:
     arn = "arn:aws:bedrock:eu-central-1:123456789012:application-inference-profile/a1-claude"
     with pytest.raises(BackendRefused, match="model identifier is invalid"):
-        await ask(chat(), model=arn)
+        await ask(chat_request(), model=arn)
     assert (bedrock.asked[-1].model, bedrock.refused) == (arn, [])
 
 
 async def test_claudes_body_has_no_model_and_says_its_version_and_betas(bedrock: Bedrock, ask: Any) -> None:
     betas = b"interleaved-thinking-2025-05-14, claude-code-20250219"
     await ask(
-        message(stream=True, temperature=0.10, headers={b"anthropic-beta": betas, b"anthropic-version": b"2023-06-01"})
+        messages_request(
+            stream=True, temperature=0.10, headers={b"anthropic-beta": betas, b"anthropic-version": b"2023-06-01"}
+        )
     )
     asked = bedrock.asked[-1]
     assert asked.body == {
         "anthropic_version": "bedrock-2023-05-31",
         "anthropic_beta": ["interleaved-thinking-2025-05-14"],
-        "max_tokens": 50,
+        "max_tokens": 100,
         "messages": [{"role": "user", "content": "hello"}],
         "temperature": 0.1,
     }
@@ -108,9 +98,9 @@ async def test_claudes_body_has_no_model_and_says_its_version_and_betas(bedrock:
 
 async def test_a_bedrock_api_key_goes_as_bearer(bedrock: Bedrock, ask: Any) -> None:
     bedrock.bearer = "bedrock-api-key-1"
-    await ask(chat(), api_key=SecretStr("bedrock-api-key-1"))
+    await ask(chat_request(), api_key=SecretStr("bedrock-api-key-1"))
     with pytest.raises(AllBackendsFailed) as refused:
-        await ask(chat(), api_key=SecretStr("wrong-key-9"))
+        await ask(chat_request(), api_key=SecretStr("wrong-key-9"))
     assert "wrong-key-9" not in str(refused.value)
 
 
@@ -118,12 +108,12 @@ async def test_credentials_that_were_replaced_are_found_while_it_runs(
     bedrock: Bedrock, ask: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chain = CredentialChain("aws", None)
-    await ask(chat(), chain)
+    await ask(chat_request(), chain)
     bedrock.keys = {"AKIANEW": ("other", "token-2")}
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIANEW")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "other")
     monkeypatch.setenv("AWS_SESSION_TOKEN", "token-2")
-    _, data = await ask(chat(stream=True), chain)
+    _, data = await ask(chat_request(stream=True), chain)
     assert b"Claude" in data
     assert len(bedrock.refused) == 1
 
@@ -131,7 +121,7 @@ async def test_credentials_that_were_replaced_are_found_while_it_runs(
 async def test_wrong_credentials_are_the_operators_to_mend(bedrock: Bedrock, ask: Any) -> None:
     bedrock.keys = {}
     with pytest.raises(AllBackendsFailed) as refused:
-        await ask(chat())
+        await ask(chat_request())
     assert refused.value.status == 502
     assert len(bedrock.refused) == 1, "the same signature is not sent twice"
 
@@ -139,7 +129,7 @@ async def test_wrong_credentials_are_the_operators_to_mend(bedrock: Bedrock, ask
 @pytest.mark.parametrize("ahead_s", [-3600.0, 900.0])
 async def test_a_wrong_clock_is_corrected_by_awss(bedrock: Bedrock, ask: Any, ahead_s: float) -> None:
     bedrock.ahead_s = ahead_s
-    _, data = await ask(chat(stream=True))
+    _, data = await ask(chat_request(stream=True))
     assert b"Claude" in data
     assert len(bedrock.refused) == 1
 
@@ -147,7 +137,7 @@ async def test_a_wrong_clock_is_corrected_by_awss(bedrock: Bedrock, ask: Any, ah
 async def test_throttling_as_the_first_event_of_a_200_is_tried_again(bedrock: Bedrock, ask: Any) -> None:
     for model in MODELS:
         bedrock.script(Frames((throttled(),)))
-        _, data = await ask(chat(stream=True), model=model)
+        _, data = await ask(chat_request(stream=True), model=model)
         assert b"[DONE]" in data
 
 
@@ -157,7 +147,7 @@ async def test_throttling_in_the_middle_is_an_error_event_of_its_kind(
 ) -> None:
     bedrock.script(Frames((*frames[:3], throttled())))
     with pytest.raises(StreamBroken, match="Too many requests") as broken:
-        await ask(chat(stream=True), model=model)
+        await ask(chat_request(stream=True), model=model)
     assert (broken.value.kind, broken.value.status) == ("rate_limit_error", 429)
 
 
@@ -169,19 +159,19 @@ async def test_half_a_frame_breaks_the_stream(
 ) -> None:
     bedrock.script(Frames((*frames[:4], frames[4][:kept]), cut=cut))
     with pytest.raises(StreamBroken):
-        await ask(chat(stream=True), model=model)
+        await ask(chat_request(stream=True), model=model)
 
 
 @pytest.mark.parametrize(("model", "frames"), [(CLAUDE, CLAUDES), (NOVA, NOVAS)])
 async def test_a_stream_in_pieces_of_any_size_is_the_same(
     bedrock: Bedrock, ask: Any, model: str, frames: tuple[bytes, ...]
 ) -> None:
-    _, expected = await ask(chat(stream=True), model=model)
+    _, expected = await ask(chat_request(stream=True), model=model)
     assert "".join(texts(expected)).startswith("Hello from")
     data = b"".join(frames)
     for size in (1, 7, 100):
         bedrock.script(Frames(tuple(data[at : at + size] for at in range(0, len(data), size))))
-        _, found = await ask(chat(stream=True), model=model)
+        _, found = await ask(chat_request(stream=True), model=model)
         assert texts(found) == texts(expected)
 
 
@@ -189,7 +179,7 @@ async def test_a_stream_without_its_end_is_broken(bedrock: Bedrock, ask: Any) ->
     for model, frames in ((CLAUDE, CLAUDES), (NOVA, NOVAS)):
         bedrock.script(Frames(frames[:-1]))
         with pytest.raises(StreamBroken):
-            await ask(chat(stream=True), model=model)
+            await ask(chat_request(stream=True), model=model)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +202,7 @@ async def test_bedrocks_exceptions_are_what_they_mean(
     for model in MODELS:
         bedrock.script(step, step, step)
         with pytest.raises(error) as caught:
-            await ask(chat(), model=model)
+            await ask(chat_request(), model=model)
         assert caught.value.status == status  # type: ignore[attr-defined]
         bedrock.steps.clear()
 
@@ -220,7 +210,7 @@ async def test_bedrocks_exceptions_are_what_they_mean(
 async def test_too_long_has_openais_code(bedrock: Bedrock, ask: Any) -> None:
     bedrock.script(Refuse(400, "ValidationException", "Input is too long for requested model."))
     with pytest.raises(BackendRefused) as caught:
-        await ask(chat())
+        await ask(chat_request())
     assert caught.value.code == "context_length_exceeded"
 
 
@@ -249,4 +239,4 @@ def test_the_address_follows_from_the_region() -> None:
     backend = Backend(name="b", kind="bedrock", region="us-west-2", model=NOVA)
     assert backend.base_url == "https://bedrock-runtime.us-west-2.amazonaws.com"
     assert (backend.hosted, backend.provider_name, backend.spoken) == (True, "aws.bedrock", ("bedrock_converse",))
-    assert backend.model_copy(update={"model": CLAUDE}).spoken == ("anthropic_messages",)
+    assert Backend(name="b", kind="bedrock", region="us-west-2", model=CLAUDE).spoken == ("anthropic_messages",)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -16,33 +16,19 @@ from aiohttp import web
 from gateway.backends.providers.bedrock.credentials import EARLY_S, CredentialChain
 from gateway.backends.providers.bedrock.signature import Credentials
 from gateway.errors import BackendFailed
+from tests.support.http_server import HttpServer
 
 
 @dataclass
-class Endpoint:
+class Endpoint(HttpServer):
     """The container's and the instance's endpoint. `life_s`: for which its keys are valid."""
 
     life_s: float = 3600.0
     asked: list[str] = field(default_factory=list)
     down: bool = False
-    _runner: web.AppRunner | None = None
 
-    async def __aenter__(self) -> Self:
-        app = web.Application()
-        app.router.add_route("*", "/{path:.*}", self._answer)
-        self._runner = web.AppRunner(app)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        assert self._runner is not None
-        await self._runner.cleanup()
-
-    @property
-    def url(self) -> str:
-        assert self._runner is not None
-        return f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+    def routes(self) -> list[web.RouteDef]:
+        return [web.route("*", "/{path:.*}", self._answer)]
 
     async def _answer(self, request: web.Request) -> web.Response:
         self.asked.append(f"{request.method} {request.path_qs}")

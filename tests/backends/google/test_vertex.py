@@ -12,14 +12,11 @@ from pydantic import SecretStr, ValidationError
 from gateway.backends.fleet import Fleet
 from gateway.backends.providers.vertex.provider import Vertex
 from gateway.backends.providers.vertex.tokens import Tokens
-from gateway.dialects.anthropic_messages import dialect as anthropic_messages
-from gateway.dialects.openai_completions import dialect as openai_completions
-from gateway.dialects.openai_responses import dialect as openai_responses
 from gateway.domain.backend import Backend
 from gateway.domain.money.usage import Usage
-from gateway.domain.request import CompletionRequest, Controls
+from gateway.domain.request import CompletionRequest
 from gateway.errors import AllBackendsFailed, BackendRefused, StreamBroken
-from tests.fakes.caller import Caller, chat, read
+from tests.fakes.caller import Caller, read
 from tests.fakes.google import (
     CLAUDE,
     CLAUDES,
@@ -33,6 +30,7 @@ from tests.fakes.google import (
     Refuse,
     event,
 )
+from tests.support.requests import chat_request, completions_request, messages_request, responses_request
 
 SPOKEN = Usage(input_tokens=9, cached_tokens=5, output_tokens=4, reasoning_tokens=3)
 PLACE = f"/v1/projects/{PROJECT}/locations/{LOCATION}/publishers"
@@ -71,23 +69,8 @@ async def ask(google: Google) -> AsyncIterator[Any]:
         await fleet.aclose()
 
 
-def message(*, stream: bool = False, headers: dict[bytes, bytes] | None = None) -> CompletionRequest:
-    body = {"model": "auto", "max_tokens": 50, "messages": [{"role": "user", "content": "hello"}], "stream": stream}
-    return anthropic_messages.parse(orjson.dumps(body), "req_1", Controls(), headers or {})
-
-
-def response(*, stream: bool = False) -> CompletionRequest:
-    body = {"model": "auto", "input": "hello", "stream": stream}
-    return openai_responses.parse(orjson.dumps(body), "req_1", Controls(), {})
-
-
-def completion(*, stream: bool = False) -> CompletionRequest:
-    body = {"model": "auto", "prompt": "hello", "stream": stream}
-    return openai_completions.parse(orjson.dumps(body), "req_1", Controls(), {})
-
-
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("client", [chat, message, response, completion])
+@pytest.mark.parametrize("client", [chat_request, messages_request, responses_request, completions_request])
 async def test_every_client_is_answered_by_gemini_at_both_addresses(
     google: Google, ask: Any, client: Any, stream: bool
 ) -> None:
@@ -102,7 +85,7 @@ async def test_every_client_is_answered_by_gemini_at_both_addresses(
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("client", [chat, message, response, completion])
+@pytest.mark.parametrize("client", [chat_request, messages_request, responses_request, completions_request])
 async def test_every_client_is_answered_by_claude_in_vertex(
     google: Google, ask: Any, client: Any, stream: bool
 ) -> None:
@@ -118,14 +101,15 @@ async def test_every_client_is_answered_by_claude_in_vertex(
 async def test_of_anthropics_headers_known_betas_alone_are_sent_on(google: Google, ask: Any) -> None:
     betas = b"claude-code-20250219,interleaved-thinking-2025-05-14"
     await ask(
-        message(headers={b"anthropic-beta": betas, b"anthropic-version": b"2023-06-01"}), vertex(google, model=CLAUDE)
+        messages_request(headers={b"anthropic-beta": betas, b"anthropic-version": b"2023-06-01"}),
+        vertex(google, model=CLAUDE),
     )
     sent = {name: value for name, value in google.asked[-1].headers.items() if name.startswith("anthropic")}
     assert sent == {"anthropic-beta": "interleaved-thinking-2025-05-14"}
 
 
 async def test_an_api_key_works_at_vertex_too(google: Google, ask: Any) -> None:
-    _, data = await ask(chat(), vertex(google, api_key=SecretStr(KEY)))
+    _, data = await ask(chat_request(), vertex(google, api_key=SecretStr(KEY)))
     assert b"Gemini" in data
     assert google.granted == []
 
@@ -136,7 +120,7 @@ async def test_a_token_that_google_no_longer_takes_is_replaced_and_the_call_sent
     try:
         for stream in (False, True):
             google.tokens = set()
-            assert b"Gemini" in await read(await Caller(fleet).call(chat(stream=stream)))
+            assert b"Gemini" in await read(await Caller(fleet).call(chat_request(stream=stream)))
         assert google.granted == ["metadata"] * 2
         assert {asked.headers["authorization"] for asked in google.asked} == {
             "Bearer ya29.token-1",
@@ -150,9 +134,9 @@ async def test_a_key_that_is_wrong_is_the_operators_to_mend(google: Google, ask:
     wrong = {"code": 400, "message": "API key not valid. Please pass a valid API key.", "status": "INVALID_ARGUMENT"}
     google.script(Refuse(400, {"error": wrong}))
     with pytest.raises(AllBackendsFailed, match="does not accept the gateway's key"):
-        await ask(chat(), studio(google))
+        await ask(chat_request(), studio(google))
     with pytest.raises(AllBackendsFailed) as refused:
-        await ask(chat(), studio(google, api_key=SecretStr("AIza-other")))
+        await ask(chat_request(), studio(google, api_key=SecretStr("AIza-other")))
     assert "AIza-other" not in str(refused.value)
 
 
@@ -171,7 +155,7 @@ async def test_a_key_that_is_wrong_is_the_operators_to_mend(google: Google, ask:
 async def test_a_refusal_is_googles_own(google: Google, ask: Any, status: int, text: str, code: str) -> None:
     google.script(Refuse(status, {"error": {"code": status, "message": text, "status": "INVALID_ARGUMENT"}}))
     with pytest.raises(BackendRefused) as refused:
-        await ask(chat(), studio(google))
+        await ask(chat_request(), studio(google))
     assert (refused.value.status, refused.value.message, refused.value.code) == (status, text, code)
 
 
@@ -180,7 +164,7 @@ LIMITED = {"error": {"code": 429, "message": "Resource has been exhausted", "sta
 
 async def test_throttling_as_the_first_event_of_a_200_is_tried_again(google: Google, ask: Any) -> None:
     google.script(Events((event(LIMITED),)))
-    _, data = await ask(chat(stream=True), studio(google))
+    _, data = await ask(chat_request(stream=True), studio(google))
     assert b"[DONE]" in data
 
 
@@ -188,7 +172,7 @@ async def test_throttling_as_the_first_event_of_a_200_is_tried_again(google: Goo
 async def test_throttling_in_the_middle_is_an_error_of_its_kind(google: Google, ask: Any, shape: Any) -> None:
     google.script(Events((*EVENTS[:2], event(shape))))
     with pytest.raises(StreamBroken, match="exhausted") as broken:
-        await ask(chat(stream=True), studio(google))
+        await ask(chat_request(stream=True), studio(google))
     assert (broken.value.kind, broken.value.status) == ("rate_limit_error", 429)
 
 
@@ -197,23 +181,23 @@ async def test_a_stream_without_its_end_is_broken(google: Google, ask: Any, cut:
     for pieces in (EVENTS[:2], (*EVENTS[:2], EVENTS[2][:30])):
         google.script(Events(pieces, cut=cut))
         with pytest.raises(StreamBroken):
-            await ask(chat(stream=True), studio(google))
+            await ask(chat_request(stream=True), studio(google))
     google.script(Events(CLAUDES[:-1], cut=cut))
     with pytest.raises(StreamBroken):
-        await ask(chat(stream=True), vertex(google, model=CLAUDE))
+        await ask(chat_request(stream=True), vertex(google, model=CLAUDE))
 
 
 async def test_a_stream_that_is_cut_after_its_finish_reason_is_broken(google: Google, ask: Any) -> None:
     google.script(Events(EVENTS, cut=True))
     with pytest.raises(StreamBroken):
-        await ask(chat(stream=True), studio(google))
+        await ask(chat_request(stream=True), studio(google))
 
 
 async def test_a_stream_in_pieces_of_any_size_is_the_same(google: Google, ask: Any) -> None:
     data = b"".join(EVENTS)
     for size in (1, 7, 100):
         google.script(Events(tuple(data[at : at + size] for at in range(0, len(data), size))))
-        answer, found = await ask(chat(stream=True), studio(google))
+        answer, found = await ask(chat_request(stream=True), studio(google))
         assert found.endswith(b"data: [DONE]\n\n")
         assert orjson.loads(answer.completion())["choices"][0]["message"]["content"] == "Hello from Gemini"
 

@@ -18,13 +18,13 @@ def openai(mode: instructor.Mode) -> instructor.Instructor:
     return instructor.from_openai(OpenAI(base_url=V1, api_key=KEY, max_retries=0), mode=mode)
 
 
-def asked(said: str) -> dict:
+def request_for(said: str) -> dict:
     return {"model": MODEL, "messages": [{"role": "user", "content": f"City {said}"}], "response_model": City}
 
 
 def check(mode: instructor.Mode) -> None:
     said = token()
-    found = openai(mode).create(max_retries=0, **asked(said))
+    found = openai(mode).create(max_retries=0, **request_for(said))
     assert (found.name, found.people) == (said, 7)
 
 
@@ -46,7 +46,7 @@ def by_responses():
 @case
 def streamed():
     said = token()
-    partials = list(openai(instructor.Mode.TOOLS).create_partial(**asked(said)))
+    partials = list(openai(instructor.Mode.TOOLS).create_partial(**request_for(said)))
     assert (partials[-1].name, partials[-1].people) == (said, 7)
 
 
@@ -54,7 +54,7 @@ def streamed():
 def claude():
     said = token()
     client = instructor.from_anthropic(Anthropic(base_url=BASE, api_key=KEY, max_retries=0))
-    found = client.create(max_tokens=500, max_retries=0, **asked(said))
+    found = client.create(max_tokens=500, max_retries=0, **request_for(said))
     assert (found.name, found.people) == (said, 7)
 
 

@@ -20,7 +20,7 @@ def weather(city: str) -> str:
     return f"sunny in {city}"
 
 
-def asked(said: str) -> str:
+def weather_prompt(said: str) -> str:
     return f"Weather in {said} [[use weather]]"
 
 
@@ -44,7 +44,7 @@ def smolagents():
 
     said, model = token(), Model(model_id=MODEL, api_base=V1, api_key=KEY)
     agent = ToolCallingAgent(tools=[tool(weather)], model=model, verbosity_level=0)
-    assert said in agent.run(asked(said))
+    assert said in agent.run(weather_prompt(said))
 
 
 @case
@@ -60,7 +60,7 @@ def haystack():
     agent = Agent(
         chat_generator=generator, tools=[create_tool_from_function(weather)], streaming_callback=pieces.append
     )
-    ended = agent.run(messages=[ChatMessage.from_user(asked(said))])
+    ended = agent.run(messages=[ChatMessage.from_user(weather_prompt(said))])
     assert f"sunny in {said}" in ended["messages"][-1].text
     assert len(pieces) > 5
 
@@ -77,7 +77,7 @@ def haystack_claude():
     said = token()
     generator = AnthropicChatGenerator(Secret.from_token(KEY), MODEL)
     agent = Agent(chat_generator=generator, tools=[create_tool_from_function(weather)])
-    ended = agent.run(messages=[ChatMessage.from_user(asked(said))])
+    ended = agent.run(messages=[ChatMessage.from_user(weather_prompt(said))])
     assert f"sunny in {said}" in ended["messages"][-1].text
 
 
@@ -86,7 +86,7 @@ async def autogen(client) -> None:
 
     said = token()
     agent = AssistantAgent("weather", client, tools=[weather], reflect_on_tool_use=True, model_client_stream=True)
-    ended = await agent.run(task=asked(said))
+    ended = await agent.run(task=weather_prompt(said))
     assert f"sunny in {said}" in ended.messages[-1].content
 
 
@@ -117,9 +117,11 @@ def agno(model) -> None:
     from agno.agent import Agent
 
     said = token()
-    assert f"sunny in {said}" in Agent(model=model, tools=[weather], telemetry=False).run(asked(said)).content
+    assert f"sunny in {said}" in Agent(model=model, tools=[weather], telemetry=False).run(weather_prompt(said)).content
     agent = Agent(model=model, tools=[weather], telemetry=False)
-    pieces = [event.content or "" for event in agent.run(asked(said), stream=True) if event.event == "RunContent"]
+    pieces = [
+        event.content or "" for event in agent.run(weather_prompt(said), stream=True) if event.event == "RunContent"
+    ]
     assert f"sunny in {said}" in "".join(pieces)
 
 
@@ -149,7 +151,7 @@ def strands(model) -> None:
 
     said = token()
     agent = Agent(model=model, tools=[tool(weather)], callback_handler=None)
-    assert f"sunny in {said}" in str(agent(asked(said)))
+    assert f"sunny in {said}" in str(agent(weather_prompt(said)))
 
 
 @case

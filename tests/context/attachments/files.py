@@ -10,14 +10,11 @@ from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
 from pypdf import PdfWriter
 from pypdf.generic import DecodedStreamObject, NameObject
 
-from gateway.dialects.anthropic_messages import dialect as anthropic_messages
-from gateway.dialects.openai_chat import dialect as openai_chat
-from gateway.dialects.openai_responses import dialect as openai_responses
-from gateway.domain.request import CompletionRequest, Controls
+from gateway.domain.request import CompletionRequest
+from tests.support.requests import chat_request, messages_request, responses_request, user
 
 ASKED = "What does it say?"
 
@@ -89,21 +86,15 @@ def data_url(data: bytes, media: str = "application/pdf") -> str:
 
 
 def chat(*parts: Mapping[str, Any], **fields: Any) -> CompletionRequest:
-    content = [{"type": "text", "text": ASKED}, *parts]
-    body = {"model": "small", "messages": [{"role": "user", "content": content}], **fields}
-    return openai_chat.parse(orjson.dumps(body), "req_1", Controls(), {})
+    return chat_request([{"type": "text", "text": ASKED}, *parts], **{"model": "small", **fields})
 
 
 def responses(*parts: Mapping[str, Any], items: tuple[Mapping[str, Any], ...] = ()) -> CompletionRequest:
-    content = [{"type": "input_text", "text": ASKED}, *parts]
-    body = {"model": "small", "input": [*items, {"role": "user", "content": content}]}
-    return openai_responses.parse(orjson.dumps(body), "req_1", Controls(), {})
+    return responses_request([*items, user([{"type": "input_text", "text": ASKED}, *parts])], model="small")
 
 
 def messages(*blocks: Mapping[str, Any]) -> CompletionRequest:
-    content = [{"type": "text", "text": ASKED}, *blocks]
-    body = {"model": "small", "max_tokens": 100, "messages": [{"role": "user", "content": content}]}
-    return anthropic_messages.parse(orjson.dumps(body), "req_1", Controls(), {})
+    return messages_request([{"type": "text", "text": ASKED}, *blocks], model="small")
 
 
 def file_part(data: bytes, name: str = "a.pdf", media: str = "application/pdf") -> dict[str, Any]:

@@ -14,7 +14,7 @@ from gateway.errors import AllBackendsFailed, BackendFailed, BackendOverloaded, 
 DIALECTS = (openai_chat, anthropic_messages)
 
 
-def told() -> Iterator[errors.GatewayError]:
+def every_error() -> Iterator[errors.GatewayError]:
     """Everything that a client may be told, but for a backend's own refusals; subclasses after their class."""
     yield from (each("so it is") for each in _classes(errors.GatewayError))
     yield errors.StreamBroken("so it is")
@@ -31,7 +31,7 @@ def _classes(error: type[errors.GatewayError]) -> Iterator[type[errors.GatewayEr
 
 def errors_table(kept: Mapping[str, str], arguments: tuple[str, ...]) -> str:
     rows: dict[str, list[list[str]]] = {}
-    for error in told():
+    for error in every_error():
         shapes = [f"{dialect.status(error)} `{_type(dialect.error_body(error, ''))}`" for dialect in DIALECTS]
         rows.setdefault(error.code, []).append([*shapes, str(error.retryable).lower(), f"`{type(error).__name__}`"])
     lines = ["| `error.code` | OpenAI | Anthropic | retry | class | cause and remedy |", "|---|---|---|---|---|---|"]

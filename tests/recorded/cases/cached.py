@@ -34,14 +34,14 @@ _CONTROLLED: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
 def cases() -> Iterator[Case]:
     for (client, speaks), situations in _SITUATIONS.items():
         for situation in situations:
-            yield from _told_again(client, speaks, situation, "plain", _STEPS)
-        yield from _told_again(client, speaks, "text", "stream", _STREAMED_STEPS)
+            yield from _repeated(client, speaks, situation, "plain", _STEPS)
+        yield from _repeated(client, speaks, "text", "stream", _STREAMED_STEPS)
     yield from _embeddings()
     for client in CLIENT_PATHS:
         yield from _controlled(client)
 
 
-def _told_again(
+def _repeated(
     client: Spoken, speaks: Spoken, situation: str, first: str, steps: tuple[tuple[str, bool], ...]
 ) -> Iterator[Case]:
     server = Server(

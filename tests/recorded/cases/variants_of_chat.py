@@ -44,12 +44,12 @@ def _shown(*parts: Fields) -> Fields:
     return {"messages": [{"role": "user", "content": [{"type": "text", "text": "What is it?"}, *parts]}]}
 
 
-def _said(*messages: Fields) -> Fields:
+def _messages(*messages: Fields) -> Fields:
     return {"messages": [*messages, _USER]}
 
 
 def _answered(**message: Any) -> Fields:
-    return _said(_USER, {"role": "assistant", **message})
+    return _messages(_USER, {"role": "assistant", **message})
 
 
 ASKED: dict[str, Fields] = {
@@ -67,7 +67,7 @@ ASKED: dict[str, Fields] = {
     "strict tool": {"tools": [_STRICT]},
     "custom tool": {"tools": [_CUSTOM], "tool_choice": {"type": "custom", "custom": {"name": "shell"}}},
     "custom tool, its result": {
-        **_said(
+        **_messages(
             _USER,
             {
                 "role": "assistant",
@@ -80,7 +80,7 @@ ASKED: dict[str, Fields] = {
     },
     "functions": {"functions": [LOOKUP["function"]], "function_call": {"name": "lookup"}},
     "functions, a result": {
-        **_said(
+        **_messages(
             _USER,
             {"role": "assistant", "content": None, "function_call": {"name": "lookup", "arguments": "{}"}},
             {"role": "function", "name": "lookup", "content": "In Peru"},
@@ -101,15 +101,15 @@ ASKED: dict[str, Fields] = {
         "response_format": {"type": "json_schema", "json_schema": {"name": "form", "schema": _FORM}}
     },
     "json object and a system prompt": {
-        **_said({"role": "system", "content": "Be brief."}),
+        **_messages({"role": "system", "content": "Be brief."}),
         "response_format": {"type": "json_object"},
     },
     "a schema without a schema": {"response_format": {"type": "json_schema", "json_schema": {"name": "form"}}},
-    "developer": _said({"role": "developer", "content": [{"type": "text", "text": "Be brief."}]}),
-    "system midway": _said(
+    "developer": _messages({"role": "developer", "content": [{"type": "text", "text": "Be brief."}]}),
+    "system midway": _messages(
         _USER, {"role": "assistant", "content": "Hello"}, {"role": "system", "content": "Be brief."}
     ),
-    "two questions in a row": _said(_USER),
+    "two questions in a row": _messages(_USER),
     "an answer to begin with": {"messages": [_USER, {"role": "assistant", "content": "Hello, my "}]},
     "an answer in parts": _answered(content=[{"type": "text", "text": "Hello"}]),
     "an answer that refused": _answered(content=None, refusal="I cannot"),
@@ -118,7 +118,7 @@ ASKED: dict[str, Fields] = {
         reasoning_content="Be polite",
         thinking_blocks=[{"type": "thinking", "thinking": "Be polite", "signature": "signed"}],
     ),
-    "names": _said({"role": "user", "name": "ana", "content": "I am Ana"}),
+    "names": _messages({"role": "user", "name": "ana", "content": "I am Ana"}),
     "cache marks": _shown({"type": "text", "text": "Again", "cache_control": {"type": "ephemeral"}}),
     "image by address": _shown(
         {"type": "image_url", "image_url": {"url": "https://images.example/1.png", "detail": "low"}}

@@ -19,12 +19,12 @@ def _choice(**choice: Any) -> Fields:
     return {"tools": [_LOOKUP, {**_LOOKUP, "name": "other", "strict": True}], "tool_choice": choice}
 
 
-def _said(*messages: Fields) -> Fields:
+def _messages(*messages: Fields) -> Fields:
     return {"messages": [*messages, _USER]}
 
 
 def _answered(*blocks: Fields) -> Fields:
-    return _said(_USER, {"role": "assistant", "content": list(blocks)})
+    return _messages(_USER, {"role": "assistant", "content": list(blocks)})
 
 
 def _shown(*blocks: Fields) -> Fields:
@@ -80,7 +80,7 @@ ASKED: dict[str, Fields] = {
         "system": [{"type": "text", "text": "Be"}, {"type": "text", "text": "brief.", **_MARK}]
     },
     "an answer to begin with": {"messages": [_USER, {"role": "assistant", "content": "Hello, my "}]},
-    "two questions in a row": _said(_USER),
+    "two questions in a row": _messages(_USER),
     "settings": {"top_p": 0.9, "top_k": 5, "stop_sequences": ["END"], "metadata": {"user_id": "somebody"}},
     "service tier": {"service_tier": "standard_only"},
     "speed": {"speed": "fast"},

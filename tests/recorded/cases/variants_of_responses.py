@@ -35,7 +35,7 @@ def _choice(choice: Any) -> Fields:
     return {"tools": [_LOOKUP, {**_LOOKUP, "name": "other", "strict": True}], "tool_choice": choice}
 
 
-def _said(*items: Fields) -> Fields:
+def _input(*items: Fields) -> Fields:
     return {"input": [*items, _USER]}
 
 
@@ -45,7 +45,7 @@ def _shown(*parts: Fields) -> Fields:
 
 def _returned(output: Any) -> Fields:
     return {
-        **_said(_USER, _CALL, {"type": "function_call_output", "call_id": "call_1", "output": output}),
+        **_input(_USER, _CALL, {"type": "function_call_output", "call_id": "call_1", "output": output}),
         "tools": [_LOOKUP],
     }
 
@@ -61,7 +61,7 @@ ASKED: dict[str, Fields] = {
     "one call at a time": {"tools": [_LOOKUP], "parallel_tool_calls": False},
     "custom tool": {"tools": [_CUSTOM], "tool_choice": {"type": "custom", "name": "shell"}},
     "custom tool, its result": {
-        **_said(
+        **_input(
             _USER,
             {"type": "custom_tool_call", "call_id": "call_1", "name": "shell", "input": "ls"},
             {"type": "custom_tool_call_output", "call_id": "call_1", "output": "a file"},
@@ -69,23 +69,23 @@ ASKED: dict[str, Fields] = {
         "tools": [_CUSTOM],
     },
     "tools in a namespace": {"tools": [_SPACE], "tool_choice": {"type": "function", "name": "find"}},
-    "additional tools": _said({"type": "additional_tools", "role": "developer", "tools": [_LOOKUP]}),
+    "additional tools": _input({"type": "additional_tools", "role": "developer", "tools": [_LOOKUP]}),
     "a tool that the provider runs": {"tools": [{"type": "web_search"}]},
-    "a search that was made": _said({"type": "web_search_call", "id": "ws_1", "status": "completed"}),
+    "a search that was made": _input({"type": "web_search_call", "id": "ws_1", "status": "completed"}),
     "high effort": {"reasoning": {"effort": "high"}},
     "least effort": {"reasoning": {"effort": "minimal", "summary": "detailed"}},
-    "thoughts": _said(
+    "thoughts": _input(
         _USER,
         {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Be polite"}]},
         {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello"}]},
     ),
-    "sealed thoughts": _said(
+    "sealed thoughts": _input(
         _USER,
         {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAA"},
         _CALL,
         {"type": "function_call_output", "call_id": "call_1", "output": "In Peru"},
     ),
-    "thoughts that another vendor signed": _said(
+    "thoughts that another vendor signed": _input(
         _USER,
         {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": _SIGNED},
         {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello"}]},
@@ -99,17 +99,17 @@ ASKED: dict[str, Fields] = {
     },
     "system midway": {
         "instructions": "Be brief.",
-        **_said(_USER, {"role": "assistant", "content": "Hello"}, {"role": "developer", "content": "In verse."}),
+        **_input(_USER, {"role": "assistant", "content": "Hello"}, {"role": "developer", "content": "In verse."}),
     },
-    "two system prompts": {"instructions": "Be brief.", **_said({"role": "system", "content": "In verse."})},
-    "an answer that refused": _said(
+    "two system prompts": {"instructions": "Be brief.", **_input({"role": "system", "content": "In verse."})},
+    "an answer that refused": _input(
         _USER, {"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "I cannot"}]}
     ),
-    "two answers in a row": _said(
+    "two answers in a row": _input(
         _USER, {"role": "assistant", "content": "Hello"}, {"role": "assistant", "content": "you"}
     ),
-    "an item by reference": _said({"type": "item_reference", "id": "msg_1"}),
-    "an item that nobody knows": _said({"type": "hologram", "id": "h_1"}),
+    "an item by reference": _input({"type": "item_reference", "id": "msg_1"}),
+    "an item that nobody knows": _input({"type": "hologram", "id": "h_1"}),
     "image by address": _shown({"type": "input_image", "image_url": _IMAGE, "detail": "low"}),
     "image by id": _shown({"type": "input_image", "file_id": "file_1"}),
     "a PDF": _shown({"type": "input_file", "filename": "a.pdf", "file_data": f"data:application/pdf;base64,{PDF}"}),

@@ -91,8 +91,8 @@ def _with_form(system: str | list[Block], form: Any) -> str | list[Block]:
         return system
     if not system:
         return _ONLY_JSON
-    given: list[Block] = [{"type": "text", "text": system}] if isinstance(system, str) else system
-    return [*given, {"type": "text", "text": _ONLY_JSON}]
+    value: list[Block] = [{"type": "text", "text": system}] if isinstance(system, str) else system
+    return [*value, {"type": "text", "text": _ONLY_JSON}]
 
 
 def _output_format(form: Any) -> dict[str, Any] | None:

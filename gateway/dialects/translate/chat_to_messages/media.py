@@ -19,10 +19,10 @@ _IMAGE_NAMES = {"image/jpg": "image/jpeg"}
 Block = dict[str, Any]
 
 
-def image(given: Any, where: str) -> Block:
-    """The block for `given`, the value of `image_url`. Raises BadRequest if it is not a URL, or a data URL without
+def image(value: Any, where: str) -> Block:
+    """The block for `value`, the value of `image_url`. Raises BadRequest if it is not a URL, or a data URL without
     base64."""
-    url = given.get("url") if type(given) is dict else given
+    url = value.get("url") if type(value) is dict else value
     if type(url) is not str:
         raise BadRequest(f"{where}.image_url.url must be a string.", param=f"{where}.image_url.url")
     if found := _DATA_URL.match(url):
@@ -37,12 +37,12 @@ def _image(media_type: str, data: str) -> Block:
     return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}
 
 
-def document(given: Any, where: str) -> Block:
-    """The block for `given`, the value of `file`: a PDF or text in base64, an image, or a link to a PDF.
+def document(value: Any, where: str) -> Block:
+    """The block for `value`, the value of `file`: a PDF or text in base64, an image, or a link to a PDF.
 
     Raises BadRequest for anything else, such as the id of a file at another provider.
     """
-    file = given if type(given) is dict else {}
+    file = value if type(value) is dict else {}
     link = next((file[name] for name in ("file_url", "file_id") if str(file.get(name)).startswith(_LINK)), None)
     block = {"type": "document", "source": {"type": "url", "url": link}} if link else _embedded(file, where)
     name = file.get("filename")

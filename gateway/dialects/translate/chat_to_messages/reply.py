@@ -93,7 +93,7 @@ def _message(message: dict[str, Any], blocks: list[Block], raw: bytes) -> dict[s
     uses = [(place, block) for place, block in enumerate(blocks) if block.get("type") == "tool_use"]
     if uses:
         inputs = _inputs(uses, raw)
-        chat_message["tool_calls"] = [tool_call(block, given) for (_, block), given in zip(uses, inputs, strict=True)]
+        chat_message["tool_calls"] = [tool_call(block, value) for (_, block), value in zip(uses, inputs, strict=True)]
     return chat_message
 
 
@@ -131,9 +131,9 @@ def _written(raw: bytes) -> list[bytes]:
     return found
 
 
-def tool_call(block: Block, given: bytes) -> dict[str, Any]:
-    """A `tool_use` block as a function call. `given`: its input as JSON."""
-    arguments = given.decode() if given.startswith(b"{") else "{}"
+def tool_call(block: Block, raw_input: bytes) -> dict[str, Any]:
+    """A `tool_use` block as a function call. `raw_input`: its input as JSON."""
+    arguments = raw_input.decode() if raw_input.startswith(b"{") else "{}"
     return {
         "id": block.get("id"),
         "type": "function",

@@ -31,9 +31,9 @@ class DeltaRun:
     def after(
         cls, event: bytes, key: str, chunk: bytes, field: str, text: str, kept: list[bytes] | None = None
     ) -> Self | None:
-        """The run that may begin with `event`, which has `text` under `key`; `chunk` has it under `field`.
+        """A run that begins with `event`. None if the event or the chunk is written in an unusual way.
 
-        None if the event or the chunk is written in an unusual way.
+        `text` is the event's text, under `key`. `chunk` is the event as translated, with the text under `field`.
         """
         in_event, in_chunk = _around(event, key, text), _around(chunk, field, text)
         return cls(in_event, in_chunk, kept) if in_event and in_chunk else None

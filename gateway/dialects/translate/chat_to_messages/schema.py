@@ -30,9 +30,9 @@ def enforceable(schema: Any) -> Any:
         return schema
     reduced = {name: _inside(name, value) for name, value in schema.items() if not _advice(name, value)}
     if advice := {name: value for name, value in schema.items() if _advice(name, value) and value is not False}:
-        given = schema.get("description")
+        field = schema.get("description")
         words = orjson.dumps(advice).decode()
-        reduced["description"] = f"{given}\n\n{words}" if type(given) is str and given else words
+        reduced["description"] = f"{field}\n\n{words}" if type(field) is str and field else words
     if "oneOf" in reduced:
         reduced["anyOf"] = [*reduced.get("anyOf", ()), *reduced.pop("oneOf")]
     if reduced.get("properties") and "additionalProperties" not in reduced:

@@ -145,7 +145,7 @@ class MessagesStream(ChunkMaker):
             return self._thought(block.whole())
         if type(block) is not _Call or block.has_arguments:
             return b""
-        return self._chunk(_arguments(block.number, block.given.decode()))
+        return self._chunk(_arguments(block.number, block.initial_input.decode()))
 
     def _thought(self, block: dict[str, Any]) -> bytes:
         """Write a whole thinking block, as the client has to return it. Blocks are numbered, because OpenAI's
@@ -191,9 +191,9 @@ class MessagesStream(ChunkMaker):
 class _Call:
     """An open tool call: its index among the calls, and the input in its first event."""
 
-    def __init__(self, number: int, given: bytes) -> None:
+    def __init__(self, number: int, initial_input: bytes) -> None:
         self.number = number
-        self.given = given
+        self.initial_input = initial_input
         self.has_arguments = False
 
 

@@ -13,6 +13,7 @@ from gateway.dialects.answers import upstream_error
 from gateway.dialects.answers.plain import Plain
 from gateway.dialects.answers.upstream_error import UpstreamError
 from gateway.dialects.answers.usage import shown
+from gateway.dialects.anthropic_messages.cache_marks import with_marks
 from gateway.dialects.anthropic_messages.usage import messages_usage
 from gateway.dialects.openai_chat.native import content_headers, kept_messages
 from gateway.dialects.openai_chat.plain import load_reply
@@ -55,6 +56,8 @@ class ChatToMessages:
         messages = kept_messages(request, plan)
         limit = max_output_tokens or request.max_output_tokens
         translated = messages_body.translate(request.body, messages, model, stream=request.stream, limit=limit)
+        if plan is not None and plan.marks is not None:
+            translated |= with_marks(translated, plan.marks)
         return orjson.dumps(translated)
 
     def headers(self, request: CompletionRequest) -> list[tuple[bytes, bytes]]:

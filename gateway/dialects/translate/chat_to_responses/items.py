@@ -133,10 +133,10 @@ def _part(part: Item, where: str) -> Item:
 
 
 def _image(image: Any, where: str) -> Item:
-    given = image if type(image) is dict else {"url": image}
-    if type(given.get("url")) is not str:
+    value = image if type(image) is dict else {"url": image}
+    if type(value.get("url")) is not str:
         raise BadRequest(f"{where}.image_url.url must be a string.", param=f"{where}.image_url.url")
-    return {"type": "input_image", "image_url": given["url"], "detail": given.get("detail") or "auto"}
+    return {"type": "input_image", "image_url": value["url"], "detail": value.get("detail") or "auto"}
 
 
 def _file(file: Any, where: str) -> Item:

@@ -135,8 +135,8 @@ def _parts(response: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def tool_call(item: dict[str, Any]) -> dict[str, Any]:
     """A function or custom tool call. The arguments are the model's original string."""
-    kind, given = CALL_KINDS[item["type"]]
-    inner = {"name": item.get("name"), given: item.get(given) or ""}
+    kind, value = CALL_KINDS[item["type"]]
+    inner = {"name": item.get("name"), value: item.get(value) or ""}
     return {"id": item.get("call_id") or item.get("id"), "type": kind, kind: inner}
 
 

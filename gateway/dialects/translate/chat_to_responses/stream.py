@@ -118,9 +118,9 @@ class ResponsesStream(ChunkMaker):
         item = parsed["item"]
         if item.get("type") not in CALL_KINDS:
             return b""
-        kind, given = CALL_KINDS[item["type"]]
-        call = self._calls[parsed["output_index"]] = _Call(len(self._calls), kind, given)
-        inner = {"name": item["name"], given: ""}
+        kind, value = CALL_KINDS[item["type"]]
+        call = self._calls[parsed["output_index"]] = _Call(len(self._calls), kind, value)
+        inner = {"name": item["name"], value: ""}
         opening = {"index": call.number, "id": item.get("call_id") or item.get("id"), "type": kind, kind: inner}
         return self._chunk({"tool_calls": [opening]})
 
@@ -136,12 +136,12 @@ class ResponsesStream(ChunkMaker):
         if is_charged(parsed.get("item")):
             self._tool_items.append(parsed["item"])
         call = self._calls.get(parsed.get("output_index", -1))
-        if call is None or call.has_arguments or not parsed["item"].get(call.given):
+        if call is None or call.has_arguments or not parsed["item"].get(call.arguments_key):
             return b""
-        return self._piece(call, parsed["item"][call.given])
+        return self._piece(call, parsed["item"][call.arguments_key])
 
     def _piece(self, call: _Call, text: str) -> bytes:
-        return self._chunk({"tool_calls": [{"index": call.number, call.kind: {call.given: text}}]})
+        return self._chunk({"tool_calls": [{"index": call.number, call.kind: {call.arguments_key: text}}]})
 
     def _part_added(self, parsed: dict[str, Any]) -> bytes:
         """Separate parts of the thinking, because chat has them in one text."""
@@ -179,8 +179,8 @@ class ResponsesStream(ChunkMaker):
 class _Call:
     """An open tool call: its index among the calls, its type, and the field for its arguments."""
 
-    def __init__(self, number: int, kind: str, given: str) -> None:
-        self.number, self.kind, self.given = number, kind, given
+    def __init__(self, number: int, kind: str, arguments_key: str) -> None:
+        self.number, self.kind, self.arguments_key = number, kind, arguments_key
         self.has_arguments = False
 
 

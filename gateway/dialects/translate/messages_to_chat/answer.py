@@ -63,8 +63,8 @@ def expected_input(request: CompletionRequest) -> int:
     return max(1, request.estimated_tokens or 1)
 
 
-def _id(prefix: str, given: object) -> str:
-    text = str(given).removeprefix("chatcmpl-")
+def _id(prefix: str, value: object) -> str:
+    text = str(value).removeprefix("chatcmpl-")
     return text if text.startswith(prefix) else prefix + text
 
 
@@ -143,10 +143,10 @@ def _input(arguments: Any) -> dict[str, Any]:
     if type(arguments) is dict:
         return arguments
     try:
-        given = orjson.loads(arguments or "{}")
+        value = orjson.loads(arguments or "{}")
     except (orjson.JSONDecodeError, TypeError):
         return {}
-    return given if type(given) is dict else {}
+    return value if type(value) is dict else {}
 
 
 def call_id(request: CompletionRequest, number: int) -> str:

@@ -34,8 +34,8 @@ class Call:
 
     def add(self, piece: dict[str, Any]) -> None:
         """Add a piece of the call."""
-        if type(given := piece.get("id")) is str and given:
-            self.id = self.id or given
+        if type(value := piece.get("id")) is str and value:
+            self.id = self.id or value
         function = piece.get("function")
         if type(function) is not dict:
             return
@@ -88,11 +88,11 @@ class Calls:
     def _find(self, piece: dict[str, Any]) -> Call:
         """Find or create a call by its index. Some servers send no index, or the same one for several whole calls
         with different ids."""
-        index, given = piece.get("index"), piece.get("id")
+        index, value = piece.get("index"), piece.get("id")
         if type(index) is not int:
-            index = len(self._calls) if given or not self._calls else self._calls[-1].number
+            index = len(self._calls) if value or not self._calls else self._calls[-1].number
         known = self._at.get(index)
-        if known is None or (given and known.id and given != known.id):
+        if known is None or (value and known.id and value != known.id):
             known = self._at[index] = Call(len(self._calls))
             self._calls.append(known)
         return known

@@ -92,10 +92,10 @@ def _assistant(content: list[Part], where: str) -> Message:
 
 
 def _call(block: Part, where: str) -> Part:
-    name, given = block.get("name"), block.get("input")
-    if type(name) is not str or type(given) is not dict:
+    name, value = block.get("name"), block.get("input")
+    if type(name) is not str or type(value) is not dict:
         raise BadRequest(f"{where} must have a name and an input, which is an object.", param=where)
-    function = {"name": short(name), "arguments": orjson.dumps(given).decode()}
+    function = {"name": short(name), "arguments": orjson.dumps(value).decode()}
     return {"id": block["id"], "type": "function", "function": function}
 
 

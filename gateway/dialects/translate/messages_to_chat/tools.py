@@ -25,10 +25,10 @@ def chat_tools(body: Mapping[str, Any]) -> dict[str, Any]:
     for name in _ELSEWHERE:
         if body.get(name):
             raise BadRequest(f"{name} is known only to models of Anthropic's; leave it out.", param=name)
-    given = body.get("tools") or ()
+    value = body.get("tools") or ()
     free = (body.get("tool_choice") or {}).get("type", "auto") in ("auto", "none")
-    removes = free and any(not _removable(tool) for tool in given)
-    tools = [_tool(tool, f"tools[{index}]") for index, tool in enumerate(given) if not (removes and _removable(tool))]
+    removes = free and any(not _removable(tool) for tool in value)
+    tools = [_tool(tool, f"tools[{index}]") for index, tool in enumerate(value) if not (removes and _removable(tool))]
     if not tools:
         return {}
     converted: dict[str, Any] = {"tools": tools}

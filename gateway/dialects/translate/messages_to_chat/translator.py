@@ -64,12 +64,12 @@ class MessagesToChat:
 
 def _messages(body: Mapping[str, Any], plan: ContextPlan | None) -> list[dict[str, Any]]:
     found = [system_message(body["system"])] if body.get("system") else []
-    for index, given in enumerate(body["messages"]):
+    for index, value in enumerate(body["messages"]):
         if plan is not None and index in plan.drop:
             continue
         if plan is not None and index in plan.replace:
-            given = shortened(given, plan.replace[index])
-        found += chat_messages(given, f"messages[{index}]")
+            value = shortened(value, plan.replace[index])
+        found += chat_messages(value, f"messages[{index}]")
     return found
 
 

@@ -122,8 +122,8 @@ class MessagesWriter:
         if self._names is None:
             self._names = long_names(self._request.body)
         self._called = True
-        given = call.id or call_id(self._request, call.number)
-        return {"type": "tool_use", "id": given, "name": self._names.get(call.name, call.name), "input": {}}
+        value = call.id or call_id(self._request, call.number)
+        return {"type": "tool_use", "id": value, "name": self._names.get(call.name, call.name), "input": {}}
 
     def _become(self, kind: str, block: dict[str, Any], out: list[bytes]) -> None:
         if self._open != kind:

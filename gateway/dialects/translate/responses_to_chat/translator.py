@@ -96,8 +96,8 @@ class ResponsesToChat:
 
 
 def _messages(body: Mapping[str, Any], plan: ContextPlan | None) -> list[dict[str, Any]]:
-    given, instructions = body.get("input"), body.get("instructions")
-    items = [{"role": "user", "content": given}] if type(given) is str else given or []
+    value, instructions = body.get("input"), body.get("instructions")
+    items = [{"role": "user", "content": value}] if type(value) is str else value or []
     if plan is None or not plan.touched:
         return chat_messages(instructions, enumerate(items))
     if INSTRUCTIONS in plan.replace:

@@ -134,15 +134,15 @@ class ResponsesWriter:
         self._reasoning = self._message = None
         return written
 
-    def _call(self, given: dict[str, Any], number: int) -> bytes:
-        index = given.get("index")
+    def _call(self, value: dict[str, Any], number: int) -> bytes:
+        index = value.get("index")
         index = number if type(index) is not int else index
-        function = given.get("function") or {}
+        function = value.get("function") or {}
         arguments = function.get("arguments") or ""
         if (call := self._calls.get(index)) is not None:
             return call.arguments(arguments) if arguments else b""
         beginning = self._unnamed.setdefault(index, _Beginning())
-        beginning.call_id = given.get("id") or beginning.call_id
+        beginning.call_id = value.get("id") or beginning.call_id
         beginning.arguments += arguments
         name = function.get("name")
         return self._name(index, name) if name else b""

@@ -1,7 +1,7 @@
-"""Keys know their lineage, the id of the first key of a chain of rotations; rows tell how long a call was waited for.
+"""Keys get their lineage, the id of the first key of a chain of rotations; ledger rows get the time until the call.
 
-Keys of before are their own: what was spent under each of them is on the ledger under its own id. Rows of before say
-when their call began, so nothing was waited for since then.
+For existing keys the lineage is their own id, under which the ledger has their spend. Existing rows have the call's
+start as their time, so the time until the call is 0.
 """
 
 from __future__ import annotations

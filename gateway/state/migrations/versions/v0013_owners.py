@@ -1,7 +1,7 @@
-"""Files, batches and responses have an owner, the lineage of a key; what is there already stays its team's.
+"""Files, batches and responses get an owner, the lineage of a key; existing ones belong to the whole team.
 
-Two keys of a team may be served the same cached answer, whose items have the same ids: items are therefore told apart
-by response.
+Two keys of a team may get the same cached answer, whose items have the same ids. So items are identified by response
+too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Keys may be held to some models; those of before may ask for all that their policy allows."""
+"""Keys can be limited to some models; existing keys may use all that their policy allows."""
 
 from __future__ import annotations
 

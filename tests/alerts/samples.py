@@ -1,4 +1,4 @@
-"""A clock that stands, a receiver that answers as its script says, and teams that spend."""
+"""A receiver that answers as its script says, and teams that spend."""
 
 from __future__ import annotations
 
@@ -21,19 +21,9 @@ from gateway.domain.policy import Budget, Notify, Policy
 from gateway.ledger.rows import Row
 from gateway.state.sql.database import Database
 from gateway.state.sql.tables import ledger
+from tests.fakes.clock import StoppedClock
 
 USD = 10**12
-
-
-class Clock:
-    def __init__(self, now: float = 1_800_000_000.0) -> None:
-        self.now = now
-
-    def time(self) -> float:
-        return self.now
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 class Receiver:
@@ -86,32 +76,32 @@ def policy(*targets: str, limit: str = "10", **facts: Any) -> Policy:
     return Policy(team="search", budget=(budget,))
 
 
-def alerts(
+def make_alerts(
     database: Database,
     policies: Mapping[str, Policy] | Callable[[], Mapping[str, Policy]],
     receiver: Receiver | None = None,
-    clock: Clock | None = None,
+    clock: StoppedClock | None = None,
     organisations: Mapping[str, Sequence[Budget]] | None = None,
 ) -> Alerts:
     urls = {"env:HOOK": receiver.url, "env:OTHER_HOOK": receiver.url} if receiver else {}
-    known = receivers(lambda target: urls.get(target, ""))
+    known = make_receivers(lambda target: urls.get(target, ""))
     return Alerts(
         database,
         policies if callable(policies) else lambda: policies,
         organisations=organisations or {},
         receivers=known,
-        clock=clock or Clock(),
+        clock=clock or StoppedClock(),
         interval_s=0.01,
     )
 
 
-def receivers(url_of: Callable[[str], str], secret: str = "", timeout_s: float = 1.5) -> Receivers:
+def make_receivers(url_of: Callable[[str], str], secret: str = "", timeout_s: float = 1.5) -> Receivers:
     poster = Poster(timeout_s=timeout_s)
     webhooks = Webhooks(poster, url_of=url_of, secret_of=lambda _: secret)
     return Receivers(poster=poster, webhooks=webhooks, slack=Slack(poster, url_of=url_of))
 
 
-def row(number: int, usd: str, clock: Clock, team: str = "search", **facts: Any) -> Row:
+def row(number: int, usd: str, clock: StoppedClock, team: str = "search", **facts: Any) -> Row:
     values = {"id": f"r{number}", "request_id": f"r{number}", "attempt": 1, "at": clock.now, "organisation": "acme"}
     known = {"team": team, "key_id": "k", "cost_pico": int(Decimal(usd) * USD), "outcome": "ok", **facts}
     return Row(**{**values, **known})  # type: ignore[arg-type]

@@ -47,7 +47,7 @@ budget: {{limit_usd: 1000, window: day, on_state_loss: allow}}
 """
 
 
-class House:
+class ChaosGateway:
     def __init__(self, home: Path, database: LedgerDatabase, provider_port: int, workers: int) -> None:
         self.home, self.database, self._workers = home, database, workers
         with socket.socket() as probe:

@@ -1,4 +1,4 @@
-"""A whole pipeline of real rooms in front of scripted providers, with a notebook of what happened in which order."""
+"""A whole pipeline of real parts in front of a scripted provider, and notes of what happened in which order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import orjson
 from sqlalchemy import select
 
 from gateway.admission.budgets import Budgets
@@ -21,12 +20,11 @@ from gateway.backends.fleet import Fleet
 from gateway.cache.cache import Cache
 from gateway.context.count import Counter
 from gateway.context.plan import Contexts
-from gateway.dialects.openai_chat import dialect as openai_chat
 from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.policy import Policy
 from gateway.domain.protocols import AttemptJournal
-from gateway.domain.record import Record, new_request_id
-from gateway.domain.request import CompletionRequest, Controls
+from gateway.domain.record import Record
+from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Key, Tenant
 from gateway.ledger.journal.writer import Journal
 from gateway.ledger.prices.price_book import PriceBook
@@ -45,19 +43,20 @@ from gateway.state.sql.tables import ledger
 from gateway.telemetry.observe import Telemetry
 from tests.fakes.embedder import FakeEmbedder
 from tests.fakes.provider import Provider
+from tests.support.requests import small_request
 from tests.support.waiting import until
 
 ZONES = [ZoneInfo("UTC")]
 """Policies are loaded in a thread, which reads the zones' files; here they are read now and kept."""
 INPUT, OUTPUT = 1_000_000, 10_000_000
-"""Pico-dollars per token of every backend in the house."""
+"""Pico-dollars per token of every backend."""
 
 grader = cache(Grader.load)
 catalogue = cache(PriceBook.load)
 
 
 class Noted:
-    """Stands before a room and notes when some of its methods are called."""
+    """Stands before a part and notes when some of its methods are called."""
 
     def __init__(self, real: Any, notes: list[str], **names: str) -> None:
         self._real, self._notes, self._names = real, notes, names
@@ -96,15 +95,9 @@ def tenant(key: str = "key_1", team: str = "search", **policy: Any) -> Tenant:
     return Tenant(Key(key, team), Policy(team=team, **policy), "e1")
 
 
-def ask(text: str = "hello there", *, controls: Controls | None = None, **fields: Any) -> CompletionRequest:
-    """Of the small backend by name, so that nothing is graded."""
-    body = {"model": "small", "messages": [{"role": "user", "content": text}], "temperature": 0, **fields}
-    return openai_chat.parse(orjson.dumps(body), new_request_id(), controls or Controls(), {})
-
-
 @dataclass
-class House:
-    """The rooms, and shorthand for asking."""
+class InProcessGateway:
+    """The parts, and shorthand to send requests."""
 
     pipeline: Pipeline
     provider: Provider
@@ -113,7 +106,7 @@ class House:
     database: Database
     writer: Writer
     notes: list[str]
-    record: Record = field(default_factory=lambda: record_of(ask(), tenant()))
+    record: Record = field(default_factory=lambda: record_of(small_request(), tenant()))
     """Of the last request."""
     pieces: list[bytes] = field(default_factory=list)
     """What the client of the last request has got so far."""
@@ -158,7 +151,7 @@ def record_of(request: CompletionRequest, who: Tenant) -> Record:
 
 
 @asynccontextmanager
-async def opened_house(
+async def open_gateway(
     state: State,
     database: Database,
     folder: Path,
@@ -166,17 +159,17 @@ async def opened_house(
     books: AttemptJournal | None = None,
     more: Callable[[Provider], tuple[Backend, ...]] = lambda provider: (),
     **fields: Any,
-) -> AsyncIterator[House]:
+) -> AsyncIterator[InProcessGateway]:
     """One provider behind the backend `small`, which has these `fields` too, and whatever `more` makes of it."""
     notes: list[str] = []
     prices, grades = await asyncio.to_thread(catalogue), await asyncio.to_thread(grader)
     async with AsyncExitStack() as exits:
         provider = await exits.enter_async_context(Provider())
 
-        async def opened(room: Any) -> Any:
-            exits.push_async_callback(room.aclose)
-            await room.open()
-            return room
+        async def opened(part: Any) -> Any:
+            exits.push_async_callback(part.aclose)
+            await part.open()
+            return part
 
         fleet = await opened(Fleet((backend(provider, "small", queue_timeout=0.2, **fields), *more(provider))))
         journal = Journal(folder / "journal", prices=prices, worker="0")
@@ -201,4 +194,4 @@ async def opened_house(
         )
         writer = Writer(folder / "journal", database)
         exits.push_async_callback(writer.aclose)
-        yield House(pipeline, provider, fleet, telemetry, database, writer, notes)
+        yield InProcessGateway(pipeline, provider, fleet, telemetry, database, writer, notes)

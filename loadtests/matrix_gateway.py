@@ -53,7 +53,7 @@ models:
 
 
 @dataclass
-class House:
+class MatrixGateway:
     """One data directory and the gateway on it."""
 
     home: Path

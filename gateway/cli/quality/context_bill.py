@@ -1,0 +1,110 @@
+"""`thriftgate context bill`: what a file of requests costs by the rules of providers' prompt caches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+
+from gateway.cli import tables
+from gateway.cli.options import Context, common
+from gateway.context.bill.price_file import load_prices, price_of
+from gateway.context.bill.sent import Billed, bill_sent
+from gateway.context.bill.sessions import Session, read_sessions
+from gateway.context.count import Counter
+from gateway.domain.backend import Backend
+from gateway.domain.money.price import Price
+from gateway.domain.units import pico_to_usd
+from gateway.ledger.prices.price_book import PriceBook
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.command()
+@common
+@click.argument("sent", type=_FILE)
+@click.option("--sessions", type=_FILE, required=True, help="The recorded sessions that the requests belong to.")
+@click.option("--prices", type=_FILE, help="Prices by model, as JSON; default: the packaged ones.")
+def bill(options: Context, sent: Path, sessions: Path, prices: Path | None) -> None:
+    """What recorded requests cost, by providers' cache rules.
+
+    Counted are cache reads and writes, lifetimes and smallest prefixes; no provider is called.
+
+    SENT: one request a line, as `context replay` writes them.
+
+    \b
+    thriftgate context bill sent.jsonl --sessions sessions.jsonl.xz --prices prices.json
+    """
+    try:
+        known = {session.id: session for session in read_sessions(sessions)}
+        billed = list(bill_sent(_rows(sent), known, prices_by_model(prices), Counter().count))
+    except OSError as error:
+        raise click.ClickException(f"{error.filename}: cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError) as error:
+        raise click.ClickException(f"{sent}: {error}") from error
+    values = summary(billed, known)
+    options.print(values, lambda: _show(values))
+
+
+def prices_by_model(path: Path | None) -> Callable[[str], Price | None]:
+    """A look-up of prices: in the file, or in the packaged list as Anthropic and OpenAI charge themselves."""
+    if path is not None:
+        prices = load_prices(path)
+        return lambda model: price_of(prices, model)
+    book = PriceBook.load()
+    return lambda model: book.price(provider_backend(model))
+
+
+def provider_backend(model: str) -> Backend:
+    """The provider itself, by the model's name."""
+    if "claude" in model.lower():
+        return Backend(name="provider", kind="anthropic", base_url="https://api.anthropic.com/v1", model=model)
+    return Backend(name="provider", kind="openai", base_url="https://api.openai.com/v1", model=model)
+
+
+def summary(billed: list[Billed], sessions: dict[str, Session]) -> dict[str, Any]:
+    """Totals of all requests and of each session; where the provider reported usage, its reads and writes too."""
+    by_session: dict[str, list[Billed]] = {}
+    for each in billed:
+        by_session.setdefault(each.id, []).append(each)
+    return {
+        **_totals(billed),
+        "sessions": [{"id": name, "model": sessions[name].model, **_totals(of)} for name, of in by_session.items()],
+    }
+
+
+def _totals(billed: list[Billed]) -> dict[str, Any]:
+    reported = [(each.usage, each.reported) for each in billed if each.reported]
+    return {
+        "requests": sum(each.turn is not None for each in billed),
+        "keep_alives": sum(each.turn is None for each in billed),
+        "usd": pico_to_usd(sum(each.total_pico for each in billed)),
+        "input_tokens": sum(each.usage.input_tokens for each in billed),
+        "cached_tokens": sum(each.usage.cached_tokens for each in billed),
+        "cache_write_5m_tokens": sum(each.usage.cache_write_5m_tokens for each in billed),
+        "cache_write_1h_tokens": sum(each.usage.cache_write_1h_tokens for each in billed),
+        "output_tokens": sum(each.usage.output_tokens for each in billed),
+        "reported_requests": len(reported),
+        "reported_read_tokens": sum(said.get("cache_read", 0) for _, said in reported),
+        "billed_read_tokens": sum(usage.cached_tokens for usage, _ in reported),
+        "reported_input_tokens": sum(sum(said.values()) for _, said in reported),
+        "billed_input_tokens": sum(usage.all_input for usage, _ in reported),
+    }
+
+
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open("rb") as lines:
+        for line in lines:
+            yield orjson.loads(line)
+
+
+def _show(values: dict[str, Any]) -> None:
+    columns = ("requests", "usd", "input_tokens", "cached_tokens", "cache_write_5m_tokens", "cache_write_1h_tokens")
+    table = tables.Table("session", *columns, "output_tokens", title=f"{float(values['usd']):.4f} USD in all")
+    for row in (*values["sessions"], {"id": "all", **values}):
+        cells = (f"{float(row[name]):.4f}" if name == "usd" else str(row[name]) for name in columns)
+        table.add_row(row["id"], *cells, str(row["output_tokens"]))
+    tables.console(highlight=False).print(table)

@@ -1,0 +1,71 @@
+"""Recorded agent sessions, one JSON object a line, as the requests that their clients made."""
+
+from __future__ import annotations
+
+import lzma
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import orjson
+
+MOST_OUTPUT_TOKENS = 32_000
+"""Anthropic's API requires a limit; the recordings have none."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentRequest:
+    """One request of a session, with what is known of its answer."""
+
+    turn: int
+    at: float
+    """Seconds."""
+    body: dict[str, Any]
+    output_tokens: int
+    reported: dict[str, int] | None
+    """The provider's own usage: `input_tokens`, `cache_read`, `cache_write`."""
+    reset: bool
+    """The client began anew: the first request, a compaction, a rewind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    id: str
+    source: str
+    api: Literal["anthropic", "openai"]
+    model: str
+    hidden_tokens: int
+    """Of a system prompt and tools that the recording lacks; they stand before everything."""
+    row: dict[str, Any]
+
+    def requests(self) -> Iterator[SentRequest]:
+        """Each request with all messages appended since the last reset."""
+        messages: list[dict[str, Any]] = []
+        head: dict[str, Any] = {"model": self.model, "max_tokens": MOST_OUTPUT_TOKENS}
+        if tools := self.row.get("tools"):
+            head["tools"] = tools
+        system = self.row.get("system")
+        if system and self.api == "anthropic":
+            head["system"] = system
+        for place, turn in enumerate(self.row["turns"]):
+            reset = "reset" in turn
+            if reset:
+                messages = [{"role": "system", "content": system}] if system and self.api == "openai" else []
+            messages = [*messages, *turn["append"]]
+            yield SentRequest(
+                place, turn["t"], {**head, "messages": messages}, turn.get("out", 0), turn.get("usage"), reset
+            )
+
+
+def read_sessions(path: Path) -> Iterator[Session]:
+    """Raises OSError, and ValueError for a line that is no session."""
+    with lzma.open(path) if path.suffix == ".xz" else path.open("rb") as lines:
+        for line in lines:
+            row = orjson.loads(line)
+            try:
+                yield Session(
+                    row["id"], row.get("source", ""), row["api"], row["model"], row.get("hidden_tokens", 0), row
+                )
+            except (KeyError, TypeError) as error:
+                raise ValueError(f"{path}: a line is no recorded session: {error} is missing") from error

@@ -1,0 +1,55 @@
+"""Recorded sessions sent through the gateway's own planning and translation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+from click.testing import CliRunner
+
+from gateway.cli.main import cli
+
+PRICES = {"claude-sonnet-4-5": {"input": 3, "output": 15}, "gpt-4o": {"input": 2, "output": 8}}
+
+
+def messages(words: int, answer: str = "") -> list[dict[str, Any]]:
+    said = [{"role": "user", "content": "word " * words}]
+    return [{"role": "assistant", "content": answer}, *said] if answer else said
+
+
+def session(name: str, api: str, model: str, hidden: int = 30_000) -> bytes:
+    turns = [
+        {"t": 0, "append": messages(50), "out": 5, "reset": "start"},
+        {"t": 20, "append": messages(10, "yes"), "out": 5},
+        {"t": 30, "append": messages(10, "no"), "out": 5},
+        {"t": 1500, "append": messages(10, "so"), "out": 5},
+    ]
+    return orjson.dumps({"id": name, "api": api, "model": model, "hidden_tokens": hidden, "turns": turns})
+
+
+def run(*given: str) -> dict[str, Any]:
+    done = CliRunner().invoke(cli, ["context", *given, "--json"])
+    assert done.exit_code == 0, done.output
+    found: dict[str, Any] = orjson.loads(done.output)
+    return found
+
+
+def test_what_is_sent_is_marked_and_billed_alike_by_replay_and_bill(tmp_path: Path) -> None:
+    sessions, prices, out = tmp_path / "sessions.jsonl", tmp_path / "prices.json", tmp_path / "sent.jsonl"
+    sessions.write_bytes(
+        session("a", "anthropic", "claude-sonnet-4-5") + b"\n" + session("b", "openai", "gpt-4o", 0) + b"\n"
+    )
+    prices.write_bytes(orjson.dumps(PRICES))
+    replayed = run("replay", str(sessions), "--prices", str(prices), "--out", str(out))
+    assert replayed == run("bill", str(out), "--sessions", str(sessions), "--prices", str(prices))
+    rows = [orjson.loads(line) for line in out.read_bytes().splitlines()]
+    assert [(row["id"], row["turn"], row["own_usd"]) for row in rows] == [
+        (name, turn, 0.0) for name in "ab" for turn in range(4)
+    ]
+    assert b"cache_control" not in b"".join(map(orjson.dumps, (row for row in rows if row["id"] == "b")))
+    kept = replayed["sessions"][0]
+    assert kept["input_tokens"] == 0
+    assert kept["cached_tokens"] > 89_000  # the pause of 25 minutes too was within the hour of a mark
+    assert 0 < kept["cache_write_1h_tokens"] < 100
+    assert replayed["sessions"][1]["cached_tokens"] == 0  # too short to be cached

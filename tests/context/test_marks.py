@@ -1,0 +1,209 @@
+"""When a prompt is marked for Anthropic's prompt cache, where, and for how long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from gateway.context.marks import CacheMarking
+from gateway.dialects.anthropic_messages.dialect import parse
+from gateway.domain.backend import Backend
+from gateway.domain.money.usage import Usage
+from gateway.domain.policy import ContextPolicy, Policy
+from gateway.domain.prompt_cache import CacheMarks
+from gateway.domain.record import Attempt
+from gateway.domain.request import Controls
+from gateway.domain.routing.route import Prefix
+from gateway.domain.tenant import Key, Tenant
+
+TOOLS = [{"name": "read", "input_schema": {"type": "object"}}]
+
+
+def anthropic(base_url: str = "https://api.anthropic.com/v1", **more: Any) -> Backend:
+    return Backend(name="claude", kind="anthropic", base_url=base_url, model="claude-sonnet-4-5", **more)
+
+
+def tenant(mode: str = "auto", team: str = "search") -> Tenant:
+    return Tenant(Key("k", team), Policy(team=team, context=ContextPolicy.model_validate({"prompt_cache": mode})))
+
+
+@dataclass
+class Session:
+    """One conversation whose requests have one block each, with a clock of its own."""
+
+    now: float = 1000.0
+    marking: CacheMarking = field(init=False)
+    lengths: tuple[int, ...] = ()
+    blocks: int = 0
+
+    def __post_init__(self) -> None:
+        self.marking = CacheMarking(lambda: self.now)
+
+    def plan(
+        self,
+        tokens: int,
+        *,
+        name: bytes = b"s",
+        tools: bool = True,
+        who: Tenant | None = None,
+        backend: Backend | None = None,
+        body: dict[str, Any] | None = None,
+        untouched: bool = False,
+    ) -> CacheMarks | None:
+        sent = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hello"}], **(body or {})}
+        if tools:
+            sent["tools"] = TOOLS
+        request = parse(orjson.dumps(sent), "req_1", Controls(untouched=untouched), {})
+        prefix = Prefix(name, self.lengths)
+        return self.marking.plan(request, who or tenant(), backend or anthropic(), prefix, tokens)
+
+    def answered(
+        self, marks: CacheMarks | None, name: bytes = b"s", *, kept: bool = True, team: str = "search"
+    ) -> None:
+        assert marks is not None
+        self.blocks += 1
+        marks.blocks, marks.lives_long = self.blocks, marks.newest == "1h"
+        usage = Usage(5, cached_tokens=marks.tokens if kept and marks.newest else 0)
+        attempt = Attempt("a", 1, anthropic(), 0.0, outcome="ok", usage=usage, marks=marks)
+        self.marking.learn(attempt, "search", Prefix(name, self.lengths))
+        self.lengths = (*self.lengths, 7)
+
+    def step(self, tokens: int, after_s: float = 10.0) -> CacheMarks:
+        self.now += after_s
+        marks = self.plan(tokens)
+        self.answered(marks)
+        assert marks is not None
+        return marks
+
+
+def test_an_agents_first_request_is_marked_for_five_minutes() -> None:
+    marks = Session().plan(40_000)
+    assert marks is not None
+    assert (marks.newest, marks.earlier, marks.fixed) == ("5m", (), True)
+
+
+def test_what_was_added_to_a_warm_prompt_is_kept_for_an_hour_where_that_costs_little() -> None:
+    session = Session()
+    session.step(40_000)
+    marks = session.step(40_500)
+    assert (marks.newest, marks.earlier) == ("1h", ((1, "1h"),))
+
+
+def test_a_large_addition_waits_for_a_small_one_that_makes_all_of_it_last() -> None:
+    session = Session()
+    session.step(10_000)
+    marks = session.step(30_000)
+    assert (marks.newest, marks.earlier) == ("5m", ((1, "5m"),))
+    assert session.step(30_100).newest == "1h"
+    marks = session.step(34_000)
+    assert (marks.newest, marks.earlier) == ("5m", ((3, "1h"), (3, "5m")))
+
+
+def test_after_a_pause_only_what_lasts_an_hour_counts_as_kept() -> None:
+    session = Session()
+    for tokens in (40_000, 40_100, 60_000):
+        session.step(tokens)
+    marks = session.step(60_100, after_s=900.0)
+    assert (marks.newest, marks.earlier) == ("5m", ((2, "1h"), (2, "5m")))
+
+
+def test_a_prompt_that_nobody_keeps_any_more_is_marked_as_a_first_one() -> None:
+    session = Session()
+    session.step(40_000)
+    assert session.step(40_100, after_s=301.0).earlier == ()
+    session.step(40_200)
+    assert session.step(40_300, after_s=3601.0).earlier == ()
+
+
+def test_a_history_that_the_client_rewrote_begins_anew() -> None:
+    session = Session()
+    session.step(40_000)
+    session.step(40_100)
+    session.lengths = (8, 7)
+    assert session.step(40_200).earlier == ()
+
+
+def test_a_backend_that_kept_nothing_is_not_marked_beyond_five_minutes() -> None:
+    session = Session()
+    session.answered(session.plan(40_000), kept=False)
+    marks = session.plan(40_100)
+    assert marks is not None
+    assert (marks.newest, marks.earlier) == ("5m", ())
+
+
+def test_a_single_question_is_not_marked_until_the_teams_sessions_turn_out_to_go_on() -> None:
+    session = Session()
+    marks = session.plan(5000, tools=False)
+    assert marks is not None
+    assert not marks.changes
+    for number in range(4):
+        session.lengths, name = (), str(number).encode()
+        for _ in range(2):
+            session.now += 5
+            session.answered(session.plan(5000, name=name, tools=False), name)
+    marks = session.plan(5000, name=b"next", tools=False)
+    assert marks is not None
+    assert marks.newest == "5m"
+
+
+def test_sessions_that_end_at_once_teach_that_marks_do_not_pay() -> None:
+    session = Session()
+    for number in range(60):
+        name = str(number).encode()
+        session.answered(session.plan(40_000, name=name), name)
+        session.lengths = ()
+        session.now += 400
+    marks = session.plan(40_000, name=b"next")
+    assert marks is not None
+    assert not marks.changes
+    other = session.plan(40_000, name=b"theirs", who=tenant(team="other"))
+    assert other is not None
+    assert other.newest == "5m"
+
+
+def test_a_system_prompt_that_another_session_sent_lately_is_marked_alone() -> None:
+    session = Session()
+    system = {"system": "Sort the letter into one of these boxes. " * 300}
+    for name, changes in ((b"1", False), (b"2", True)):
+        marks = session.plan(5000, name=name, tools=False, body=system)
+        assert marks is not None
+        assert (marks.fixed, marks.newest) == (changes, None)
+    session.now += 301
+    marks = session.plan(5000, name=b"3", tools=False, body=system)
+    assert marks is not None
+    assert not marks.changes
+
+
+def test_a_session_that_came_back_is_marked_whatever_others_do() -> None:
+    session = Session()
+    session.answered(session.plan(5000, tools=False))
+    marks = session.plan(5100, tools=False)
+    assert marks is not None
+    assert marks.newest == "5m"
+
+
+def test_nothing_is_marked_where_it_may_not_or_cannot_be_kept() -> None:
+    session = Session()
+    assert session.plan(40_000, untouched=True) is None
+    assert session.plan(40_000, who=tenant("client")) is None
+    assert session.plan(1000) is None
+    assert session.plan(40_000, backend=anthropic("http://127.0.0.1:9/v1")) is None
+    assert session.plan(40_000, backend=anthropic(prompt_cache=False)) is None
+    assert session.plan(40_000, backend=anthropic("http://127.0.0.1:9/v1", prompt_cache=True)) is not None
+    openai = Backend(name="gpt", kind="openai", base_url="https://api.openai.com/v1", model="gpt-5.6")
+    assert session.plan(40_000, backend=openai) is None
+
+
+def test_off_removes_the_clients_marks_and_leaves_a_body_without_them_alone() -> None:
+    session = Session()
+    assert session.plan(40_000, who=tenant("off")) is None
+    text = [{"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}]
+    marks = session.plan(40_000, who=tenant("off"), body={"messages": [{"role": "user", "content": text}]})
+    assert marks is not None
+    assert marks.remove
+
+
+def test_yaml_reads_a_bare_off_as_false() -> None:
+    assert ContextPolicy.model_validate({"prompt_cache": False}).prompt_cache == "off"
