@@ -72,7 +72,9 @@ def gateway(tmp_path_factory: pytest.TempPathFactory, ports: tuple[int, int], pu
 
 @pytest.fixture
 async def clouds(ports: tuple[int, int], public: Path) -> AsyncIterator[tuple[Bedrock, Google]]:
-    async with Bedrock(port=ports[0]) as aws, Google(public, port=ports[1]) as google:
+    aws, google = Bedrock(), Google(public)
+    aws.port, google.port = ports
+    async with aws, google:
         yield aws, google
 
 

@@ -70,7 +70,6 @@ class Bedrock(HttpServer):
     asked: list[Asked] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     steps: deque[Refuse | Frames | Body] = field(default_factory=deque)
-    port: int = 0
 
     def routes(self) -> list[web.RouteDef]:
         return [web.post("/{path:.*}", self._answer)]

@@ -70,7 +70,6 @@ class Google(HttpServer):
     granted: list[str] = field(default_factory=list)
     """How each token was asked for."""
     steps: deque[Refuse | Events | Body] = field(default_factory=deque)
-    port: int = 0
 
     def routes(self) -> list[web.RouteDef]:
         return [

@@ -13,8 +13,8 @@ class HttpServer(ABC):
 
     notices_hang_ups: ClassVar[bool] = False
     """Whether a handler is cancelled when its client leaves."""
-    port: int = 0
-    """0: any free one."""
+    port = 0
+    """Port to listen on; 0: any free one. An instance may have its own."""
     _runner: web.AppRunner | None = None
 
     @abstractmethod

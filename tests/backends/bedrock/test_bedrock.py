@@ -239,4 +239,4 @@ def test_the_address_follows_from_the_region() -> None:
     backend = Backend(name="b", kind="bedrock", region="us-west-2", model=NOVA)
     assert backend.base_url == "https://bedrock-runtime.us-west-2.amazonaws.com"
     assert (backend.hosted, backend.provider_name, backend.spoken) == (True, "aws.bedrock", ("bedrock_converse",))
-    assert backend.model_copy(update={"model": CLAUDE}).spoken == ("anthropic_messages",)
+    assert Backend(name="b", kind="bedrock", region="us-west-2", model=CLAUDE).spoken == ("anthropic_messages",)
