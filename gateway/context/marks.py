@@ -53,6 +53,8 @@ class _Warm:
     requests: int = 1
     agent: bool = False
     """Did its first request offer tools?"""
+    cut: frozenset[int] = frozenset()
+    """Indexes of the turns that were left out or shortened."""
 
 
 class _Share:
@@ -84,9 +86,16 @@ class CacheMarking:
         return {"cache_sessions": len(self._warm), **{f"cache_{name}": count for name, count in self._counts.items()}}
 
     def plan(
-        self, request: CompletionRequest, tenant: Tenant, backend: Backend, prefix: Prefix | None, tokens: int
+        self,
+        request: CompletionRequest,
+        tenant: Tenant,
+        backend: Backend,
+        prefix: Prefix | None,
+        tokens: int,
+        cut: frozenset[int] = frozenset(),
     ) -> CacheMarks | None:
-        """The marks of a request of `tokens` to `backend`; None: it is sent as the client marked it."""
+        """The marks of a request of `tokens` to `backend`; None: it is sent as the client marked it. `cut`: indexes of
+        the turns that are left out or shortened."""
         mode = tenant.policy.context.prompt_cache
         if mode == "client" or request.controls.untouched or not backend.facts.caches_marked_only:
             return None
@@ -98,11 +107,11 @@ class CacheMarking:
         warm = self._warm.get((prefix.session, backend.name))
         if warm is None or prefix.lengths[: len(warm.lengths)] != warm.lengths:
             marks = self._first(request, tenant, backend)
-        elif not warm.blocks:
+        elif not warm.blocks or warm.cut != cut:
             marks = CacheMarks("5m", fixed=True)
         else:
             marks = self._next(warm, tenant, now, tokens)
-        marks.at, marks.tokens, marks.agent = now, tokens, "tools" in request.needs
+        marks.at, marks.tokens, marks.agent, marks.cut = now, tokens, "tools" in request.needs, cut
         return marks
 
     def _first(self, request: CompletionRequest, tenant: Tenant, backend: Backend) -> CacheMarks:
@@ -149,7 +158,7 @@ class CacheMarking:
         self._see_gap(before, marks, team)
         kept = usage.cached_tokens + usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
         now = _Warm(prefix.lengths, marks.at, marks.blocks if marks.newest and kept else 0, marks.tokens)
-        now.agent = marks.agent if before is None else before.agent
+        now.agent, now.cut = marks.agent if before is None else before.agent, marks.cut
         now.requests = 1 if before is None else before.requests + 1
         if marks.lives_long and now.blocks:
             now.long_blocks, now.long_tokens = now.blocks, now.tokens

@@ -75,7 +75,7 @@ def estimated(request: CompletionRequest) -> int:
                 files = True
             if turn.asides:
                 told = True
-            if turn.calls:
+            if turn.calls or turn.asides:
                 parts.append(calls(request, turn))
         if not _DECLARING.isdisjoint(request.body) and (more := declared(request)):
             parts.append(more)
@@ -101,7 +101,9 @@ def declared(request: CompletionRequest) -> str:
 
 
 def calls(request: CompletionRequest, turn: Turn) -> str:
-    """The tool calls of a turn as JSON, in any dialect; empty for most turns."""
-    if not turn.calls or turn.index < 0:
+    """The tool calls of a turn and the thinking before them as JSON, in any dialect; empty for most turns."""
+    if not (turn.calls or turn.asides) or turn.index < 0:
         return ""
-    return orjson.dumps(made(request.body[request.input_field][turn.index])).decode()
+    message = request.body[request.input_field][turn.index]
+    made_here = made(message) if type(message) is dict else None
+    return orjson.dumps(made_here).decode() if made_here else ""

@@ -35,6 +35,8 @@ _ANSWER_TOKENS = 1024
 """Kept free for an answer whose length the client did not limit, at most a quarter of the window."""
 _MANY_TURNS = 1000
 """So many are looked through in a thread: on the event loop that would keep others waiting for milliseconds."""
+_STEPS = 4
+"""A cut removes whole quarters of what may stay; see `_droppable`."""
 _SMALL = 512
 """Requests below this many tokens are not worth a look at what trimming could reach."""
 
@@ -111,7 +113,8 @@ class Contexts:
     ) -> ContextPlan:
         """Raises ContextTooLong when even trimmed it does not fit."""
         plan = await self._fitting(request, tenant, backend, prefix)
-        plan.marks = self._marking.plan(request, tenant, backend, prefix, plan.tokens_after)
+        cut = plan.drop.union(plan.replace) if plan.touched else plan.drop
+        plan.marks = self._marking.plan(request, tenant, backend, prefix, plan.tokens_after, cut)
         return plan
 
     async def _fitting(
@@ -158,11 +161,11 @@ class Contexts:
         bounds: _Bounds,
         encoding: EncodingName,
     ) -> ContextPlan:
-        total = sizes.total
+        total, step = sizes.total, max(1, bounds.aim // _STEPS)
         if len(request.turns) > _MANY_TURNS:
-            drop = await self._off_loop.run(_droppable, request, sizes, total - bounds.aim)
+            drop = await self._off_loop.run(_droppable, request, sizes, total - bounds.aim, step)
         else:
-            drop = _droppable(request, sizes, total - bounds.aim)
+            drop = _droppable(request, sizes, total - bounds.aim, step)
         left = total - sum(sizes.turns[place] for place in drop)
         shortened: dict[int, str] = {}
         if left > bounds.aim:
@@ -232,9 +235,16 @@ class Contexts:
         )
 
 
-def _droppable(request: CompletionRequest, sizes: Sizes, excess: int) -> frozenset[int]:
-    """Places of the oldest turns that go so that `excess` tokens less are left."""
-    return drop_oldest(groups(request.turns), sizes.turns, excess)
+def _droppable(request: CompletionRequest, sizes: Sizes, excess: int, step: int) -> frozenset[int]:
+    """Places of the oldest turns that go so that `excess` tokens less are left, in whole steps if so much may go.
+
+    A session that grows keeps the same cut until it has grown by a step, so that the provider's prompt cache has what
+    follows the cut. Each new cut makes it read all of that anew.
+    """
+    found = groups(request.turns)
+    may_go = sum(sizes.turns[place] for group in found if not group.kept for place in group.turns)
+    whole = -(-excess // step) * step
+    return drop_oldest(found, sizes.turns, whole if whole <= may_go else excess)
 
 
 def _bounds(

@@ -80,6 +80,8 @@ class CacheMarks:
     """Of the whole input, estimated."""
     agent: bool = False
     """Does the request offer tools?"""
+    cut: frozenset[int] = frozenset()
+    """Indexes of the turns that are left out or shortened."""
     blocks: int = 0
     """Of the conversation as it was sent; set when the body is written."""
     lives_long: bool = False

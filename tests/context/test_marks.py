@@ -51,13 +51,14 @@ class Session:
         backend: Backend | None = None,
         body: dict[str, Any] | None = None,
         untouched: bool = False,
+        cut: frozenset[int] = frozenset(),
     ) -> CacheMarks | None:
         sent = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hello"}], **(body or {})}
         if tools:
             sent["tools"] = TOOLS
         request = parse(orjson.dumps(sent), "req_1", Controls(untouched=untouched), {})
         prefix = Prefix(name, self.lengths)
-        return self.marking.plan(request, who or tenant(), backend or anthropic(), prefix, tokens)
+        return self.marking.plan(request, who or tenant(), backend or anthropic(), prefix, tokens, cut)
 
     def answered(
         self, marks: CacheMarks | None, name: bytes = b"s", *, kept: bool = True, team: str = "search"
@@ -123,6 +124,19 @@ def test_a_history_that_the_client_rewrote_begins_anew() -> None:
     session.step(40_100)
     session.lengths = (8, 7)
     assert session.step(40_200).earlier == ()
+
+
+def test_a_new_cut_begins_anew_and_the_same_cut_goes_on() -> None:
+    session = Session()
+    session.step(40_000)
+    session.now += 10
+    marks = session.plan(30_000, cut=frozenset({2}))
+    assert marks is not None
+    assert (marks.newest, marks.earlier) == ("5m", ())
+    session.answered(marks)
+    again = session.plan(30_100, cut=frozenset({2}))
+    assert again is not None
+    assert again.earlier == ((2, "1h"),)
 
 
 def test_a_backend_that_kept_nothing_is_not_marked_beyond_five_minutes() -> None:

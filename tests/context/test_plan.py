@@ -71,6 +71,17 @@ async def test_the_oldest_exchanges_are_dropped_first(contexts: Contexts) -> Non
     assert not plan.replace
 
 
+async def test_a_session_that_grows_is_cut_in_steps_so_that_its_prompt_cache_is_of_use(contexts: Contexts) -> None:
+    cuts = []
+    for exchanges in range(40, 120):
+        plan = await contexts.plan_for(request_of(talk(exchanges, words=1)), tenant_of(800), backend_of())
+        assert plan.tokens_after <= 800
+        cuts.append(len(plan.drop))
+    assert cuts == sorted(cuts)
+    assert cuts[-1] > cuts[0]
+    assert len(set(cuts)) < len(cuts) / 4
+
+
 async def test_a_giant_tool_result_in_progress_is_shortened_but_not_dropped(contexts: Contexts) -> None:
     turns = [
         *talk(2),

@@ -60,9 +60,7 @@ def _beside(message: dict[str, Any], turn: Turn | None, shown: str) -> int:
     """Bytes of all its strings without those that are counted with `turn`."""
     found = _bytes(message, _elsewhere(message), shown)
     if turn is not None:
-        found -= _size(turn.text)
-        if turn.calls:
-            found -= _bytes(made(message))
+        found -= _size(turn.text) + _bytes(made(message))
     return max(0, found)
 
 
@@ -121,11 +119,13 @@ def _size(text: str) -> int:
 
 
 def made(message: dict[str, Any]) -> Any:
-    """The calls in a message that makes some, as they are counted."""
+    """The tool calls in a message and the thinking before them, as they are counted; empty without either. Anthropic's
+    models read earlier thinking again, and it is billed as input; its signature is not read."""
     if message.get("type") == "function_call":
         return message
     calls, content = message.get("tool_calls"), message.get("content")
     if type(calls) is list and calls:
         return calls
-    parts = content if type(content) is list else ()
-    return [part for part in parts if type(part) is dict and part.get("type") == "tool_use"]
+    parts = [part for part in content if type(part) is dict] if type(content) is list else ()
+    thoughts = [part["thinking"] for part in parts if part.get("type") == "thinking" and part.get("thinking")]
+    return thoughts + [part for part in parts if part.get("type") == "tool_use"]

@@ -1,0 +1,52 @@
+"""Thinking in earlier turns is input that the model reads, so it counts against limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from gateway.context import measure
+from gateway.context.count import Counter
+from gateway.context.plan import Contexts
+from gateway.dialects.anthropic_messages.dialect import parse
+from gateway.domain.request import CompletionRequest, Controls
+from tests.context.conftest import backend_of, tenant_of
+
+THOUGHT = "I wonder whether the parcel leaves Leeds at noon or later. " * 900
+"""About 12,000 tokens."""
+
+
+def session(steps: int, signature: str = "s") -> CompletionRequest:
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Find the parcel."}]
+    for step in range(steps):
+        thinking = {"type": "thinking", "thinking": THOUGHT, "signature": signature}
+        call = {"type": "tool_use", "id": f"t{step}", "name": "look", "input": {}}
+        messages.append({"role": "assistant", "content": [thinking, call]})
+        messages.append(
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"t{step}", "content": "no"}]}
+        )
+    body = {"model": "claude-opus-4-6", "max_tokens": 100, "messages": messages}
+    return parse(orjson.dumps(body), "req_1", Controls(), {})
+
+
+async def test_thinking_that_exceeds_the_teams_limit_is_trimmed_with_its_step(counter: Counter) -> None:
+    plan = await Contexts(counter).plan_for(session(6), tenant_of(60_000), backend_of(model="claude-opus-4-6"))
+    assert plan.drop >= {1, 2}
+    assert not plan.drop & {0, 11, 12}
+    assert plan.tokens_after <= 60_000
+
+
+async def test_thinking_is_counted_as_text_and_its_signature_is_not(counter: Counter) -> None:
+    exact = 2 * counter.count(THOUGHT)
+    for request in (session(2), session(2, "x" * 9000)):
+        total = (await measure.sizes(request, counter, "o200k_base")).total
+        assert exact <= total < exact * 1.02
+        assert abs(measure.estimated(request) - total) < total * 0.2
+
+
+async def test_what_thinking_holds_money_for_is_counted_once(counter: Counter) -> None:
+    """As text, and not as strings beside it too."""
+    request = session(2)
+    plan = await Contexts(counter).plan_for(request, tenant_of(), backend_of(model="claude-opus-4-6"))
+    assert plan.tokens_after < 2 * counter.count(THOUGHT) * 1.2
