@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
@@ -44,7 +44,7 @@ class Outcome(NamedTuple):
     lookups: int
 
 
-def framed(frames: dict[str, tuple[str, ...]], one: tuple[str, ...], other: tuple[str, ...]) -> list[Asked]:
+def framed(frames: Mapping[str, tuple[str, ...]], one: tuple[str, ...], other: tuple[str, ...]) -> list[Asked]:
     return [
         Asked(wording.format(first, second), f"{matter}/{first}/{second}")
         for (matter, wordings), first, second in product(frames.items(), one, other)
