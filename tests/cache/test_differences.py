@@ -25,6 +25,7 @@ def compare(stored: str, asked: str) -> Comparison:
         ("How do birds sleep?", "Where do birds sleep?", "question"),
         ("Is it hot there?", "Was it hot there?", "tense"),
         ("Do cats eat mice?", "Do mice eat cats?", "order"),
+        ("is the kitchen lamp on", "kitchen lamp on please", "question"),
         ("turn off the light in the hall", "turn the light in the hall on", "opposite"),
         ("¿Cómo abro la puerta? Quiero abrir", "Quiero cerrar, ¿cómo va la puerta?", "opposite"),
         ("Is tea healthy?", "Is tea healthy? Make a drawing.", "sentence"),

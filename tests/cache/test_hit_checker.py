@@ -28,7 +28,7 @@ from tests.support.waiting import until
 
 WHO = tenant()
 S = scope(WHO)
-HIT = Found(b"d", 0.9, 0.95)
+HIT = Found(b"d", 0.99, 0.95)
 QUESTION = Question(b"p", "What is the capital of Peru?")
 
 

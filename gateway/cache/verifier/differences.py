@@ -15,6 +15,8 @@ from gateway.cache.verifier.typos import same_word
 _SHORT_REPLY = 2
 """Words; a negation among so few is no `if you don't mind`."""
 _ENDING = re.compile(r"[aeos]{1,2}$")
+_WHETHER = frozenset({"is", "are", "do", "does", "has", "have", "was", "were", "did"})
+"""A text that begins so asks for yes or no, unless it has a question word: `is the lamp on`, `lamp on please`."""
 _HOW = frozenset({"how", "what"})
 """`How do I …` and `What is the way to …` ask for one thing."""
 
@@ -194,7 +196,7 @@ class Comparer:
             found.add("negation")
         if _opposites(compared.unmatched, lexicon):
             found.add("opposite")
-        if _questions(only[0], lexicon) != _questions(only[1], lexicon):
+        if _questions(only[0], lexicon) != _questions(only[1], lexicon) or _whether(stored, asked, lexicon):
             found.add("question")
         if len({any(token.form in lexicon.past for token in side) for side in only}) == 2:
             found.add("tense")
@@ -238,6 +240,13 @@ def _kind(token: Token) -> str:
 
 def _questions(tokens: list[Token], lexicon: Lexicon) -> set[str]:
     return {lexicon.questions[token.form] for token in tokens if token.form in lexicon.questions} - _HOW
+
+
+def _whether(stored: Reading, asked: Reading, lexicon: Lexicon) -> bool:
+    """Is one a question for yes or no, and the other none at all?"""
+    if _WHETHER.isdisjoint(stored.forms[:1]) == _WHETHER.isdisjoint(asked.forms[:1]):
+        return False
+    return lexicon.questions.keys().isdisjoint(stored.forms + asked.forms)
 
 
 def _count(tokens: list[Token], words: frozenset[str]) -> int:
