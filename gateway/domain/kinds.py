@@ -92,8 +92,8 @@ _BEDROCK = KindFacts(
     beside_name=r"^(?:arn:[^/]*/)?(?:[a-z-]+\.)?anthropic\.|-v\d+(?::\w+)*$",
 )
 _REGIONAL = Decimal("1.1")
-"""Claude's price in regions of clouds, from Sonnet 4.5 and Haiku 4.5 on. Earlier models are booked too dear by it.
-https://platform.claude.com/docs/en/about-claude/pricing, read 2026-11."""
+"""Factor on Claude's prices in a cloud's region, from Sonnet 4.5 and Haiku 4.5 on; earlier models are booked too high.
+Public price tools list 10 %. The vendors' pages were not checked, so a team with an invoice should compare it."""
 _VERTEX = KindFacts(
     ("gemini_generate",),
     needs_base_url=True,
