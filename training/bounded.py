@@ -19,6 +19,7 @@ import click
 import orjson
 
 from gateway.cache.quality.answer_judge import Judgement
+from gateway.cache.quality.error_bound import LEVELS
 from gateway.cache.quality.threshold import Thresholds
 from gateway.cache.semantic.partitions import CANDIDATES
 from gateway.cache.verifier.verify import Scorer
@@ -85,7 +86,7 @@ def follow(stream: Stream, score: Score, seed: int) -> Outcome:
         bar = thresholds.bar("s", MAX_ERROR)
         given = next(((certainty, other) for certainty, other in ranked if certainty >= bar), None)
         best = given or max(ranked, default=(0.0, -1))
-        accepted = best[0] >= 0.25
+        accepted = best[0] >= LEVELS[0]
         thresholds.looked("s", best[0] if accepted else None, hit=given is not None)
         differs = best[1] >= 0 and stream.questions[best[1]].cluster != asked.cluster
         judgement = Judgement.WRONG if differs else Judgement.RIGHT
