@@ -100,9 +100,13 @@ class Application:
             await self._others(scope, receive, send)
 
 
+_OPERATORS = ("/admin", "/dashboard", "/metrics")
+
+
 def _without_slash(path: str) -> str:
-    """The same route without the slash that some clients append. The dashboard's links are relative to its path."""
-    return path if path == "/" or path.startswith("/dashboard") else path[:-1]
+    """The same route without the slash that some clients append. A path of the operator's own has one spelling, so that
+    rules of a proxy in front hold for it."""
+    return path if path == "/" or path.startswith(_OPERATORS) else path[:-1]
 
 
 def _routes(wiring: Wiring) -> list[Route]:

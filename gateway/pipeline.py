@@ -37,7 +37,10 @@ from gateway.telemetry.observe import Telemetry
 
 
 class Pipeline:
-    """Policy → limits → cache → grade and route → hold → call; then price, settle, journal, store, emit."""
+    """Limits → spent budget → cache → grade and route → hold → call; then price, journal, settle, store, emit.
+
+    Authentication, policy and parsing come before (`gateway/api/routes/inference.py`).
+    """
 
     def __init__(
         self,

@@ -146,7 +146,7 @@ async def keep(database: Database, batch: Batch) -> Batch:
 
 
 def get(connection: Connection, viewer: Viewer, batch_id: str, endpoint: str = "") -> Batch:
-    """A batch of the same vendor's API as `endpoint`. Raises NotFound."""
+    """The batch with this id, if it was made with the API of the vendor of `endpoint` (empty: any). Raises NotFound."""
     query = select(batches).where(batches.c.id == batch_id, seen_by(batches, viewer), family(endpoint))
     row = connection.execute(query).first()
     if row is None:

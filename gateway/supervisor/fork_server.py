@@ -109,7 +109,7 @@ class ForkServer:
         return cls(_forked())
 
     async def fork(self, settings: Mapping[str, Any], fds: Mapping[str, int]) -> Forked:
-        """Fork a worker. It gets `settings` and, under the names of `fds`, the numbers of its own copies of them.
+        """Fork a worker with `settings`, to which its own copies of the file descriptors `fds` are added by name.
 
         Raises ForkServerGone, OSError.
         """

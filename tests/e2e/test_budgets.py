@@ -15,6 +15,7 @@ import pytest
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.provider import Provider, Reply
 from tests.support.gateway import eventually
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]
 
@@ -258,7 +259,7 @@ async def test_what_a_killed_worker_had_delivered_counts_and_what_it_held_is_fre
             return 0
 
     streams = [asyncio.ensure_future(one()) for _ in range(12)]
-    await chat.until(lambda: sum(exchange.tokens_sent for exchange in list(chat.exchanges)) >= 300, 30)
+    await until(lambda: sum(exchange.tokens_sent for exchange in list(chat.exchanges)) >= 300)
     os.kill(gateway.facts["workers"][0], signal.SIGKILL)
     await asyncio.gather(*streams)
     chat.default = Reply(tokens=100, drip_s=0.002)  # those that follow wait for each other's holds

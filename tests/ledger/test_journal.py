@@ -244,7 +244,7 @@ async def test_a_full_disk_refuses_before_a_call_is_made(books: Journal, directo
     with full_disk(0, directory), pytest.raises(LedgerUnavailable) as refused:
         books.open(begin(entry), entry)
     assert refused.value.status == 503
-    assert "make room" in refused.value.message
+    assert "free disk space" in refused.value.message
     assert read(directory) == ([], [])
     spend(books)
     assert len(read(directory)[0]) == 1

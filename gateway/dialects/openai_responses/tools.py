@@ -110,8 +110,8 @@ def _function(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _custom(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """A function with one string argument, because other vendors' models call functions only. A grammar becomes part
-    of the description."""
+    """Converts a custom tool to a function with one string argument, because other vendors' models call functions only.
+    A grammar becomes part of the description."""
     described = [tool["description"]] if type(tool.get("description")) is str else []
     form = tool.get("format")
     if type(form) is dict and form.get("type") == "grammar":

@@ -135,7 +135,8 @@ def _result(block: Block, where: str) -> Block:
 
 
 def _tools(message: dict[str, Any]) -> dict[str, Any] | None:
-    """The tools and how they are chosen. Converse has no choice `none`: then tools stand there only if calls did."""
+    """The tools and how they are chosen. Converse has no choice `none`; for it, tools are sent only if earlier turns
+    contain calls."""
     choice = message.get("tool_choice") or {}
     if not (offered := message.get("tools")) or (choice.get("type") == "none" and not _called(message)):
         return None
