@@ -47,11 +47,11 @@ log = logging.getLogger(__name__)
 
 TIDY_S = 10.0
 CLOSE_S = 1.0
-"""Longest wait for the last answers to get to the server."""
+"""Longest wait on closing for the last answers to reach the state server."""
 
 
 class Cache:
-    """One per worker. All workers follow one index log, so they know the same answers within moments."""
+    """The cache of one worker. All workers follow one index log, so they know the same answers within moments."""
 
     def __init__(
         self,
@@ -68,12 +68,12 @@ class Cache:
         off_loop: OffLoop | None = None,
         unsent: Bounds | None = None,
     ) -> None:
-        """`revision` is part of every key: give it a new value when the backends behind the names are others.
+        """`revision` is part of every key: pass a new value if the backends' names mean other models now.
 
-        `peers`: the folder where this host's workers find each other's answers under way; None: there is one.
-        `checks`: share of hits by meaning that are compared with fresh answers, once `check_with` was told of a buyer.
-        `unsent`: how many stored answers may wait to be sent to the state server.
-        `keep`: where what is known outlives this process; None: nowhere, so that the whole log is read at the start.
+        `peers`: the folder in which this host's workers find each other's answers in progress; None: there is one
+        worker. `checks`: share of semantic hits that are compared with fresh answers, once `check_with` was called.
+        `unsent`: how many stored answers may wait to be sent to the state server. `keep`: the snapshot of the index;
+        None: no snapshot, so the whole log is read at the start.
         """
         self._state, self._log, self._off_loop = state, log, off_loop or OffLoop()
         self._keys = Keys(revision)
@@ -96,27 +96,28 @@ class Cache:
         self._tasks.spawn(self._tidy(), "cache-tidy")
 
     def begin_by_meaning(self) -> None:
-        """Load what finds paraphrases, in the background. The first question for it would too, and be a miss."""
+        """Load embedder and verifier in the background. Otherwise the first semantic look-up loads them, and is a
+        miss."""
         self._semantic.begin()
 
     def check_with(self, shadow: FreshAnswerSource) -> None:
-        """Gets fresh answers to compare hits with."""
+        """Set the source of fresh answers with which hits are compared."""
         self._hit_checker.shadow = shadow
 
     def measure_in(self, database: Database) -> None:
-        """Where it is written down by team how many hits were wrong."""
+        """Set the database that counts checked and wrong hits per team."""
         self._hit_checker.measures = HitCounters(database)
 
     def errors(self) -> list[dict[str, Any]]:
-        """Per scope: wrong hits as measured by all workers, and how sure a hit has to be here and now."""
+        """For each scope: wrong hits as measured by all workers, and the present threshold."""
         return self._hit_checker.report()
 
     async def caught_up(self, timeout_s: float) -> None:
-        """Wait until all answers that other workers stored are known here. Raises StateUnavailable."""
+        """Wait until this worker knows all answers that other workers have stored. Raises StateUnavailable."""
         await self._log.caught_up(timeout_s)
 
     async def deliver(self) -> None:
-        """Wait until all that was stored here is with the server, or lost."""
+        """Wait until all answers stored by this worker are on the state server, or lost."""
         await self._meanings.drain(CLOSE_S)
         await self._write_behind.flush()
 
@@ -137,9 +138,9 @@ class Cache:
     async def lookup(
         self, request: CompletionRequest, tenant: Tenant, record: Record, deadline: float = float("inf")
     ) -> Hit | Join | Miss:
-        """Sets `record.cache` and, on a hit, what it saved. A Join has its first bytes in hand.
+        """Look the request up. Sets `record.cache` and, on a hit, the saved cost. A Join has its first bytes.
 
-        `deadline` is loop time. Raises CacheOnlyMiss when nothing else was wanted.
+        `deadline` is loop time. Raises CacheOnlyMiss if the client accepts nothing but a cached answer.
         """
         control = request.controls.cache
         if not tenant.policy.cache.enabled or request.parallel != 1:
@@ -177,10 +178,10 @@ class Cache:
         purchase: Purchase,
         buy: Callable[[], Awaitable[None]],
     ) -> None:
-        """Have `buy` called once for this miss and for all identical requests that come while it is in progress.
+        """Call `buy` once for this miss and for all identical requests that arrive while it is in progress.
 
-        When it returns, the answer's first bytes are in hand. Raises what `buy` raises. Call it right after `lookup`:
-        an identical request in between is bought twice.
+        When this returns, the first bytes of the answer are there. Raises what `buy` raises. Call it right after
+        `lookup`: an identical request that arrives in between is bought separately.
         """
         if not miss.shared:
             await buy()
@@ -195,7 +196,7 @@ class Cache:
             await purchase.share_plain(self._coalescer.announce(digest, request, deadline), buy)
 
     def _ticket(self, request: CompletionRequest, tenant: Tenant, record: Record) -> Ticket:
-        """May run in a thread."""
+        """Compute the keys of a request. May run in a thread."""
         question = self._keys.question(request, tenant, self._semantic.name)
         return Ticket(
             self._keys.digest(request, tenant),
@@ -209,7 +210,7 @@ class Cache:
         )
 
     def _exactly(self, ticket: Ticket, record: Record) -> bool:
-        """Is there a stored answer to the very same question, and can it be had?"""
+        """Whether an answer to the identical request is stored and can be read."""
         if not self._state.healthy:
             record.degraded.add("state")
             return False
@@ -218,7 +219,7 @@ class Cache:
     async def _by_meaning(
         self, ticket: Ticket, question: Question, request: CompletionRequest, tenant: Tenant, record: Record
     ) -> Hit | None:
-        """The answer to the same question in other words. The vector that was needed for it goes on the ticket."""
+        """The answer to the same question in other words. Its vector is kept on the ticket."""
         if not self._state.healthy:
             return None
         if self._semantic.failed:
@@ -236,7 +237,7 @@ class Cache:
     async def _recall(
         self, digest: bytes, result: CacheResult, request: CompletionRequest, record: Record
     ) -> Hit | None:
-        """The stored answer; None, and no longer known, when the server has let it go."""
+        """The stored answer; None if the state server has evicted it, and then the entry is removed."""
         try:
             stored = await self._find(digest)
         except StateUnavailable:
@@ -282,9 +283,9 @@ class Cache:
     # -- store -----------------------------------------------------------------------------------------------------
 
     def store(self, miss: Miss, answer: Answer, record: Record) -> None:
-        """Keep a whole answer that ended cleanly: this worker has it at once, the others in a moment. Awaits nothing.
+        """Store a complete answer that ended cleanly: this worker has it at once, the others soon. Awaits nothing.
 
-        An answer that cannot be kept is no error.
+        An answer that cannot be stored is no error.
         """
         ticket, attempt = miss.ticket, answer.attempt
         if ticket is None or attempt is None or attempt.usage is None:
@@ -320,7 +321,7 @@ class Cache:
         return Entry(*known, question, vector, place, attempt.cost_pico or 0, ticket.asker)
 
     async def _mean(self, ticket: Ticket, entry: Entry, question: Question) -> None:
-        """Add an answer to the semantic index whose vector was not known when it was stored."""
+        """Add a stored answer, whose vector was not known before, to the semantic index."""
         ticket.vector = await self._semantic.vector(question, ticket.sharers, urgent=False)
         if ticket.vector is not None and self._exact.get(entry.digest, time.time()) is entry:
             meant = entry._replace(question=question, vector=pack(ticket.vector))
@@ -329,7 +330,8 @@ class Cache:
             self._write_behind.add_vector(meant)
 
     def _learn(self, entry: Entry, policy: CachePolicy) -> bool:
-        """Know it from now on, unless it was flushed meanwhile or is too large; what had to go for it is deleted."""
+        """Add an entry to the index, unless it was flushed meanwhile or is too large. Answers evicted for it are
+        deleted."""
         gone = self._exact.put(entry, time.time(), Quota(policy.quota_answers, policy.quota_bytes))
         if gone is None:
             return False
@@ -341,7 +343,7 @@ class Cache:
         return True
 
     def _lost(self, entries: Iterable[Entry]) -> None:
-        """They did not get to the server."""
+        """The entries did not reach the state server."""
         self._invalidation.apply(Gone([(entry.digest, entry.place) for entry in entries]))
 
     # -- forget ----------------------------------------------------------------------------------------------------
@@ -354,31 +356,32 @@ class Cache:
         dry_run: bool = False,
         prefix: str | None = None,
     ) -> int:
-        """Forget what `team` (empty: every team) stored, in every worker; how many answers that are.
+        """Delete what `team` (empty: every team) stored, in every worker. Returns the number of answers.
 
-        `tag`: only with this source tag; `prefix`: with one that begins so. Raises StateUnavailable.
+        `tag`: only answers with this tag; `prefix`: only answers with a tag that begins so. Raises StateUnavailable.
         """
         flush = Flush(team, time.time() - (older_than_s or 0.0), tag, prefix)
         return len(await self._invalidation.flush(flush, dry_run=dry_run))
 
     async def wrong(self, request_id: str, team: str) -> None:
-        """The answer that this request of `team` got from the cache was wrong: forget it. Raises StateUnavailable."""
+        """Delete the answer that this request of `team` got from the cache, because it was wrong. Raises
+        StateUnavailable."""
         self._hit_checker.called_wrong(request_id, team)
         await self._invalidation.wrong(request_id, team)
 
     async def stored(self, digest: bytes) -> Stored | None:
-        """What is kept under it. Raises StateUnavailable."""
+        """The stored answer with this digest. Raises StateUnavailable."""
         return await self._find(digest)
 
     def entries(self) -> Iterator[Entry]:
-        """All that are known; valid until the next change."""
+        """All known entries; valid until the next change."""
         return self._exact.entries()
 
     # -- follow the log --------------------------------------------------------------------------------------------
 
     async def _follow(self) -> None:
         await self._snapshots.restore(self._heard)
-        leave_out()  # what is there from the start would otherwise be looked through for garbage again and again
+        leave_out()  # so that later garbage collections skip the entries that are there from the start
         await self._log.follow(self._apply, self._reset)
 
     def _apply(self, _: str, fields: dict[bytes, bytes]) -> None:
@@ -398,7 +401,7 @@ class Cache:
                 leave_out()
 
     def _heard(self, entry: Entry) -> None:
-        """Another worker stored it and lists the entries that are evicted for it."""
+        """Another worker stored the entry and lists the entries evicted for it."""
         self._exact.put(entry, time.time())
         if entry.vector is not None and self._exact.get(entry.digest, 0.0) is entry:
             self._semantic.add(entry)

@@ -16,13 +16,13 @@ _CLEAN = frozenset({"stop", "length"})
 
 
 def doubtful(record: Record, attempt: Attempt) -> bool:
-    """Was the backend less sure than the policy asks for? It served because there was nothing better."""
+    """Whether the backend was less confident than the policy requires. It served because there was nothing better."""
     below = record.route.escalate_below if record.route else 0.0
     return record.weak or (attempt.confidence is not None and attempt.confidence < below)
 
 
 def keepable(answer: Answer, dialect: DialectName) -> bytes | None:
-    """The plain body of an answer worth keeping, else None."""
+    """The plain body of an answer that may be stored; None otherwise."""
     if not answer.complete or answer.finish not in _CLEAN:
         return None
     completion = answer.completion()

@@ -13,36 +13,36 @@ from gateway.cache.packing import BYTES_PER_DIMENSION
 
 
 class Entry(NamedTuple):
-    """A tuple, because every request creates one. Entries are compared by identity only."""
+    """A tuple, because every stored answer has one in memory. Entries are compared by identity only."""
 
     digest: bytes
     team: str
     tags: tuple[str, ...]
     asked_at: float
-    """Unix seconds of the look-up that missed: an answer asked for before a flush is gone with it."""
+    """When the look-up missed (Unix seconds). A later flush covers the answer."""
     expires_at: float
     size: int
     """Bytes of the stored answer."""
     question: Question | None = None
     vector: bytes | None = None
-    """As `pack` makes it."""
+    """The question's vector, as `pack` encodes it."""
     place: str = ""
-    """The bundle that holds the answer."""
+    """The bundle on the state server that holds the answer."""
     worth_pico: int = 0
-    """What giving it again saves."""
+    """Cost that a hit saves, pico-dollars."""
     asker: str = ""
-    """The end user or session that asked for it, see `keys.asker`; empty: unnamed."""
+    """The end user or session that asked the question, see `keys.asker`; empty: unknown."""
 
 
 class Found(NamedTuple):
-    """An entry with a question like the one that is asked."""
+    """A stored entry whose question resembles the one that is asked."""
 
     digest: bytes
     score: float
     """The verifier's certainty, 0..1."""
     cosine: float
     asker: str = ""
-    """Of the entry."""
+    """The `asker` of the entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +50,17 @@ class Batch:
     """Answers that were stored together."""
 
     name: str
-    """No two batches have one."""
+    """Unique name of the batch."""
     place: str
     epoch: str
-    """Of the server when they were stored: one that lost its data since may have lost a flush that covered them."""
+    """The server's epoch at that time. If the server has lost its data since, it may also have lost a flush."""
     entries: Sequence[Entry]
 
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Forget what was asked for no later than `before`: of `team`, with `tag`, with a tag that begins with `prefix`.
-    What is empty or None does not matter."""
+    """Deletes answers asked for until `before`: of `team`, with `tag`, with a tag that begins with `prefix`. Empty or
+    None: any."""
 
     team: str
     before: float
@@ -78,34 +78,35 @@ class Flush:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """Answers that whoever stored them has let go, by digest and place: one stored anew since is another one."""
+    """Answers that their worker has deleted, by digest and place. An answer stored again since has another place."""
 
     entries: Sequence[tuple[bytes, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """The answer that this request of `team` got from the cache was wrong: whoever gave it knows which that is."""
+    """The answer that this request of `team` got from the cache was wrong. The worker that gave it knows which
+    answer."""
 
     request_id: str
     team: str
 
 
 class Check(NamedTuple):
-    """A hit that was compared with a fresh answer, or that its client called wrong."""
+    """A hit that was compared with a fresh answer, or that its client reported as wrong."""
 
     scope: str
     score: float
     wrong: bool
     probability: float
-    """With which such hits are checked."""
+    """The probability with which such hits are checked."""
     key: str = ""
-    """The key whose client called it wrong; empty: it was compared."""
+    """The key whose client reported it as wrong; empty: it was compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What a worker found out about its hits: so far in all, by scope, and check by check since it last told."""
+    """A worker's results of checking hits: totals by scope, and the single checks since its last report."""
 
     author: str
     totals: Mapping[str, Sequence[float]]
@@ -113,7 +114,7 @@ class Judged:
 
 
 def encode(batch: Batch) -> dict[str | bytes, bytes]:
-    """Fields of the log entry; the vectors go one after the other."""
+    """Fields of the log entry; all vectors in one field, one after the other."""
     vectors = [entry.vector for entry in batch.entries if entry.question is not None and entry.vector is not None]
     fields: dict[str | bytes, bytes] = {
         "name": batch.name.encode(),
@@ -155,12 +156,12 @@ def encode_judged(judged: Judged) -> dict[str | bytes, bytes]:
 
 
 def name_of(fields: Mapping[bytes, bytes]) -> bytes:
-    """Its author's name for it, read without reading the rest; empty for what has none."""
+    """The author's name of a batch, read without decoding the rest; empty if there is none."""
     return fields.get(b"name", b"")
 
 
 def decode(fields: Mapping[bytes, bytes]) -> Batch | Flush | Gone | Wrong | Judged:
-    """Raises KeyError, TypeError or ValueError for what no worker of ours wrote."""
+    """The change in a log entry. Raises KeyError, TypeError or ValueError for entries that no worker wrote."""
     meta: Any = orjson.loads(fields[b"meta"])
     if fields[b"op"] == b"flush":
         return Flush(meta["team"], meta["before"], meta["tag"], meta.get("prefix"))

@@ -24,17 +24,17 @@ from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tenant import Key, Tenant
 
 MAX_ERROR = {"default": 0.01, "strict": 0.0}
-"""Mode → wrong hits allowed; 0 lets only harmless differences pass."""
+"""Mode → allowed share of wrong hits; with 0, only harmless differences are a hit."""
 
 _TENANT = Tenant(Key("evaluate", "evaluate"), Policy(team="evaluate"))
 
 
 class Evaluator:
-    """Blocking; loads the model once. Raises EmbedderUnavailable when that is not what it should be."""
+    """Evaluates files of questions. Blocking; loads the model once. Raises EmbedderUnavailable for a damaged model."""
 
     def __init__(self, mode: str = "default", *, lists: bool = True, embedder: Path | None = None) -> None:
-        """`mode`: default | strict. Raises KeyError for another. Without `lists` the verifier has what it learned.
-        `embedder`: a folder that `embedder build` made; None: the packaged encoder."""
+        """`mode`: default or strict; raises KeyError otherwise. Without `lists`, the verifier has no word lists.
+        `embedder`: a folder that `embedder build` made; None: the packaged embedder."""
         self._max_error = MAX_ERROR[mode]
         self._keys = Keys("")
         facts = read_facts(embedder) if embedder is not None else None
@@ -48,7 +48,7 @@ class Evaluator:
     def evaluate(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         """`{"id", "stored", "asked"}`, each a text or a list of messages → `{"id", "hit", "score"}`.
 
-        `score` is the verifier's, 0..1, of a miss too: 0 where a rule says no.
+        `score` is the verifier's, 0..1, also for a miss; 0 if a rule refuses.
         """
         for row in rows:
             semantic_index = self._empty()
@@ -58,9 +58,9 @@ class Evaluator:
             yield {"id": row["id"], "hit": match is not None, "score": score}
 
     def replay(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-        """`{"id", "asked"}` in order, each stored unless it hit → `{"id", "hit", "match", "score"}`.
+        """`{"id", "asked"}` in order, each stored unless it is a hit → `{"id", "hit", "match", "score"}`.
 
-        `match` is the id of the row whose answer would have been served, else None.
+        `match` is the id of the row whose answer would be served, else None.
         """
         semantic_index = self._empty()
         known: dict[bytes, str] = {}
@@ -74,7 +74,8 @@ class Evaluator:
     def _ask(
         self, semantic_index: SemanticIndex, known: dict[bytes, str], name: str, asked: str | list[dict[str, Any]]
     ) -> tuple[str | None, float]:
-        """The name of the row that answers, None on a miss, which stores the row; how surely it does, or would."""
+        """The row that answers, and its score. None on a miss, which stores the row; the score is then the best
+        candidate's."""
         request = _request(asked)
         digest = self._keys.digest(request, _TENANT)
         if digest in known:
@@ -98,7 +99,7 @@ class Evaluator:
 
 
 def _request(asked: str | list[dict[str, Any]]) -> CompletionRequest:
-    """As a client would ask it, at temperature 0. Raises BadRequest."""
+    """The request that a client would send for it, at temperature 0. Raises BadRequest."""
     messages = [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
     body = orjson.dumps({"model": "auto", "messages": messages, "temperature": 0})
     return parse(body, "evaluate", Controls(), {})

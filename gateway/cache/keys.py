@@ -18,28 +18,28 @@ if TYPE_CHECKING:
     from hashlib import _Hash
 
 MAX_TEMPERATURE = 0.3
-"""Above it, or where it is not given, a client expects answers to vary."""
+"""With a higher temperature, or without one, a client expects answers to vary."""
 LONGEST_QUESTION = 6000
-"""Characters; a longer text does not fit an embedder's window."""
+"""Most characters of a question; a longer text does not fit an embedder's window."""
 
 _MOST_SEEDS = 10_000
 _DIGEST_BYTES = 16
 
 _TEXT_PARTS = ("text", "input_text")
 _SHAPING = ("models", "cache", "context", "data", "mode", "share")
-"""Sections of a policy that decide how a question is answered."""
+"""Sections of a policy that influence how a question is answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The last user turn, and the hash of everything else that must be equal for its answer to serve."""
+    """The last user turn, and the hash of everything else that must be equal for its answer to be reused."""
 
     partition: bytes
     text: str
 
 
 def scope(tenant: Tenant) -> str:
-    """The scope that shares answers with this tenant, by its policy."""
+    """The scope in which this tenant shares answers, by its policy."""
     match tenant.policy.cache.scope:
         case "key":
             return f"key/{tenant.organisation}/{tenant.team}/{tenant.key.lineage}"
@@ -52,16 +52,18 @@ def scope(tenant: Tenant) -> str:
 
 
 def asker(request: CompletionRequest, tenant: Tenant) -> str:
-    """Whoever asks, hashed: the end user, else the session, that the request names within its key; empty: neither.
+    """The hash of the end user, or else the session, that the request names, together with its key; empty: neither is
+    named.
 
-    Asking again in other words means that the first answer did not serve.
+    A user who asks again in other words was not satisfied with the first answer.
     """
     who = named(request.body) or request.controls.session
     return blake2b(f"{tenant.key.lineage}/{who}".encode(errors="replace"), digest_size=8).hexdigest() if who else ""
 
 
 def epoch(tenant: Tenant) -> str:
-    """Changes with the policy. Teams that share answers differ in theirs, so there only what shapes answers counts."""
+    """A value that changes with the policy. For teams that share answers, only the sections that influence answers
+    count."""
     if tenant.policy.cache.scope in ("key", "team"):
         return tenant.epoch
     shaping = tenant.policy.model_dump(mode="json", include=set(_SHAPING), exclude={"context": {"prompt_cache"}})
@@ -69,9 +71,9 @@ def epoch(tenant: Tenant) -> str:
 
 
 class Keys:
-    """Keys under one `revision`. What every request of a tenant has in common is hashed once.
+    """Computes keys under one `revision`. The part that all requests of a tenant share is hashed once.
 
-    SHA-256, cut to 16 bytes: processors have instructions for it, so a long body costs half of what BLAKE2 takes.
+    SHA-256, cut to 16 bytes: processors have instructions for it, so a long body takes half as long as with BLAKE2.
     """
 
     def __init__(self, revision: str) -> None:
@@ -79,11 +81,11 @@ class Keys:
         self._seeds: dict[tuple[str, str, str], tuple[Tenant, _Hash]] = {}
 
     def digest(self, request: CompletionRequest, tenant: Tenant) -> bytes:
-        """Equal for requests that deserve the same answer, to the letter."""
+        """Equal for requests that are identical in everything that influences the answer."""
         return self._hash(request, tenant, "", canonical(request))
 
     def question(self, request: CompletionRequest, tenant: Tenant, embedder: str) -> Question | None:
-        """The question that the semantic cache may answer, or None when this request is not for it."""
+        """The question for the semantic cache; None if this request is not eligible."""
         policy = tenant.policy.cache.semantic
         if not policy.enabled or request.parallel != 1 or request.needs or not request.turns:
             return None
@@ -103,7 +105,7 @@ class Keys:
         return hashed.digest()[:_DIGEST_BYTES]
 
     def _seed(self, request: CompletionRequest, tenant: Tenant, what: str) -> _Hash:
-        """All that goes into a key beside the body."""
+        """The hash of everything in a key except the body."""
         controls = request.controls
         betas = []
         if request.headers:
@@ -129,7 +131,7 @@ class Keys:
 
 
 def _without_last_text(request: CompletionRequest, index: int) -> dict[str, Any] | None:
-    """The canonical body with the last message's text taken out; None when that holds more than text."""
+    """The canonical body without the last message's text; None if that message has more than text."""
     body = canonical(request)
     name = FACTS[request.dialect].text_field
     messages = body.get(name)

@@ -19,7 +19,7 @@ def pack(vector: Vector) -> bytes:
 
 
 def unpack(packed: bytes, dimensions: int) -> Vector:
-    """One row for each vector that is packed: (n, `dimensions`)."""
+    """The vectors as rows: (n, `dimensions`)."""
     import numpy as np
 
     rows: Vector = np.frombuffer(packed, dtype=np.float16).astype(np.float32).reshape(-1, dimensions)

@@ -21,7 +21,7 @@ class Hit:
 
     @property
     def saved_pico(self) -> int | None:
-        """What the backend that first answered took for it; None: unpriced."""
+        """The cost of the answer at the backend that first gave it; None: unpriced."""
         return self.stored.cost_pico
 
     @property
@@ -31,7 +31,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """The answer to another client's equal request, which is in progress."""
+    """The answer to another client's identical request, which is in progress."""
 
     answer: Answer
     call: SharedCall
@@ -40,7 +40,7 @@ class Join:
 
 @dataclass(slots=True)
 class Ticket:
-    """What storing the answer needs, worked out once."""
+    """What storing the answer needs, computed once."""
 
     digest: bytes
     team: str
@@ -49,17 +49,17 @@ class Ticket:
     policy: CachePolicy
     question: Question | None
     sharers: str
-    """The scope that shares answers to it; see `key.scope`."""
+    """The scope in which answers are shared; see `keys.scope`."""
     asker: str = ""
-    """The end user or session that asks; see `key.asker`."""
+    """The end user or session that asks; see `keys.asker`."""
     vector: Vector | None = None
     near: SemanticHit | None = None
-    """What came near to being a hit, for the fresh answer to be compared with."""
+    """The candidate that was closest to a hit, with which the fresh answer is compared."""
 
 
 @dataclass(slots=True)
 class Miss:
     ticket: Ticket | None
-    """None: the answer is not to be kept."""
+    """None: the answer is not stored."""
     shared: bool = False
-    """Others may join its answer: `Cache.lead` has it brought, or `Cache.announce` tells of it."""
+    """Whether identical requests may join its answer."""

@@ -18,14 +18,14 @@ class Judgement(Enum):
 
 
 READ_CHARACTERS = 800
-"""Of each answer, from its beginning: what an embedder reads of it."""
+"""Most characters that are compared, from the beginning of each answer: what an embedder reads."""
 
 _SHORT_WORDS = 12
-"""Up to so many words an answer is its own summary."""
+"""An answer of at most this many words is compared by its last word or number."""
 _ALIKE = 0.94
-"""Cosine from which two answers count as the same …"""
+"""With at least this cosine, two answers count as the same."""
 _UNLIKE = 0.70
-"""… and below which they count as different. On the packaged embedder."""
+"""Below this cosine, they count as different. Both values are for the packaged embedder."""
 
 _WORD = re.compile(r"\w+", re.UNICODE)
 _NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*")
@@ -35,7 +35,7 @@ Embed: TypeAlias = "Callable[[str], Awaitable[Vector | None]]"
 
 
 async def judge(stored: str, fresh: str, embed: Embed) -> Judgement:
-    """Would who got `stored` have been served as well as by `fresh`? Raises what `embed` raises."""
+    """Whether `stored` serves a client as well as `fresh`. Raises what `embed` raises."""
     left, right = _words(stored), _words(fresh)
     if left == right:
         return Judgement.RIGHT
@@ -55,13 +55,13 @@ async def judge(stored: str, fresh: str, embed: Embed) -> Judgement:
 
 
 def _words(text: str) -> list[str]:
-    """Without case, accents and marks."""
+    """The words without case, accents and punctuation."""
     plain = unicodedata.normalize("NFKD", text.casefold())
     return _WORD.findall("".join(letter for letter in plain if not unicodedata.combining(letter)))
 
 
 def _vote(words: list[str], text: str) -> str:
-    """What the answer comes down to, where that is one word or number; else empty."""
+    """The one word or number that a short answer consists of; else empty."""
     if words and (vote := _VOTES.get(words[0])):
         return vote
     if len(words) > _SHORT_WORDS:

@@ -20,11 +20,11 @@ from gateway.state.sql.tables import hit_checks
 log = logging.getLogger(__name__)
 
 QUARTER_S = 900
-"""Time zones differ by quarters of an hour."""
+"""Counts are kept per quarter of an hour, because time zones differ by quarters."""
 CLOSE_S = 2.0
-"""Longest wait for the last figures to be written."""
+"""Longest wait on closing for the last counts to be written."""
 _MOST = 10_000
-"""Teams × quarters that wait for a database that is away."""
+"""Most (team, quarter) counts that wait while the database is away."""
 
 _NAMES = [column.name for column in hit_checks.c if not column.primary_key]
 _SUMS = ", ".join(f"{name} = hit_checks.{name} + excluded.{name}" for name in _NAMES)
@@ -36,19 +36,19 @@ _ADD = text(
 
 @dataclass(slots=True)
 class CheckCounts:
-    """Of one team in one period."""
+    """Counts of one team in one period."""
 
     measured: Measured = field(default_factory=Measured)
     called_wrong: int = 0
-    """Hits that clients called wrong: no fair sample, so they are not part of what is measured."""
+    """Hits that clients reported as wrong. They are no random sample, so they are not part of `measured`."""
 
     def as_object(self) -> dict[str, Any]:
         return {**self.measured.as_object(), "called_wrong": self.called_wrong}
 
 
 class HitCounters:
-    """Counts on the loop, writes in a thread. Figures of a team hold what that team asked for, whoever shares its
-    answers: what others' hits were like is not its business."""
+    """Counts on the loop, writes in a thread. A team's counts cover its own look-ups only, whichever teams share its
+    answers."""
 
     def __init__(self, database: Database, *, clock: Clock = time) -> None:
         self._database, self._clock = database, clock
@@ -60,7 +60,7 @@ class HitCounters:
         measured.hits += hit
 
     def checked(self, team: str, *, wrong: bool | None, probability: float) -> None:
-        """A hit that was drawn with `probability` was compared; `wrong` None: nobody can say."""
+        """A hit that was selected with `probability` was compared; `wrong` None: undecided."""
         measured = self._now(team).measured
         if wrong is None:
             measured.undecided += 1
@@ -80,18 +80,20 @@ class HitCounters:
         return told
 
     async def write(self) -> None:
-        """Add what waits to what is written. While the database is away it waits on."""
+        """Add the waiting counts to the database. While it is away, they wait."""
         taken, self._waiting = self._waiting, {}
         if not taken:
             return
         rows = [
             {"team": team, "at": at, "called_wrong": told.called_wrong}
             | {name: getattr(told.measured, name) for name in Measured.__slots__}
-            for (team, at), told in sorted(taken.items())  # one order, so that no two writers wait for each other
+            for (team, at), told in sorted(
+                taken.items()
+            )  # always in the same order, so that writers cannot block each other
         ]
         try:
             await self._database.run(lambda connection: connection.execute(_ADD, rows))
-        except DatabaseTimeout as error:  # it may be written yet: rather lost than counted twice
+        except DatabaseTimeout as error:  # it may have been written: losing counts is better than counting twice
             log.warning("what checks of cached answers found is not written down: %s", error)
         except SQLAlchemyError as error:
             log.info("what checks of cached answers found waits for the database: %s", error)
@@ -117,9 +119,9 @@ class HitCounters:
 def read(
     connection: Connection, *, team: str | None = None, since: float | None = None, until: float | None = None
 ) -> dict[str, CheckCounts]:
-    """Team → what was found in the quarters of an hour that `[since, until)` (Unix seconds) touches; None: no bound.
+    """Team → counts of the quarters that `[since, until)` (Unix seconds) touches; None: no bound.
 
-    Teams without a look-up by meaning are not in it.
+    Teams without semantic look-ups are left out.
     """
     c = hit_checks.c
     conditions = [
@@ -133,7 +135,7 @@ def read(
 
 
 def _told(sums: dict[str, Any]) -> CheckCounts:
-    found: dict[str, Any] = {  # PostgreSQL adds whole numbers up to decimals
+    found: dict[str, Any] = {  # PostgreSQL adds integers to decimals
         name: float(value) if name.startswith("weight") else int(value) for name, value in sums.items()
     }
     called_wrong = found.pop("called_wrong")

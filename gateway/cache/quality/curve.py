@@ -1,4 +1,4 @@
-"""For labelled pairs: hits and wrong hits at each threshold of the verifier's score."""
+"""Hits and wrong hits at each threshold of the verifier's score, for labelled pairs."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Point:
     threshold: float
-    """Least score of a hit, 0..1."""
+    """Lowest score of a hit, 0..1."""
     right: float
-    """Hits among the pairs labelled 1, 0..1; nan where there are none."""
+    """Share of hits among pairs labelled 1; nan without such pairs."""
     wrong: float
-    """Hits among the pairs labelled 0, 0..1; nan where there are none."""
+    """Share of hits among pairs labelled 0; nan without such pairs."""
     wrong_of_all: float
 
 
 def curve(scores: Sequence[float], labels: Sequence[int], steps: int = 100) -> list[Point]:
-    """One point for each threshold of a grid, the lowest first. Raises ValueError where there is nothing to count."""
+    """One point for each threshold of a grid, the lowest first. Raises ValueError if there are no pairs."""
     if not scores or len(scores) != len(labels):
         raise ValueError("give one label for each score, and one score at least")
     kept = sorted(score for score, label in zip(scores, labels, strict=True) if label)

@@ -10,37 +10,38 @@ from functools import lru_cache
 from typing import Any
 
 LEAST = ((0.01, 0.25), (0.005, 0.4), (0.002, 0.6))
-"""Wrong hits allowed per look-up → least certainty of a hit, whatever is measured; the first that fits holds. Chosen on
-a stream of 2,995 English questions, which then had .0080, .0037 and .0017 of them wrong."""
+"""(Allowed wrong hits per look-up, lowest score of a hit); the first entry that fits applies. Chosen on a stream of
+2,995 English questions, which then had .0080, .0037 and .0017 wrong hits per look-up."""
 LEVELS = (LEAST[0][1], 0.3, 0.4, 0.5, 0.6, 0.75, 0.9, 0.98)
-"""Bars that the verifier's certainty may have to pass, and the lower edges of what is counted apart. The first is the
-lowest that the verifier has, so at it nothing is asked beyond its own."""
+"""Possible thresholds of the verifier's score, and the lower edges of the score levels that are counted separately. The
+first is the verifier's own threshold."""
 CONFIDENCE = 0.98
 
 _PRIOR_WRONG = (0.6, 0.54, 0.4, 0.35, 0.3, 0.3, 0.3, 0.002)
-"""Share of wrong hits that is expected at each level before any is checked. Where the networks decide it is far above
-what the Quora stream had: questions of one frame, or edited ones, have that many, and misses soon show the truth."""
+"""Expected share of wrong hits at each level before any check. Where the networks decide, it is far above that of the
+Quora stream, because questions of one pattern and edited questions have that many. Misses soon show the real share."""
 _PRIOR_CHECKS = (10.0, 10.0, 10.0, 10.0, 10.0, 15.0, 20.0, 400.0)
-"""That expectation counts as so many checked hits: more where the verifier's rules decide, which are measured best."""
+"""The number of checked hits that this expectation counts as; highest where the verifier's rules decide, which are
+measured best."""
 _TOLERATED = 1.5
-"""Wrong hits beyond those expected that may be chance."""
+"""Factor by which wrong hits may exceed the expectation by chance."""
 _PRIOR_SEEN = (0.01, 0.018, 0.018, 0.018, 0.035, 0.055, 0.035, 0.03)
-"""Share of look-ups expected at each level, counting as `_PRIOR_LOOKUPS` of them."""
+"""Expected share of look-ups at each level; it counts as `_PRIOR_LOOKUPS` look-ups."""
 _PRIOR_LOOKUPS = 400.0
 _HALF_LIFE = 4000.0
-"""Look-ups after which one counts half: what is asked drifts."""
+"""Number of look-ups after which one counts half, because questions change over time."""
 _MEMORY = 60.0
-"""Checks after which one at the same level counts a third: where misses tell for free, that is soon."""
+"""Number of later checks at the same level after which a check counts a third."""
 _LONG_HALF_LIFE = 20_000.0
-"""Likewise, of the error that has to be made good."""
+"""The same for the error that has to be compensated."""
 _EVERY = 64
-"""Look-ups between two rounds of forgetting."""
+"""Look-ups between two reductions of old counts."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """Of one scope. `seen`: look-ups whose best candidate the verifier accepted, by the level of its certainty;
-    `checked` and `wrong`: those among them whose answers were compared, all fading."""
+    """Counts of one scope. `seen`: look-ups whose best candidate the verifier accepted, by score level; `checked` and
+    `wrong`: those among them whose answers were compared. All decay."""
 
     lookups: float = 0.0
     seen: list[float] = field(default_factory=lambda: [0.0] * len(LEVELS))
@@ -48,11 +49,11 @@ class Tally:
     wrong: list[float] = field(default_factory=lambda: [0.0] * len(LEVELS))
     long_lookups: float = 0.0
     long_wrong: float = 0.0
-    """Wrong hits that were given, estimated: each that was found counts for those that were not checked."""
+    """Estimated number of wrong hits that were served: each one found also stands for hits that were not checked."""
     _since: int = 0
 
     def look(self, score: float | None) -> None:
-        """A look-up; `score`: of its best candidate, None without one."""
+        """Count a look-up; `score`: that of its best candidate, None without one."""
         self.lookups += 1
         self.long_lookups += 1
         if score is not None:
@@ -63,8 +64,8 @@ class Tally:
             self._since = 0
 
     def check(self, score: float, *, wrong: bool, given: bool, share: float) -> None:
-        """A candidate's answer was compared with a fresh one. `given`: it was a hit; `share`: of such hits, so many
-        are checked."""
+        """Count a comparison of a candidate's answer with a fresh one. `given`: it was served as a hit; `share`: the
+        share of such hits that are checked."""
         level = level_of(score)
         self.checked[level] = self.checked[level] * (1 - 1 / _MEMORY) + 1
         self.wrong[level] = self.wrong[level] * (1 - 1 / _MEMORY) + wrong
@@ -72,7 +73,7 @@ class Tally:
             self.long_wrong += 1 / share
 
     def elsewhere(self, lookups: float) -> None:
-        """Look-ups of other workers, whose wrong hits are told as checks."""
+        """Count look-ups of other workers, whose wrong hits are reported as checks."""
         self.long_lookups += lookups
 
     def _fade(self, lookups: int) -> None:
@@ -84,16 +85,17 @@ class Tally:
         self.long_wrong *= keep_long
 
     def allowed(self, max_error: float) -> float:
-        """What may be wrong from here on, as a share of look-ups: less than `max_error` while the past exceeds it.
+        """The share of look-ups that may be wrong from now on: less than `max_error` while the past exceeds it.
 
-        Steering by what was exceeded bounds the long-run share whatever is asked (as in Gibbs and Candès, Adaptive
-        conformal inference under distribution shift, 2021).
+        Reducing the share by the past excess bounds the long-run share for any questions (as in Gibbs and Candès,
+        Adaptive conformal inference under distribution shift, 2021).
         """
         past = self.long_wrong / (self.long_lookups + _PRIOR_LOOKUPS)
         return max_error * min(1.0, max(0.0, 2 - past / max_error)) if max_error > 0 else 0.0
 
     def level(self, max_error: float) -> float:
-        """The lowest bar at which wrong hits are at most `max_error` of look-ups, with 98 % credibility; inf: none."""
+        """The lowest threshold at which wrong hits are at most `max_error` of look-ups with 98 % credibility; inf:
+        none."""
         allowed = self.allowed(max_error)
         for place, bar in enumerate(LEVELS):
             if self.certainty(place, allowed) >= CONFIDENCE:
@@ -102,15 +104,15 @@ class Tally:
 
     @property
     def _belief(self) -> float:
-        """What was expected counts for less, 0..1, the more the checks exceed it."""
+        """Weight of the prior expectation, 0..1: lower, the more the checks exceed it."""
         expected = sum(rate * checks for rate, checks in zip(_PRIOR_WRONG, self.checked, strict=True))
         return min(1.0, (expected + _TOLERATED) / max(1e-9, sum(self.wrong)))
 
     def certainty(self, place: int, error: float) -> float:
-        """Probability that at most `error` of look-ups are wrong hits if the bar is `LEVELS[place]`.
+        """Probability that at most `error` of look-ups are wrong hits with the threshold `LEVELS[place]`.
 
-        The share of wrong ones at each level has a beta posterior; their sum, weighted by how often each level is
-        seen, is given the beta distribution of the same mean and variance.
+        The share of wrong hits at each level has a beta posterior. Their sum, weighted by how often each level occurs,
+        is approximated by the beta distribution with the same mean and variance.
         """
         mean = variance = 0.0
         belief = self._belief
@@ -127,7 +129,7 @@ class Tally:
 
 @dataclass(slots=True)
 class Measured:
-    """Wrong hits as measured since the start, nothing expected and nothing forgotten."""
+    """Wrong hits as measured since the start, without prior expectation and without decay."""
 
     lookups: int = 0
     hits: int = 0
@@ -135,7 +137,7 @@ class Measured:
     wrong: int = 0
     undecided: int = 0
     weight: float = 0.0
-    """Hits that the checked ones stand for; a hit that is checked with probability p stands for 1/p."""
+    """The number of hits that the checked ones stand for; a hit that is checked with probability p stands for 1/p."""
     weight_squared: float = 0.0
     weight_wrong: float = 0.0
 
@@ -148,7 +150,7 @@ class Measured:
 
     @property
     def figures(self) -> tuple[float, ...]:
-        """All of them, as `add` takes them."""
+        """All values, in the order that `add` takes."""
         return tuple(getattr(self, name) for name in self.__slots__)
 
     def add(self, figures: Sequence[float]) -> None:
@@ -157,7 +159,7 @@ class Measured:
 
     @property
     def of_hits(self) -> float | None:
-        """Wrong hits ÷ hits; None before one is checked."""
+        """Wrong hits ÷ hits; None before the first check."""
         return self.weight_wrong / self.weight if self.weight else None
 
     @property
@@ -166,7 +168,8 @@ class Measured:
         return None if self.of_hits is None else self.of_hits * self.hits / max(1, self.lookups)
 
     def interval(self) -> tuple[float, float]:
-        """95 %, two-sided, of wrong hits ÷ look-ups: Clopper and Pearson's on the checks' effective number (Kish)."""
+        """The two-sided 95 % interval of wrong hits ÷ look-ups: Clopper and Pearson's, for the checks' effective number
+        (Kish)."""
         if not self.hits:
             return 0.0, 0.0
         share = self.hits / max(1, self.lookups)
@@ -187,11 +190,11 @@ class Measured:
 
 
 def level_of(score: float) -> int:
-    """Of what the verifier accepted."""
+    """The level of a score that the verifier accepted."""
     return max(0, bisect_right(LEVELS, score) - 1)
 
 
-@lru_cache(maxsize=256)  # it is asked for every second, and changes with a check
+@lru_cache(maxsize=256)  # called every second; the result changes only with a check
 def clopper_pearson(wrong: float, checks: float, confidence: float) -> tuple[float, float]:
     """Exact two-sided interval of a share (Clopper and Pearson 1934); counts need not be whole."""
     tail = (1 - confidence) / 2
@@ -225,7 +228,7 @@ def beta_cdf(x: float, a: float, b: float) -> float:
 
 
 def _fraction(x: float, a: float, b: float) -> float:
-    """By Lentz's method."""
+    """The continued fraction, by Lentz's method."""
     least = 1e-300
     c, d = 1.0, 1 / _away(1 - (a + b) * x / (a + 1), least)
     value = d
@@ -242,5 +245,5 @@ def _fraction(x: float, a: float, b: float) -> float:
 
 
 def _away(value: float, least: float) -> float:
-    """Not zero."""
+    """`value`, moved away from zero."""
     return value if abs(value) > least else least

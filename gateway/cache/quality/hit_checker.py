@@ -29,15 +29,15 @@ from gateway.runtime.tasks import Tasks
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 4
-"""Comparisons under way; beyond it answers are not compared, whatever they say."""
+"""Most comparisons in progress; further hits are not compared."""
 _REMEMBERED = 4096
-"""Hits that can still be called wrong."""
+"""Number of recent hits that clients can still report as wrong."""
 
 Recall = Callable[[bytes], Awaitable[Stored | None]]
 
 
 class SemanticHit(NamedTuple):
-    """What a miss leaves behind: the candidate whose answer the fresh one is compared with."""
+    """The best candidate of a miss; the fresh answer is compared with its answer."""
 
     scope: str
     found: Found
@@ -53,16 +53,16 @@ class _Given:
 
 
 class HitChecker:
-    """Between look-ups and `Semantic`. Whatever fails here costs a check or a hit, never a request."""
+    """Between look-ups and `Semantic`. A failure here costs a check or a hit, never a request."""
 
     def __init__(self, semantic: Semantic, trust: Thresholds, recall: Recall) -> None:
-        """`recall(digest)`: the stored answer, None if it is gone; may raise StateUnavailable."""
+        """`recall(digest)` returns the stored answer, or None if it is gone; may raise StateUnavailable."""
         self._semantic, self._trust, self._recall = semantic, trust, recall
         self.shadow: FreshAnswerSource | None = None
-        """Gets fresh answers; without it, only reports of clients count."""
+        """Source of fresh answers; without it, only clients' reports count."""
         self._repeats = Repeats()
         self.measures: HitCounters | None = None
-        """Where what is found is written down by team; without it only workers know."""
+        """Counts per team in the database; without it, only the workers know the counts."""
         self._given: OrderedDict[str, _Given] = OrderedDict()
         self._tasks = Tasks()
         self._under_way = 0
@@ -76,8 +76,8 @@ class HitChecker:
     async def find(
         self, question: Question, tenant: Tenant, who: str = ""
     ) -> tuple[SemanticResult, SemanticHit | None]:
-        """As `Semantic.find`, at the bar of the tenant's scope; and, without a hit, what came near. `who` asks, as
-        `keys.asker` names it; what it has got before is no hit."""
+        """As `Semantic.find`, with the present threshold of the tenant's scope. Also returns, without a hit, the best
+        candidate. `who`: the asker as in `keys.asker`; an answer that this asker has had before is no hit."""
         name, max_error = scope(tenant), tenant.policy.cache.semantic.max_error
         if not self._trust.pays(name):
             return SemanticResult(), None
@@ -94,7 +94,7 @@ class HitChecker:
         return look, near
 
     def gave(self, found: Found, stored: Stored, request: CompletionRequest, tenant: Tenant) -> None:
-        """The answer under `found` was a hit."""
+        """Register that the answer of `found` was served as a hit."""
         name = scope(tenant)
         self._repeats.gave(asker(request, tenant), found.digest)
         self._trust.saved(name, stored.cost_pico)
@@ -108,7 +108,7 @@ class HitChecker:
             self._tasks.spawn(self._check(name, found.score, probability, stored, request, tenant), "cache-check")
 
     def called_wrong(self, request_id: str, team: str) -> None:
-        """A client of `team` says so. Any worker may have given it: only that one knows of it."""
+        """A client of `team` reports a wrong hit. Only the worker that served it knows the hit."""
         given = self._given.get(request_id)
         if given is None or given.team != team:
             return
@@ -118,12 +118,13 @@ class HitChecker:
             self.measures.called_wrong(team)
 
     def missed(self, near: SemanticHit, fresh: bytes, dialect: DialectName) -> None:
-        """The `fresh` answer that a miss brought says what its best candidate's would have been worth."""
+        """Compare a miss's `fresh` answer with that of its best candidate."""
         if self._place():
             self._tasks.spawn(self._compare(near, fresh, dialect), "cache-near")
 
     def _place(self) -> bool:
-        """May one more comparison begin? Decided before anything is known of it, so that none is preferred."""
+        """Whether one more comparison may begin. Decided before the answers are known, so that the sample stays
+        random."""
         if self._under_way >= _AT_ONCE:
             self._skipped += 1
             return False
@@ -170,7 +171,8 @@ class HitChecker:
             return Judgement.UNDECIDED
 
     async def tell(self, append: Callable[[Mapping[str | bytes, bytes]], Awaitable[object]]) -> None:
-        """The other workers, what was found out since, and the database. What does not arrive is known here alone."""
+        """Report new results to the other workers and the database. A result that cannot be sent stays known to this
+        worker only."""
         if self.measures is not None:
             await self.measures.write()
         if (news := self._trust.news()) is not None:
@@ -191,7 +193,7 @@ class HitChecker:
 
 
 def text_of(completion: bytes, dialect: DialectName) -> str:
-    """What a plain body says. Raises JSONDecodeError, LookupError or TypeError for one that says nothing."""
+    """The text of a plain body. Raises JSONDecodeError, LookupError or TypeError if it has none."""
     message = DIALECTS[dialect].choices(orjson.loads(completion))[0]["message"]
     content = message["content"]
     if not isinstance(content, str):

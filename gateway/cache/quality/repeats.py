@@ -1,4 +1,4 @@
-"""Remembers which answers an end user or session has got, so that asking again in other words brings a new one."""
+"""Remembers which answers an end user or session has had, so that asking again in other words gets a new answer."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ _REMEMBERED = 16_384
 
 
 class Repeats:
-    """Per worker: of answers that another worker gave by meaning nothing is known here, of stored ones their asker."""
+    """Per worker. It does not know which semantic hits other workers served; every worker knows who asked a stored
+    question."""
 
     def __init__(self) -> None:
         self._given: OrderedDict[tuple[str, bytes], None] = OrderedDict()
 
     def again(self, asker: str, found: Found) -> bool:
-        """Did `asker` get this answer before? Nobody did whom the request does not name."""
+        """Whether `asker` has had this answer before. Always false for an unknown asker."""
         return bool(asker) and (found.asker == asker or (asker, found.digest) in self._given)
 
     def gave(self, asker: str, digest: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The verifier's threshold per scope, raised until wrong hits stay below what the policy allows."""
+"""The verifier's threshold per scope, raised until wrong hits stay below the share that the policy allows."""
 
 from __future__ import annotations
 
@@ -17,37 +17,38 @@ from gateway.cache.quality.error_bound import LEVELS, Measured, Tally
 from gateway.domain.units import PICO_PER_USD
 
 LEAST_ERROR = 0.004
-"""Fewer wrong hits than this no affordable number of checks can show; below it the verifier's own rules decide."""
+"""A lower allowed share cannot be verified with an affordable number of checks; there the verifier's own rules decide.
+"""
 CPU_HOUR_USD = 0.04
-"""What an hour of one processor core costs, to weigh look-ups against what hits save."""
+"""Assumed price of an hour of one processor core, to weigh the cost of look-ups against savings."""
 
 _SCOPES = 2000
 _CREDIT = 20.0
-"""Checks that a scope has ahead of its share, so that a new one is soon known."""
+"""Additional checks of a new scope, so that its error rate is known soon."""
 _MOST_CREDIT = 60.0
 _DOUBTED = 6.0
-"""So many times its share of hits is checked while there is credit and doubt."""
+"""Factor on the share of checked hits while additional checks are left and the error rate is in doubt."""
 _AFTER_WRONG = 5.0
-"""Credit for a hit that was found wrong: where one is there may be more."""
+"""Additional checks after a wrong hit, because there may be more."""
 _VOICES = 2
-"""Hits that one key may call wrong, and be believed, within …"""
+"""Reports of wrong hits that are counted per key, within `_VOICES_PER` look-ups."""
 _VOICES_PER = 4000
-"""… so many look-ups. What it says beyond costs the answer its place and teaches nothing: one voice alone must not keep
-hits from the others of its scope."""
+"""Look-ups per counted number of reports. Further reports of the key only delete the answer, so that one key cannot
+switch off hits for its scope."""
 _KNOWN = 60.0
-"""Checked hits in memory that leave no doubt, unless the bound says otherwise."""
+"""Number of checked hits from which the error rate is not in doubt, unless the bound says otherwise."""
 _AGAIN_EVERY = 128
-"""Look-ups after which the bar is worked out anew though nothing was checked."""
+"""Look-ups after which the threshold is computed again, even without a new check."""
 _WEIGHED = 1000
 """Look-ups after which cost and savings are compared."""
 _PATIENCE = 5
-"""So many times as long is looked where nothing is sure enough: what misses tell is the way back."""
+"""Factor on `_WEIGHED` for a scope without hits: comparisons after misses can still lower its threshold."""
 _REST_S, _LONGEST_REST_S = 900.0, 86_400.0
 
 
 @dataclass(slots=True)
 class Balance:
-    """Since looking by meaning last began: what it cost, and what it saved."""
+    """Cost and savings of semantic look-ups since they last began."""
 
     lookups: int = 0
     cpu_s: float = 0.0
@@ -67,16 +68,16 @@ class Balance:
 
 @dataclass(slots=True)
 class Scope:
-    """What is known of one scope's hits by meaning."""
+    """The statistics of one scope's semantic hits."""
 
     tally: Tally = field(default_factory=Tally)
     measured: Measured = field(default_factory=Measured)
     balance: Balance = field(default_factory=Balance)
     near: dict[str, int] = field(default_factory=lambda: {"right": 0, "wrong": 0, "undecided": 0})
-    """Candidates that were refused, and turned out so."""
+    """Results of comparing refused candidates."""
     credit: float = _CREDIT
     voices: Counter[str] = field(default_factory=Counter)
-    """Hits called wrong lately, by key."""
+    """Recent reports of wrong hits, by key."""
     bars: dict[float, float] = field(default_factory=dict)
     stale: int = 0
     rests_until: float = float("-inf")
@@ -84,7 +85,7 @@ class Scope:
 
 
 class Thresholds:
-    """Decides on figures alone, which its callers pass. On the loop: microseconds."""
+    """Computes thresholds from the counts that callers pass. Runs on the loop and takes microseconds."""
 
     def __init__(
         self,
@@ -93,13 +94,13 @@ class Thresholds:
         clock: Callable[[], float] = time.monotonic,
         draw: Callable[[], float] = random.random,
     ) -> None:
-        """`share` of hits that are checked, in the long run."""
+        """`share` of hits that are checked in the long run."""
         self._share, self._clock, self._draw = share, clock, draw
         self._scopes: OrderedDict[str, Scope] = OrderedDict()
         self._switched = 0
         self._author = uuid.uuid4().hex
         self._others: dict[tuple[str, str], tuple[float, ...]] = {}
-        """Scope and author → what that worker has found in all."""
+        """(Scope, author) → that worker's totals."""
         self._untold: list[Check] = []
 
     def _scope(self, name: str) -> Scope:
@@ -115,12 +116,12 @@ class Thresholds:
     # -- before a look-up ------------------------------------------------------------------------------------------
 
     def pays(self, name: str) -> bool:
-        """Is looking by meaning worth its cost? Otherwise not until it has rested."""
+        """Whether semantic look-ups are worth their cost. If not, they pause for some time."""
         scope = self._scope(name)
         return scope.rests_until <= self._clock()
 
     def bar(self, name: str, max_error: float) -> float:
-        """How sure the verifier has to be; `LEVELS[0]`: no surer than it is itself; inf: there are to be no hits."""
+        """The lowest score of a hit; `LEVELS[0]`: the verifier's own; inf: no hits."""
         scope = self._scope(name)
         bar = scope.bars.get(max_error)
         if bar is None or scope.stale >= _AGAIN_EVERY:
@@ -133,7 +134,8 @@ class Thresholds:
     # -- after it --------------------------------------------------------------------------------------------------
 
     def looked(self, name: str, score: float | None, *, hit: bool, cpu_s: float = 0.0) -> None:
-        """`score`: of the best candidate that the verifier accepted, whether or not it was sure enough."""
+        """Count a look-up. `score`: that of the best candidate that the verifier accepted, whether or not it passed the
+        threshold."""
         scope = self._scope(name)
         scope.tally.look(score)
         scope.measured.lookups += 1
@@ -149,7 +151,7 @@ class Thresholds:
             self._weigh(scope)
 
     def saved(self, name: str, saved_pico: int | None) -> None:
-        """A hit by meaning, and what its answer cost when it was bought; None: unpriced."""
+        """Count a semantic hit and the cost of its answer when it was bought; None: unpriced."""
         balance = self._scope(name).balance
         if saved_pico is None:
             balance.unpriced += 1
@@ -168,7 +170,7 @@ class Thresholds:
     # -- checks ----------------------------------------------------------------------------------------------------
 
     def draw(self, name: str) -> float:
-        """The probability with which this hit is checked, if it is; 0: it is not."""
+        """The probability with which this hit is checked; 0 if it is not selected."""
         scope = self._scope(name)
         scope.credit = min(_MOST_CREDIT, scope.credit + self._share)
         if not self._share:
@@ -183,7 +185,7 @@ class Thresholds:
     def checked(
         self, name: str, score: float, judgement: Judgement, *, probability: float, cost_pico: int | None = 0
     ) -> None:
-        """A hit that was drawn with `probability` was compared with a fresh answer that cost `cost_pico`."""
+        """A hit that was selected with `probability` was compared with a fresh answer that cost `cost_pico`."""
         scope = self._scope(name)
         scope.balance.checks_pico += cost_pico or 0
         if judgement is Judgement.UNDECIDED:
@@ -197,8 +199,8 @@ class Thresholds:
         scope.bars.clear()
 
     def missed(self, name: str, score: float, judgement: Judgement, *, accepted: bool) -> None:
-        """The fresh answer after a miss was compared with that of its best candidate: a check that cost nothing.
-        `accepted`: the verifier would have, below the bar of this scope."""
+        """A miss's fresh answer was compared with that of its best candidate, at no additional cost. `accepted`: the
+        verifier accepts the candidate, but the scope's threshold does not."""
         scope = self._scope(name)
         scope.near[judgement.value] += 1
         if accepted and judgement is not Judgement.UNDECIDED:
@@ -206,8 +208,8 @@ class Thresholds:
             scope.bars.clear()
 
     def called_wrong(self, name: str, score: float, key: str) -> None:
-        """A client with this key says that the hit was wrong: it counts for itself alone, since others' silence says
-        nothing, and it has more of the scope's hits compared, which nobody's word can sway."""
+        """A client with this key reports a wrong hit. It counts for itself only, since other clients' silence says
+        nothing, and it adds checks of the scope's hits."""
         scope = self._scope(name)
         if self._believed(scope, key):
             scope.credit += _AFTER_WRONG
@@ -227,7 +229,7 @@ class Thresholds:
     # -- between workers ---------------------------------------------------------------------------------------------
 
     def news(self) -> Judged | None:
-        """What to tell the other workers; None while no hit was checked or called wrong since."""
+        """The report for the other workers; None without new checks or reports."""
         if not self._untold:
             return None
         checks, self._untold = self._untold, []
@@ -236,7 +238,7 @@ class Thresholds:
         return Judged(self._author, totals, checks)
 
     def hear(self, judged: Judged) -> None:
-        """Another worker's news, or that of one before us."""
+        """Take over the report of another worker, or of an earlier one."""
         if judged.author == self._author:
             return
         for name, figures in judged.totals.items():
@@ -253,11 +255,11 @@ class Thresholds:
                 self._found_wrong(scope, check.score)
 
     def forget(self) -> None:
-        """What others told is told again, if it is still true."""
+        """Forget other workers' reports; they are repeated if they are still valid."""
         self._others.clear()
 
     def _in_all(self, name: str) -> Measured:
-        """Figures of all workers, as far as they have been reported."""
+        """Totals of all workers that have reported."""
         total = Measured()
         total.add(self._scopes[name].measured.figures)
         for (scope, _), figures in self._others.items():
@@ -268,7 +270,8 @@ class Thresholds:
     # -- told ------------------------------------------------------------------------------------------------------
 
     def report(self) -> list[dict[str, Any]]:
-        """Of each scope, all workers together: look-ups, hits, checks, wrong hits with their interval; bars here."""
+        """For each scope, over all workers: look-ups, hits, checks, wrong hits with their interval; thresholds of this
+        worker."""
         now = self._clock()
         return [
             {"scope": name, **_told(scope, self._in_all(name)), "rests": scope.rests_until > now}
@@ -276,7 +279,7 @@ class Thresholds:
         ]
 
     def stats(self) -> Mapping[str, int | float | str]:
-        """Numbers that may be added up over workers: of hits, not shares."""
+        """Numbers that can be added over workers: counts, no shares."""
         total = Measured()
         for scope in self._scopes.values():
             total.add(scope.measured.figures)
