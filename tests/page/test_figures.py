@@ -86,7 +86,7 @@ def test_each_grouping_is_the_command_s(visit: Open, dashboard: Dashboard, by: s
     _, page, figures = open_lead(visit)
     page.check(f"input[name=by][value={by}]")
     rows = usage(dashboard, figures, by)["rows"]
-    names = {**figures["key_names"], "(cache)": "from the cache", "": "without"} if by != "model" else {}
+    names = {**figures["key_names"], "(cache)": "from the cache", "": "none"} if by != "model" else {}
     names |= {"(cache)": "from the cache"}
     expected = {
         names.get(row[by], row[by]): [
