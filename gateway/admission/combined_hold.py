@@ -37,7 +37,7 @@ class BudgetHolds:
         self._cover()
 
     def follow(self, attempt: Attempt) -> None:
-        """The answer of `attempt` is served, out of several attempts with holds."""
+        """Let `covers` and `grow` refer to `attempt`, whose answer is served, out of several attempts with holds."""
         for part in self._parts:
             part.follow(attempt)
         self._cover()

@@ -102,9 +102,10 @@ class Attempts:
         A backend whose circuit breaker is open is skipped. If every backend was skipped and `last_resort` is true, they
         are called all the same, with at most one such call at a time for each backend.
 
-        Raises BackendRefused at once, except for a 403, because another backend would refuse it too. Raises BadRequest,
-        ContextTooLong or BudgetExhausted if no backend could be called, Overloaded if all were busy, DeadlineExceeded,
-        LedgerUnavailable, and AllBackendsFailed.
+        Raises BackendRefused at once, because another backend would refuse it too; after a 403, or if the context
+        is too long for the backend, the next backend is called. Raises BadRequest, ContextTooLong or BudgetExhausted if
+        no backend could be called, Overloaded if all were busy, DeadlineExceeded, LedgerUnavailable, and
+        AllBackendsFailed.
         """
         errors = _Failures()
         for backend in backends:

@@ -218,7 +218,7 @@ class WorkerPool:
         return self._count
 
     def note_refusal(self, why: str) -> None:
-        """Remember, for /health, why the last rolling restart was not done; empty: it was."""
+        """Store for /health why the last rolling restart was refused; empty if it was not."""
         self._refusal = why
         self._on_change()
 

@@ -26,8 +26,8 @@ class Answer:
 
 class Receiver(Protocol):
     async def deliver(self, reference: str, id: str, payload: bytes) -> tuple[bool, str]:
-        """Deliver `payload` to the receiver that the environment variable in `reference` (`env:NAME`) names. Never
-        raises.
+        """Deliver `payload` to the receiver whose address is in the environment variable or the file that `reference`
+        names (`env:NAME`, `file:PATH`). Never raises.
 
         Returns (whether it was accepted, the receiver's reply). `id` lets a receiver drop repetitions. Takes TIMEOUT_S
         at most.

@@ -84,8 +84,10 @@ class GuardedProtocol(InferenceProtocol):
         self._stall_timer = self.loop.call_later(self.stall_s, self._look_at_reader, unsent)
 
     def _look_at_reader(self, unsent: int) -> None:
-        """Whether the client has read anything since `unsent` bytes were left. While writing is paused nothing is added
-        to them."""
+        """Disconnect a client that has read nothing since `unsent` bytes were left to send; else check again later.
+
+        While writing is paused, the number of bytes can only fall.
+        """
         left = self.transport.get_write_buffer_size()
         if left < unsent:
             self._watch_reader(left)

@@ -193,7 +193,8 @@ class InferenceProtocol(BoundedProtocol):
     # -- one timer per connection instead of one per request -------------------------------------------------------
 
     def _unset_keepalive_if_required(self) -> None:
-        """One timer per connection checks how long it has been idle."""
+        """Does nothing: the idle timer is not restarted for each request, but checks how long the connection was
+        idle."""
 
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1

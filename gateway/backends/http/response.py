@@ -14,7 +14,7 @@ _BUFFER_BYTES = 64 * 1024
 
 
 class Source(Protocol):
-    """The connection's interface for its response."""
+    """What a response needs of the connection that it is read from."""
 
     name: str
     loop: asyncio.AbstractEventLoop

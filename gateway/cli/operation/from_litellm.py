@@ -113,7 +113,8 @@ def _values(params: dict[str, Any], alias: str, taken: set[str], base_model: str
 
 
 def _key(reference: Any) -> str:
-    """The variable of `os.environ/NAME`; for a key that is written in the file, a variable to set; else empty."""
+    """The name of the variable that holds the key: NAME of `os.environ/NAME`, or IN_FILE if the key itself is written
+    there; empty without a key."""
     return IN_FILE if _is_secret(reference) else str(reference or "").removeprefix("os.environ/")
 
 

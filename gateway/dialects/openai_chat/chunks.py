@@ -36,7 +36,8 @@ class ChatChunks:
     def again(self, event: bytes) -> Chunk | None:
         """The chunk in `event`, if it equals the last one except for its text; else None.
 
-        orjson checks that the bytes between the quotes are one JSON string; those of two events would not be.
+        orjson checks that the bytes between the fixed parts are one JSON string. So two events in one piece are not
+        taken for one.
         """
         if not (event.startswith(self._before) and event.endswith(self._after)):
             return None

@@ -17,7 +17,7 @@ DELTA = re.compile(rb'"delta":[ \t]*"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
 
 
 class ResponsesTranscript:
-    """Stores whole events, and names that were read from some of them."""
+    """Stores whole events, and the names of output items and tools that were read from some of them."""
 
     def __init__(self) -> None:
         self.chunks = 0

@@ -34,7 +34,8 @@ class _Extent:
         self._items = self._keys = self._values = 0
 
     def exceeded_by(self, outside: bytes) -> str:
-        """Count a piece of the body without strings. Returns a description of the exceeded limit; empty if none is."""
+        """Count objects, arrays, keys and values in a piece of the body from which JSON strings were removed. Returns a
+        description of the exceeded limit; empty if none is."""
         self._items += outside.count(b"{") + outside.count(b"[")
         if self._items > self._most_items:
             return f"{self._most_items} objects and arrays"

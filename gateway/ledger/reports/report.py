@@ -206,7 +206,7 @@ def _lines(
 def _alike(
     connection: Connection, which: ColumnElement[bool], group: Sequence[ColumnElement[Any]]
 ) -> dict[tuple[str, ...], int]:
-    """Number of requests behind rolled-up rows, by group. Each `request_id` counts once, with its `alike` requests."""
+    """Number of requests that rolled-up rows contain, by group. A `request_id` there stands for `alike` requests."""
     c = entries.c
     named = [column.label(f"g{number}") for number, column in enumerate(group)]
     asked = and_(which, c.alike > 0, c.kind.not_in(_NO_REQUESTS))
