@@ -42,7 +42,7 @@ class Attachments:
         return sum(part.room for part in self.parts)
 
     def doubt(self, drop: Set[int] = frozenset()) -> int:
-        """Tokens of doubt of the attachments that remain when the turns with the indexes `drop` are removed."""
+        """Uncertain tokens of the attachments that remain when the turns with the indexes `drop` are removed."""
         return sum(part.doubt for part in self.parts if part.turn not in drop)
 
     def rooms(self) -> dict[int, int]:
