@@ -13,9 +13,10 @@ _CLUSTER = re.compile(r"[^aeiou]{3}")
 _THOROUGH = ("en",)
 """Languages for which the vocabulary contains most words, so an unknown word is probably misspelt."""
 _SHORT = 4
-"""Maximum letters of a short word, of which one changed letter makes another word."""
+"""Maximum letters of a short word; one letter more or less in it makes another word."""
 _LONG = 5
-"""Minimum letters of a long word: if its beginning and ending are the same, one missing letter is a typo."""
+"""A word with more letters than this is long: if its beginning and ending are the same, one missing letter is a
+typo."""
 
 
 def same_word(left: Token, right: Token, vocabulary: Vocabulary, language: str) -> bool:

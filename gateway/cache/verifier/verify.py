@@ -28,8 +28,8 @@ _LONGEST_QUESTION = 30
 """Maximum tokens of a question that is scored; in a longer text every word may matter, and the similarity does not show
 single words."""
 FOREIGN_BAR = 0.5
-"""Minimum score outside English; below it, more than a twentieth of the accepted paraphrases would have another answer.
-"""
+"""Minimum score outside English; with a lower one, more than a twentieth of the reworded pairs with different answers
+would pass."""
 
 
 @dataclass(frozen=True, slots=True)
