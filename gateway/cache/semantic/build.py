@@ -190,7 +190,8 @@ def _weights(source: Path, target: Path) -> None:
 
 
 def _install(folder: Path, out: Path, facts: Facts) -> None:
-    """Move the files to `out`. The facts are moved last, because a folder without them does not count as an encoder."""
+    """Copy the files to `out`. The facts are written last, because a folder without them does not count as an
+    encoder."""
     out.mkdir(parents=True, exist_ok=True)
     for name in (WEIGHTS, TOKENIZER):
         shutil.copyfile(folder / name, out / name)

@@ -99,8 +99,8 @@ class ModelEmbedder:
             log.exception("the embedder %s could not be loaded; the semantic cache is off", self.name)
 
     def _loaded(self) -> Model:
-        # Import the whole package first: a model's library imports NumPy's internal module. If another thread imports NumPy
-        # at that moment, the two wait for each other, and both get an incomplete NumPy until the process ends.
+        # Import the whole package first. A model's library imports NumPy's internal module; if another thread imports
+        # NumPy at that moment, the two wait for each other, and both get an incomplete NumPy until the process ends.
         import numpy  # noqa: F401
 
         return self._load_model()

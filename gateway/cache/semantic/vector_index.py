@@ -28,7 +28,7 @@ _PER_CENTROID = 40
 """Number of vectors on which each list's centre is trained."""
 _TRAININGS = 8
 _READ = 32
-"""A search reads one list of this number, but at least `_READ_LEAST` lists."""
+"""A search reads one in this number of lists, but at least `_READ_LEAST` lists."""
 _READ_LEAST = 16
 _OUTGROWN = 4
 """Factor by which an index must have grown or shrunk since its lists were trained before they are trained again."""
