@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json  # to find values that clients wrote with it
+import json  # noqa: TID251 - to find values that clients wrote with it
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any

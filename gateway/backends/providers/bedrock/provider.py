@@ -54,7 +54,7 @@ class Bedrock(OverHttp):
         self._by_key = bool(self.secret)
         self._credentials = credentials or CredentialChain(backend.name, backend.aws_profile, region=backend.region)
         self._ahead_s = 0.0
-        """Seconds by which AWS's clock is ahead of this machine's, if they differ by more than `_SKEW_S`; else 0."""
+        """Seconds by which AWS's clock is ahead of this machine's; 0 until a difference above `_SKEW_S` is found."""
 
     def url(self, request: CompletionRequest, wire: Translator) -> str:
         return f"/model/{self._model}/{_OPERATIONS[wire.backend, request.stream]}"
