@@ -39,10 +39,9 @@ def encoding_of(model: str) -> EncodingName:
 def family_factor(model: str) -> float:
     """Tokens in the model's own tokenizer per token counted here; 1.0 for OpenAI's and for unknown models.
 
-    Measured on the corpus of `estimate`: Claude's published tokenizer 1.03–1.30; over
-    recorded sessions with Claude 4.5 and 4.6, 1.2 at most by the provider's own usage (median 1.03, earlier reasoning
-    left out), DeepSeek's
-    0.9–1.14, Mistral's Tekken 1.0–1.2 (1.8 on tables of numbers), SmolLM2's 1.1–1.5 (2.1 on Japanese). The others
+    Measured on the corpus of `estimate`: Claude's published tokenizer 1.03–1.30, DeepSeek's 0.9–1.14, Mistral's Tekken
+    1.0–1.2 (1.8 on tables of numbers), SmolLM2's 1.1–1.5 (2.1 on Japanese). Measured on recorded sessions with Claude
+    4.5 and 4.6 by the provider's own usage, without earlier reasoning: at most 1.2, median 1.03. The other tokenizers
     split single digits as Mistral's does and otherwise resemble cl100k_base.
     """
     name = model.lower()
