@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from tiktoken import Encoding
 
 _ON_LOOP_CHARACTERS = 16_000
-"""Up to here counting takes about a millisecond: not worth handing over to a thread."""
+"""Maximum characters that are counted on the event loop. It takes about a millisecond, so a thread is not worth its
+cost."""
 _CL100K = re.compile(r"(?:^|/)(?:gpt-4(?![o.\d])|gpt-3\.5|gpt-35)")
 _FAMILIES: tuple[tuple[re.Pattern[str], float], ...] = (
     (re.compile(r"claude"), 1.2),
@@ -29,7 +30,8 @@ _FAMILIES: tuple[tuple[re.Pattern[str], float], ...] = (
 
 @lru_cache(maxsize=256)
 def encoding_of(model: str) -> EncodingName:
-    """GPT-4 and GPT-3.5 split as cl100k_base; everything else is counted with o200k_base."""
+    """The encoding with which the tokens of `model` are counted: cl100k_base for GPT-4 and GPT-3.5, o200k_base for all
+    others."""
     return "cl100k_base" if _CL100K.search(model.lower()) else "o200k_base"
 
 
@@ -37,10 +39,9 @@ def encoding_of(model: str) -> EncodingName:
 def family_factor(model: str) -> float:
     """Tokens in the model's own tokenizer per token counted here; 1.0 for OpenAI's and for unknown models.
 
-    Measured on the corpus of `estimate`: Claude's published tokenizer 1.03–1.30; over
-    recorded sessions with Claude 4.5 and 4.6, 1.2 at most by the provider's own usage (median 1.03, earlier reasoning
-    left out), DeepSeek's
-    0.9–1.14, Mistral's Tekken 1.0–1.2 (1.8 on tables of numbers), SmolLM2's 1.1–1.5 (2.1 on Japanese). The others
+    Measured on the corpus of `estimate`: Claude's published tokenizer 1.03–1.30, DeepSeek's 0.9–1.14, Mistral's Tekken
+    1.0–1.2 (1.8 on tables of numbers), SmolLM2's 1.1–1.5 (2.1 on Japanese). Measured on recorded sessions with Claude
+    4.5 and 4.6 by the provider's own usage, without earlier reasoning: at most 1.2, median 1.03. The other tokenizers
     split single digits as Mistral's does and otherwise resemble cl100k_base.
     """
     name = model.lower()
@@ -58,18 +59,19 @@ class Counter:
         return estimate(text)
 
     def count(self, text: str, encoding: EncodingName = "o200k_base") -> int:
-        """Exact. Loads the vocabulary at first, so call it in a thread unless `ready()`."""
+        """The exact number of tokens. The first call loads the vocabulary, so call it in a thread unless `ready()`."""
         return vocabulary.count(self.load(encoding), text) if text else 0
 
     def at_once(self, text: str) -> int:
-        """For callers on the loop that cannot wait: exact where that takes no time, else the estimate."""
+        """The exact number of tokens if that takes no time, else the estimate. For callers on the event loop that
+        cannot wait."""
         return self.count(text) if self.ready() and len(text) <= _ON_LOOP_CHARACTERS else estimate(text)
 
     def ready(self, encoding: EncodingName = "o200k_base") -> bool:
         return encoding in self._encodings
 
     def load(self, encoding: EncodingName = "o200k_base") -> Encoding:
-        """Blocks for about 0.3 s the first time."""
+        """The encoding. Blocks for about 0.3 s the first time."""
         found = self._encodings.get(encoding)
         if found is None:
             with self._loading:
@@ -79,7 +81,7 @@ class Counter:
         return found
 
     async def counts(self, texts: Sequence[str], encoding: EncodingName = "o200k_base") -> list[int]:
-        """Exact count of each text, in a thread when that would hold up the loop."""
+        """Exact token count of each text. Runs in a thread if it would block the event loop."""
         if self.ready(encoding) and sum(map(len, texts)) <= _ON_LOOP_CHARACTERS:
             return self._counts(texts, encoding)
         return await asyncio.to_thread(self._counts, texts, encoding)

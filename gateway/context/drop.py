@@ -1,4 +1,4 @@
-"""Trimming strategy: drops the oldest groups, no more than needed."""
+"""Trimming strategy: drops the oldest groups, and no more of them than needed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from gateway.context.groups import Group
 
 
 def drop_oldest(groups: Sequence[Group], sizes: Sequence[int], excess: int) -> frozenset[int]:
-    """Places of turns to leave out so that `excess` tokens are saved, or all that may go if that is not enough.
+    """Indexes of the turns to omit so that `excess` tokens are saved, or of all droppable turns if that is not enough.
 
-    `sizes` are tokens per turn.
+    `sizes`: tokens per turn.
     """
     dropped: set[int] = set()
     for group in groups:

@@ -31,12 +31,14 @@ _WIDE: tuple[tuple[bytes, float], ...] = (
 """First byte of a UTF-8 sequence → tokens per such character."""
 
 _SAMPLED_ABOVE, _WINDOWS, _WINDOW = 4096, 40, 40
-"""Longer texts (characters) are judged by windows, one in each of so many equal strips, at places that don't follow
-the rhythm of a text that repeats itself. Many short windows: one of 40 characters tells as much as one of 128."""
+"""Longer texts (characters) are estimated from samples: `_WINDOWS` windows of `_WINDOW` characters, one in each of as
+many equal strips, at positions that don't follow the period of a repetitive text. Many short windows: one of 40
+characters is as informative as one of 128."""
 _PLACES = tuple((number + number * 0.6180339887 % 1) / _WINDOWS for number in range(_WINDOWS))
-"""Where the windows begin, as a share of all places where one can."""
+"""Start of each window, as a share of all possible starts."""
 _FINE_BITS = 6
-"""Texts whose lengths have these leading bits in common share their windows: of none more than 3 % is out of reach."""
+"""Texts whose lengths have this number of leading bits in common share their windows. At most 3 % of a text is then
+never sampled."""
 
 
 def estimate(text: str) -> int:
@@ -51,7 +53,8 @@ def estimate(text: str) -> int:
 
 @lru_cache(maxsize=256)
 def _windows(length: int) -> Callable[[str], tuple[str, ...]]:
-    """Cuts the windows out of a text that is at least so long, without a step of Python for each."""
+    """A function that cuts the windows out of a text of at least `length` characters, without a Python loop over
+    them."""
     starts = [int((length - _WINDOW) * place) for place in _PLACES]
     return itemgetter(*[slice(start, start + _WINDOW) for start in starts])
 

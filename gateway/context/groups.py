@@ -10,19 +10,19 @@ from gateway.domain.request import Turn
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Turns that go or stay together, as positions in `request.turns`, ascending."""
+    """Turns that are dropped or kept together, as ascending positions in `request.turns`."""
 
     turns: tuple[int, ...]
     kept: bool
-    """System prompt, last user turn, what the user wrote beside tool results since then, or the newest exchange with
-    tools."""
+    """Whether the group must not be dropped: it contains the system prompt, the last user turn, user text next to later
+    tool results, or the newest exchange with tools."""
 
 
 def groups(turns: Sequence[Turn]) -> list[Group]:
-    """Oldest first. Before the last user turn a group is a whole exchange: what the user said and everything up to
-    what the user said next. After it, every step of the assistant with the results of its tool calls is one.
+    """The groups, oldest first. Before the last user turn a group is a whole exchange: a user turn and everything up to
+    the next user turn. After it, each step of the assistant is one group with the results of its tool calls.
 
-    A tool result is always in the group of the turn that called for it, also across exchanges.
+    A tool result is always in the group of the turn that called the tool, even across exchanges.
     """
     asked = last_user(turns)
     found = _Union(len(turns))
@@ -43,7 +43,7 @@ def groups(turns: Sequence[Turn]) -> list[Group]:
 
 
 def last_user(turns: Sequence[Turn]) -> int:
-    """Place of the last user message (tool results do not count), else of the last turn."""
+    """Index of the last user message (tool results do not count); if there is none, of the last turn."""
     places = range(len(turns) - 1, -1, -1)
     return next((place for place in places if _spoken(turns[place])), len(turns) - 1)
 
@@ -53,7 +53,7 @@ def _spoken(turn: Turn) -> bool:
 
 
 def _join_results(turns: Sequence[Turn], found: _Union) -> None:
-    """Ids may be used again, so a result belongs to the nearest call before it."""
+    """Join each tool result with its call. Ids may be reused, so a result belongs to the nearest call before it."""
     callers: dict[str, int] = {}
     for place, turn in enumerate(turns):
         for result in turn.results:
@@ -63,7 +63,7 @@ def _join_results(turns: Sequence[Turn], found: _Union) -> None:
 
 
 class _Union:
-    """Sets of places; the root of a set is its smallest member."""
+    """Disjoint sets of indexes; the root of a set is its smallest member."""
 
     def __init__(self, size: int) -> None:
         self._parent = list(range(size))

@@ -1,11 +1,12 @@
-"""Decides what of a session's prompt is marked for Anthropic's prompt cache, and for how long.
+"""Decides which part of a session's prompt is marked for Anthropic's prompt cache, and for how long.
 
-A read costs a tenth of plain input, a write a quarter more for five minutes and twice as much for an hour. What was
-read is not written again: after one request with a five-minute mark, an hour's mark at the next one's end costs twice
-the price only for what was added, and then holds the whole prompt. So the first request gets five minutes, and a later
-one an hour whenever that costs less than what a pause beyond five minutes would lose times how probable one is.
+A read costs a tenth of plain input, a write for five minutes 1.25 times as much as plain input, and a write for an hour
+twice as much. Tokens that were read are not written again: after one request with a five-minute mark, an hour's mark at
+the end of the next request costs twice the price only for the added tokens, and then keeps the whole prompt. So the
+first request gets five minutes. A later request gets an hour if that costs less than the loss from a pause of more than
+five minutes, times its probability.
 
-Each worker has its own memory. A session that another worker served begins anew, which costs savings and nothing else.
+Each worker has its own memory. A session that another worker served starts without history, which only reduces savings.
 """
 
 from __future__ import annotations
@@ -25,40 +26,42 @@ from gateway.domain.routing.route import Prefix
 from gateway.domain.tenant import Tenant
 
 MOST_SESSIONS = 4096
-"""About half a kilobyte each. When full, the least recently used is evicted."""
+"""Maximum number of sessions, of about half a kilobyte each. When full, the least recently used is evicted."""
 _READ, _WRITE_SHORT, _WRITE_LONG = 0.1, 1.25, 2.0
 """Prices relative to plain input."""
 _RETURNS_PAY = (_WRITE_SHORT - 1) / (_WRITE_SHORT - _READ)
-"""Probability of another request within five minutes from which a first request's mark pays."""
+"""Minimum probability of another request within five minutes for which a mark on a first request saves money."""
 _PAUSES, _PAUSES_WEIGHT = 0.04, 500
-"""Share of a coding agent's requests that follow the one before after more than five minutes and within an hour: 3 %
-over 35 recorded sessions; marks chosen for 4 % cost least there. Counts as so many observations of a team's own."""
+"""Share of a coding agent's requests that follow the previous one after more than five minutes and within an hour: 3 %
+over 35 recorded sessions; marks chosen for 4 % cost least there. The weight is the number of a team's own observations
+that this prior counts as."""
 _RETURNS_AGENT, _RETURNS_ALONE, _RETURNS_WEIGHT = 0.9, 0.1, 10
-"""Share of first requests that another one follows within five minutes: agents go on, single questions end."""
+"""Share of first requests that are followed by another one within five minutes, for agents and for single questions,
+and the weight of these priors."""
 
 
 @dataclass(slots=True)
 class _Warm:
-    """What the provider keeps of one session."""
+    """The part of one session that is in the provider's cache."""
 
     lengths: tuple[int, ...]
     at: float
-    """Of the latest request, monotonic seconds."""
+    """Time of the latest request, in monotonic seconds."""
     blocks: int
-    """Up to which its prompt was marked; 0: not at all."""
+    """Number of blocks up to the last mark; 0: no mark."""
     tokens: int
     long_blocks: int = 0
-    """Up to which it is kept for an hour."""
+    """Number of blocks that are kept for an hour."""
     long_tokens: int = 0
     requests: int = 1
     agent: bool = False
-    """Did its first request offer tools?"""
+    """Whether the session's first request offered tools."""
     cut: frozenset[int] = frozenset()
-    """Indexes of the turns that were left out or shortened."""
+    """Indexes of the turns that were dropped or shortened."""
 
 
 class _Share:
-    """How often something happens, with a prior that counts as `weight` observations."""
+    """How often an event occurs, with a prior that counts as `weight` observations."""
 
     __slots__ = ("seen", "yes")
 
@@ -77,7 +80,7 @@ class CacheMarking:
         self._monotonic, self._most = monotonic, most
         self._warm: OrderedDict[Hashable, _Warm] = OrderedDict()
         self._fixed: OrderedDict[Hashable, float] = OrderedDict()
-        """Digest of tools and system prompt → when they were last sent."""
+        """Digest of tools and system prompt → the time at which they were last sent."""
         self._pauses: dict[str, _Share] = {}
         self._returns: dict[tuple[str, bool], _Share] = {}
         self._counts = {"marked": 0, "marked_1h": 0}
@@ -94,8 +97,8 @@ class CacheMarking:
         tokens: int,
         cut: frozenset[int] = frozenset(),
     ) -> CacheMarks | None:
-        """The marks of a request of `tokens` to `backend`; None: it is sent as the client marked it. `cut`: indexes of
-        the turns that are left out or shortened."""
+        """The marks of a request of `tokens` to `backend`; None: it is sent with the client's own marks. `cut`: indexes
+        of the turns that are dropped or shortened."""
         mode = tenant.policy.context.prompt_cache
         if mode == "client" or request.controls.untouched or not backend.facts.caches_marked_only:
             return None
@@ -115,7 +118,8 @@ class CacheMarking:
         return marks
 
     def _first(self, request: CompletionRequest, tenant: Tenant, backend: Backend) -> CacheMarks:
-        """The whole prompt if the session probably goes on, else what earlier sessions had in common with it."""
+        """Marks for the whole prompt if the session probably continues, else for the part that earlier sessions shared
+        with it."""
         if self._share_of_returns(tenant.team, "tools" in request.needs).value > _RETURNS_PAY:
             return CacheMarks("5m", fixed=True)
         return CacheMarks(fixed=self._seen_lately(request, tenant, backend))
@@ -136,7 +140,7 @@ class CacheMarking:
         return CacheMarks("5m", ((warm.long_blocks, "1h"), (blocks, "5m")), fixed=True)
 
     def _seen_lately(self, request: CompletionRequest, tenant: Tenant, backend: Backend) -> bool:
-        """Did another session of this key send the same tools and system prompt within five minutes?"""
+        """Whether another session of this key sent the same tools and system prompt within five minutes."""
         fixed = blake2b(declared(request).encode(), digest_size=16)
         for turn in request.turns:
             if turn.role == "system":
@@ -149,7 +153,7 @@ class CacheMarking:
         return before is not None and now - before < SHORT_S
 
     def learn(self, attempt: Attempt, team: str, prefix: Prefix) -> None:
-        """Remember what an answered request left in the provider's cache."""
+        """Store which part of an answered request is in the provider's cache."""
         marks, usage = attempt.marks, attempt.usage
         if marks is None or marks.remove or usage is None:
             return
@@ -171,7 +175,7 @@ class CacheMarking:
             self._warm.popitem(last=False)
 
     def _see_gap(self, before: _Warm | None, marks: CacheMarks, team: str) -> None:
-        """Count what was done between two requests of a session, and that a session began."""
+        """Count the pause between two requests of a session, and the beginning of a session."""
         if before is None:
             self._share_of_returns(team, marks.agent).seen += 1
             return

@@ -17,16 +17,16 @@ from gateway.dialects.facts import FACTS
 from gateway.domain.request import CompletionRequest, Turn
 
 TURN_TOKENS = 4
-"""Role and separators around a message, as OpenAI's chat format has them."""
+"""Tokens of the role and separators around a message, as in OpenAI's chat format."""
 REQUEST_TOKENS = 3
-"""What primes the answer."""
+"""Tokens that prompt the model to answer."""
 
 _DECLARED = (
     *("tools", "functions", "response_format"),
     *("text", "output_config", "output_format"),  # schemas in Responses and at Anthropic
     *("prediction", "documents", "chat_template", "chat_template_kwargs", "suffix"),  # OpenAI's and vLLM's
 )
-"""Fields beside the conversation whose text reaches the model or is billed."""
+"""Fields in addition to the conversation whose text reaches the model or is billed."""
 _DECLARING = frozenset(_DECLARED)
 
 
@@ -37,7 +37,7 @@ class Sizes:
     turns: list[int]
     texts: list[int]
     fixed: int
-    """Tool declarations, schemas and what surrounds them."""
+    """Tokens of tool declarations, schemas and the text that surrounds them."""
 
     @property
     def total(self) -> int:
@@ -47,7 +47,7 @@ class Sizes:
 async def sizes(
     request: CompletionRequest, counter: Counter, encoding: EncodingName, rooms: Mapping[int, int] | None = None
 ) -> Sizes:
-    """`rooms`: index of a turn → tokens for its attachments."""
+    """The sizes of a request. `rooms`: index of a turn → tokens for its attachments."""
     rooms = rooms or {}
     turns = request.turns
     many = len(turns)
@@ -61,7 +61,7 @@ async def sizes(
 
 
 def estimated(request: CompletionRequest) -> int:
-    """Tokens of the whole input, guessed once per request."""
+    """Estimated tokens of the whole input; computed once per request."""
     known = request.estimated_tokens
     if known is None:
         turns = request.turns
@@ -93,9 +93,9 @@ def estimated_turn(request: CompletionRequest, turn: Turn) -> int:
 
 
 def declared(request: CompletionRequest) -> str:
-    """Tools, schemas and the like as JSON: a little more than what a chat template makes of them."""
+    """Tools, schemas and similar fields as JSON: slightly more text than a chat template makes of them."""
     body = request.body
-    if FACTS[request.dialect].opaque:  # what is passed on has all of its text in its turn
+    if FACTS[request.dialect].opaque:  # a request that is passed on unread has all of its text in its turn
         return ""
     return "".join([orjson.dumps(value).decode() for name in _DECLARED if (value := body.get(name))])
 

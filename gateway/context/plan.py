@@ -1,4 +1,5 @@
-"""Decides which part of a request goes to a backend: all of it if it fits, else what trimming leaves."""
+"""Decides which part of a request is sent to a backend: all of it if it fits, else the part that remains after
+trimming."""
 
 from __future__ import annotations
 
@@ -30,26 +31,28 @@ from gateway.errors import ContextTooLong
 from gateway.runtime.off_loop import LARGE_BYTES, OffLoop
 
 _NEAR = 0.8
-"""Below this share of a limit the estimate decides; its error is smaller than the rest (see `estimate`)."""
+"""Below this share of a limit the estimate is sufficient, because its error is smaller than the remainder (see
+`estimate`)."""
 _ANSWER_TOKENS = 1024
-"""Kept free for an answer whose length the client did not limit, at most a quarter of the window."""
+"""Tokens kept free for an answer whose length the client did not limit; at most a quarter of the window."""
 _MANY_TURNS = 1000
-"""So many are looked through in a thread: on the event loop that would keep others waiting for milliseconds."""
+"""From this number of turns on, they are examined in a thread; on the event loop that would delay others for
+milliseconds."""
 _STEPS = 4
-"""A cut removes whole quarters of what may stay; see `_droppable`."""
+"""A cut removes whole quarters of the tokens that may remain; see `_droppable`."""
 _SMALL = 512
-"""Requests below this many tokens are not worth a look at what trimming could reach."""
+"""Requests below this number of tokens are not examined for possible trimming."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
     aim: int
-    """Trimming goes down to this."""
+    """Tokens to which trimming reduces the input."""
     most: int
-    """Above this the request is refused; between the two the backend's own tokenizer decides."""
+    """Tokens above which the request is refused; between `aim` and `most` the backend's own tokenizer decides."""
     trims: bool
     answer: int | None
-    """Tokens of the window that are kept for the answer; None where it is the team's policy that limits."""
+    """Tokens of the window that are kept for the answer; None if the limit is the team's policy."""
 
 
 class Contexts:
@@ -68,28 +71,29 @@ class Contexts:
         self._counts = {"planned": 0, "counted": 0, "trimmed": 0, "shortened": 0, "refused": 0, "trimmed_tokens": 0}
 
     def close(self) -> None:
-        """End the process that opens attachments."""
+        """End the process that measures attachments."""
         self._measuring.close()
 
     def stats(self) -> dict[str, int | float | str]:
         return {**self._counts, **self._marking.stats(), "reported_sizes": len(self._reported)}
 
     def learn(self, record: Record) -> None:
-        """Remember what matters for the session's next request: the input size that the backend reported, and what is
-        in its prompt cache now."""
+        """Store the facts for the session's next request: the input size that the backend reported, and the present
+        content of its prompt cache."""
         self._reported.learn(record)
         attempt, prefix = record.served_by, record.route.prefix if record.route is not None else None
         if attempt is not None and attempt.outcome == "ok" and prefix is not None:
             self._marking.learn(attempt, record.tenant.team, prefix)
 
     def estimate(self, request: CompletionRequest) -> ContextEstimate:
-        """Microseconds: no tokenising. `least` is what dropping and shortening could reach at best.
+        """Estimated tokens of a request, without tokenising. `least`: the smallest size that dropping and shortening
+        could reach.
 
-        Of a large body it takes milliseconds: call it in a thread.
+        Takes microseconds; for a large body milliseconds, so call it in a thread.
         """
         tokens = measure.estimated(request)
         if not request.one_context:
-            return ContextEstimate(tokens, 0)  # what fits into a window is for the backend to say
+            return ContextEstimate(tokens, 0)  # the backend decides whether the input fits its window
         if tokens <= _SMALL or request.controls.untouched or len(request.turns) == 1:
             return ContextEstimate(tokens, tokens)
         if len(request.turns) > _MANY_TURNS:
@@ -111,7 +115,7 @@ class Contexts:
     async def plan_for(
         self, request: CompletionRequest, tenant: Tenant, backend: Backend, prefix: Prefix | None = None
     ) -> ContextPlan:
-        """Raises ContextTooLong when even trimmed it does not fit."""
+        """The plan for a request. Raises ContextTooLong if it does not fit even after trimming."""
         plan = await self._fitting(request, tenant, backend, prefix)
         cut = plan.drop.union(plan.replace) if plan.touched else plan.drop
         plan.marks = self._marking.plan(request, tenant, backend, prefix, plan.tokens_after, cut)
@@ -120,7 +124,7 @@ class Contexts:
     async def _fitting(
         self, request: CompletionRequest, tenant: Tenant, backend: Backend, prefix: Prefix | None
     ) -> ContextPlan:
-        """What of the request fits the backend's window and the team's limit."""
+        """The part of the request that fits the backend's window and the team's limit."""
         self._counts["planned"] += 1
         report = self._reported.last(prefix, backend)
         bounds = _bounds(request, tenant.policy.context, backend, report) if request.one_context else None
@@ -141,7 +145,8 @@ class Contexts:
         return await self._trim(request, backend, sizes, others, bounds, encoding)
 
     async def _beside(self, request: CompletionRequest, backend: Backend) -> Attachments:
-        """What is attached is opened when it is planned first, for whichever backend."""
+        """The attachments, as `backend` counts them. They are opened at the first plan of a request, for any
+        backend."""
         attachments = request.attachments
         if attachments is None:
             if len(request.raw) > LARGE_BYTES:
@@ -189,7 +194,7 @@ class Contexts:
         bounds: _Bounds,
         encoding: EncodingName,
     ) -> tuple[dict[int, str], int]:
-        """Place → shortened text, and the tokens of all that is left then."""
+        """Index of a turn → shortened text, and the tokens of the whole remaining input."""
         asked = last_user(request.turns)
         may = [
             place
@@ -236,10 +241,11 @@ class Contexts:
 
 
 def _droppable(request: CompletionRequest, sizes: Sizes, excess: int, step: int) -> frozenset[int]:
-    """Places of the oldest turns that go so that `excess` tokens less are left, in whole steps if so much may go.
+    """Indexes of the oldest turns to drop so that the input has `excess` tokens less. Drops whole steps if that is
+    possible.
 
-    A session that grows keeps the same cut until it has grown by a step, so that the provider's prompt cache has what
-    follows the cut. Each new cut makes it read all of that anew.
+    A growing session keeps the same cut until it has grown by a step, so the provider's prompt cache contains the text
+    after the cut. Each new cut makes the provider process all of that text again.
     """
     found = groups(request.turns)
     may_go = sum(sizes.turns[place] for group in found if not group.kept for place in group.turns)
@@ -250,7 +256,7 @@ def _droppable(request: CompletionRequest, sizes: Sizes, excess: int, step: int)
 def _bounds(
     request: CompletionRequest, policy: ContextPolicy, backend: Backend, report: Report | None
 ) -> _Bounds | None:
-    """None: nothing limits this request here."""
+    """The bounds; None: nothing limits this request."""
     limit, window_tokens = policy.max_input_tokens, backend.window_tokens
     if limit is None and window_tokens is None:
         return None
@@ -271,7 +277,8 @@ def _bounds(
 
 @lru_cache(maxsize=1024)
 def _window_bounds(window: int, model: str, longest: int | None, asked: int | None, trims: bool) -> _Bounds:
-    """`longest`: answer of the model's, `asked`: for by the client; clients ask for the same few lengths."""
+    """The bounds of a window. `longest`: the model's maximum answer; `asked`: the answer that the client requests.
+    Clients request the same few lengths, so results are cached."""
     # An answer may be given half the window at most: clients that always ask for the maximum must not be shut out.
     answer = min(asked, longest or asked, window // 2) if asked else 0
     most = window - max(answer, 1)
@@ -289,13 +296,13 @@ def _as_reported(window: _Bounds, tokens: int, report: Report, factor: float) ->
     room = tokens - report.reported - (answer if answer > 1 else min(_ANSWER_TOKENS, tokens // 4))
     if room >= 0:
         aim = report.counted + int(room / max(factor, report.reported / report.counted))
-    else:  # the session is larger than this window: what stays is scaled as the whole was
+    else:  # the session is larger than this window, so the remaining part is scaled like the whole
         aim = report.counted * (report.reported + room) // report.reported
     return replace(window, aim=max(1, aim), most=max(window.most, aim))
 
 
 def _words(request: CompletionRequest, backend: Backend, bounds: _Bounds) -> tuple[str, str]:
-    """What limits a request, and what to do about it."""
+    """The limit that a request exceeds, and the advice to the client, in words."""
     if bounds.answer is None:
         return (
             "the team's policy allows",

@@ -1,9 +1,9 @@
 """Input sizes that backends reported for earlier requests of a session.
 
-The counted tokens of a model without a public tokenizer are off by a factor that depends on its texts (see
-`family_factor`), and by what a provider adds or leaves out, such as earlier reasoning. A session's last report is
-exact; only what was added since is scaled by a factor. Each worker has its own; a session that another worker served
-is sized by the factor alone.
+For a model without a public tokenizer, the counted tokens are wrong by a factor that depends on the texts (see
+`family_factor`), and by the tokens that a provider adds or omits, such as earlier reasoning. A session's last report is
+exact; only the text added since is scaled by a factor. Each worker has its own reports; a session that another worker
+served is scaled by the factor alone.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from gateway.domain.record import Record
 from gateway.domain.routing.route import Prefix
 
 MOST_SESSIONS = 4096
-"""About half a kilobyte each. When full, the least recently used is evicted."""
+"""Maximum number of reports, of about half a kilobyte each. When full, the least recently used is evicted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was sent of a session in its last request to one backend."""
+    """The last request of a session that was sent to one backend."""
 
     counted: int
     """Tokens, by this gateway's count."""
     reported: int
     """Tokens of the same input, by the backend's usage."""
     lengths: tuple[int, ...]
-    """As in `Prefix`: a later request that does not begin so has another history."""
+    """Lengths as in `Prefix`. A later request that does not begin with them has another history."""
 
 
 class ReportedSizes:
@@ -42,7 +42,7 @@ class ReportedSizes:
         return len(self._known)
 
     def learn(self, record: Record) -> None:
-        """Remember the size of an answered request that was counted exactly; others are far below every limit."""
+        """Store the size of an answered request that was counted exactly; other requests are far below every limit."""
         attempt = record.served_by
         if attempt is None or not attempt.counted_tokens or attempt.outcome != "ok":
             return

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 LEAST_TOKENS = 96
-"""Fewest tokens of a shortened text; less would be useless."""
+"""Minimum tokens of a shortened text; a shorter one would be useless."""
 _MARKER_TOKENS = 24
 _HEAD = 0.6
-"""Share of what stays that is taken from the beginning."""
+"""Share of the remaining text that is taken from the beginning."""
 _TRIES = 8
 
 
 def level(sizes: Sequence[int], room: int) -> int | None:
     """The size (tokens) to which the longest of `sizes` must be cut so that all fit in `room`. None if even
-    LEAST_TOKENS each is too much.
-
-    None when even LEAST_TOKENS each is too much.
-    """
+    LEAST_TOKENS each is too much."""
     if sum(min(size, LEAST_TOKENS) for size in sizes) > room:
         return None
     low, high = LEAST_TOKENS, max(sizes, default=LEAST_TOKENS)

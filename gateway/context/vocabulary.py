@@ -35,7 +35,7 @@ _SPLIT: dict[EncodingName, tuple[str, ...]] = {
         r"\s",
     ),
 }
-"""How each encoding splits text before it merges bytes: part of its definition."""
+"""How each encoding splits text before it merges bytes; this is part of its definition."""
 _SHA256: dict[EncodingName, str] = {
     "o200k_base": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
     "cl100k_base": "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
@@ -43,11 +43,12 @@ _SHA256: dict[EncodingName, str] = {
 _PIECE = 20_000
 """Characters per call: the splitter overflows its stack on a million spaces, and merging slows down with length."""
 _SEAM = 200
-"""How far back a space is looked for, so that a cut seldom splits a word."""
+"""Number of characters that are searched backwards for a space, so that a cut rarely splits a word."""
 
 
 def load(name: EncodingName) -> Encoding:
-    """Takes 0.3 s, 0.13 s of it with the interpreter's lock held, and 47 MiB (o200k_base); call it in a thread."""
+    """The encoding. Takes 0.3 s, of which it holds the interpreter's lock for 0.13 s, and 47 MiB (o200k_base); call it
+    in a thread."""
     from tiktoken import Encoding  # with its vocabulary, or not at all
 
     data = (files("gateway.context") / "data" / f"{name}.tiktoken").read_bytes()
@@ -60,7 +61,8 @@ def load(name: EncodingName) -> Encoding:
 
 
 def count(encoding: Encoding, text: str) -> int:
-    """Tokens of `text`; names of special tokens count as the text they are. A cut may add one token per 20,000."""
+    """Number of tokens of `text`; names of special tokens are counted as plain text. A cut may add one token per 20,000
+    characters."""
     if len(text) <= _PIECE:
         return len(encoding.encode_ordinary(text))
     total = start = 0

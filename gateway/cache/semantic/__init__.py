@@ -1,1 +1,1 @@
-"""Stored questions found by meaning: embedding, vector index, partitions per team."""
+"""Finds stored questions by meaning: embedding, vector index, partitions per team."""

@@ -29,7 +29,7 @@ SAMPLES = Path(__file__).parents[1] / "data" / "paraphrases.json"
 
 _LARGEST_GRAPH = 2**31
 _LEAST_WEIGHTS = 4096
-"""Numbers in a tensor below which int8 saves nothing worth its error."""
+"""Tensors with fewer numbers are not quantised, because int8 saves too little for its error."""
 _KNOTS = 33
 _BATCH = 16
 
@@ -37,8 +37,9 @@ _BATCH = 16
 def build(source: str, out: Path, *, device: str = "cpu", texts: Sequence[str] = ()) -> Facts:
     """Write the encoder of `source` (a folder, or a name that sentence-transformers finds) into the folder `out`.
 
-    The quicker way of quantising is tried first; what agrees with the original on all sample texts is taken. `texts`:
-    samples of your own, beside ours. Blocking: minutes. Raises EmbedderUnavailable, and what torch raises.
+    The faster way of quantising is tried first; the first way that agrees with the original on all sample texts is
+    used. `texts`: your own samples, in addition to the packaged ones. Blocks for minutes. Raises EmbedderUnavailable,
+    and the errors that torch raises.
     """
     original = _original(source, device)
     groups = _groups()
@@ -74,7 +75,8 @@ def build(source: str, out: Path, *, device: str = "cpu", texts: Sequence[str] =
 
 
 def knots(model: OnnxModel, groups: Sequence[Sequence[str]]) -> Iterator[tuple[float, float]]:
-    """Cosine of `model` → of the packaged encoder: what as many of the same pairs of questions exceed."""
+    """Yield pairs: a cosine of `model` → the cosine of the packaged encoder that the same share of the pairs of
+    questions exceeds."""
     texts = [text for group in groups for text in group]
     own, packaged = (_cosines(each.embed, texts) for each in (model, MiniLM()))
     shares = np.linspace(0, 1, _KNOTS)
@@ -89,7 +91,8 @@ def knots(model: OnnxModel, groups: Sequence[Sequence[str]]) -> Iterator[tuple[f
 
 
 def _cosines(embed: Callable[[str], Vector | None], texts: Sequence[str]) -> Vector:
-    """Of each text with those around it, which are often its paraphrases and near misses, and with all others."""
+    """Cosines of each text with its neighbours in the list, which are often its paraphrases and near misses, and with
+    all other texts."""
     vectors = np.stack([vector for text in texts if (vector := embed(text)) is not None])
     every = vectors @ vectors.T
     near = np.concatenate([np.diagonal(every, offset) for offset in range(1, 12)])
@@ -117,7 +120,7 @@ def _encode(model: Any, texts: Sequence[str]) -> Vector:
 
 
 def _export(model: Any, path: Path) -> None:
-    """The whole pipeline, pooling included, as one graph."""
+    """Write the whole pipeline, pooling included, as one graph."""
     import torch
 
     model = model.to("cpu")
@@ -133,7 +136,7 @@ def _export(model: Any, path: Path) -> None:
             return self.model(dict(zip(names, inputs, strict=True)))["sentence_embedding"]
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about names of axes, and what will be otherwise in later versions
+        warnings.simplefilter("ignore")  # about names of axes, and about changes in later versions
         torch.onnx.export(
             Encoder(),
             tuple(given[name] for name in names),
@@ -150,7 +153,7 @@ def _export(model: Any, path: Path) -> None:
 
 
 def _dynamic(source: Path, target: Path) -> None:
-    """Weights and activations in int8: the quickest, and not always near enough."""
+    """Quantise weights and activations to int8: the fastest way, but not always accurate enough."""
     keep_onnxruntime_offline()
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
@@ -158,7 +161,7 @@ def _dynamic(source: Path, target: Path) -> None:
 
 
 def _weights(source: Path, target: Path) -> None:
-    """Weights alone in int8, a scale for each row or column; computed in float."""
+    """Quantise only the weights to int8, with a scale for each row or column; the model computes in float."""
     import onnx
     from onnx import numpy_helper
 
@@ -187,7 +190,8 @@ def _weights(source: Path, target: Path) -> None:
 
 
 def _install(folder: Path, out: Path, facts: Facts) -> None:
-    """The facts last: without them it is no encoder."""
+    """Copy the files to `out`. The facts are written last, because a folder without them does not count as an
+    encoder."""
     out.mkdir(parents=True, exist_ok=True)
     for name in (WEIGHTS, TOKENIZER):
         shutil.copyfile(folder / name, out / name)

@@ -21,20 +21,21 @@ class Facts(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     source: str
-    """The model it was made of."""
+    """The model from which the encoder was made."""
     sha256: str
     dimensions: int = Field(gt=0)
     max_tokens: int = Field(gt=0)
     quantised: str
-    """Which way of quantising agreed with the original."""
+    """The way of quantising that agreed with the original."""
     agreement: float
-    """Least cosine between its vectors and the original's on the sample texts."""
+    """Minimum cosine between its vectors and the original's on the sample texts."""
     knots: tuple[tuple[float, float], ...]
-    """Cosine of this encoder → of the packaged one, ascending: the verifier's figures are in the latter's terms."""
+    """Cosine of this encoder → of the packaged one, ascending: the verifier's thresholds refer to the packaged encoder.
+    """
 
     @property
     def name(self) -> str:
-        """Part of every partition's key: vectors of two encoders never meet."""
+        """Part of every partition's key, so vectors of different encoders are never compared."""
         return f"{Path(self.source).name}-int8@{self.sha256[:8]}"
 
 
@@ -43,7 +44,7 @@ def is_built(folder: str) -> bool:
 
 
 def read_facts(folder: Path) -> Facts:
-    """Raises EmbedderUnavailable for a folder that `embedder build` did not make."""
+    """The facts of a folder. Raises EmbedderUnavailable if `embedder build` did not make it."""
     try:
         return Facts.model_validate(orjson.loads((folder / FACTS).read_bytes()))
     except (OSError, orjson.JSONDecodeError, ValidationError) as error:
@@ -51,10 +52,10 @@ def read_facts(folder: Path) -> Facts:
 
 
 class BuiltEmbedder(ModelEmbedder):
-    """`Embedder` on such a folder."""
+    """Implements `Embedder` with such a folder."""
 
     def __init__(self, folder: str) -> None:
-        """Raises EmbedderUnavailable when the folder is not whole."""
+        """Raises EmbedderUnavailable if the folder is incomplete."""
         facts = read_facts(Path(folder))
         super().__init__(
             partial(load, Path(folder), facts),
@@ -66,7 +67,7 @@ class BuiltEmbedder(ModelEmbedder):
 
 
 def load(folder: Path, facts: Facts) -> Model:
-    """Raises EmbedderUnavailable for weights that are not those of `facts`."""
+    """The loaded model. Raises EmbedderUnavailable if the weights do not match `facts`."""
     from gateway.cache.semantic.onnx import OnnxModel
 
     return OnnxModel(folder / WEIGHTS, facts.sha256, folder / TOKENIZER, facts.max_tokens)

@@ -23,26 +23,26 @@ MAX_TOKENS = 256
 WEIGHTS_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 
 _CHARACTERS_PER_TOKEN = 24
-"""No text has more in practice: spares the tokenizer a megabyte."""
+"""Texts with more characters per token do not occur in practice, so a much longer text is not tokenized."""
 
 
 Owned = tuple[str, str]
-"""The owner, and the text."""
+"""Owner and text."""
 
 
 class Model(Protocol):
-    """Blocking; called from one thread."""
+    """A blocking model, called from one thread."""
 
     def embed_all(self, texts: Sequence[str]) -> list[Vector | None]:
-        """A unit vector for each of the `texts`, None for one that is longer than the model reads."""
+        """A unit vector for each of the `texts`; None for a text that is longer than the model's limit."""
         ...
 
 
 class ModelEmbedder:
-    """`Embedder` on any model. Until `begin`, neither the model nor its libraries are in memory.
+    """Implements `Embedder` with any model. Before `begin`, neither the model nor its libraries are in memory.
 
-    A text that comes alone is embedded at once. What comes while the model works is embedded together as soon as it
-    is free, so that nobody waits for company.
+    A single text is embedded at once. Texts that arrive while the model works are embedded together as soon as it is
+    free, so no text waits for a batch to fill.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class ModelEmbedder:
         waiting: int = 32,
         together: int = 8,
     ) -> None:
-        """`remembered`: vectors kept; `waiting`: texts that may queue before `embed` refuses; `together`: most texts
-        of a batch, whose first has to wait for its last."""
+        """`remembered`: number of vectors kept; `waiting`: number of texts that may queue before `embed` refuses;
+        `together`: maximum texts in a batch, all of which finish together."""
         self.name, self.dimensions, self.max_tokens = name, dimensions, max_tokens
         self._remembered: OrderedDict[Owned, Vector | None] = OrderedDict()
         self._limit, self._waiting_limit, self._together = remembered, waiting, together
@@ -67,11 +67,11 @@ class ModelEmbedder:
         self._model: Model | None = None
         self._begun = self._failed = self._working = False
         self._waiting: OrderedDict[Owned, asyncio.Future[Vector | None]] = OrderedDict()
-        """Texts that wait to be embedded."""
+        """Texts that are waiting to be embedded."""
         self._under_way: dict[Owned, asyncio.Future[Vector | None]] = {}
         self._embedded = self._recalled = self._batches = 0
         self.cpu_s = 0.0
-        """Processor time that embedding took."""
+        """Processor seconds used for embedding."""
 
     @property
     def ready(self) -> bool:
@@ -85,7 +85,7 @@ class ModelEmbedder:
         """Nothing to do: the model is loaded only if a policy needs vectors."""
 
     def begin(self) -> None:
-        """Load in the background; called again it changes nothing."""
+        """Start loading in the background. Repeated calls have no effect."""
         if not self._begun:
             self._begun = True
             self._tasks.spawn(self._load(), "embedder-load")
@@ -94,13 +94,13 @@ class ModelEmbedder:
         try:
             self._model = await asyncio.get_running_loop().run_in_executor(self._thread, self._loaded)
         except Exception:
-            # Whatever is wrong with a model or its libraries, the gateway serves on without the semantic cache.
+            # If a model or its libraries fail in any way, the gateway continues without the semantic cache.
             self._failed = True
             log.exception("the embedder %s could not be loaded; the semantic cache is off", self.name)
 
     def _loaded(self) -> Model:
-        # The package first, and whole: a model's library asks for NumPy's innermost module, and where another thread is
-        # just importing NumPy, each has what the other waits for; both then get half of it, for the process's life.
+        # Import the whole package first. A model's library imports NumPy's internal module; if another thread imports
+        # NumPy at that moment, the two wait for each other, and both get an incomplete NumPy until the process ends.
         import numpy  # noqa: F401
 
         return self._load_model()
@@ -114,7 +114,7 @@ class ModelEmbedder:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def wait_ready(self, timeout_s: float) -> None:
-        """Begin, and wait. Raises EmbedderUnavailable when it failed, TimeoutError when it takes longer."""
+        """Start loading, and wait. Raises EmbedderUnavailable if loading fails, TimeoutError if it takes longer."""
         self.begin()
         async with asyncio.timeout(timeout_s):
             while not self.ready:
@@ -123,11 +123,11 @@ class ModelEmbedder:
                 await asyncio.sleep(0.02)
 
     async def embed(self, text: str, owner: str = "") -> Vector | None:
-        """The unit vector, or None when `text` is too long. Raises EmbedderUnavailable when not ready or too busy, and
-        what the model raises.
+        """The unit vector, or None if `text` is too long. Raises EmbedderUnavailable if the model is not ready or too
+        busy, and the errors that the model raises.
 
-        What was embedded for one `owner` is embedded again for another: else the time that it takes would tell a
-        tenant what others ask.
+        A text that was embedded for one `owner` is embedded again for another one; else the response time would show a
+        tenant which questions others ask.
         """
         owned = owner, text
         if owned in self._remembered:
@@ -149,7 +149,7 @@ class ModelEmbedder:
         return await asyncio.shield(future)
 
     async def _work(self, model: Model) -> None:
-        """Embed until nothing waits."""
+        """Embed until no text is waiting."""
         try:
             while self._waiting:
                 batch = self._under_way = self._next()
@@ -158,7 +158,7 @@ class ModelEmbedder:
                     vectors = await asyncio.get_running_loop().run_in_executor(
                         self._thread, self._embed, model, [text for _, text in batch]
                     )
-                except Exception as error:  # the model's own: whoever asked hears of it
+                except Exception as error:  # the model's own error, which is raised to the callers
                     self._fail(batch, error)
                     vectors = []
                 for (owned, future), vector in zip(batch.items(), vectors, strict=False):
@@ -170,7 +170,8 @@ class ModelEmbedder:
             self._working = False
 
     def _next(self) -> dict[Owned, asyncio.Future[Vector | None]]:
-        """The oldest, and of those behind it the ones most like it in length: the others would make it wait longer."""
+        """The next batch: the oldest text, and the waiting texts that are closest to it in length, because the others
+        would delay it."""
         _, first = next(iter(self._waiting))
         alike = sorted(self._waiting, key=lambda owned: abs(len(owned[1]) - len(first)))[: self._together]
         return {owned: self._waiting.pop(owned) for owned in alike}
@@ -187,7 +188,7 @@ class ModelEmbedder:
         for future in batch.values():
             if not future.done():
                 future.set_exception(error)
-                future.exception()  # it is no news that who asked has gone
+                future.exception()  # mark the error as retrieved, because the caller may be gone
 
     def _remember(self, owned: Owned, vector: Vector | None) -> None:
         self._embedded += 1
@@ -214,7 +215,7 @@ def _minilm() -> Model:
 
 
 class OnnxEmbedder(ModelEmbedder):
-    """The default: all-MiniLM-L6-v2, int8, packaged."""
+    """The default embedder: all-MiniLM-L6-v2 in int8, packaged."""
 
     NAME = f"all-MiniLM-L6-v2-int8@{WEIGHTS_SHA256[:8]}"
 

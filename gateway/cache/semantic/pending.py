@@ -12,12 +12,14 @@ from gateway.cache.semantic.service import Semantic
 from gateway.runtime.tasks import Tasks
 
 _KEPT = 256
-"""The newest so many wait for the embedder; what is older stays known to the letter only."""
+"""Maximum number of questions, the newest ones, that wait for the embedder; older ones are found by exact match only.
+"""
 
 
 class PendingQuestions:
     def __init__(self, semantic: Semantic, mean: Callable[[Ticket, Entry, Question], Awaitable[None]]) -> None:
-        """`mean` makes one answer findable by meaning; it is called for one at a time, in the order of storing."""
+        """`mean` makes one answer findable by meaning. It is called for one answer at a time, in the order of
+        storing."""
         self._semantic, self._mean = semantic, mean
         self._waiting: deque[tuple[Ticket, Entry, Question]] = deque(maxlen=_KEPT)
         self._tasks = Tasks()

@@ -1,4 +1,4 @@
-"""An embedder from any sentence-transformers model (extra `st`). The only importer of that library."""
+"""An embedder from any sentence-transformers model (extra `st`). Only this module imports that library."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.errors import EmbedderUnavailable
 
 
 class SentenceTransformerEmbedder(ModelEmbedder):
-    """`Embedder` on a local model directory; `device` as torch calls it (`cpu`, `cuda`)."""
+    """Implements `Embedder` with a local model directory. `device`: its name in torch (`cpu`, `cuda`)."""
 
     def __init__(self, path: str, *, device: str = "cpu", dimensions: int = 384, max_tokens: int = 256) -> None:
         super().__init__(
@@ -35,7 +35,7 @@ class _Transformer:
         return [next(vectors) if length <= self._max_tokens else None for length in lengths]
 
     def _encode(self, texts: list[str]) -> Vector:
-        """A row for each."""
+        """The vectors, one row for each text."""
         rows: Vector = self._model.encode(
             texts, normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False
         )
@@ -43,14 +43,14 @@ class _Transformer:
 
 
 def transformer(path: str, device: str, *, local: bool = True) -> Any:
-    """The library's own model. `local`: nothing is fetched. Raises whatever torch and its models raise."""
-    from sentence_transformers import SentenceTransformer  # torch: seconds, and more than a gigabyte
+    """The library's model. `local`: whether downloads are disabled. Raises the errors of torch and its models."""
+    from sentence_transformers import SentenceTransformer  # imports torch: takes seconds, and more than a gigabyte
 
     return SentenceTransformer(path, device=device, local_files_only=local)
 
 
 def _load(path: str, device: str, dimensions: int, max_tokens: int) -> Model:
-    """Raises EmbedderUnavailable, and whatever torch and its models raise."""
+    """The loaded model. Raises EmbedderUnavailable, and the errors of torch and its models."""
     model = transformer(path, device)
     if model.get_embedding_dimension() != dimensions:
         raise EmbedderUnavailable(f"{path} gives other than {dimensions} dimensions; say how many")

@@ -16,7 +16,7 @@ from gateway.cache.packing import Vector
 from gateway.domain.protocols import Embedder
 from gateway.runtime.tasks import Tasks
 
-if TYPE_CHECKING:  # they bring NumPy, faiss and the verifier's words
+if TYPE_CHECKING:  # they import NumPy, faiss and the verifier's words
     from gateway.cache.semantic.partitions import Query, SemanticIndex
 
 T = TypeVar("T")
@@ -24,35 +24,36 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 DEADLINE_S = 0.25
-"""Longest that a look-up waits for a vector and a search; later it is a miss."""
+"""Maximum seconds that a look-up waits for a vector and a search; then it is a miss."""
 _TOLERATED = 3
-"""Look-ups in a row that may be late or fail; then slow counts as down."""
+"""Number of consecutive look-ups that may be late or fail before the embedder counts as failed."""
 PAUSE_S = 5.0
-"""Seconds for which a failed embedder is not waited for; then it is tried again."""
+"""Seconds for which a failed embedder is not used before it is tried again."""
 _LOADING_S = 0.1
 """Seconds between checks of whether the embedder has loaded."""
 _PIECE_S = 0.02
-"""Notes are applied for so long at a time, so that look-ups come in between."""
+"""Maximum seconds for which queued changes are applied at a time, so that look-ups can run in between."""
 _SWITCH_S = 0.0005
-"""A thread that computes in Python lets the event loop have its turn after so long; Python's own 5 ms are too long."""
+"""Seconds after which a thread that computes in Python yields to the event loop; Python's own 5 ms are too long."""
 
 
 class SemanticResult(NamedTuple):
-    """What there was of a question."""
+    """The result of a look-up of a question."""
 
     vector: Vector | None = None
     found: Found | None = None
     near: Found | None = None
-    """Without a hit: the candidate that came nearest to being one …"""
+    """If there is no hit: the candidate that came closest to being one."""
     accepted: bool = False
-    """… and whether the verifier alone would have let it through."""
+    """Whether the verifier alone would have accepted `near`."""
     cpu_s: float = 0.0
 
 
 class Semantic:
-    """Off while the embedder or the verifier is not there; then every question is simply new.
+    """Finds questions by meaning. Disabled while the embedder or the verifier is not loaded; then every question counts
+    as new.
 
-    Neither is in memory before `begin`: 220 MiB that a gateway whose teams do without need not have.
+    Neither is in memory before `begin`. This saves 220 MiB in a gateway whose teams do not use it.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Semantic:
         deadline_s: float = DEADLINE_S,
         pause_s: float = PAUSE_S,
     ) -> None:
-        """`kept`: the entries that are known when it has loaded."""
+        """`kept`: returns the entries that exist when loading has finished."""
         self._embedder = embedder
         self._deadline_s, self._pause_s = deadline_s, pause_s
         self._max_bytes, self._kept = max_bytes, kept
@@ -79,7 +80,7 @@ class Semantic:
         self._counts = {"asked": 0, "found": 0, "late": 0, "refused": 0}
 
     def begin(self) -> None:
-        """Load in the background; called again it changes nothing."""
+        """Start loading in the background. Repeated calls have no effect."""
         if self._embedder is not None and not self._begun:
             self._begun = True
             self._embedder.begin()
@@ -105,7 +106,7 @@ class Semantic:
 
     @property
     def name(self) -> str:
-        """Which embedder made the vectors: others are of no use."""
+        """Name of the embedder that made the vectors; vectors of other embedders cannot be used."""
         return self._embedder.name if self._embedder else ""
 
     @property
@@ -113,7 +114,7 @@ class Semantic:
         return self._meanings is not None and self._embedder is not None and self._embedder.ready
 
     async def loaded(self) -> bool:
-        """Begin, and wait until there are vectors to be had; False where there will be none."""
+        """Start loading, and wait until vectors are available. Returns False if they never will be."""
         self.begin()
         while not self.ready:
             if self._embedder is None or self._failed or self._embedder.failed:
@@ -123,7 +124,7 @@ class Semantic:
 
     @property
     def failed(self) -> bool:
-        """Questions that were asked before in other words are not recognised, for now or for good."""
+        """Whether reworded questions are not recognised, temporarily or permanently."""
         down = self._failed or self._in_a_row >= _TOLERATED
         return down or (self._embedder is not None and self._embedder.failed)
 
@@ -155,13 +156,13 @@ class Semantic:
             (self._meanings.add if adding else self._meanings.remove)(entry)
 
     async def vector(self, question: Question, owner: str, *, urgent: bool = True) -> Vector | None:
-        """None when there is none to be had, for whatever reason. `owner`: see `Embedder.embed`. `urgent`: somebody
-        waits for it; else that the embedder has much to do is no trouble."""
+        """The vector of a question; None if there is none, for any reason. `owner`: see `Embedder.embed`. `urgent`:
+        whether a caller waits for it; if not, a busy embedder does not count as a failure."""
         if self._embedder is None or not self._embedder.ready or self._resting:
             return None
         try:
             vector: Vector | None = await self._embedder.embed(question.text, owner)
-        except Exception as error:  # whatever a model or its libraries raise: savings fail open
+        except Exception as error:  # any error of a model or its libraries only costs savings
             self._counts["refused"] += 1
             if urgent:
                 self._trouble(repr(error))
@@ -169,8 +170,8 @@ class Semantic:
         return vector
 
     async def find(self, question: Question, owner: str, max_error: float, bar: float = 0.0) -> SemanticResult:
-        """The question's vector, and the earlier question that it repeats; `bar`: how sure that has to be, at least.
-        `owner`: who shares answers."""
+        """The question's vector, and the earlier question that it repeats. `bar`: minimum verifier score. `owner`: the
+        group that shares answers."""
         if not self.ready or self._meanings is None:
             self.begin()
             return SemanticResult()
@@ -198,20 +199,20 @@ class Semantic:
 
     @property
     def _embedded_s(self) -> float:
-        """Processor time of the embedder; what others took of it meanwhile is theirs too, and evens out."""
+        """Processor seconds of the embedder. They include other callers' texts embedded in the meantime, which evens
+        out."""
         cpu_s: float = getattr(self._embedder, "cpu_s", 0.0)
         return cpu_s
 
     async def embed(self, text: str) -> Vector | None:
-        """The vector of any text, for callers that are not in a hurry. Raises EmbedderUnavailable and the model's
-        errors."""
+        """The vector of any text, for callers that can wait. Raises EmbedderUnavailable and the model's errors."""
         if self._embedder is None or not self.ready:
             return None
         vector: Vector | None = await self._embedder.embed(text)
         return vector
 
     async def tidy(self) -> None:
-        """Apply what was noted, so that the notes do not pile up while nobody asks; train what wants it."""
+        """Apply queued changes, so that they do not accumulate without look-ups, and train lists where needed."""
         await self.apply()
         await self.train()
 
@@ -220,7 +221,7 @@ class Semantic:
             await self._in_thread(self._meanings.apply, _PIECE_S)
 
     async def train(self) -> None:
-        """Lists for the partition that has most outgrown its index, in a thread that no look-up waits for."""
+        """Train lists for the partition that has most outgrown its index, in a thread that no look-up uses."""
         semantic_index = self._meanings
         build = await self._in_thread(semantic_index.outgrown) if semantic_index is not None else None
         if semantic_index is None or build is None:
@@ -249,15 +250,15 @@ class Semantic:
 def _seek(
     semantic_index: SemanticIndex, question: Question, vector: Vector, max_error: float, bar: float, now: float
 ) -> tuple[Query, float]:
-    """And the processor time that it took, in seconds."""
+    """The result of the search, and the processor time that it took, in seconds."""
     began = time.thread_time()
     sought = semantic_index.seek(question, vector, max_error=max_error, now=now, bar=bar)
     return sought, time.thread_time() - began
 
 
 def _meanings(dimensions: int, max_bytes: int, knots: Sequence[tuple[float, float]]) -> SemanticIndex:
-    """With the packaged words and weights; reads files. Brings faiss too: its library takes longer to load than a
-    look-up may."""
+    """A semantic index with the packaged words and weights, which are read from files. Also imports faiss, which takes
+    longer than a look-up may."""
     from gateway.cache.semantic.partitions import SemanticIndex
     from gateway.cache.semantic.vector_index import single_threaded
     from gateway.cache.verifier.verify import Verifier

@@ -1,4 +1,4 @@
-"""Nearest neighbours of one partition's vectors. The only importer of faiss."""
+"""Nearest neighbours of one partition's vectors. Only this module imports faiss."""
 
 from __future__ import annotations
 
@@ -13,40 +13,41 @@ from numpy.typing import NDArray
 from gateway.cache.packing import BYTES_PER_DIMENSION, Vector, unpack
 
 FAISS_FROM = 512
-"""Vectors; below it a matrix product is quicker than handing over."""
+"""Number of vectors from which faiss is used; for fewer, a matrix product is faster."""
 LISTS_FROM = 20_000
 """Number of vectors from which they are sorted into lists, of which a search reads a few."""
 
 _RESCORED = 16
-"""Nearest by eight-bit codes whose cosines are then worked out from the vectors themselves."""
+"""Number of nearest vectors by eight-bit codes whose exact cosines are then computed."""
 _DEVIATIONS = 8.0
-"""Of a unit vector's components; the codes cut off what is larger, which the exact cosines then make good."""
+"""Range of the codes, in standard deviations of a unit vector's components. Larger components are cut off; the exact
+cosines correct this."""
 _CHUNK = 1024
-"""Vectors handed to faiss at a time: what is copied meanwhile is copied under the interpreter's lock."""
+"""Number of vectors passed to faiss at a time, because copying them holds the interpreter's lock."""
 _PER_CENTROID = 40
-"""Vectors that each list's centre is trained on."""
+"""Number of vectors on which each list's centre is trained."""
 _TRAININGS = 8
 _READ = 32
-"""One list of so many is read by a search, and no fewer than `_READ_LEAST`."""
+"""A search reads one in this number of lists, but at least `_READ_LEAST` lists."""
 _READ_LEAST = 16
 _OUTGROWN = 4
-"""So many times as large, or as small, as when its lists were trained: they are trained anew."""
+"""Factor by which an index must have grown or shrunk since its lists were trained before they are trained again."""
 _CODE_BYTES = 256
-"""Beside the code of each vector in faiss: its number, where it lies, and room to grow."""
+"""Memory of a vector in faiss in addition to its code: its number, its position, and space to grow."""
 
 
 def single_threaded() -> None:
-    """For the calling thread: two OpenMP threads on busy cores take sixty times as long as one."""
+    """Make faiss use one thread in the calling thread: two OpenMP threads on busy cores take sixty times as long."""
     import faiss
 
     faiss.omp_set_num_threads(1)
 
 
 class VectorIndex:
-    """Unit vectors by number, searched by inner product. Not locked: its owner calls it from one thread.
+    """Unit vectors by number, searched by inner product. Not thread-safe: its owner calls it from one thread.
 
-    Eight-bit codes find the nearest few, exact cosines say which they are. Up to `LISTS_FROM` every code is compared;
-    above, whoever owns it has `draft` built in another thread and hands it to `adopt`.
+    Eight-bit codes find the nearest few vectors, and exact cosines rank them. Up to `LISTS_FROM` vectors, every code is
+    compared; above, the owner has `draft` built in another thread and passes it to `adopt`.
     """
 
     def __init__(self, dimensions: int) -> None:
@@ -54,26 +55,26 @@ class VectorIndex:
         self._vectors: dict[int, bytes] = {}
         self._matrix: tuple[NDArray[np.int64], Vector] | None = None
         self._codes: Any = None
-        """A faiss index, less what waits in `_fresh` and `_gone`."""
+        """A faiss index, without the pending changes in `_fresh` and `_gone`."""
         self._fresh: list[int] = []
         self._gone: list[int] = []
         self._trained_on = 0
-        """Vectors there were when the lists were drawn up; 0: it has none."""
+        """Number of vectors when the lists were trained; 0: there are no lists."""
         self._drafted = False
         self._since: list[tuple[int, bool]] = []
-        """What was added (True) or removed since the draft was taken."""
+        """The vectors that were added (True) or removed (False) since the draft was taken."""
 
     def __len__(self) -> int:
         return len(self._vectors)
 
     @property
     def memory(self) -> int:
-        """Bytes of the vectors, and of their codes where there are any."""
+        """Bytes of the vectors, and of their codes if there are any."""
         code = self._dimensions + _CODE_BYTES if self._codes is not None else 0
         return len(self) * (self._dimensions * BYTES_PER_DIMENSION + code)
 
     def add(self, number: int, vector: bytes) -> None:
-        """`number` must be new; `vector` as `pack` makes it."""
+        """Add a vector. `number` must be new; `vector` has the format of `pack`."""
         self._vectors[number] = vector
         self._matrix = None
         if self._codes is not None:
@@ -119,7 +120,7 @@ class VectorIndex:
     # -- codes ---------------------------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Hand faiss what was added, and take out what was removed, since it was last searched."""
+        """Pass to faiss the vectors added since the last search, and remove from it those removed since then."""
         if len(self._vectors) < FAISS_FROM:
             return
         single_threaded()
@@ -142,22 +143,23 @@ class VectorIndex:
         self._codes, self._fresh, self._gone = None, [], []
         self._trained_on, self._drafted, self._since = 0, False, []
 
-    # -- lists, trained elsewhere --------------------------------------------------------------------------------------
+    # -- lists, trained in another thread ------------------------------------------------------------------------------
 
     @property
     def outgrown(self) -> bool:
-        """Are lists wanted that it does not have?"""
+        """Whether the index needs new lists."""
         if self._drafted or len(self) < LISTS_FROM:
             return False
         return not self._trained_on or not self._trained_on / _OUTGROWN < len(self) < self._trained_on * _OUTGROWN
 
     def draft(self) -> IndexBuild:
-        """What lists are to be drawn up for; from now on changes are noted for `adopt`."""
+        """The vectors for which lists are to be trained. From now on changes are recorded for `adopt`."""
         self._drafted, self._since = True, []
         return IndexBuild(self._dimensions, dict(self._vectors))
 
     def adopt(self, draft: IndexBuild) -> None:
-        """Search the lists that were drawn up, brought up to date; nothing if the index has shrunk below codes."""
+        """Use the trained lists, after applying the recorded changes. Does nothing if the index has become too small
+        for codes."""
         if not self._drafted or draft.codes is None:
             return
         changed = self._since
@@ -173,14 +175,15 @@ class VectorIndex:
 
 @dataclass(slots=True)
 class IndexBuild:
-    """Lists in the making. `build` may run in any one thread: nothing here changes but by it."""
+    """Lists that are being trained. `build` may run in any one thread, because only it changes this object."""
 
     dimensions: int
     vectors: dict[int, bytes]
     codes: Any = None
 
     def build(self) -> None:
-        """Train, and sort all vectors in. Blocking: seconds for 100,000 vectors, a minute or two for a million."""
+        """Train the lists, and sort all vectors into them. Blocks for seconds with 100,000 vectors, for a minute or two
+        with a million."""
         single_threaded()
         lists = lists_for(len(self.vectors))
         codes = _lists(self.dimensions, lists)
@@ -201,12 +204,13 @@ class IndexBuild:
 
 
 def lists_for(vectors: int) -> int:
-    """A power of two near 1.6 √`vectors`: searching the centres then costs about what searching the lists does."""
+    """The number of lists, a power of two near 1.6 √`vectors`: comparing the centres then costs about as much as
+    searching the lists."""
     return int(2 ** round(np.log2(1.6 * np.sqrt(vectors))))
 
 
 def _lists(dimensions: int, lists: int) -> Any:
-    """An inverted file of eight-bit codes; removing a number costs no pass over the others."""
+    """An inverted file of eight-bit codes, from which a number can be removed without a pass over the others."""
     faiss = _faiss()
     centres = faiss.IndexFlatIP(dimensions)
     kind = faiss.ScalarQuantizer.QT_8bit_direct_signed
@@ -227,7 +231,8 @@ def _take_out(codes: Any, numbers: Sequence[int]) -> None:
 
 
 def _scaled(vectors: Vector) -> Vector:
-    """To the range of the codes; a unit vector's components deviate by 1/√dimensions from zero."""
+    """The vectors scaled to the range of the codes; a unit vector's components have a standard deviation of
+    1/√dimensions."""
     bound = np.float32(127)
     largest = np.float32(min(1.0, _DEVIATIONS / vectors.shape[1] ** 0.5))
     scaled: Vector = np.clip(np.rint(vectors * (bound / largest)), -bound, bound)

@@ -1,1 +1,1 @@
-"""Whether two questions have the same answer: the last check before a semantic hit."""
+"""Checks whether two questions have the same answer: the last check before a semantic hit."""

@@ -9,22 +9,23 @@ from functools import lru_cache
 from gateway.cache.verifier.text import Reading, Token
 
 _LONGEST_MIDDLE = 60
-"""Tokens; texts that differ over a longer stretch are not the same question."""
+"""Maximum tokens that are aligned; texts that differ over a longer stretch are different questions."""
 
 
 @dataclass(slots=True)
 class Gap:
-    """Tokens of either side that stand where the other side has something else."""
+    """Tokens of either side at a position where the two sides differ."""
 
     stored: list[Token]
     asked: list[Token]
     first: bool
     last: bool
-    """It is the beginning, the end: where politeness lives."""
+    """Whether the gap is at the beginning, or at the end, where polite phrases usually are."""
 
 
 def align(stored: Reading, asked: Reading) -> tuple[list[Gap], list[tuple[int, int]]] | None:
-    """Gaps and matched pairs of positions, by longest common subsequence; None when they differ too widely."""
+    """The gaps and the matched pairs of positions, by longest common subsequence; None if the texts differ too
+    widely."""
     a, b = stored.forms, asked.forms
     start = 0
     while start < len(a) and start < len(b) and a[start] == b[start]:
@@ -79,7 +80,7 @@ def _gaps(stored: Reading, asked: Reading, pairs: list[tuple[int, int]]) -> list
 
 @lru_cache(maxsize=16384)
 def stem(form: str) -> str:
-    """Without the commonest endings of English verbs and plurals."""
+    """`form` without the most common endings of English verbs and plurals."""
     for ending in ("ies", "ing", "ed", "es", "s", "e"):
         if form.endswith(ending) and len(form) - len(ending) > 3:
             return form[: -len(ending)]
@@ -87,7 +88,7 @@ def stem(form: str) -> str:
 
 
 def unmatched(gaps: Iterable[Gap]) -> tuple[list[str], list[str]]:
-    """The words of either side that have no counterpart of the same stem in any gap."""
+    """The words of either side for which no gap of the other side has a word of the same stem."""
     stored: dict[str, str] = {}
     asked: dict[str, str] = {}
     for gap in gaps:

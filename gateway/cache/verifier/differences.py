@@ -13,59 +13,62 @@ from gateway.cache.verifier.text import Reading, Token
 from gateway.cache.verifier.typos import same_word
 
 _SHORT_REPLY = 2
-"""Words; a negation among so few is no `if you don't mind`."""
+"""Maximum number of words of a short reply; a negation in one is not part of a phrase like `if you don't mind`."""
 _ENDING = re.compile(r"[aeos]{1,2}$")
 _WHETHER = frozenset({"is", "are", "do", "does", "has", "have", "was", "were", "did"})
-"""A text that begins so asks for yes or no, unless it has a question word: `is the lamp on`, `lamp on please`."""
+"""A text that begins with one of these words is a yes/no question, unless it has a question word: `is the lamp on`,
+unlike `lamp on please`."""
 _HOW = frozenset({"how", "what"})
-"""`How do I …` and `What is the way to …` ask for one thing."""
+"""Question words with the same meaning: `How do I …` and `What is the way to …`."""
 
 SIGNS = (
     *("numbers", "number", "symbols", "symbol", "names", "name", "quoted"),
     *("opposite", "negation", "question", "tense", "order", "sentence"),
 )
-"""Why the answer may differ. Plural: each side has its own; singular: one side has one more."""
+"""Reasons why the answers may differ. Plural: each side has its own item; singular: one side has one more."""
 _FATAL = frozenset({"numbers", "symbols", "quoted", "names", "opposite"})
-"""However much else is put in other words: Lisbon is not Porto, and off is not on."""
+"""Signs that refuse a hit however much else is paraphrased: Lisbon is not Porto, and off is not on."""
 _PHRASED = frozenset({"question", "tense", "sentence"})
-"""They come with other words for the same, too."""
+"""Signs that also occur in paraphrases of the same question."""
 _REORDERED = 0.5
-"""Summed rarity of the words that one side alone has; from it on, the sentence is put differently and words move."""
+"""Minimum summed rarity of the words that only one side has; from it on, the sentence counts as paraphrased, in which
+words change their position."""
 
 
 @dataclass(slots=True)
 class Comparison:
     conflict: str = ""
-    """Why the answer must differ; empty when nothing says so."""
+    """Why the answers must differ; empty if there is no reason."""
     same: bool = False
-    """Every difference is harmless."""
+    """Whether every difference is harmless."""
     gaps: list[Gap] = field(default_factory=list)
     matched: int = 0
-    """Content words that both have, in order."""
+    """Number of content words that both texts have in the same order."""
     spots: tuple[tuple[int, int], ...] = ()
-    """Content words of either side in each gap that has any, those apart that only moved."""
+    """Number of content words of either side in each gap that has any, excluding words that only moved."""
     moved: frozenset[str] = frozenset()
-    """Roots of words that stand in gaps of both sides."""
+    """Roots of words that are in gaps of both sides."""
     signs: frozenset[str] = frozenset()
-    """Of `SIGNS`, those that are seen."""
+    """The members of `SIGNS` that were found."""
     unmatched: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
-    """Words of either side in the gaps whose stem the other side's gaps lack."""
+    """Words of either side in the gaps whose stem is missing from the other side's gaps."""
 
     @property
     def alone(self) -> bool:
-        """All else being equal, the texts differ in one place: an edit, not another way to put it."""
+        """Whether the texts differ in one place only: an edit, not a paraphrase."""
         return len(self.gaps) == 1
 
     @property
     def exchanged(self) -> bool:
-        """In the one place where the texts differ, content stands for other content: almost always another question."""
+        """Whether content words replace other content words in the only place where the texts differ: almost always a
+        different question."""
         if not self.alone or not (self.gaps[0].stored and self.gaps[0].asked):
             return False
         return (min(self.spots[0]) > 0 or max(self.spots[0]) == 1) if self.spots else bool(self.moved)
 
 
 class Comparer:
-    """Rules on two readings of one language. Pure."""
+    """Compares two readings of one language by rules. Has no state."""
 
     def __init__(self, words: Words) -> None:
         self._words = words
@@ -95,7 +98,7 @@ class Comparer:
         gaps[:] = [gap for gap in gaps if gap.stored or gap.asked]
         result.matched = sum(self.is_content(stored.tokens[i], lexicon) for i, _ in pairs)
         if stored.forms != asked.forms and not gaps and not (result.matched or settled):
-            result.conflict = "courtesy"  # nothing is left to ask, as in a greeting and a farewell
+            result.conflict = "courtesy"  # no question remains, as in a greeting and a farewell
             return result
         if gaps:
             stored_roots = {_root(token.form) for gap in gaps for token in gap.stored}
@@ -110,7 +113,8 @@ class Comparer:
         return result
 
     def _conflict(self, found: Comparison, language: str) -> str:
-        """A sign outweighs any similarity where little else was put in other words."""
+        """The reason why the answers must differ; empty if there is none. A sign outweighs any similarity if little
+        else was paraphrased."""
         if found.alone or not found.spots:
             fatal = found.signs
         elif len(found.spots) == 1:
@@ -135,10 +139,11 @@ class Comparer:
             token.form in lexicon.function or token.form in lexicon.modals or token.form in lexicon.questions
         )
 
-    # -- what is harmless ------------------------------------------------------------------------------------------
+    # -- harmless differences --------------------------------------------------------------------------------------
 
     def _settle(self, gaps: list[Gap], stored: Reading, asked: Reading, lexicon: Lexicon) -> int:
-        """Take out of the gaps what is the same in another spelling, and politeness; how many words were one."""
+        """Remove from the gaps words that differ only in spelling, and polite phrases. Returns the number of words that
+        were the same."""
         language = stored.language or asked.language
         settled = sum(self._settle_spelling(gap, language, lexicon) for gap in gaps)
         if language in ("es", "pt"):
@@ -148,7 +153,7 @@ class Comparer:
         return settled
 
     def _settle_spelling(self, gap: Gap, language: str, lexicon: Lexicon) -> int:
-        """One word misspelt, in another number, or 1 in letters."""
+        """Remove a word that differs by a misspelling, by singular and plural, or by a 1 written as a word."""
         settled = 0
         for left in list(gap.stored):
             for right in gap.asked:
@@ -163,7 +168,8 @@ class Comparer:
         return settled
 
     def _settle_courtesy(self, gap: Gap, lexicon: Lexicon) -> None:
-        """Politeness before or after the question; it may hold question words as long as both sides ask alike."""
+        """Remove polite phrases before or after the question. They may contain question words if both sides ask the
+        same kind of question."""
         if not (gap.first or gap.last):
             return
         sides = [[token.form for token in side] for side in (gap.stored, gap.asked)]
@@ -178,7 +184,7 @@ class Comparer:
             gap.stored.clear()
             gap.asked.clear()
 
-    # -- what says that the answer differs -------------------------------------------------------------------------
+    # -- signs that the answers differ -----------------------------------------------------------------------------
 
     def _signs(self, compared: Comparison, stored: Reading, asked: Reading, lexicon: Lexicon) -> frozenset[str]:
         left = [token for gap in compared.gaps for token in gap.stored]
@@ -207,7 +213,7 @@ class Comparer:
         return frozenset(found)
 
     def _sentence_added(self, unmatched: list[Token], reading: Reading, lexicon: Lexicon) -> bool:
-        """A whole sentence that the other side lacks: `Answer in French.`"""
+        """Whether one side has a whole sentence that the other side lacks: `Answer in French.`"""
         if not reading.tokens or not reading.tokens[-1].sentence:
             return False
         missing = Counter(t.sentence for t in unmatched if self.is_content(t, lexicon))
@@ -217,7 +223,8 @@ class Comparer:
 
 @lru_cache(maxsize=16384)
 def _root(form: str) -> str:
-    """`roja` moves with its noun and becomes `rojo`."""
+    """The root of a word, the same for forms such as `roja` and `rojo`: an adjective that moves with its noun changes
+    its ending."""
     return _ENDING.sub("", form) if len(form) > 3 else form
 
 
@@ -230,7 +237,7 @@ def _harmless(gap: Gap, lexicon: Lexicon) -> bool:
 
 
 def _kind(token: Token) -> str:
-    """number | symbol | name, or empty for a common word."""
+    """The kind of a token: number, symbol or name; empty for a common word."""
     if token.kind == "number":
         return "number"
     if token.kind != "word" and token.form != "/":
@@ -243,7 +250,7 @@ def _questions(tokens: list[Token], lexicon: Lexicon) -> set[str]:
 
 
 def _whether(stored: Reading, asked: Reading, lexicon: Lexicon) -> bool:
-    """Is one a question for yes or no, and the other none at all?"""
+    """Whether one text is a yes/no question and the other one is not a question."""
     if _WHETHER.isdisjoint(stored.forms[:1]) == _WHETHER.isdisjoint(asked.forms[:1]):
         return False
     return lexicon.questions.keys().isdisjoint(stored.forms + asked.forms)
@@ -254,12 +261,13 @@ def _count(tokens: list[Token], words: frozenset[str]) -> int:
 
 
 def _opposites(unmatched: tuple[list[str], list[str]], lexicon: Lexicon) -> bool:
-    """`on` here and `off` there, whatever else is put in other words."""
+    """Whether one side has a word such as `on` and the other side its opposite, such as `off`, however much else is
+    paraphrased."""
     return any(opposite in unmatched[1] for form in unmatched[0] for opposite in lexicon.opposites.get(form, ()))
 
 
 def _accents_differ(left: Token, right: Token) -> bool:
-    """`avó` and `avô` are two words; `avo` may be either."""
+    """Whether the accents of two words contradict each other: `avó` and `avô` are two words; `avo` may be either."""
     if left.raw == right.raw or left.kind != "word":
         return False
     if left.quoted and right.quoted:
@@ -268,7 +276,8 @@ def _accents_differ(left: Token, right: Token) -> bool:
 
 
 def _settle_register(gaps: list[Gap], stored: Reading, asked: Reading) -> None:
-    """`Redacta` and `redacte` ask for one thing: the imperative that a text begins with, to a friend or a stranger."""
+    """Remove imperatives at the beginning that differ only in formality: `Redacta` and `redacte` have the same
+    meaning."""
     if not gaps or not (stored.tokens and asked.tokens):
         return
     left, right = stored.tokens[0], asked.tokens[0]

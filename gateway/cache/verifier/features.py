@@ -25,11 +25,11 @@ NAMES = (
 
 
 def row(stored: Reading, asked: Reading, comparison: Comparison, cosine: float, vocabulary: Vocabulary) -> list[float]:
-    """One number per name in `NAMES`, the same if the two questions change places.
+    """One number per name in `NAMES`; the same if the two questions are swapped.
 
     `letters`: Jaccard index of letter triples. `overlap`, `contained`: rarity of the words that both have, as a share
-    of both texts' words and of the poorer text's. `unmatched`: summed rarity of a side's own words; `rarest`: of the
-    rarest one. `shorter`, `longer`: log of the number of tokens.
+    of both texts' words and of the words of the text with less rarity. `unmatched`: summed rarity of a side's own
+    words; `rarest`: rarity of the rarest one. `shorter`, `longer`: log of the number of tokens.
     """
     language = stored.language or asked.language or "en"
     weights = [[vocabulary.rarity(form, language) for form in side] for side in comparison.unmatched]
@@ -55,7 +55,7 @@ def row(stored: Reading, asked: Reading, comparison: Comparison, cosine: float, 
 
 @lru_cache(maxsize=4096)
 def _stems(forms: tuple[str, ...]) -> tuple[str, ...]:
-    """One word of each stem."""
+    """One word for each stem."""
     return tuple({stem(form): form for form in forms}.values())
 
 

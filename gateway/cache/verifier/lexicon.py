@@ -22,26 +22,26 @@ LANGUAGES = ("en", "es", "pt")
 
 @dataclass(frozen=True, slots=True)
 class Lexicon:
-    """What one language calls things; all words without accents, lower case."""
+    """The word lists of one language; all words without accents, in lower case."""
 
     function: frozenset[str]
-    """Articles, auxiliaries, pronouns, weak prepositions: one more or less changes no answer."""
+    """Articles, auxiliaries, pronouns, weak prepositions: an additional or missing one changes no answer."""
     past: frozenset[str]
     negations: frozenset[str]
     questions: dict[str, str]
     """Question word → its class (how, what, why …)."""
     modals: frozenset[str]
     varying: re.Pattern[str]
-    """Phrases whose answer depends on when it is asked, or on chance, or that ask for something new."""
+    """Matches phrases whose answer depends on the time or on chance, or that ask for something new."""
     one: frozenset[str]
-    """What may be written as the digit 1, and mostly is something else."""
+    """Words that may be written as the digit 1, but usually have another meaning."""
     numbers: dict[str, int]
     short: dict[str, str]
     """Abbreviation → the word it stands for."""
     same: dict[str, str]
-    """Regional word, or an imperative to a friend or a stranger → the first of its group."""
+    """Regional word, or formal or informal imperative → the first word of its group."""
     opposites: dict[str, frozenset[str]]
-    """Word → those that ask for the contrary."""
+    """Word → the words with the opposite meaning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Words:
     courtesy: Politeness
 
     def without_lists(self) -> Words:
-        """With what was learned alone."""
+        """The learned data alone, without the word lists."""
         empty: dict[str, Any] = {field.name: frozenset() for field in fields(Lexicon)}
         empty["varying"] = _phrases(())
         empty |= {name: {} for name in ("questions", "numbers", "short", "same", "opposites")}
@@ -61,7 +61,7 @@ class Words:
 def _lexicon(name: str, own: dict[str, Any], varying: dict[str, str]) -> Lexicon:
     def words(kind: str) -> frozenset[str]:
         listed = frozenset(own[kind].split())
-        # `lo` stands for `los` too.
+        # `lo` also represents `los`.
         return listed if name == "en" else listed | {f"{word}s" for word in listed}
 
     kinds = {word: kind for kind, group in own["questions"].items() for word in group.split()}
@@ -81,14 +81,15 @@ def _lexicon(name: str, own: dict[str, Any], varying: dict[str, str]) -> Lexicon
 
 
 def _phrases(lists: Iterable[str]) -> re.Pattern[str]:
-    """`right_now`: words in sequence; `poem*`: with any ending. Matches nothing where no phrase is listed."""
+    """A pattern for all phrases. `right_now`: words in sequence; `poem*`: a word with any ending. Matches nothing if
+    the lists are empty."""
     escaped = re.escape("|".join("|".join(each.split()) for each in lists))
     phrases = escaped.replace(r"\|", "|").replace("_", r"\W+").replace(r"\*", r"\w*")
     return re.compile(rf"\b(?:{phrases})\b" if phrases else "(?!)")
 
 
 def _opposites(pairs: list[str]) -> dict[str, frozenset[str]]:
-    """`on | off`: words of either side, those of the other side."""
+    """Word → its opposites, from lines such as `on | off`: words of one side, and words of the other side."""
     found: dict[str, frozenset[str]] = {}
     for pair in pairs:
         one, other = (frozenset(side.split()) for side in pair.split("|"))
@@ -99,7 +100,7 @@ def _opposites(pairs: list[str]) -> dict[str, frozenset[str]]:
 
 
 def _teens(name: str, units: dict[str, int], stems: dict[str, int]) -> dict[str, int]:
-    """`fourteen`, `forty`, `dieciseis`, `veintidos`: built as the language builds them."""
+    """Numbers formed by the rules of a language, such as `fourteen`, `forty`, `dieciseis`, `veintidos`."""
     small = {word: value for word, value in {**units, **stems}.items() if value < 10}
     if name == "en":
         teens = {f"{word}teen": 10 + value for word, value in small.items() if value > 2}
@@ -112,7 +113,8 @@ def _teens(name: str, units: dict[str, int], stems: dict[str, int]) -> dict[str,
 
 @lru_cache(maxsize=1)
 def load_words() -> Words:
-    """Read once; about 100 ms, so call it off the loop the first time."""
+    """The word lists and learned data. Takes about 100 ms the first time, so call it off the event loop; then they are
+    cached."""
     data = orjson.loads(WORDS.read_bytes())
     varying = orjson.loads(VARYING.read_bytes())
     lexicons = {name: _lexicon(name, data[name], varying[name]) for name in LANGUAGES}

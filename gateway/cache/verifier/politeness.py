@@ -16,17 +16,18 @@ from gateway.cache.verifier.vocabulary import Vocabulary
 WEIGHTS = Path(__file__).parents[1] / "data" / "courtesy.npz"
 
 BUCKETS = 4096
-"""Hashed words and pairs of neighbours."""
+"""Number of hash buckets for words and pairs of neighbours."""
 LONGEST = 14
-"""Words; no politeness is longer."""
+"""Maximum words of a polite phrase."""
 SURE, CERTAIN = 0.0, 1.0
-"""Least phrase scores, log-odds: where one side has the phrase; where it is cut off before anything is compared."""
+"""Minimum phrase scores (log-odds): for a phrase that only one side has, and for a phrase that is removed before the
+comparison."""
 
 Floats = NDArray[np.float64]
 
 
 def buckets(words: Sequence[str], place: int) -> tuple[int, int, int]:
-    """Where the word, and its pairs with its neighbours, are kept."""
+    """The buckets of the word, and of its pairs with its neighbours."""
     before = words[place - 1] if place else "^"
     after = words[place + 1] if place + 1 < len(words) else "$"
     pairs = (words[place], f"{before} {words[place]}", f"{words[place]} {after}")
@@ -35,7 +36,7 @@ def buckets(words: Sequence[str], place: int) -> tuple[int, int, int]:
 
 
 def phrase_row(scores: Floats, unknown: float) -> list[float]:
-    """What decides about a whole phrase: the `scores` of its words, and the share of unknown words."""
+    """The features of a whole phrase: the `scores` of its words, and the share of unknown words."""
     padded = np.concatenate([scores[:1], scores, scores[-1:]])
     smooth = 0.25 * padded[:-2] + 0.5 * scores + 0.25 * padded[2:]
     return [
@@ -50,7 +51,7 @@ def phrase_row(scores: Floats, unknown: float) -> list[float]:
 
 class Politeness:
     def __init__(self, vocabulary: Vocabulary, weights: dict[str, Floats]) -> None:
-        """`dense` (width + 4,), `hashed` (buckets,), `phrase` (6 + 1,)."""
+        """`weights` has `dense` (width + 4,), `hashed` (buckets,) and `phrase` (6 + 1,)."""
         self._vocabulary = vocabulary
         self._dense, self._hashed, self._phrase = weights["dense"], weights["hashed"], weights["phrase"]
         self.score = lru_cache(maxsize=8192)(self._score)
@@ -63,11 +64,11 @@ class Politeness:
         return cls(Vocabulary.load(), {name: weights[name].astype(np.float64) for name in weights.files})
 
     def polite(self, words: Sequence[str], least: float = SURE) -> bool:
-        """`words`: forms, in order; none is polite too."""
+        """Whether `words`, forms in order, are a polite phrase. An empty sequence is one too."""
         return not words or (len(words) <= LONGEST and self.score(tuple(words)) > least)
 
     def word_scores(self, words: Sequence[str]) -> Floats:
-        """Log-odds that each word belongs to politeness rather than to a question, (words,)."""
+        """Log-odds that each word belongs to a polite phrase and not to a question, (words,)."""
         dense = [self._dense_score(word) for word in words]
         hashed = [self._hashed[list(buckets(words, place))].sum() for place in range(len(words))]
         scores: Floats = np.array(dense) + np.array(hashed)
@@ -82,7 +83,7 @@ class Politeness:
 
 
 def dense_row(vocabulary: Vocabulary, word: str) -> list[float]:
-    """Vector, frequency in the three languages, one."""
+    """The word's vector, its frequencies in the three languages, and the constant one."""
     zipf = vocabulary.zipf(word)
     return [*map(float, vocabulary.vector(word)), *(value / 4 for value in zipf[:3]), 1.0]
 

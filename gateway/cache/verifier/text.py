@@ -1,4 +1,4 @@
-"""Reads a prompt for the verifier: canonical tokens, quotations, material to work on, language."""
+"""Reads a prompt for the verifier: canonical tokens, quotations, text to process, language."""
 
 from __future__ import annotations
 
@@ -33,54 +33,54 @@ _SPELLING = (
 _GREETING = re.compile(r"([^:!,.?]{1,60})[:!,.]\s+(?=\S)")
 _MARKS = {"es": re.compile("[¿¡ñ]"), "pt": re.compile("[ãõç]|nh|lh")}
 _MARK_WEIGHT = 2.0
-"""A letter that only one language has, in units of Zipf frequency."""
+"""Weight of a letter that only one language has, in units of Zipf frequency."""
 _CLEARLY = 1.0
-"""By so much, summed over the words, the language must be likelier than any other."""
+"""Minimum lead of a language over every other one, summed over the words, for a decision."""
 _READ_FOR_LANGUAGE = 600
-"""Characters."""
+"""Maximum characters that are read to determine the language."""
 _CONTRACTED = {"n't": "not", "'m": "am", "'re": "are", "'ve": "have", "'ll": "will", "'d": "would"}
 _CUT = {"ca": "can", "wo": "will", "sha": "shall"}
-"""What `n't` leaves of them."""
+"""The rest of a contraction before `n't` → the full word."""
 _ENDING = frozenset(".?!\n")
 _BEGINNING = _ENDING | frozenset(":¿¡")
-"""Marks after which a sentence, or what is like one, begins."""
+"""Characters after which a sentence, or a similar unit, begins."""
 _MULTIPLIERS = (100, 1000, 1_000_000)
 _JOINS = ("y", "e")
 _LONGEST_QUOTE = 6
-"""Words; a longer quotation is material to work on, not a name."""
+"""Maximum words of a quotation that counts as a name; a longer one is text to process."""
 _HEADLINE = 4
-"""Words with a capital; fewer may be one name."""
+"""Minimum capitalised words of a headline; fewer may be one name."""
 _LONGEST_LABEL = 3
-"""Words before a colon that name the matter, as in `India: …`."""
+"""Maximum words before a colon that name the topic, as in `India: …`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
     form: str
-    """Canonical: lower case, no accents, contraction expanded, number in digits."""
+    """Canonical form: lower case, without accents, contraction expanded, number in digits."""
     raw: str
-    """As written, lower case."""
+    """The text as written, in lower case."""
     kind: str
     """word | number | ident | sign"""
     name: bool = False
-    """Capitalised where no sentence begins."""
+    """Whether it is capitalised although no sentence begins with it."""
     quoted: bool = False
     sentence: int = 0
-    """Which sentence it stands in, counted from 0."""
+    """Index of its sentence, counted from 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One text, read once."""
+    """The parsed form of one text."""
 
     tokens: tuple[Token, ...]
     forms: tuple[str, ...]
     payload: tuple[str, ...]
-    """Code, long quotations, text handed over: whatever must be the same to the letter."""
+    """Code, long quotations and text to process: all text that must be identical in both questions."""
     language: str
     """en, es or pt; empty if undecided."""
     beyond: str = ""
-    """Characters that no token holds as they are written: see `characters.beyond`."""
+    """Characters that no token contains as they are written: see `characters.beyond`."""
 
     @property
     def empty(self) -> bool:
@@ -89,7 +89,7 @@ class Reading:
 
 @lru_cache(maxsize=16384)
 def plain(word: str) -> str:
-    """Without accents; ñ is a letter of its own."""
+    """`word` without accents. The letter ñ is kept, because it is a separate letter."""
     if word.isascii():
         return word
     kept = word.replace("ñ", "\0")
@@ -98,13 +98,13 @@ def plain(word: str) -> str:
 
 
 class Reader:
-    """Text → Reading. Pure; remembers nothing."""
+    """Converts a text to a `Reading`. Has no state."""
 
     def __init__(self, words: Words) -> None:
         self._words = words
 
     def language(self, text: str) -> str:
-        """The language that these words clearly belong to, or empty."""
+        """The language to which these words clearly belong; empty if undecided."""
         text = text[:_READ_FOR_LANGUAGE].lower()
         totals = [0.0] * len(COLUMNS)
         for word in re.findall(r"[^\W\d_]+", text):
@@ -118,14 +118,14 @@ class Reader:
         return COLUMNS[best] if COLUMNS[best] in LANGUAGES and totals[best] > second + _CLEARLY else ""
 
     def varies(self, text: str) -> bool:
-        """Does the answer depend on when it is asked or on chance, or is something new asked for?"""
+        """Whether the answer depends on the time or on chance, or the text asks for something new."""
         words, language = plain(text.lower()), self.language(text)
         return any(
             self._words.lexicons[name].varying.search(words) for name in ((language,) if language else LANGUAGES)
         )
 
     def read(self, text: str, language: str = "") -> Reading:
-        """`language` is used if the text's own cannot be determined."""
+        """Parse a text. `language` is used if the text's own language cannot be determined."""
         unread = beyond(text)
         text = unicodedata.normalize("NFKC", text).replace("’", "'").strip()
         language = self.language(text) or language
@@ -162,7 +162,7 @@ class Reader:
         for match in _TOKEN.finditer(text):
             written = match.group()
             kind = match.lastgroup or "word"
-            # After a full stop, question mark or at the very beginning a capital says nothing.
+            # After a full stop or question mark, or at the very beginning, a capital is not significant.
             gap = text[last_end : match.start()]
             begins = not into or not _BEGINNING.isdisjoint(gap)
             sentence += bool(into) and not _ENDING.isdisjoint(gap)
@@ -192,7 +192,7 @@ class Reader:
 
     @staticmethod
     def _parts(form: str, lexicon: Lexicon) -> list[str]:
-        """`can't` → `can not`, `whats` → `what is`, `dont` → `do not`; abbreviations in full."""
+        """The expanded words: `can't` → `can not`, `whats` → `what is`, `dont` → `do not`; abbreviations in full."""
         if form in lexicon.short:
             return [lexicon.short[form]]
         for ending, full in _CONTRACTED.items():
@@ -215,7 +215,7 @@ class Reader:
         return bool(words) and self._words.courtesy.polite(words, CERTAIN)
 
     def _handed_over(self, text: str, payload: list[str]) -> str:
-        """The instruction; what stands under it, or after a colon, goes to `payload`."""
+        """The instruction. Text below it, or after a colon, is appended to `payload`."""
         lines = [line for line in map(str.strip, text.splitlines()) if line]
         while len(lines) > 1 and self._courteous(lines[0]):
             del lines[0]
@@ -238,13 +238,14 @@ class Reader:
 
 
 def _titled(text: str, lexicon: Lexicon) -> bool:
-    """Does every longer word but the weakest begin with a capital, as in a headline?"""
+    """Whether every longer word except function words begins with a capital, as in a headline."""
     words = [word for word in re.findall(r"[^\W\d_]{3,}", text)[1:] if plain(word.lower()) not in lexicon.function]
     return len(words) >= _HEADLINE and all(word[0].isupper() for word in words)
 
 
 def _merge(tokens: list[Token], lexicon: Lexicon) -> list[Token]:
-    """`por que` → `porque`, `thirty five`, `treinta y cinco` → 35: written apart or together, it asks the same."""
+    """Join words whose meaning is the same when written together: `por que` → `porque`; `thirty five`, `treinta y
+    cinco` → 35."""
     merged: list[Token] = []
     for token in tokens:
         last = merged[-1] if merged else None
@@ -271,14 +272,14 @@ def _merge(tokens: list[Token], lexicon: Lexicon) -> list[Token]:
 
 
 def _spelt_out(token: Token, lexicon: Lexicon) -> int:
-    """The number that was written in words, or 0."""
+    """The number that is written in words, or 0."""
     if token.kind == "number" and not token.raw:
         return int(token.form)
     return int(token.form in lexicon.one)
 
 
 def _together(left: int, right: int) -> int:
-    """Two numbers in words as one, 0 where they are two."""
+    """The number that two number words form together; 0 if they are two numbers."""
     if right in _MULTIPLIERS:
         return left * right if left < right else 0
     for unit in (1000, 100, 10):
@@ -289,7 +290,7 @@ def _together(left: int, right: int) -> int:
 
 @lru_cache(maxsize=16384)
 def _spelling(word: str) -> str:
-    """British and American spelling as one."""
+    """`word` in one spelling for both British and American English."""
     if len(word) > 4 and word.isascii():
         for pattern, replacement in _SPELLING:
             word, changed = pattern.subn(replacement, word, count=1)
@@ -299,7 +300,8 @@ def _spelling(word: str) -> str:
 
 
 def _number(written: str) -> str:
-    """`10,000` and `10000` are one number, `1,08` and `1.08` too; a version or a time stays as written."""
+    """A number in one canonical form: `10,000` and `10000` are the same number, and so are `1,08` and `1.08`; a version
+    or a time is unchanged."""
     parts = re.split(r"[.,]", written)
     if ":" in written or len(parts) == 1:
         return written

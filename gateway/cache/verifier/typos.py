@@ -1,4 +1,4 @@
-"""Recognises two spellings or numbers (singular, plural) of one word."""
+"""Recognises two spellings, or singular and plural, of one word."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from gateway.cache.verifier.text import Token
 from gateway.cache.verifier.vocabulary import Vocabulary
 
 _CLUSTER = re.compile(r"[^aeiou]{3}")
-"""Where a vowel has dropped out."""
+"""Matches a group of consonants that suggests a missing vowel."""
 _THOROUGH = ("en",)
-"""Languages of which the vocabulary knows most words, so that what it does not know is mostly misspelt."""
+"""Languages for which the vocabulary contains most words, so an unknown word is probably misspelt."""
 _SHORT = 4
-"""Letters; of a shorter word another is made by one letter."""
+"""Maximum letters of a short word; one letter more or less in it makes another word."""
 _LONG = 5
-"""Letters; a longer word whose beginning and ending stay the same has lost one by a slip."""
+"""A word with more letters than this is long: if its beginning and ending are the same, one missing letter is a
+typo."""
 
 
 def same_word(left: Token, right: Token, vocabulary: Vocabulary, language: str) -> bool:
-    """Names and quotations are what they are, to the letter."""
+    """Whether two tokens are the same word. Names and quotations must be identical."""
     if left.kind != "word" or right.kind != "word" or left.quoted or right.quoted or left.name or right.name:
         return False
     return left.form[0] == right.form[0] and (
@@ -28,10 +29,11 @@ def same_word(left: Token, right: Token, vocabulary: Vocabulary, language: str) 
 
 
 def _typo(left: str, right: str, vocabulary: Vocabulary, language: str) -> bool:
-    """One slip apart, and at most one of them a word that the vocabulary knows.
+    """Whether the words differ by one typo, and the vocabulary contains at most one of them.
 
-    It does not know all words. The rarer of two (`digo`, `diga`; `materia`, `material`) must not pass for a slip of the
-    other, so another letter is another word, and one more or less is so where the vocabulary is not thorough.
+    The vocabulary does not contain all words. The rarer one of two words (`digo`, `diga`; `materia`, `material`) must
+    not count as a typo of the other. So words with one changed letter are different words; so are words with one letter
+    more or less in languages that the vocabulary does not cover thoroughly.
     """
     if min(len(left), len(right)) < 4:
         return False
@@ -60,7 +62,8 @@ def plural(left: str, right: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _slip(left: str, right: str) -> str:
-    """`swap` (neighbours exchanged), `double` (one letter twice), `drop`, `change`; empty when further apart."""
+    """The kind of typo: `swap` (exchanged neighbours), `double` (one letter doubled), `drop`, `change`; empty if the
+    words differ by more."""
     if left == right or abs(len(left) - len(right)) > 1:
         return ""
     start = 0

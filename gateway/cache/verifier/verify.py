@@ -21,25 +21,28 @@ WEIGHTS = Path(__file__).parents[1] / "data" / "verifier.json"
 
 _READINGS = 4096
 _SAME_FLOOR = {"en": 0.85, "es": 0.6, "pt": 0.6}
-"""Least cosine at which harmless differences are believed; MiniLM places accents and marks badly outside English."""
+"""Language → minimum cosine for which harmless differences are accepted; outside English, MiniLM's vectors represent
+accents and marks badly."""
 _PARAPHRASE_FLOOR = 0.62
 _LONGEST_QUESTION = 30
-"""Tokens; in a longer text every word may matter, and similarity sees none of them."""
+"""Maximum tokens of a question that is scored; in a longer text every word may matter, and the similarity does not show
+single words."""
 FOREIGN_BAR = 0.5
-"""Outside English: below it, of pairs with other words and another answer more than a twentieth pass."""
+"""Minimum score outside English; with a lower one, more than a twentieth of the reworded pairs with different answers
+would pass."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     accepted: bool
     score: float
-    """0..1: how sure."""
+    """Confidence, from 0 to 1."""
     reason: str
     """The conflict found, or same | paraphrase | unsure."""
 
 
 class Scorer:
-    """The learned half: a few small networks, averaged, in plain NumPy."""
+    """The learned part: a few small neural networks, averaged, in plain NumPy."""
 
     def __init__(self, weights: dict[str, list[object]]) -> None:
         if tuple(weights["names"]) != NAMES:
@@ -58,7 +61,7 @@ class Scorer:
         return cls(orjson.loads(WEIGHTS.read_bytes()))
 
     def score(self, row: list[float]) -> float:
-        """Probability that the stored answer serves, 0..1."""
+        """Probability from 0 to 1 that the stored answer also answers the new question."""
         inputs = (np.array(row) - self._mean) / self._scale
         hidden = np.tanh(np.einsum("mij,i->mj", self._hidden, inputs) + self._hidden_bias)
         logits = np.einsum("mj,mj->m", hidden, self._out) + self._out_bias
@@ -66,10 +69,10 @@ class Scorer:
 
 
 class Verifier:
-    """Decides on pairs of last user turns; remembers how it read recent texts. For one thread."""
+    """Decides on pairs of last user turns, and caches its readings of recent texts. Not thread-safe."""
 
     def __init__(self, words: Words, scorer: Scorer | None) -> None:
-        """Without a scorer only harmless differences pass."""
+        """Without a scorer, only pairs with harmless differences are accepted."""
         self._words = words
         self.reader = Reader(words)
         self._comparer = Comparer(words)
@@ -78,11 +81,11 @@ class Verifier:
 
     @classmethod
     def load(cls) -> Verifier:
-        """With the packaged words and weights; reads files."""
+        """A verifier with the packaged words and weights, which are read from files."""
         return cls(load_words(), Scorer.load())
 
     def read(self, text: str, language: str = "") -> Reading:
-        """`language`: what it is probably written in, if it does not say so itself."""
+        """The reading of `text`. `language`: its probable language, used if the text does not determine it."""
         reading = self._readings.get((text, language))
         if reading is None:
             reading = self._readings[text, language] = self.reader.read(text, language)
@@ -91,11 +94,13 @@ class Verifier:
         return reading
 
     def varies(self, text: str) -> bool:
-        """Must `text` never be answered by meaning: about now, by chance, or a wish for something new?"""
+        """Whether `text` must never be answered by meaning: its answer depends on the time or on chance, or it asks for
+        something new."""
         return self.reader.varies(text)
 
     def verify(self, stored: str, asked: str, cosine: float, *, max_error: float = 0.01) -> Verdict:
-        """May the answer to `stored` be given to `asked`? `max_error`: wrong hits allowed, as a share of look-ups."""
+        """Decide whether the answer to `stored` may be given to `asked`. `max_error`: allowed wrong hits, as a share of
+        look-ups."""
         if stored == asked:
             return Verdict(True, 1.0, "same")
         left, right, comparison = self._compared(stored, asked)
@@ -114,7 +119,7 @@ class Verifier:
         return Verdict(score >= bar, score, "paraphrase" if score >= bar else "unsure")
 
     def features(self, stored: str, asked: str, cosine: float) -> list[float] | None:
-        """What the networks see of a pair; None where they are not asked."""
+        """The networks' input for a pair; None if they are not used for it."""
         left, right, comparison = self._compared(stored, asked)
         decided = comparison.conflict or left.empty or right.empty or self._same(left, right, comparison, cosine)
         if decided or not self._open(left, right, comparison, cosine):
@@ -131,14 +136,14 @@ class Verifier:
 
     @staticmethod
     def _same(left: Reading, right: Reading, comparison: Comparison, cosine: float) -> bool:
-        """Is every difference harmless, and the cosine not against it?"""
+        """Whether every difference is harmless, and the cosine is high enough."""
         floor = _SAME_FLOOR[left.language or right.language or "en"]
         return comparison.same and (not comparison.gaps or cosine >= floor)
 
     @staticmethod
     def _open(left: Reading, right: Reading, comparison: Comparison, cosine: float) -> bool:
-        """Whether the networks may decide: two short questions of one language in other words. A text that was edited
-        in one place, or an instruction on a text to process, is never decided by a score."""
+        """Whether the networks may decide: two short, paraphrased questions of one language. A text that was edited in
+        one place, or an instruction with a text to process, is never decided by a score."""
         long = max(len(left.tokens), len(right.tokens)) > _LONGEST_QUESTION
         foreign = not left.language or left.language != right.language
         return cosine >= _PARAPHRASE_FLOOR and not (foreign or comparison.exchanged or long or left.payload)

@@ -20,9 +20,9 @@ STEPS = 25
 """Table entries per unit of Zipf frequency (log10 of occurrences in a billion words)."""
 _UNKNOWN = (0.0, 0.0, 0.0, 0.0)
 _MOST_COMMON, _RAREST = 7.5, 2.5
-"""Zipf frequencies between which a word gains rarity."""
+"""The Zipf frequencies at which a word's rarity is 0 and 1."""
 _LONGEST = 40
-"""Letters; what is longer is no word."""
+"""Maximum letters of a word."""
 
 Floats = NDArray[np.float32]
 
@@ -37,7 +37,8 @@ class Vocabulary:
         pieces: dict[str, int],
         vectors: Floats,
     ) -> None:
-        """`keys`: sorted CRC-32 of the words, (n,); `zipf`: (n, 4), `STEPS`; `vectors`: a row per piece."""
+        """`keys`: sorted CRC-32 of the words, (n,); `zipf`: (n, 4), in units of 1/`STEPS`; `vectors`: one row per word
+        piece."""
         self._keys, self._zipf = keys, zipf
         self._pieces, self._vectors = pieces, vectors
         self.zipf = lru_cache(maxsize=16384)(self._look_up)
@@ -48,7 +49,7 @@ class Vocabulary:
     @classmethod
     @lru_cache(maxsize=1)
     def load(cls) -> Vocabulary:
-        """With the packaged tables; about 50 ms, so call it off the loop the first time."""
+        """A vocabulary with the packaged tables. Takes about 50 ms, so call it off the event loop the first time."""
         table, vectors = np.load(FREQUENCIES), np.load(PIECES)
         pieces: dict[str, int] = orjson.loads(TOKENIZER.read_bytes())["model"]["vocab"]
         return cls(
@@ -59,20 +60,21 @@ class Vocabulary:
         )
 
     def _look_up(self, word: str) -> tuple[float, ...]:
-        """Zipf frequency in English, Spanish, Portuguese and the most of other languages; 0 where it does not occur."""
-        key = np.uint32(crc32(word.encode()))  # a plain int would have NumPy copy the table to compare
+        """Zipf frequency in English, Spanish and Portuguese, and the highest of the other languages; 0 if the word does
+        not occur."""
+        key = np.uint32(crc32(word.encode()))  # with a plain int, NumPy would copy the table to compare
         place = int(self._keys.searchsorted(key))
         if place == len(self._keys) or self._keys[place] != key:
             return _UNKNOWN
         return tuple(value / STEPS for value in self._zipf[place].tolist())
 
     def known(self, word: str, language: str) -> bool:
-        """A word of the language, or of English, whose words are everywhere."""
+        """Whether `word` is a word of the language or of English, whose words occur in all languages."""
         zipf = self.zipf(word)
         return zipf[0] > 0 or (language in COLUMNS and zipf[COLUMNS.index(language)] > 0)
 
     def _mean(self, word: str) -> Floats:
-        """Mean of its word pieces' vectors, (width,); zeros where it has none."""
+        """Mean of the vectors of the word's pieces, (width,); zeros if it has none."""
         found = self._parts(word)
         if not found:
             return np.zeros(self.width, dtype=np.float32)
@@ -80,13 +82,13 @@ class Vocabulary:
         return mean
 
     def _rarity(self, word: str, language: str) -> float:
-        """How much a word says, 0 for the commonest to 1 for the rarest and the unknown."""
+        """How informative a word is: from 0 for the most common words to 1 for the rarest and unknown ones."""
         zipf = self.zipf(word)
         frequency = max(zipf[COLUMNS.index(language)], zipf[0] - 1.0)
         return min(1.0, max(0.0, (_MOST_COMMON - frequency) / (_MOST_COMMON - _RAREST)))
 
     def _parts(self, word: str) -> list[int]:
-        """Its word pieces, longest first; none where it has letters that no piece has."""
+        """The word's pieces, longest first; empty if it has letters that no piece has."""
         found: list[int] = []
         start = 0
         while start < len(word) <= _LONGEST:

@@ -1,7 +1,8 @@
-"""Token counts of conversation strings that are neither text, calls nor files: names, refusals, reasoning, items of
-hosted tools.
+"""Token counts of strings in a conversation that are neither text, calls nor files: names, refusals, reasoning, items
+of hosted tools.
 
-Which of them a model is told is its provider's affair, so a budget holds for all of them; no room in a window is kept.
+Each provider decides which of these strings its model reads. So a budget reserves tokens for all of them, but no space
+in the context window is reserved.
 """
 
 from __future__ import annotations
@@ -14,16 +15,17 @@ from gateway.domain.attachment import FILE_PARTS, LABELS, MOST_LABEL
 from gateway.domain.request import CompletionRequest, Turn
 
 _SEALED = frozenset({"encrypted_content", "signature", "thought_signature", "data"})
-"""Keys of what only a provider can read: base64 of what it encrypted."""
+"""Keys of values that only a provider can read: base64 of encrypted content."""
 _CONTENT = frozenset({"content", "output"})
 _HOLDERS = frozenset({"tool_result", "search_result"})
 """Types of parts whose content is a list of parts."""
 _STAYS = -1
-"""No turn has this index that could be dropped."""
+"""Index for strings that no droppable turn owns. No droppable turn has this index."""
 
 
 def asides(request: CompletionRequest) -> dict[int, int]:
-    """Index of a turn → bytes of such strings; of those of `_STAYS` that no turn takes along."""
+    """Index of a turn → bytes of such strings that are dropped with it. `_STAYS` → bytes of the strings that are
+    dropped with no turn."""
     found: dict[int, int] = {}
     given = request.body.get(request.input_field)
     shown = FACTS[request.dialect].image_part
@@ -43,7 +45,8 @@ def asides(request: CompletionRequest) -> dict[int, int]:
 def _messages(
     request: CompletionRequest, given: Any, turn: Turn, begins: int, ends: int
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The message of a turn, and items that are no turns before it and, of the last one, after it."""
+    """Yield the message of a turn, and the items before it that are not turns; for the last turn, also the items after
+    it."""
     if turn.index < 0 and (field := FACTS[request.dialect].system_field):
         yield turn.index, {"content": request.body.get(field)}
     if type(given) is list:
@@ -52,12 +55,12 @@ def _messages(
 
 
 def _goes_along(item: Mapping[str, Any], before: bool) -> bool:
-    """Is it dropped with the turn after it?"""
+    """Whether `item` is dropped with the turn after it."""
     return before and item.get("type") == "reasoning"
 
 
 def _beside(message: dict[str, Any], turn: Turn | None, shown: str) -> int:
-    """Bytes of all its strings without those that are counted with `turn`."""
+    """Number of bytes of all strings in `message`, except those that are counted with `turn`."""
     found = _bytes(message, _elsewhere(message), shown)
     if turn is not None:
         found -= _size(turn.text) + _bytes(made(message))
@@ -65,17 +68,17 @@ def _beside(message: dict[str, Any], turn: Turn | None, shown: str) -> int:
 
 
 def _elsewhere(message: dict[str, Any]) -> str:
-    """The field that is counted as an attachment, whatever it holds."""
+    """Name of the field that is counted as an attachment, whatever it contains; empty if there is none."""
     if message.get("type") == "image_generation_call":
         return "result"
     return "audio" if type(message.get("audio")) is dict else ""
 
 
 def _bytes(value: Any, without: str = "", shown: str | None = None) -> int:
-    """Of all strings in `value`, its keys that are too long for names included, and without labels.
+    """Number of bytes of all strings in `value`, including keys that are too long for names, and excluding labels.
 
-    `without`: a field of `value` to pass over. `shown`: `value` is a message, and images of this type among its parts
-    are not counted, nor are files.
+    `without`: a field of `value` to skip. `shown`: the type of image parts, if `value` is a message; its images and
+    files are not counted.
     """
     total = 0
     waiting: list[tuple[Any, bool]] = [(value, False)]
@@ -119,8 +122,9 @@ def _size(text: str) -> int:
 
 
 def made(message: dict[str, Any]) -> Any:
-    """The tool calls in a message and the thinking before them, as they are counted; empty without either. Anthropic's
-    models read earlier thinking again, and it is billed as input; its signature is not read."""
+    """The tool calls in a message and the thinking before them, in the form in which they are counted; empty if there
+    are neither. Anthropic's models read earlier thinking again, and it is billed as input; its signature is not read.
+    """
     if message.get("type") == "function_call":
         return message
     calls, content = message.get("tool_calls"), message.get("content")

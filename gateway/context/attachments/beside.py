@@ -1,4 +1,5 @@
-"""Tokens of a request beside its text: the most (for its budget), the usual number, and the room to leave for them."""
+"""Tokens of a request in addition to its text: the maximum (for its budget), the usual number, and the space to reserve
+in the window."""
 
 from __future__ import annotations
 
@@ -24,14 +25,14 @@ class _Part:
     most: int
     usual: int
     room: int
-    """Tokens kept free in the window; none for attachments of unknown extent, which may well fit."""
+    """Tokens kept free in the window; 0 for attachments of unknown size, which may fit."""
     doubt: int
     """Tokens of `room` that are too uncertain to refuse a request for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attachments:
-    """All that one backend makes of what is no text."""
+    """All images and attachments of a request, as one backend counts them."""
 
     parts: tuple[_Part, ...]
     window: int
@@ -41,7 +42,7 @@ class Attachments:
         return sum(part.room for part in self.parts)
 
     def doubt(self, drop: Set[int] = frozenset()) -> int:
-        """Of what stays when the turns with these indexes go."""
+        """Uncertain tokens of the attachments that remain when the turns with the indexes `drop` are removed."""
         return sum(part.doubt for part in self.parts if part.turn not in drop)
 
     def rooms(self) -> dict[int, int]:
@@ -55,9 +56,11 @@ class Attachments:
     def plan(
         self, before: int, left: int, drop: frozenset[int] = frozenset(), replace: dict[int, str] | None = None
     ) -> ContextPlan:
-        """Of a request whose text and `room` are `before` tokens, and `left` tokens when `drop` and `replace` are done.
+        """The plan for a request whose text and `room` are `before` tokens, and `left` tokens after `drop` and
+        `replace` are applied.
 
-        What is dropped counts with the room that was made for it, so nothing is said to be saved that is only feared.
+        Dropped attachments count only with the tokens that were reserved for them, so the reported savings contain no
+        tokens that are merely possible.
         """
         parts = [part for part in self.parts if part.turn not in drop]
         attached = self._most(parts)
@@ -66,7 +69,8 @@ class Attachments:
         return ContextPlan(after + before - left, after, drop, replace or {}, attached, expected)
 
     def _most(self, parts: list[_Part]) -> Attached:
-        """All together they fill the window at most; sound, as the dearest, is cut last."""
+        """The maximum tokens by kind. Together they are at most the window. Sound is reduced last, because it costs
+        most."""
         left = self.window
         found: dict[AttachmentKind, int] = {"audio": 0, "image": 0, "document": 0}
         for kind in found:
@@ -79,7 +83,7 @@ NOTHING = Attachments((), 0)
 
 
 def beside(request: CompletionRequest, attachments: list[Attachment], backend: Backend) -> Attachments:
-    """`attachments` of the request, opened as far as they can be; its images are counted by their number."""
+    """The `attachments` of the request, measured as far as possible. Its images are counted by their number."""
     vendor = vendor_of("claude" if backend.kind == "anthropic" and not _names_claude(backend) else backend.model)
     window = backend.window_tokens or vendor.window
     parts = [
@@ -102,7 +106,8 @@ def _names_claude(backend: Backend) -> bool:
 
 
 def guesses(request: CompletionRequest, vendor: Vendor = OTHER) -> dict[int, int]:
-    """Index of a turn → tokens usual for what is attached to it, by its size alone: microseconds, nothing is opened."""
+    """Index of a turn → usual tokens of its attachments, estimated from their size alone. Takes microseconds, because
+    nothing is opened."""
     found: dict[int, int] = {}
     for each in find(request):
         found[each.turn] = found.get(each.turn, 0) + usual(each, vendor)

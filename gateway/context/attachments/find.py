@@ -21,7 +21,7 @@ _LINKS = ("http://", "https://", "gs://", "s3://", "file-")
 _HEAD = 512
 """Characters within which the head of a data URL ends."""
 _SNIFFED = {"JVBERi": "pdf", "UEsDB": "office", "0M8R4": "office"}
-"""How base64 of `%PDF-`, of a zip archive and of an old Office file begins."""
+"""The first characters of base64 of a PDF (`%PDF-`), a zip archive and an old Office file → the format."""
 _OFFICE = ("officedocument", "opendocument", "msword", "ms-excel", "ms-powerpoint")
 _OFFICE_NAMES = (".docx", ".xlsx", ".pptx", ".doc", ".xls", ".ppt", ".odt", ".ods", ".odp")
 _TEXT = ("text/", "application/json", "application/xml", "application/yaml", "application/javascript")
@@ -29,7 +29,7 @@ _TEXT_NAMES = (".txt", ".md", ".csv", ".tsv", ".json", ".xml", ".html", ".yaml",
 
 
 def find(request: CompletionRequest) -> list[Attachment]:
-    """In no order; nothing of it has been opened yet."""
+    """The attachments, in no particular order. None of them has been opened."""
     found: list[Attachment] = []
     messages: Any = None
     for turn in request.turns:
@@ -41,7 +41,7 @@ def find(request: CompletionRequest) -> list[Attachment]:
 
 
 def _in_message(message: Part, turn: int) -> Iterator[Attachment]:
-    if type(message.get("audio")) is dict:  # an earlier answer's recording, by its id
+    if type(message.get("audio")) is dict:  # the recording of an earlier answer, given by its id
         yield Attachment(turn, "audio")
     if message.get("type") == "image_generation_call":
         yield Attachment(turn, "image", "image")
@@ -51,7 +51,7 @@ def _in_message(message: Part, turn: int) -> Iterator[Attachment]:
 
 
 def _parts(message: Part) -> Iterator[Part]:
-    """Every part of a message's content or of a call's output, and those inside them."""
+    """Yield every part of a message's content or of a call's output, and the parts inside those."""
     waiting = [message.get("content"), message.get("output")]
     while waiting:
         held = waiting.pop()
@@ -78,7 +78,8 @@ def _read(part: Part, turn: int) -> Iterator[Attachment]:
 
 
 def _given(held: Part) -> Any:
-    """Inline content, if that is all that is given: with an id or a second content the vendor may read either."""
+    """The inline content, if nothing else is given: with an id or a second content the vendor may read either of
+    them."""
     given = [held.get(name) for name in ("file_data", "data", "file_url", "document_url", "url", "file_id")]
     texts = [text.get("url") if type(text) is dict else text for text in given]
     named = [text for text in texts if text]
@@ -97,7 +98,8 @@ def _recording(part: Part, turn: int) -> Attachment:
 
 
 def _block(block: Part, turn: int) -> Iterator[Attachment]:
-    """Anthropic's document. Its plain text is part of the turn's text already; its title and context are not."""
+    """Yield the attachment in Anthropic's document block. Its plain text is already part of the turn's text; its title
+    and context are not."""
     source = block["source"]
     form, media = source.get("type"), source.get("media_type")
     beside = [text for text in (block.get("title"), block.get("context")) if type(text) is str and text]
@@ -119,7 +121,7 @@ def _block(block: Part, turn: int) -> Iterator[Attachment]:
 
 
 def _inline(given: Any, turn: int, kind: AttachmentKind, media: str = "", name: str = "") -> Attachment:
-    """`given`: base64, a data URL, or where else the content is."""
+    """The attachment for `given`: base64, a data URL, or a reference to content stored elsewhere."""
     if type(given) is not str or given.startswith(_LINKS):
         return Attachment(turn, kind)
     start, plain = 0, False
@@ -138,7 +140,7 @@ def _inline(given: Any, turn: int, kind: AttachmentKind, media: str = "", name: 
 
 
 def _format(media: str, name: str, begins: str) -> str:
-    """What the content begins with is believed before what it is called."""
+    """The format. The first characters of the content take precedence over the media type and the name."""
     for begin, form in _SNIFFED.items():
         if begins.startswith(begin):
             return form

@@ -1,9 +1,9 @@
-"""The program that opens documents and recordings, in its own process, because a hostile file may crash it.
+"""The program that opens documents and recordings. It runs in its own process, because a hostile file may crash it.
 
-Run as a script with one end of a socket as standard input. It imports nothing of the gateway. A job is a line
-`FORMAT LENGTH SECONDS` and so many bytes of base64; the answer is a line `PAGES TEXT_BYTES SECONDS`, or `-` where the
-content cannot be read. It ends when nobody has asked for a while, when the socket closes, and with SIGALRM when a job
-takes more than its seconds.
+It is run as a script with one end of a socket as standard input, and imports nothing of the gateway. A job is a line
+`FORMAT LENGTH SECONDS`, followed by LENGTH bytes of base64; the answer is a line `PAGES TEXT_BYTES SECONDS`, or `-` if
+the content cannot be read. The program ends when no job has arrived for a while, when the socket closes, or with
+SIGALRM when a job takes longer than its SECONDS.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from collections.abc import Iterator
 from typing import Any
 
 MEMORY_BYTES = 1 << 30
-"""Address space; beyond it allocations fail, and the file counts as unreadable."""
+"""Limit of the address space. Beyond it allocations fail, and the file counts as unreadable."""
 IDLE_S = 60.0
 MOST_PAGES = 5_000
-"""Pages that are looked at. No vendor takes so many; of a longer document the declared number counts."""
+"""Maximum number of pages that are read. No vendor accepts more; for a longer document the declared number counts."""
 MOST_FORMS = 64
-"""Drawings within a page's drawing that are looked at."""
+"""Maximum number of drawings within a page's drawing that are read."""
 _SHOWN = re.compile(rb"\((?:[^()\\]|\\.)*\)|<[0-9A-Fa-f\s]+>", re.DOTALL)
 """Text that a page shows: strings in its content stream, literal or hexadecimal."""
 _DECLARED = re.compile(rb"/Count\s+(\d{1,9})\b")
@@ -35,9 +35,10 @@ _WORDS = re.compile(r"(?:word|ppt|xl)/.*\.xml$|content\.xml$")
 
 
 def pdf(data: bytes) -> tuple[int, int, float]:
-    """Pages (declared or found, whichever is more) and bytes of text shown on them.
+    """Number of pages (the larger of the declared and the found number) and bytes of the text shown on them.
 
-    Where the page tree cannot be walked to its end, all that looks like a page, or like a number of pages, counts.
+    If the page tree cannot be walked to its end, every object that looks like a page, or like a number of pages,
+    counts.
     """
     from pypdf import PdfReader
     from pypdf.errors import PyPdfError
@@ -56,7 +57,7 @@ def pdf(data: bytes) -> tuple[int, int, float]:
             text += _shown(page)
         whole = found > 0
     except (PyPdfError, ValueError, TypeError, KeyError, AttributeError, RecursionError, NotImplementedError):
-        pass  # what was found until here counts
+        pass  # the pages found so far count
     if not whole:
         declared = max(declared, len(_PAGE.findall(data)), *map(int, _DECLARED.findall(data)))
     pages = max(declared, found)
@@ -66,7 +67,7 @@ def pdf(data: bytes) -> tuple[int, int, float]:
 
 
 def _leaves(top: Any) -> Iterator[Any]:
-    """Pages of the tree. A page that is referred to twice is two pages; a node inside itself is left out."""
+    """Yield the pages of the tree. A page that is referred to twice is two pages; a node inside itself is skipped."""
     waiting: list[tuple[Any, frozenset[int]]] = [(top, frozenset())]
     seen = 0
     while waiting and seen < MOST_PAGES:
@@ -84,7 +85,7 @@ def _leaves(top: Any) -> Iterator[Any]:
 
 
 def _shown(page: Any) -> int:
-    """Bytes of text in a page's own content and in the drawings that it may use."""
+    """Number of bytes of text in a page's own content and in the drawings that it may use."""
     held = page.get("/Contents")
     contents = held.get_object() if held is not None else []
     streams = list(contents) if isinstance(contents, list) else [contents]
@@ -105,7 +106,7 @@ def _text_bytes(content: bytes) -> int:
 
 
 def office(data: bytes) -> tuple[int, int, float]:
-    """Bytes of XML that hold text, as the archive's directory has them."""
+    """Number of bytes of XML that contains text, according to the archive's directory."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         return 0, sum(each.file_size for each in archive.infolist() if _WORDS.search(each.filename)), 0.0
 
@@ -123,16 +124,16 @@ JOBS = {"pdf": pdf, "office": office, "audio": audio}
 
 
 def answer(form: str, given: bytes) -> bytes:
-    """The line for a job."""
+    """The answer line for a job."""
     try:
         pages, text, seconds = JOBS[form](b64decode(given))
     except Exception:
-        return b"-\n"  # whatever a library makes of it: it cannot be read
+        return b"-\n"  # whichever exception a library raises, the content cannot be read
     return f"{pages} {text} {seconds:.3f}\n".encode()
 
 
 def serve(connection: socket.socket) -> None:
-    """Do jobs until the socket is closed."""
+    """Process jobs until the socket is closed."""
     connection.settimeout(IDLE_S)
     with connection.makefile("rb") as asked:
         while line := asked.readline():

@@ -18,29 +18,30 @@ from gateway.domain.attachment import Attachment, Measured
 log = logging.getLogger(__name__)
 
 DEADLINE_S = 2.0
-"""For all attachments of a request together, waiting for others included."""
+"""Time limit for all attachments of a request together, including the wait for other requests."""
 MOST_BYTES = 48 * 2**20
-"""Larger content is not opened: Anthropic takes 32 MB in a request, OpenAI 50 MB."""
+"""Larger content is not opened: Anthropic accepts 32 MB in a request, OpenAI 50 MB."""
 _PROGRAM = str(Path(__file__).with_name("measuring.py"))
 _ANSWER = 128
-"""Most bytes of an answer."""
+"""Maximum number of bytes of an answer."""
 
 
 class MeasuringProcess:
-    """One for all requests of a worker. Its memory and time are limited, so a hostile file costs no more than these."""
+    """Measures attachments in one process for all requests of a worker. Its memory and time are limited, which bounds
+    the cost of a hostile file."""
 
     def __init__(self, deadline_s: float = DEADLINE_S) -> None:
         self.deadline_s = deadline_s
         self._turn = asyncio.Lock()
-        """Taken before a thread is, so that waiting requests leave threads to others."""
+        """Acquired before a thread is used, so that waiting requests occupy no threads."""
         self._using = threading.Lock()
-        """A cancelled request leaves its thread at work."""
+        """Held while the process is used: the thread of a cancelled request continues its work."""
         self._connection: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._end: weakref.finalize[[subprocess.Popen[bytes], socket.socket], MeasuringProcess] | None = None
 
     async def measure(self, attachments: Sequence[Attachment]) -> None:
-        """Set `measured` of each that can be opened in time."""
+        """Set `measured` of each attachment that can be opened in time."""
         jobs = [(each, form) for each in attachments if (form := _form(each)) and each.measured is None]
         if not jobs:
             return
@@ -66,10 +67,11 @@ class MeasuringProcess:
                 self._using.release()
 
     def _measure(self, attachment: Attachment, form: str, ends: float) -> Measured | None:
-        """None where the content cannot be read. Raises OSError when the process ends or takes too long."""
+        """The measurement; None if the content cannot be read. Raises OSError when the process ends or takes too
+        long."""
         assert attachment.data is not None
         content = attachment.data[attachment.start :].encode("ascii", "replace")
-        if self._process is not None and self._process.poll() is not None:  # it was idle for long, and ended
+        if self._process is not None and self._process.poll() is not None:  # it was idle for a long time, and ended
             self._kill()
         connection = self._connection or self._start()
         left_s = max(ends - time.monotonic(), 0.001)
@@ -109,7 +111,7 @@ class MeasuringProcess:
         self._connection = self._process = self._end = None
 
     def close(self) -> None:
-        """End the process; the next attachment starts another."""
+        """End the process. The next attachment starts a new one."""
         with self._using:
             self._kill()
 
@@ -121,7 +123,7 @@ def _end(process: subprocess.Popen[bytes], connection: socket.socket) -> None:
 
 
 def _form(attachment: Attachment) -> str:
-    """The job that would measure it; empty where nothing is to be opened."""
+    """The job's format; empty if the attachment is not to be opened."""
     if attachment.data is None or attachment.plain or not 0 < attachment.size <= MOST_BYTES:
         return ""
     if attachment.kind == "audio":

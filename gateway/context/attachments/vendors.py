@@ -7,31 +7,31 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 IMAGE_TOKENS = 1600
-"""What a large image usually comes to: Claude's most was about 1,570 until Opus 4.7, GPT-4o's in high detail 1,445."""
+"""Usual tokens of a large image: Claude's maximum was about 1,570 until Opus 4.7, GPT-4o's in high detail 1,445."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vendor:
-    """Most tokens, and what content usually comes to."""
+    """Maximum and usual numbers of tokens of content, for a family of models."""
 
     image: int = 4784
-    """Of one image."""
+    """Maximum tokens of one image."""
     page_text: int = 3000
-    """Of the text of one page."""
+    """Maximum tokens of the text of one page."""
     page_image: int = 4784
-    """Of the picture of one page; 0 where none is made."""
+    """Maximum tokens of the picture of one page; 0 if no picture is made."""
     page_usual: int = 2300
-    """Of a page in all, as it usually is."""
+    """Usual tokens of one page in total."""
     pages: int | None = None
-    """Most pages of a request; None: not documented."""
+    """Maximum pages of a request; None: not documented."""
     wide_pages: int | None = None
-    """The same with a window of a million tokens."""
+    """Maximum pages of a request to a model with a window of a million tokens; None: not documented."""
     second: float = 32.0
-    """Of a second of sound."""
+    """Tokens of one second of sound."""
     seconds: float | None = None
-    """Most seconds of a request; None: not documented."""
+    """Maximum seconds of sound in a request; None: not documented."""
     window: int = 200_000
-    """Taken where the backend's window is unknown."""
+    """Context window in tokens that is assumed if the backend's window is unknown."""
 
     @property
     def page(self) -> int:
@@ -44,7 +44,7 @@ class Vendor:
 _WIDE = 1_000_000
 
 OTHER = Vendor()
-"""The largest documented figures of the hosted vendors, for models of unknown make."""
+"""The largest documented figures of the hosted vendors, for unknown models."""
 CLAUDE = Vendor(pages=100, wide_pages=600)
 """Anthropic, "PDF support": each page is turned into an image and its text is extracted; text is typically 1,500 to
 3,000 tokens a page; 100 pages a request, 600 with a window of a million tokens; 32 MB. Amazon's Bedrock guide: about
@@ -57,7 +57,7 @@ GPT = Vendor(image=IMAGE_TOKENS, page_image=IMAGE_TOKENS, page_usual=1700, secon
 tile, at most 8 tiles (GPT-4o: 1,445), or at most 1,536 patches. "Managing costs" of the Realtime API: a user's sound is
 a token per 100 ms."""
 GPT_PATCHES = replace(GPT, image=3779, page_image=3779)
-"""The small ones: at most 1,536 patches, times up to 2.46."""
+"""Small models: at most 1,536 patches, each counted as up to 2.46 tokens."""
 GPT_ORIGINAL = replace(GPT, image=10_000, page_image=10_000)
 """Since GPT-5.4 with `detail: original`: at most 10,000 patches."""
 GPT_4O_MINI = replace(GPT, image=48_169, page_image=48_169, page_usual=26_000, window=128_000)
@@ -93,6 +93,6 @@ _FAMILIES: tuple[tuple[re.Pattern[str], Vendor], ...] = (
 
 @lru_cache(maxsize=256)
 def vendor_of(model: str) -> Vendor:
-    """By the model's name, as its backend has it."""
+    """The vendor's figures for `model`, the model's name at its backend."""
     name = model.lower()
     return next((vendor for family, vendor in _FAMILIES if family.search(name)), OTHER)

@@ -1,8 +1,8 @@
-"""Tokens of an attachment: the most that a vendor may bill, and the usual number.
+"""Tokens of an attachment: the maximum that a vendor may bill, and the usual number.
 
-The most is what its sender declares, what was counted or what the size implies, whichever is more. What cannot be
-opened may be as much as the vendor takes at all, or as fills the backend's window, whichever is less; where the window
-is unknown, the family's usual one counts (`Vendor.window`).
+The maximum is the largest of three numbers: the one that the sender declares, the counted one, and the one that the
+size implies. An attachment that cannot be opened may have as many tokens as the vendor accepts, or as fill the
+backend's window, whichever is less. If the window is unknown, the family's usual window counts (`Vendor.window`).
 """
 
 from __future__ import annotations
@@ -13,31 +13,32 @@ from gateway.context.attachments.vendors import IMAGE_TOKENS, Vendor
 from gateway.domain.attachment import Attachment
 
 LARGE_PAGE = 512 * 1024
-"""Bytes of a page with a full-page scan: a counted document has at least a page for so many."""
+"""Bytes of a page with a full-page scan. A counted document has at least one page for each such number of bytes."""
 SMALL_PAGE = 1024
-"""Bytes of a page that is nearly empty: a document that cannot be counted may have a page for so many."""
+"""Bytes of a page that is nearly empty. A document that cannot be counted may have one page for each such number of
+bytes."""
 USUAL_PAGE = 100 * 1024
 TEXT_BYTES_PER_TOKEN = 2
-"""At least, of text in any language; usually `USUAL_TEXT_BYTES`."""
+"""Minimum for text in any language; the usual number is `USUAL_TEXT_BYTES`."""
 USUAL_TEXT_BYTES = 4
 XML_BYTES_PER_TOKEN = 3
-"""At least, of an Office file's XML: markup stands around its words. Usually `USUAL_XML_BYTES`."""
+"""Minimum for an Office file's XML, in which markup surrounds the words; the usual number is `USUAL_XML_BYTES`."""
 USUAL_XML_BYTES = 20
 DENSEST = 3
-"""Tokens that a byte of an Office file may become: XML is packed to about a tenth."""
+"""Maximum tokens per byte of an Office file: its XML is compressed to about a tenth."""
 _EXACT = {"pcm16": 48_000, "g711_ulaw": 8000, "g711_alaw": 8000}
-"""Bytes a second of sound without a header, as OpenAI's formats are defined."""
+"""Bytes per second of sound without a header, as OpenAI's formats are defined."""
 _LOSSLESS = ("UklGR", "ZkxhQ", "Rk9STQ")
-"""How base64 of WAV, FLAC and AIFF files begins."""
+"""The first characters of base64 of WAV, FLAC and AIFF files."""
 _FASTEST_LOSSLESS, _FASTEST, _USUAL, _SLOWEST = 192_000, 40_000, 16_000, 1000
-"""Bytes a second: stereo at 48 kHz; MP3's most, 320 kbit/s; 128 kbit/s; MP3's least, 8 kbit/s."""
+"""Bytes per second: stereo at 48 kHz; MP3's maximum, 320 kbit/s; 128 kbit/s; MP3's minimum, 8 kbit/s."""
 _USUAL_SECONDS = 60.0
 _USUAL_PAGES = 5
-"""Of what is elsewhere."""
+"""Usual number of pages of a document whose content is not in the request."""
 
 
 def most(attachment: Attachment, vendor: Vendor, window: int) -> int:
-    """Tokens that are held."""
+    """The maximum tokens, which a budget reserves."""
     if attachment.kind == "image":
         return window if attachment.format == "video" else min(vendor.image, window)
     found = (
@@ -47,7 +48,7 @@ def most(attachment: Attachment, vendor: Vendor, window: int) -> int:
 
 
 def usual(attachment: Attachment, vendor: Vendor) -> int:
-    """Tokens that are expected."""
+    """The usual tokens, which are expected."""
     if attachment.kind == "image":
         return min(IMAGE_TOKENS, vendor.image)
     if attachment.kind == "audio":
@@ -65,7 +66,7 @@ def usual(attachment: Attachment, vendor: Vendor) -> int:
 
 
 def known(attachment: Attachment) -> bool:
-    """Is its extent known, so that the usual number of tokens can be kept free for it?"""
+    """Whether the attachment's size is known, so that the usual number of tokens can be kept free for it."""
     return attachment.measured is not None or attachment.format in ("text", "image") or attachment.format in _EXACT
 
 

@@ -1,1 +1,1 @@
-"""What providers charge for a prompt, by the rules of their prompt caches: values in, values out."""
+"""The prices that providers charge for a prompt by the rules of their prompt caches. Pure functions of values."""

@@ -15,32 +15,32 @@ IMAGE_TOKENS = 1500
 _MARK = "cache_control"
 _DIGEST_BYTES = 16
 _UNSEEN = frozenset({"type", "id", "tool_use_id", "tool_call_id", "signature", "is_error", "role"})
-"""Fields that are few tokens or none, whatever they hold."""
+"""Fields that have few tokens or none, whatever they contain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One block with all that stands before it."""
+    """One block, together with all blocks before it."""
 
     digest: bytes
-    """Of everything up to the end of this block. The form counts: a text is another block than the same text in an
-    array."""
+    """Digest of everything up to the end of this block. It depends on the form: a text alone and the same text in an
+    array are different blocks."""
     tokens: int
-    """From the beginning to the end of this block."""
+    """Tokens from the beginning of the prompt to the end of this block."""
     ttl_s: float = 0.0
-    """Above 0: marked, to be kept so long."""
+    """Lifetime in seconds, if the block has a cache mark; else 0."""
 
 
 class BlockReader:
     """Reads bodies in Anthropic's and in OpenAI's chat dialect. Counts each block once."""
 
     def __init__(self, count: Callable[[str], int], factor: float = 1.0) -> None:
-        """`factor`: tokens of the model per token that `count` finds."""
+        """`factor`: the model's own tokens per token that `count` returns."""
         self._count, self._factor = count, factor
         self._known: dict[bytes, int] = {}
 
     def read(self, body: dict[str, Any], hidden_tokens: int = 0) -> list[Block]:
-        """`hidden_tokens`: of what stands before everything and is not in `body`."""
+        """The blocks of a body. `hidden_tokens`: tokens that precede the prompt and are not in `body`."""
         found, digest, tokens = [], b"", hidden_tokens
         if hidden_tokens:
             digest = b"hidden"
@@ -62,7 +62,8 @@ class BlockReader:
 
 
 def _pieces(body: dict[str, Any]) -> Iterator[tuple[bytes, Any, float]]:
-    """Yield for each block in the provider's order: where it stands, the block without its mark, the mark's seconds."""
+    """Yield for each block in the provider's order: its location, the block without its mark, and the mark's lifetime
+    in seconds."""
     for tool in body.get("tools") or ():
         yield b"tool", *_unmarked(tool)
     system = body.get("system") or ()
@@ -72,7 +73,7 @@ def _pieces(body: dict[str, Any]) -> Iterator[tuple[bytes, Any, float]]:
         where = b"message:" + str(message["role"]).encode()
         content = message.get("content")
         rest = {name: value for name, value in message.items() if name not in ("role", "content")}
-        if rest:  # a chat message's tool calls, or whose result it is
+        if rest:  # the tool calls of a chat message, or the id of the call that it answers
             yield where, *_unmarked(rest)
             where = b""
         for block in content if type(content) is list else [content] if content else ():
@@ -89,7 +90,7 @@ def _unmarked(block: Any) -> tuple[Any, float]:
 
 
 def _texts(node: Any, found: list[str]) -> int:
-    """Append the texts of a block; returns the number of its images."""
+    """Append the texts of a block to `found`. Returns the number of its images."""
     if type(node) is str:
         found.append(node)
         return 0

@@ -41,7 +41,7 @@ def load_prices(path: Path) -> dict[str, Price]:
 
 
 def price_of(prices: Mapping[str, Price], model: str) -> Price | None:
-    """The price of a model, also of one that is named with a date or a provider."""
+    """The price of a model; also found if the model's name contains a date or a provider. None if there is no price."""
     name = model.rpartition("/")[2]
     for candidate in (model, name, _DATE.sub("", name)):
         if (price := prices.get(candidate)) is not None:

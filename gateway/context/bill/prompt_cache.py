@@ -1,4 +1,5 @@
-"""A provider's prompt cache for one account: which tokens of a prompt it reads, writes and takes in anew."""
+"""A provider's prompt cache for one account: which tokens of a prompt are read from it, written to it, or processed
+anew."""
 
 from __future__ import annotations
 
@@ -10,15 +11,15 @@ from gateway.domain.prompt_cache import LONG_S, LOOK_BACK, MOST_MARKS, STEP_TOKE
 
 
 class PromptCache:
-    """Entries by the digest of the prefix that they hold. Bill requests in the order of their times."""
+    """Cache entries by the digest of their prefix. Requests must be billed in the order of their times."""
 
     def __init__(self, rules: CacheRules) -> None:
         self._rules = rules
         self._entries: dict[bytes, tuple[float, float]] = {}
-        """Digest → (end, lifetime), in seconds."""
+        """Digest → end and lifetime, in seconds."""
 
     def bill(self, blocks: Sequence[Block], at: float, output_tokens: int = 0) -> Usage:
-        """The usage of a request at `at` (seconds). Raises ValueError for marks that Anthropic refuses."""
+        """The usage of a request at the time `at` (seconds). Raises ValueError for marks that Anthropic refuses."""
         if not blocks:
             return Usage(output_tokens=output_tokens)
         if self._rules.kind == "common":
@@ -32,7 +33,7 @@ class PromptCache:
         return self._marked(blocks, marks, read, at, output_tokens)
 
     def _found(self, blocks: Sequence[Block], place: int, most: int, at: float) -> int:
-        """Place of the longest live entry that ends at one of `most` blocks up to `place`; -1 if there is none."""
+        """Index of the longest live entry that ends at one of the `most` blocks up to `place`; -1 if there is none."""
         for each in range(place, max(-1, place - most), -1):
             if self._live(blocks[each].digest, at):
                 return each
@@ -61,7 +62,7 @@ class PromptCache:
         return Usage(blocks[-1].tokens - done, cached, short, long, output_tokens)
 
     def _use(self, digest: bytes, at: float) -> None:
-        """An entry that is read lives on for its whole lifetime; one that has ended does not come back for nothing."""
+        """Renew an entry that is read for its whole lifetime. An entry that has ended is not renewed."""
         if self._live(digest, at):
             ttl_s = self._entries[digest][1]
             self._entries[digest] = (at + ttl_s, ttl_s)
@@ -76,7 +77,7 @@ class PromptCache:
 
 
 def marks_of(blocks: Sequence[Block]) -> list[tuple[int, float]]:
-    """Places and lifetimes of the marks. Raises ValueError where Anthropic refuses the request."""
+    """Indexes and lifetimes of the marks. Raises ValueError if Anthropic refuses the request."""
     marks = [(place, block.ttl_s) for place, block in enumerate(blocks) if block.ttl_s]
     if len(marks) > MOST_MARKS:
         raise ValueError(f"{len(marks)} marks; Anthropic allows {MOST_MARKS}")

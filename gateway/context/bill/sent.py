@@ -20,16 +20,16 @@ from gateway.domain.prompt_cache import rules_of
 
 @dataclass(frozen=True, slots=True)
 class Billed:
-    """One request with what it costs."""
+    """One request with its cost."""
 
     id: str
     turn: int | None
     usage: Usage
     cost_pico: int
     own_pico: int
-    """The gateway's own calls for it."""
+    """Cost of the gateway's own calls for the request."""
     reported: dict[str, int] | None
-    """The provider's own usage of the recorded request."""
+    """The usage that the provider reported for the recorded request."""
 
     @property
     def total_pico(self) -> int:

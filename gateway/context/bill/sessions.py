@@ -16,17 +16,17 @@ MOST_OUTPUT_TOKENS = 32_000
 
 @dataclass(frozen=True, slots=True)
 class SentRequest:
-    """One request of a session, with what is known of its answer."""
+    """One request of a session, with the known facts about its answer."""
 
     turn: int
     at: float
-    """Seconds."""
+    """Time of the request, in seconds."""
     body: dict[str, Any]
     output_tokens: int
     reported: dict[str, int] | None
-    """The provider's own usage: `input_tokens`, `cache_read`, `cache_write`."""
+    """The usage that the provider reported: `input_tokens`, `cache_read`, `cache_write`."""
     reset: bool
-    """The client began anew: the first request, a compaction, a rewind."""
+    """Whether the client began a new history: the first request, a compaction, a rewind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,11 @@ class Session:
     api: Literal["anthropic", "openai"]
     model: str
     hidden_tokens: int
-    """Of a system prompt and tools that the recording lacks; they stand before everything."""
+    """Tokens of a system prompt and tools that the recording lacks; they precede all messages."""
     row: dict[str, Any]
 
     def requests(self) -> Iterator[SentRequest]:
-        """Each request with all messages appended since the last reset."""
+        """Yield each request with all messages appended since the last reset."""
         messages: list[dict[str, Any]] = []
         head: dict[str, Any] = {"model": self.model, "max_tokens": MOST_OUTPUT_TOKENS}
         if tools := self.row.get("tools"):
@@ -59,7 +59,7 @@ class Session:
 
 
 def read_sessions(path: Path) -> Iterator[Session]:
-    """Raises OSError, and ValueError for a line that is no session."""
+    """Yield the sessions in a file. Raises OSError, and ValueError for a line that is not a session."""
     with lzma.open(path) if path.suffix == ".xz" else path.open("rb") as lines:
         for line in lines:
             row = orjson.loads(line)

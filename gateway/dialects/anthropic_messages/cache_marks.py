@@ -1,4 +1,4 @@
-"""Writes marks for Anthropic's prompt cache into a body, beside those of the client."""
+"""Adds marks for Anthropic's prompt cache to a body, in addition to those of the client."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from gateway.domain.prompt_cache import MOST_MARKS, CacheMarks
 
 Block = dict[str, Any]
 Place = tuple[int, int]
-"""Which part of the prompt (0: tools, 1: system, 2: messages), and which of its blocks; they sort as they are cached.
-"""
+"""The part of the prompt (0: tools, 1: system, 2: messages) and the index of its block; places sort in the order in
+which they are cached."""
 _MARK = "cache_control"
 _TOOLS, _SYSTEM, _MESSAGES = range(3)
 _UNMARKABLE = frozenset({"thinking", "redacted_thinking"})
@@ -36,7 +36,7 @@ def with_marks(body: Block, marks: CacheMarks) -> Block:
 
 
 Part = tuple[int, list[Any]]
-"""The number of its first block within the tools, the system prompt or the messages, and the blocks."""
+"""The index of the first block within the tools, the system prompt or the messages, and the blocks."""
 
 
 def _parts(body: Block) -> list[Part]:
@@ -58,7 +58,7 @@ def _text(text: str) -> Block:
 
 
 def _marked(parts: list[Part]) -> Iterator[tuple[Place, str]]:
-    """The client's marks: place and lifetime; empty where it names none."""
+    """Yield place and lifetime of the client's marks; the lifetime is empty if the client names none."""
     for number, (first, blocks) in enumerate(parts):
         for at, block in enumerate(blocks):
             if type(block) is not dict:
@@ -72,7 +72,7 @@ def _marked(parts: list[Part]) -> Iterator[tuple[Place, str]]:
 
 
 def _chosen(parts: list[Part], theirs: dict[Place, str], marks: CacheMarks) -> dict[Place, str]:
-    """Places and lifetimes of the marks to add, at most as many as the client's leave room for."""
+    """Places and lifetimes of the marks to add; the client's marks reduce their maximum number."""
     wanted: list[tuple[Place | None, str]] = []
     if marks.newest:
         wanted.append((_newest(parts), marks.newest))
@@ -89,7 +89,8 @@ def _chosen(parts: list[Part], theirs: dict[Place, str], marks: CacheMarks) -> d
 
 
 def _lifetimes(theirs: dict[Place, str], added: dict[Place, str]) -> dict[Place, str]:
-    """Every mark's lifetime: none lives longer than one before it, and those that the client names stay."""
+    """The lifetime of every mark. No mark lives longer than an earlier one, and lifetimes that the client names are
+    unchanged."""
     chosen, short = {}, False
     for place in sorted({*theirs, *added}):
         chosen[place] = theirs.get(place) or ("5m" if short else added.get(place, "5m"))
@@ -106,7 +107,7 @@ def _newest(parts: list[Part]) -> Place | None:
 
 
 def _before(parts: list[Part], count: int) -> Place | None:
-    """The last block of the first `count` of the conversation that can be marked."""
+    """The last block among the first `count` of the conversation that can be marked."""
     for first, blocks in reversed(parts[2:]):
         for at in range(min(len(blocks), count - first) - 1, -1, -1):
             if _markable(blocks[at]):

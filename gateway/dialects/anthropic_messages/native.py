@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json  # noqa: TID251 - to find what clients wrote with it
+import json  # noqa: TID251 - to find values that clients wrote with it
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -26,7 +26,7 @@ from gateway.errors import BackendRefused
 
 _MARK = UNSIGNED.encode()
 _MOST_SEARCHES = 32
-"""Values that are searched for one by one; beyond that one scan of all of them is faster."""
+"""Maximum number of values that are searched for one by one; for more, one scan for all of them is faster."""
 _LEAST_BUDGET = 1024
 """Smallest thinking budget, in tokens, that Anthropic accepts. `max_tokens` must be larger than the budget."""
 
@@ -95,7 +95,7 @@ def _less_thinking(thinking: Any, most: int) -> dict[str, bytes]:
 
 
 def _conversation(request: CompletionRequest, plan: ContextPlan, changes: dict[str, bytes]) -> bytes:
-    """The body with trimming, cache marks and `changes` of other top-level keys. What stays keeps its bytes."""
+    """The body with trimming, cache marks and `changes` of other top-level keys. Unchanged values keep their bytes."""
     sent = request.body["messages"]
     kept = [(index, message) for index, message in enumerate(sent) if index not in plan.drop]
     unsigned = request.raw.rfind(_MARK) >= 0
@@ -139,12 +139,13 @@ def _located(
 
 
 def _as_python_writes(value: Any) -> bytes:
-    """As Python's own `json` writes by default, with spaces and escapes."""
+    """`value` in the default format of Python's `json`, with spaces and escapes."""
     return json.dumps(value).encode()
 
 
 def _searched(raw: bytes, wanted: list[tuple[bytes, bytes, Any]]) -> list[tuple[tuple[int, int], bytes]] | None:
-    """`wanted`: what stands before a value, its bytes, its new value."""
+    """The spans of values that change, with their new JSON. `wanted`: for each value, the bytes before it, its bytes,
+    and its new value."""
     times = Counter(key + old for key, old, _ in wanted)
     ends: dict[bytes, int] = {}
     found = []
@@ -159,7 +160,7 @@ def _searched(raw: bytes, wanted: list[tuple[bytes, bytes, Any]]) -> list[tuple[
 
 
 def _written(raw: bytes, sent: list[Any], places: list[int], messages: list[Any]) -> bytes:
-    """`messages` as JSON. Those that are the client's own, at `places` of `sent`, keep their bytes."""
+    """`messages` as JSON. Messages that are unchanged, at `places` of `sent`, keep their bytes."""
     start, _ = json_splice.find(raw, "messages")[-1]
     spans = list(json_splice.elements(raw, start))
     pieces = [

@@ -118,7 +118,7 @@ class MessagesRelay(EventReader):
     def _note(self, kind: str, parsed: dict[str, Any], size: int) -> None:
         self._fold()
         self._assembly.add(parsed, size)
-        if kind == "message_start":  # counted, so that it is passed on without waiting for more
+        if kind == "message_start":  # count it now, so that it is passed on at once
             self.chunks += 1
             self.silent += 1
         elif kind == "content_block_stop":

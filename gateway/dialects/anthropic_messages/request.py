@@ -14,8 +14,8 @@ from gateway.domain.request import CompletionRequest, Controls, Turn
 from gateway.errors import BadRequest
 
 _FORWARDED = frozenset({b"anthropic-version", b"anthropic-beta", b"x-client-request-id", b"traceparent", b"tracestate"})
-"""Headers that are sent to the backend. Keys, workspace and profile are not: they belong to the client's own
-account."""
+"""Headers that are sent to the backend. Keys, workspace and profile are not sent, because they belong to the client's
+own account."""
 
 _WANTED = {
     "max_tokens": Wanted((int,), "a whole number of at least 0", least=0),

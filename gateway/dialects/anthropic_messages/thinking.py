@@ -10,7 +10,7 @@ UNSIGNED = "thriftgate-unsigned"
 it."""
 
 _BUDGETS = ((8192, "high"), (2048, "medium"))
-"""Least budget in tokens → effort. The smallest valid budget is 1024."""
+"""Minimum budget in tokens → effort. The smallest valid budget is 1024."""
 _EFFORTS = {"low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
 """Effort → the value that all servers with efforts accept."""
 

@@ -16,7 +16,7 @@ from gateway.errors import BadRequest
 Block = dict[str, Any]
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
-"""Unknown roles count as the user's and are sent on unchanged."""
+"""Role in a message → role of a turn. Unknown roles count as the user's and are sent on unchanged."""
 _HOLDERS = frozenset({"tool_result", "search_result"})
 """Blocks that contain other blocks."""
 _TEXTS = frozenset({"text"})
@@ -108,7 +108,7 @@ def _turn(index: int, message: Any) -> Turn:
 
 
 def _instructs(content: list[Block]) -> bool:
-    """Is there a text beside the results that no agent put there?"""
+    """Whether the message contains, next to the tool results, a text that no agent added."""
     return any(block["type"] == "text" and _REMINDER.sub("", block["text"]).strip() for block in content)
 
 

@@ -1,4 +1,4 @@
-"""Writes answers as Gemini's: whole, streamed and replayed."""
+"""Writes answers in Gemini's format: whole, streamed and replayed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FINISH = {"length": "MAX_TOKENS", "content_filter": "SAFETY"}
 
 
 def reply(request: CompletionRequest, completion: dict[str, Any], usage: Usage | None) -> dict[str, Any]:
-    """The whole answer for a chat completion."""
+    """The whole answer, made from a chat completion."""
     shows = bool(request.echoed.get(SHOWS_THOUGHTS))
     candidates = [
         _candidate(index, _parts(choice["message"], shows=shows), choice.get("finish_reason"))
@@ -32,7 +32,7 @@ def _beside(request: CompletionRequest, said: dict[str, Any], usage: Usage | Non
 
 
 def usage_of(usage: Usage) -> dict[str, int]:
-    """Gemini's usage, in which thoughts stand beside the answer."""
+    """Gemini's usage object, in which thinking tokens are not part of the answer's tokens."""
     return {
         "promptTokenCount": usage.all_input,
         "candidatesTokenCount": usage.all_output - usage.reasoning_tokens,
@@ -80,7 +80,7 @@ def event(value: dict[str, Any]) -> bytes:
 
 
 class GeminiWriter:
-    """Implements `Writer`. A call is written when all of it is known, as Gemini has no pieces of calls."""
+    """Implements `Writer`. A call is written when it is complete, because Gemini does not stream parts of calls."""
 
     def __init__(self, request: CompletionRequest) -> None:
         self._request, self._shows = request, bool(request.echoed.get(SHOWS_THOUGHTS))
@@ -90,7 +90,8 @@ class GeminiWriter:
         self._finish: dict[int, str] = {}
 
     def write(self, chunk: dict[str, Any]) -> bytes:
-        """The first chunk gives an event in any case, so that an answer of calls alone is seen to begin."""
+        """The event for a chunk. The first chunk always produces an event, so that the client sees the beginning of an
+        answer that contains only calls."""
         begins, self._first = not self._first, self._first or chunk
         out = []
         for choice in chunk["choices"]:

@@ -14,7 +14,8 @@ _SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", "audio/
 
 
 def messages(contents: Any, system: Any) -> list[dict[str, Any]]:
-    """All messages. Raises BadRequest with the location of a part that cannot be translated."""
+    """The chat messages for Gemini's contents. Raises BadRequest with the location of a part that cannot be
+    translated."""
     found = []
     if system is not None and (text := "\n".join(_text(part) for part in _parts(system, "systemInstruction"))):
         found.append({"role": "system", "content": text})
@@ -33,11 +34,11 @@ def messages(contents: Any, system: Any) -> list[dict[str, Any]]:
 
 
 class _Calls:
-    """The ids of calls. Gemini's may have none; then results belong to calls of their name, in their order."""
+    """The ids of calls. In Gemini a call may have no id; then results are matched to calls by name, in order."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[str, str]] = []
-        """Name and id of each call without a result."""
+        """Name and id of each call that has no result yet."""
         self._made = 0
 
     def made(self, call: dict[str, Any]) -> str:
@@ -55,7 +56,7 @@ class _Calls:
 
 
 def _parts(content: Any, where: str) -> list[Part]:
-    """The parts of a content; a text alone counts as one, as in Google's SDKs."""
+    """The parts of a content. A plain text counts as one part, as in Google's SDKs."""
     if type(content) is str:
         return [{"text": content}]
     parts = content.get("parts") if type(content) is dict else None
@@ -90,7 +91,7 @@ def _call(part: Part, calls: _Calls, where: str) -> dict[str, Any]:
 
 
 def _user(parts: list[Part], calls: _Calls, where: str) -> list[dict[str, Any]]:
-    """Results first, a message each, then the rest as one message."""
+    """The messages for a user's content: first one for each result, then one for all other parts."""
     results, said = [], []
     for place, part in enumerate(parts):
         at = f"{where}.parts[{place}]"
@@ -123,7 +124,7 @@ def _said(part: Part, where: str) -> dict[str, Any]:
         known = next((name for name in part if name not in ("thought", "thoughtSignature")), "nothing")
         raise BadRequest(f"{where} has {known}; text, inlineData and functionResponse are translated.", param=where)
     kind: str = data["mimeType"].lower()
-    body = data["data"].replace("-", "+").replace("_", "/")  # Google's SDKs write either alphabet
+    body = data["data"].replace("-", "+").replace("_", "/")  # Google's SDKs write either base64 alphabet
     if kind.startswith("image/"):
         return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{body}"}}
     if form := _SOUNDS.get(kind):

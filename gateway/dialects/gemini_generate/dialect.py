@@ -1,4 +1,4 @@
-"""The client side of generateContent: finds it in a path, parses requests, writes errors and stored answers."""
+"""The client side of generateContent: recognises its paths, parses requests, writes errors and stored answers."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _PATH = re.compile(
     r"/v1(?:beta1?)?(?:/projects/[^/]+/locations/[^/]+/publishers/google)?/models/"
     r"(?P<model>.+):(?P<method>generateContent|streamGenerateContent)"
 )
-"""The Gemini API's paths and Vertex AI's."""
+"""Matches the paths of the Gemini API and of Vertex AI."""
 _ANY = re.compile(
     r"/v1(?:beta1?)?(?:/projects/.+)?/models/.+:"
     r"(?:generateContent|streamGenerateContent|countTokens|embedContent|batchEmbedContents)"
 )
-"""Paths of all of their methods. Names of models may have a colon too."""
+"""Matches the paths of all of their methods. A model's name may contain a colon too."""
 _STATUSES = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
@@ -39,18 +39,19 @@ _STATUSES = {
 
 
 def at(path: str) -> Endpoint | None:
-    """The endpoint at `path`, which names the model and the method; None if it is none of Gemini's."""
+    """The endpoint at `path`, which contains the model and the method; None if it is not one of Gemini's paths."""
     found = _PATH.fullmatch(path)
     return Endpoint(unquote(found["model"]), stream=found["method"].startswith("stream")) if found else None
 
 
 def named_in(path: str) -> Endpoint | None:
-    """The endpoint for errors at `path`, whichever method of a model it names; None if it is not in Gemini's form."""
+    """The endpoint that writes errors for `path`, which may contain any method of a model; None if it does not have
+    Gemini's form."""
     return Endpoint("", stream=False) if _ANY.fullmatch(path) else None
 
 
 class Endpoint:
-    """Implements `ClientDialect` for one model and method."""
+    """Implements `ClientDialect` for one model and one method."""
 
     def __init__(self, model: str, *, stream: bool) -> None:
         self._model, self._stream = model, stream
@@ -65,7 +66,7 @@ class Endpoint:
         return error.status
 
     def error_body(self, error: GatewayError, request_id: str, /) -> bytes:
-        """`{"error": {"code", "message", "status"}}`. The message names the field at fault."""
+        """`{"error": {"code", "message", "status"}}`. The message names the field that caused the error."""
         named = error.param and error.param not in error.message
         message = f"{error.param}: {error.message}" if named else error.message
         status = _STATUSES.get(error.status, "INVALID_ARGUMENT" if error.status < 500 else "INTERNAL")
@@ -81,7 +82,7 @@ class Endpoint:
         return found
 
     def replayed(self, request: CompletionRequest, body: dict[str, Any], /) -> tuple[bytes, bytes]:
-        """The answer as one event, and its end as another."""
+        """The answer as one event, and the end of the stream as another one."""
         begun = [{name: value for name, value in each.items() if name != "finishReason"} for each in body["candidates"]]
         ended = [{**each, "content": {"role": "model", "parts": [{"text": ""}]}} for each in body["candidates"]]
         rest = {name: value for name, value in body.items() if name not in ("candidates", "usageMetadata")}

@@ -1,4 +1,4 @@
-"""Facts about Gemini's generateContent that other packages need. Its requests are kept as chat requests."""
+"""Facts about Gemini's generateContent that other packages need. Its requests are stored as chat requests."""
 
 from gateway.domain.dialect import Dialect
 

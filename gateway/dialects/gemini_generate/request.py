@@ -1,4 +1,4 @@
-"""Parses a generateContent request: it becomes a chat request, which the rest of the gateway reads."""
+"""Parses a generateContent request and converts it to a chat request, which the rest of the gateway uses."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _REFUSED_CONFIG = ("responseLogprobs", "speechConfig", "imageConfig")
 _MODES = {"AUTO": "auto", "ANY": "required", "NONE": "none", "VALIDATED": "auto"}
 _SNAKE = re.compile(r"_([a-z])")
 _FREE = frozenset({"args", "response", "parametersJsonSchema", "responseJsonSchema", "properties", "example"})
-"""Fields whose contents have names of the client's own."""
+"""Fields whose contents have names that the client chose."""
 _LEVELS = frozenset({"minimal", "low", "medium", "high", "xhigh"})
 _BUDGETS = ((1024, "low"), (8192, "medium"))
 """Largest thinking budget → effort; a larger one is `high`."""
@@ -68,7 +68,7 @@ def parse(
 
 
 def parse_counted(body: bytes, headers: Mapping[bytes, bytes], *, model: str) -> CompletionRequest:
-    """Parse a request of `countTokens`: the contents, or a whole request of generateContent."""
+    """Parse a request of `countTokens`, which contains the contents alone or a whole generateContent request."""
     fields = camel_case(chat_request.load_object(body))
     whole = fields.get("generateContentRequest")
     return parse(body if whole is None else orjson.dumps(whole), "", Controls(), headers, model=model, stream=False)
@@ -103,7 +103,8 @@ def _chat(fields: dict[str, Any], model: str) -> dict[str, Any]:
 
 
 def camel_case(value: Any) -> Any:
-    """`value` with field names as Google documents them. Its API also takes `snake_case`, and its SDKs send both."""
+    """`value` with field names in the documented form. Google's API also accepts `snake_case`, and its SDKs send
+    both."""
     if type(value) is list:
         return [camel_case(each) for each in value]
     if type(value) is not dict:
@@ -151,7 +152,8 @@ def _form(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def json_schema(schema: Any) -> Any:
-    """Gemini's own schema, whose types are in capitals and whose numbers may be strings, as a JSON schema."""
+    """Convert a schema in Gemini's format, with types in capitals and with numbers that may be strings, to a JSON
+    schema."""
     if type(schema) is list:
         return [json_schema(each) for each in schema]
     if type(schema) is not dict:
@@ -171,7 +173,7 @@ def json_schema(schema: Any) -> Any:
 
 
 def _effort(thinking: dict[str, Any]) -> dict[str, Any]:
-    """`reasoning_effort` for a thinking level or budget; a budget of -1 leaves it to the model."""
+    """`reasoning_effort` for a thinking level or budget. A budget of -1 sets no effort, so the model decides."""
     level = str(thinking.get("thinkingLevel") or "").lower()
     if level in _LEVELS:
         return {"reasoning_effort": level}

@@ -1,4 +1,4 @@
-"""Bedrock's answers in the form that dialects read: server-sent events, and errors in Anthropic's shape."""
+"""Converts Bedrock's answers to the form that dialects read: server-sent events, and errors in Anthropic's format."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ _KINDS = {
     "accessdenied": "permission_error",
     "resourcenotfound": "not_found_error",
 }
-"""Name of Bedrock's exception without its ending → Anthropic's error type. All others are `api_error`."""
+"""Name of Bedrock's exception without its suffix → Anthropic's error type. All others are `api_error`."""
 _STATUSES = {"rate_limit_error": 429, "overloaded_error": 503}
 _SERVER_FAULTS = frozenset({408, 424})
-"""Statuses of a model's own failure, which is not the request's."""
+"""Status codes of a failure of the model, not of the request."""
 _TOO_LONG = ("too long", "too many input tokens", "context limit")
 
 
 class Events:
-    """Implements `Upstream` over one whose body is an event stream. Its own body consists of server-sent events."""
+    """Implements `Upstream` over one whose body is an event stream. The body of this one consists of server-sent
+    events."""
 
     def __init__(self, inner: Upstream, write: Callable[[Message], bytes]) -> None:
         self.status, self.whole, self._inner, self._write = inner.status, inner.whole, inner, write
@@ -68,7 +69,8 @@ class Events:
 
 
 def anthropics_event(message: Message) -> bytes:
-    """An event of InvokeModelWithResponseStream: Anthropic's own, in base64. Raises BackendGarbage."""
+    """The server-sent event for an event of InvokeModelWithResponseStream, which contains Anthropic's own event in
+    base64. Raises BackendGarbage."""
     if failure := _failure(message):
         return failure
     try:
@@ -80,7 +82,8 @@ def anthropics_event(message: Message) -> bytes:
 
 
 def converse_event(message: Message) -> bytes:
-    """An event of ConverseStream, as boto3 shows it: an object whose only key is the event's type."""
+    """The server-sent event for an event of ConverseStream, in boto3's format: an object whose only key is the event's
+    type."""
     if failure := _failure(message):
         return failure
     name = orjson.dumps(message.header(":event-type"))
@@ -97,7 +100,7 @@ def _failure(message: Message) -> bytes:
 
 
 def refused(status: int, name: str, body: bytes, headers: Sequence[tuple[bytes, bytes]]) -> Canned:
-    """The refusal in Anthropic's shape. `name`: of the exception, from `x-amzn-errortype`."""
+    """The refusal in Anthropic's format. `name`: the exception's name from `x-amzn-errortype`."""
     kind, message = _kind(name), _text(body)
     if kind == "invalid_request_error" and any(words in message.lower() for words in _TOO_LONG):
         message = f"prompt is too long: {message}"

@@ -1,5 +1,5 @@
-"""Finds AWS credentials where AWS's SDKs do: environment, web identity, shared files, container endpoint, instance
-endpoint.
+"""Finds AWS credentials in the places that AWS's SDKs use: environment, web identity, shared files, container endpoint,
+instance endpoint.
 
 Not supported: `credential_process`, single sign-on, `role_arn` in a profile.
 """
@@ -28,19 +28,19 @@ from gateway.settings.environment import variables
 log = logging.getLogger(__name__)
 
 INSTANCE = "http://169.254.169.254"
-"""The endpoint of an EC2 instance, at a fixed address of its own link."""
+"""URL of the metadata endpoint of an EC2 instance, at a fixed link-local address."""
 _CONTAINER = "http://169.254.170.2"
 _CONTAINERS = frozenset({"169.254.170.2", "169.254.170.23", "fd00:ec2::23"})
-"""Hosts of container endpoints (ECS, EKS) that may be called without TLS, beside this machine's own."""
+"""Hosts of container endpoints (ECS, EKS) that may be called without TLS, in addition to this machine."""
 _INSTANCE_PATH = "/latest/meta-data/iam/security-credentials/"
 _TOKEN_PATH = "/latest/api/token"  # noqa: S105 - a path
 _WAIT_S = 2.0
-"""Longest wait for an endpoint."""
+"""Maximum seconds to wait for an endpoint."""
 _MOST_BYTES = 64 * 2**10
 EARLY_S = 300.0
-"""Seconds before their end at which credentials are replaced."""
+"""Credentials are replaced this number of seconds before they expire."""
 _LOOK_AGAIN_S = 30.0
-"""Seconds between two looks for better ones: at files that may have changed, or after a failure."""
+"""Seconds between two attempts to find better credentials, in files that may have changed or after a failure."""
 
 _FIELD = re.compile(r"<(AccessKeyId|SecretAccessKey|SessionToken|Expiration)>([^<]+)<")
 """Fields of the token service's answer, which is XML. None of them needs escapes."""
@@ -49,12 +49,12 @@ Source = Callable[[], Awaitable[Credentials | None]]
 
 
 class CredentialChain:
-    """The credentials in force. Temporary ones are replaced before they end."""
+    """The current credentials. Temporary ones are replaced before they expire."""
 
     def __init__(
         self, backend: str, profile: str | None, *, region: str = "us-east-1", instance: str = INSTANCE
     ) -> None:
-        """`region`: whose token service is asked. `instance`: URL of the instance endpoint."""
+        """`region`: the region whose token service is called. `instance`: URL of the instance endpoint."""
         self._backend, self._profile, self._instance = backend, profile, instance
         self._tokens = variables("AWS_").get("AWS_ENDPOINT_URL_STS") or f"https://sts.{region}.amazonaws.com"
         self._lock = asyncio.Lock()
@@ -62,7 +62,7 @@ class CredentialChain:
         self.found: Credentials | None = None
 
     async def current(self) -> Credentials:
-        """Raises BackendFailed if there are none."""
+        """The current credentials. Raises BackendFailed if there are none."""
         if self.found is None or time.time() >= self._look_at:
             async with self._lock:
                 if self.found is None or time.time() >= self._look_at:
@@ -74,14 +74,14 @@ class CredentialChain:
         return self.found
 
     async def replaced(self, refused: Credentials) -> bool:
-        """Look again, because AWS does not accept `refused`. Returns whether there are other credentials now."""
+        """Search again, because AWS does not accept `refused`. Returns whether the credentials are now different."""
         async with self._lock:
             if self.found is refused:
                 await self._look()
         return self.found is not None and self.found != refused
 
     async def _look(self) -> None:
-        """On failure the last ones are used, as long as AWS accepts them."""
+        """Search for credentials. On failure the last ones are kept, as long as AWS accepts them."""
         found: Credentials | None = None
         try:
             for source in self._sources():
@@ -105,7 +105,8 @@ class CredentialChain:
         return Credentials(key, secret, given.get("AWS_SESSION_TOKEN", ""))
 
     async def _web_identity(self) -> Credentials | None:
-        """Those of a role for the token in a file, as Kubernetes gives one to a service account (IRSA)."""
+        """Credentials of a role in exchange for the token in a file, which Kubernetes gives to a service account
+        (IRSA)."""
         given = variables("AWS_")
         file, role = given.get("AWS_WEB_IDENTITY_TOKEN_FILE"), given.get("AWS_ROLE_ARN")
         if not file or not role:
@@ -149,21 +150,21 @@ class CredentialChain:
         try:
             token = await _ask(self._instance, "PUT", _TOKEN_PATH, [life])
         except BackendError:
-            return None  # this is no instance
+            return None  # this machine is not an EC2 instance
         headers = [(b"x-aws-ec2-metadata-token", token)]
         role = (await _ask(self._instance, "GET", _INSTANCE_PATH, headers)).split()[0].decode("ascii")
         return _temporary(await _ask(self._instance, "GET", _INSTANCE_PATH + role, headers))
 
 
 def _check_container(url: str) -> None:
-    """Raises ValueError for an address to which AWS's SDKs send no token either."""
+    """Raises ValueError for an address to which AWS's SDKs would not send a token."""
     at = urlsplit(url)
     if at.scheme != "https" and at.hostname not in _CONTAINERS and not loopback(url):
         raise ValueError(f"AWS_CONTAINER_CREDENTIALS_FULL_URI names {at.hostname}; without https only this machine may")
 
 
 async def _ask(base: str, method: str, path: str, headers: list[tuple[bytes, bytes]], body: bytes = b"") -> bytes:
-    """The body of a 200. Raises BackendError."""
+    """The body of an answer with status 200. Raises BackendError for any other answer."""
     client = connect(base, concurrent=1, name="the endpoint of AWS credentials")
     try:
         until = asyncio.get_running_loop().time() + _WAIT_S
@@ -177,7 +178,7 @@ async def _ask(base: str, method: str, path: str, headers: list[tuple[bytes, byt
 
 
 def _temporary(body: bytes) -> Credentials:
-    """Credentials as the endpoints write them. Raises LookupError, TypeError, ValueError."""
+    """Parse credentials in the format of the endpoints. Raises LookupError, TypeError, ValueError."""
     read = orjson.loads(body)
     expires = datetime.fromisoformat(read["Expiration"]).timestamp() if read.get("Expiration") else None
     return Credentials(str(read["AccessKeyId"]), str(read["SecretAccessKey"]), str(read.get("Token") or ""), expires)
@@ -202,7 +203,7 @@ def _sections(file: Path) -> Mapping[str, Mapping[str, str]]:
         parser.read_string(file.read_text(encoding="utf-8"), source=str(file))
     except FileNotFoundError:
         return {}
-    except configparser.Error as error:  # its text repeats the line, which may be a secret
+    except configparser.Error as error:  # its text contains the line, which may be a secret
         raise ValueError(f"{file} is not in the format of AWS's files ({type(error).__name__})") from None
     return {section: dict(parser[section]) for section in parser.sections()}
 

@@ -19,7 +19,7 @@ _PRELUDE = struct.Struct(">III")
 _CHECKSUM = 4
 _MOST_BYTES = 24 * 2**20
 _USUAL_HEAD = 256
-"""Headers of at most so many bytes are read once and then known."""
+"""Maximum bytes of headers whose parsed form is cached."""
 _FIXED = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 """Type of a header's value → its length in bytes, where that is fixed."""
 _SIZED = frozenset({6, 7})
@@ -28,10 +28,10 @@ _SIZED = frozenset({6, 7})
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message."""
+    """One message of the stream."""
 
     headers: Mapping[str, bytes]
-    """Name → value; of other types than bytes and text as encoded."""
+    """Name → value; values that are neither bytes nor text stay encoded."""
     payload: bytes
 
     def header(self, name: str) -> str:
@@ -40,18 +40,18 @@ class Message:
 
 
 class Decoder:
-    """Takes bytes as they arrive and returns whole messages."""
+    """Decodes bytes as they arrive into complete messages."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     @property
     def inside(self) -> bool:
-        """Whether a message has begun that is not complete."""
+        """Whether an incomplete message has begun."""
         return bool(self._rest)
 
     def feed(self, data: bytes) -> list[Message]:
-        """Raises BackendGarbage if a length or a checksum is wrong."""
+        """The messages that `data` completes. Raises BackendGarbage if a length or a checksum is wrong."""
         data = self._rest + data if self._rest else data
         found, at = [], 0
         while len(data) - at >= _PRELUDE.size:
@@ -79,7 +79,7 @@ def _message(raw: bytes, head: int) -> Message:
 
 @lru_cache(maxsize=64)
 def _known(raw: bytes) -> dict[str, bytes]:
-    """As `_headers`. The events of one type all have the same headers."""
+    """The result of `_headers`, cached, because all events of one type have the same headers."""
     return _headers(raw)
 
 

@@ -32,13 +32,14 @@ _OPERATIONS = {
     ("bedrock_converse", False): "converse",
     ("bedrock_converse", True): "converse-stream",
 }
-"""Dialect and whether the answer is a stream → last part of the path."""
+"""Dialect and whether the answer is a stream → last segment of the path."""
 _STALE = ("ExpiredToken", "UnrecognizedClient", "InvalidClientTokenId", "InvalidSignature", "MissingAuthentication")
-"""Beginnings of the exceptions about credentials that may have been replaced."""
+"""Prefixes of exceptions about credentials that may have been replaced."""
 _TIMED = ("InvalidSignature", "RequestTimeTooSkewed", "RequestExpired", "SignatureDoesNotMatch")
-"""Beginnings of the exceptions that a wrong clock may cause."""
+"""Prefixes of exceptions that a wrong clock may cause."""
 _SKEW_S = 60.0
-"""Difference between the two clocks, in seconds, above which AWS's is used. AWS refuses five minutes."""
+"""If AWS's clock and this machine's differ by more than this, AWS's is used. AWS refuses requests from a difference of
+five minutes."""
 _MOST_ERROR_BYTES, _ERROR_BODY_S = 64 * 2**10, 2.0
 
 
@@ -53,13 +54,13 @@ class Bedrock(OverHttp):
         self._by_key = bool(self.secret)
         self._credentials = credentials or CredentialChain(backend.name, backend.aws_profile, region=backend.region)
         self._ahead_s = 0.0
-        """How far AWS's clock is ahead of this machine's, where they differ much."""
+        """Seconds by which AWS's clock is ahead of this machine's; 0 until a difference above `_SKEW_S` is found."""
 
     def url(self, request: CompletionRequest, wire: Translator) -> str:
         return f"/model/{self._model}/{_OPERATIONS[wire.backend, request.stream]}"
 
     async def send(self, call: Call) -> Upstream:
-        """Send the call, and once more if AWS refuses its signature and another one can be made."""
+        """Send the call. Send it once more if AWS refuses its signature and a different one can be made."""
         upstream = await self._sent(call)
         name = (upstream.header(b"x-amzn-errortype") or b"").decode("latin-1").partition(":")[0]
         if not self._by_key and upstream.status in (400, 401, 403) and await self._mended(upstream, name):
@@ -109,7 +110,8 @@ class Bedrock(OverHttp):
         )
 
     async def _mended(self, upstream: Upstream, name: str) -> bool:
-        """Whether another signature may be accepted: the clock was wrong, or there are other credentials now."""
+        """Whether a new signature may be accepted: the clock was wrong and is corrected, or the credentials are now
+        different."""
         if (
             name.startswith(_TIMED)
             and (ahead := _ahead_s(upstream)) is not None

@@ -41,7 +41,7 @@ def signed(
     service: str,
     now: float,
 ) -> list[Header]:
-    """`headers`, all of them signed, with `x-amz-date`, the session token and `authorization`.
+    """The `headers`, all of them signed, together with `x-amz-date`, the session token and `authorization`.
 
     `target`: path and query as they are sent. `headers` must contain `host`. `now`: Unix seconds.
     """
@@ -71,7 +71,7 @@ def canonical_request(method: str, target: str, headers: Iterable[Header], body:
 
 
 def _path(path: str) -> str:
-    """The path without `.`, `..` and empty segments, encoded once more, as all services but S3 want it."""
+    """The path without `.`, `..` and empty segments, and encoded once more, as required by all services except S3."""
     kept: list[str] = []
     for segment in path.split("/"):
         if segment == "..":

@@ -1,1 +1,1 @@
-"""Vertex AI: Google's tokens and addresses."""
+"""Vertex AI: access tokens and addresses."""

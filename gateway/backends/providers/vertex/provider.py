@@ -1,4 +1,4 @@
-"""Kind `vertex`: Gemini and Claude in Google's Vertex AI."""
+"""Kind `vertex`: Gemini and Claude on Google's Vertex AI."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _VERSION = "vertex-2023-10-16"
 
 
 class Vertex(OverHttp):
-    """Addresses calls by project, location and model. Authenticates with an access token that is replaced."""
+    """Addresses calls by project, location and model. Authenticates with an access token, which it renews."""
 
     def __init__(self, backend: Backend, tokens: Tokens | None = None) -> None:
         super().__init__(backend)
@@ -39,13 +39,13 @@ class Vertex(OverHttp):
         return [*headers, (b"x-goog-api-key", self.secret.encode())] if self._by_key else super().sign(headers, body)
 
     def headers(self, request: CompletionRequest, wire: Translator, body: bytes) -> list[tuple[bytes, bytes]]:
-        """Without Anthropic's own: its version stands in the body, and unknown betas would be refused."""
+        """The headers without Anthropic's own: the API version is in the body, and unknown betas would be refused."""
         found = [pair for pair in super().headers(request, wire, body) if not pair[0].startswith(b"anthropic-")]
         betas = asked_betas(request, wire)
         return [*found, (b"anthropic-beta", ",".join(betas).encode())] if betas else found
 
     async def send(self, call: Call) -> Upstream:
-        """Send the call, and once more with another token if Google refuses this one."""
+        """Send the call. Send it once more with another token if Google refuses the first one."""
         if call.wire.backend == "anthropic_messages":
             call.body = claude_body(call.body, _VERSION, streams_by_path=False)
         if self._by_key:

@@ -1,4 +1,5 @@
-"""Signs with RSA and SHA-256 (RS256), for the tokens of service accounts: once in an hour, so in Python alone."""
+"""Signs the tokens of service accounts with RSA and SHA-256 (RS256). Only one signature per hour is needed, so pure
+Python is fast enough."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ class PrivateKey:
 
     @classmethod
     def of_pem(cls, text: str) -> PrivateKey:
-        """A key in PKCS #8 or PKCS #1. Raises ValueError, without parts of the key in its text."""
+        """A key in PKCS #8 or PKCS #1. Raises ValueError, whose text contains no part of the key."""
         lines = [line.strip() for line in text.strip().splitlines()]
         if len(lines) < 3 or not lines[0].startswith("-----BEGIN") or "PRIVATE KEY" not in lines[0]:
             raise ValueError("the private key is not in PEM format")
@@ -44,7 +45,7 @@ class PrivateKey:
 
 
 def _fields(der: bytes) -> Iterator[tuple[int, bytes]]:
-    """Tag and contents of each element of the sequence `der`. Raises IndexError, ValueError."""
+    """Yield tag and contents of each element of the sequence `der`. Raises IndexError, ValueError."""
     tag, inside, _ = _element(der, 0)
     if tag != _SEQUENCE:
         raise ValueError(tag)

@@ -1,4 +1,4 @@
-"""Access tokens of Google: for service accounts, users, federated identities, and Google's own machines."""
+"""Google access tokens for service accounts, users, federated identities, and machines in Google's cloud."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gateway.settings.environment import variable
 log = logging.getLogger(__name__)
 
 METADATA = "http://169.254.169.254"
-"""The metadata server of a machine at Google, at a fixed address of its own link."""
+"""URL of the metadata server of a machine in Google's cloud, at a fixed link-local address."""
 _METADATA_PATH = "/computeMetadata/v1/instance/service-accounts/default/token"
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _TOKEN_URL = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
@@ -33,9 +33,9 @@ _LIFE_S = 3600
 _WAIT_S = 10.0
 _MOST_BYTES = 64 * 2**10
 EARLY_S = 300.0
-"""Seconds before its end at which a token is replaced."""
+"""A token is replaced this number of seconds before it expires."""
 _RETRY_S = 10.0
-"""Seconds after a failure until the next try, while the last token is used."""
+"""Seconds from a failure to the next attempt; in the meantime the last token is used."""
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -48,17 +48,17 @@ class Token:
 
 
 class Tokens:
-    """The token in force. It is replaced before it ends."""
+    """The current token. It is replaced before it expires."""
 
     def __init__(self, backend: str, file: str | None, *, metadata: str = METADATA) -> None:
-        """`file`: path of the credentials; None: as the environment says. `metadata`: URL of the metadata server."""
+        """`file`: path of the credentials; None: the environment names it. `metadata`: URL of the metadata server."""
         self._backend, self._path, self._metadata = backend, file, metadata
         self._lock = asyncio.Lock()
         self._look_at = 0.0
         self.found: Token | None = None
 
     async def current(self) -> str:
-        """Raises BackendFailed if there is none."""
+        """The current token. Raises BackendFailed if there is none."""
         if self.found is None or time.time() >= self._look_at:
             async with self._lock:
                 if self.found is None or time.time() >= self._look_at:
@@ -70,14 +70,14 @@ class Tokens:
         return self.found.value
 
     async def replaced(self, refused: str) -> bool:
-        """Fetch another one, because Google does not accept `refused`. Returns whether there is another one now."""
+        """Fetch another token, because Google does not accept `refused`. Returns whether the token is now different."""
         async with self._lock:
             if self.found is not None and self.found.value == refused:
                 await self._look()
         return self.found is not None and self.found.value != refused
 
     async def _look(self) -> None:
-        """On failure the last token is used, as long as Google accepts it."""
+        """Fetch a token. On failure the last one is used, as long as Google accepts it."""
         now = time.time()
         try:
             self.found = await self._fetched()
@@ -125,9 +125,10 @@ def _base64(data: bytes) -> bytes:
 
 
 async def _federated(given: dict[str, Any]) -> Token:
-    """Exchange another provider's token (workload identity federation), which stands in a file or behind a URL.
+    """Exchange another provider's token (workload identity federation), which is read from a file or a URL, for an
+    access token.
 
-    Then, if the file says so, use it to act as a service account.
+    If the file says so, then use that token to act as a service account.
     """
     source = given["credential_source"]
     if "file" in source:
@@ -161,7 +162,8 @@ async def _post(url: str, form: dict[str, str]) -> bytes:
 
 
 async def _ask(method: str, url: str, headers: Headers, body: bytes = b"") -> bytes:
-    """The body of a 200. Raises BackendError; its text has nothing that was sent."""
+    """The body of an answer with status 200. Raises BackendError for any other answer; its text contains nothing that
+    was sent."""
     at = urlsplit(url)
     client = connect(f"{at.scheme}://{at.netloc}", concurrent=1, name=f"Google's token endpoint {at.hostname}")
     try:
@@ -177,7 +179,7 @@ async def _ask(method: str, url: str, headers: Headers, body: bytes = b"") -> by
 
 
 def _why(answer: bytes) -> str:
-    """OAuth's error code, which names no secret."""
+    """OAuth's error code, which contains no secret."""
     try:
         code = orjson.loads(answer).get("error")
     except (ValueError, AttributeError):

@@ -19,7 +19,7 @@ Block = dict[str, Any]
 
 _INFERENCE = {"temperature": "temperature", "top_p": "topP", "stop_sequences": "stopSequences"}
 _CLAUDES = ("top_k", "thinking")
-"""Fields that a model reads as they are, from `additionalModelRequestFields`."""
+"""Fields that are sent to the model unchanged in `additionalModelRequestFields`."""
 _CHOICES = {"auto": "auto", "any": "any"}
 _FORMATS = {
     "application/pdf": "pdf",
@@ -34,9 +34,9 @@ _UNNAMED = re.compile(r"[^A-Za-z0-9 ()\[\]-]+")
 
 
 def converse(message: dict[str, Any], limit: int | None) -> dict[str, Any]:
-    """The Converse request for a messages request. `limit`: of output tokens; None: the model's own.
+    """The Converse request for a messages request. `limit`: maximum output tokens; None: the model's default.
 
-    Raises BadRequest for content that Converse cannot carry.
+    Raises BadRequest for content that Converse does not support.
     """
     try:
         return _converse(message, limit)
@@ -135,8 +135,8 @@ def _result(block: Block, where: str) -> Block:
 
 
 def _tools(message: dict[str, Any]) -> dict[str, Any] | None:
-    """The tools and how they are chosen. Converse has no choice `none`; for it, tools are sent only if earlier turns
-    contain calls."""
+    """The tools and the tool choice. Converse has no choice `none`; for `none`, the tools are sent only if earlier
+    turns contain calls."""
     choice = message.get("tool_choice") or {}
     if not (offered := message.get("tools")) or (choice.get("type") == "none" and not _called(message)):
         return None

@@ -14,7 +14,7 @@ _STOPS = {
     "malformed_model_output": "end_turn",
     "malformed_tool_use": "end_turn",
 }
-"""Stop reasons that Anthropic's API has not → its own. The others have the same names."""
+"""Stop reasons that Anthropic's API does not have → the corresponding ones. All others have the same names."""
 _COUNTS = {
     "inputTokens": "input_tokens",
     "outputTokens": "output_tokens",
@@ -42,7 +42,7 @@ def usage(given: Any, tier: Any = None) -> dict[str, Any] | None:
 
 
 def message(reply: dict[str, Any]) -> dict[str, Any]:
-    """A whole answer as Anthropic's message. Raises BackendGarbage if it is no answer."""
+    """A whole answer as Anthropic's message. Raises BackendGarbage if it is not an answer."""
     output = reply.get("output")
     said = output.get("message") if type(output) is dict else None
     content = said.get("content") if type(said) is dict else None
@@ -62,7 +62,7 @@ def message(reply: dict[str, Any]) -> dict[str, Any]:
 
 
 def _block(block: Block) -> Block | None:
-    """Anthropic's block; None for kinds that chat cannot show."""
+    """The block in Anthropic's format; None for kinds that chat cannot represent."""
     if "text" in block:
         return {"type": "text", "text": block["text"]}
     if call := block.get("toolUse"):

@@ -15,13 +15,13 @@ _START = {"type": "content_block_start"}
 
 
 class ConverseStream(MessagesStream):
-    """Implements `StreamReader` from Converse to OpenAI chat, by way of Anthropic's events.
+    """Implements `StreamReader` from Converse to OpenAI chat, with Anthropic's events as an intermediate form.
 
-    An event is an object whose only key is its type. `metadata`, which has the usage, ends the stream.
+    An event is an object whose only key is its type. `metadata`, which contains the usage, ends the stream.
     """
 
     def __init__(self, *, wants_usage: bool, created: int, name: str, model: str) -> None:
-        """`name`, `model`: of the answer, because Converse's events have neither."""
+        """`name`, `model`: the answer's id and model, because Converse's events have neither."""
         super().__init__(wants_usage=wants_usage, created=created)
         self._named = {"id": name, "model": model}
         self._blocks: dict[int, str] = {}
@@ -46,7 +46,7 @@ class ConverseStream(MessagesStream):
             return self._fail(BackendGarbage("The backend sent an event that is not one of Converse's."))
 
     def _events(self, kind: str, value: dict[str, Any]) -> list[dict[str, Any]]:
-        """Anthropic's events for one of Converse's; none for unknown ones."""
+        """Anthropic's events for one of Converse's events; empty for an unknown one."""
         match kind:
             case "messageStart":
                 return [{"type": "message_start", "message": self._named}]
@@ -66,7 +66,7 @@ class ConverseStream(MessagesStream):
         return []
 
     def _opened(self, index: int, kind: str, given: dict[str, Any]) -> list[dict[str, Any]]:
-        """Open a block, unless it is open. Converse announces calls only."""
+        """Open a block, unless it is already open. Converse announces only the blocks of calls."""
         if index in self._blocks:
             return []
         self._blocks[index] = kind

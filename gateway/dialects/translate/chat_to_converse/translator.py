@@ -1,4 +1,4 @@
-"""OpenAI chat client with a Bedrock backend that is asked through Converse."""
+"""OpenAI chat client with a Bedrock backend that is called through Converse."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ChatToConverse:
         return content_headers(request)
 
     def forwarded(self, request: CompletionRequest) -> Iterable[tuple[bytes, bytes]]:
-        """None: a signed request has the headers that its provider writes."""
+        """No headers: a signed request contains only the headers that its provider writes."""
         return ()
 
     def reader(self, request: CompletionRequest) -> ConverseStream:

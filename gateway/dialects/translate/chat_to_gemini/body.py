@@ -1,7 +1,7 @@
 """Converts a chat request to a `generateContent` request.
 
-Messages and tools are converted to Anthropic's first, which has blocks for all of their parts; sampling, schemas and
-effort are read from chat itself.
+Messages and tools are converted to Anthropic's format first, which has blocks for all of their parts. Sampling, schemas
+and effort are read from the chat request itself.
 """
 
 from __future__ import annotations
@@ -28,22 +28,23 @@ _SAMPLING = {
     "frequency_penalty": "frequencyPenalty",
 }
 _OWN = frozenset({*_SAMPLING, "stop", "response_format", "reasoning_effort", "thinking", "output_config"})
-"""Fields of chat that are not read by way of Anthropic's."""
+"""Fields of a chat request that are read directly, not in Anthropic's format."""
 _BUDGETS = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576, "max": 24576}
-"""Effort → thinking tokens of Gemini 2.5, as Google's OpenAI endpoint has them."""
+"""Effort → thinking tokens of Gemini 2.5, as in Google's OpenAI endpoint."""
 _LEVELS = {"none": "minimal", "minimal": "minimal", "low": "low", "medium": "medium"}
-"""Effort → thinking level from Gemini 3; any other is `high`."""
+"""Effort → thinking level for Gemini 3 and later; any other effort is `high`."""
 _LEVELLED = re.compile(r"gemini-(?:[3-9]|\d\d)")
 _UNSIGNED = "skip_thought_signature_validator"
-"""Google's word for a call whose signature is not known, as in a conversation that another model began."""
+"""Google's placeholder for an unknown signature of a call, as in a conversation that another model began."""
 _MODES = {"auto": "AUTO", "any": "ANY", "tool": "ANY", "none": "NONE"}
 _THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 
 
 def generate(body: dict[str, Any], messages: list[Numbered], model: str, limit: int | None) -> dict[str, Any]:
-    """The request for a chat `body`. `messages`: those of `body` to send; `limit`: of output tokens, or None.
+    """The request for a chat `body`. `messages`: the messages of `body` to send; `limit`: maximum output tokens, or
+    None.
 
-    Raises BadRequest with the name of a field that Gemini cannot carry.
+    Raises BadRequest with the name of a field that Gemini does not support.
     """
     try:
         rest = {name: value for name, value in body.items() if name not in _OWN}
@@ -68,7 +69,7 @@ def _generate(
 
 
 def _signatures(messages: list[Numbered]) -> dict[str, str]:
-    """Id of a call → the signature that came with it, where the client sent it back."""
+    """Id of a call → the signature that came with it, if the client sent it back."""
     found = {}
     for _, message in messages:
         for call in message.get("tool_calls") or ():
@@ -80,10 +81,10 @@ def _signatures(messages: list[Numbered]) -> dict[str, str]:
 
 
 class _Contents:
-    """Converts turns in their order, because a result must name the function of its call."""
+    """Converts turns in their order, because a result must contain the name of the called function."""
 
     def __init__(self, signatures: Mapping[str, str], *, signs: bool) -> None:
-        """`signs`: the model refuses calls without signature."""
+        """`signs`: whether the model refuses calls without a signature."""
         self._signatures, self._signs = signatures, signs
         self._names: dict[str, str] = {}
         """Id of a call → name of its function."""
@@ -92,7 +93,7 @@ class _Contents:
         content = turn["content"]
         blocks = [{"type": "text", "text": content}] if type(content) is str else content
         role = "model" if turn["role"] == "assistant" else "user"
-        shown = [block for block in blocks if block["type"] not in _THOUGHTS]  # they are Anthropic's
+        shown = [block for block in blocks if block["type"] not in _THOUGHTS]  # thinking blocks are Anthropic's
         parts = [part for block in shown for part in self._parts(block, f"messages[{index}].content")]
         if self._signs and (first := next((part for part in parts if "functionCall" in part), None)):
             first.setdefault("thoughtSignature", _UNSIGNED)
@@ -124,7 +125,7 @@ class _Contents:
 
 
 def _object(text: str) -> dict[str, Any]:
-    """The result as an object, as Gemini wants it."""
+    """The result as an object, which Gemini requires."""
     try:
         read = orjson.loads(text)
     except orjson.JSONDecodeError:

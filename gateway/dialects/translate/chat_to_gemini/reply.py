@@ -19,11 +19,11 @@ _FILTERED = frozenset(
         *("IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"),
     }
 )
-"""Finish reasons of an answer that was withheld."""
+"""Finish reasons of an answer that Google withheld."""
 
 
 def finish_of(reason: Any, *, called: bool) -> str:
-    """OpenAI's finish reason; empty while there is none. Failures such as MALFORMED_FUNCTION_CALL are `stop`."""
+    """OpenAI's finish reason; empty if there is none yet. Failures such as MALFORMED_FUNCTION_CALL become `stop`."""
     if type(reason) is not str or reason == "FINISH_REASON_UNSPECIFIED":
         return ""
     if reason in _FILTERED:
@@ -33,14 +33,14 @@ def finish_of(reason: Any, *, called: bool) -> str:
 
 
 def blocked(reply: dict[str, Any]) -> str:
-    """Why the prompt was not answered; empty if it was."""
+    """The reason why the prompt was not answered; empty if it was answered."""
     feedback = reply.get("promptFeedback")
     reason = feedback.get("blockReason") if type(feedback) is dict else None
     return f"The provider blocked the prompt ({reason})." if type(reason) is str else ""
 
 
 def counts(given: Any) -> dict[str, Any] | None:
-    """An OpenAI usage object for Gemini's, whose thoughts are beside the answer; None if it has no counts."""
+    """An OpenAI usage object for Gemini's, whose answer tokens exclude thinking tokens; None if it has no counts."""
     if type(given) is not dict or ("promptTokenCount" not in given and "totalTokenCount" not in given):
         return None
     prompt, tools = given.get("promptTokenCount"), given.get("toolUsePromptTokenCount")
@@ -59,7 +59,8 @@ def usage(given: Any) -> Usage | None:
 
 
 def _sum(one: Any, other: Any) -> Any:
-    """The sum of two counts of which one may be missing; one that is no number is kept, so that it is doubted."""
+    """The sum of two counts, of which one may be missing. A value that is not a number is returned, so that later
+    checks report it."""
     odd = next((each for each in (one, other) if each is not None and type(each) is not int), None)
     return odd if odd is not None else (one or 0) + (other or 0)
 
@@ -76,7 +77,8 @@ def parts(answer: dict[str, Any]) -> list[Block]:
 
 
 def call(part: Block, name: str) -> dict[str, Any]:
-    """A function call as chat has it. `name`: its id. The signature stands where Google's OpenAI endpoint has it."""
+    """A function call in chat format. `name`: its id. The signature is in the same field as in Google's OpenAI
+    endpoint."""
     given = part["functionCall"]
     arguments = orjson.dumps(given.get("args") or {}).decode()
     function = {"name": given["name"], "arguments": arguments}
@@ -86,9 +88,10 @@ def call(part: Block, name: str) -> dict[str, Any]:
 
 
 def completion(reply: dict[str, Any], shared: dict[str, Any], name: str) -> dict[str, Any]:
-    """The chat completion for a whole answer. `shared`: its fields beside choices; `name`: beginning of calls' ids.
+    """The chat completion for a whole answer. `shared`: its fields other than `choices`; `name`: prefix of the calls'
+    ids.
 
-    Raises BackendGarbage if it is no answer.
+    Raises BackendGarbage if it is not an answer.
     """
     reason = blocked(reply)
     if not reason and not reply.get("candidates"):

@@ -52,7 +52,7 @@ class ChatToGemini:
         return content_headers(request)
 
     def forwarded(self, request: CompletionRequest) -> Iterable[tuple[bytes, bytes]]:
-        """None: Google knows none of OpenAI's headers."""
+        """No headers: Google supports none of OpenAI's headers."""
         return ()
 
     def reader(self, request: CompletionRequest) -> GeminiStream:
@@ -83,5 +83,5 @@ class ChatToGemini:
 
 
 def _name(request: CompletionRequest) -> str:
-    """Part of the answer's id and of its calls', because Gemini gives none that all models know."""
+    """A part of the ids of the answer and of its calls, because Gemini gives no id that all models support."""
     return request.id.removeprefix("req_")

@@ -1,1 +1,1 @@
-"""Gemini clients, over chat."""
+"""Gemini client, with chat as the intermediate form."""

@@ -1,4 +1,4 @@
-"""Gemini client with a backend of any other dialect, by way of chat."""
+"""Gemini client with a backend of any other dialect; chat is the intermediate form."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gateway.domain.routing.route import ContextPlan
 
 
 class GeminiToChat:
-    """Implements `Translation`. A request was made a chat request when it was parsed."""
+    """Implements `Translation`. The parser has already converted the request to a chat request."""
 
     client: DialectName = "gemini_generate"
 
