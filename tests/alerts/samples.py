@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import orjson
 import pytest_asyncio
@@ -68,6 +69,9 @@ async def receiver() -> AsyncIterator[Receiver]:
     receiver.url = f"http://127.0.0.1:{runner.addresses[0][1]}/hook/secret-token"
     yield receiver
     await runner.cleanup()
+
+
+ZoneInfo("UTC")  # read from disk here, once, and not on the event loop of the first test that makes a policy
 
 
 def policy(*targets: str, limit: str = "10", **facts: Any) -> Policy:

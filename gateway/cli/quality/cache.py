@@ -13,6 +13,7 @@ from rich.progress import Progress
 
 from gateway.cache.evaluate import MAX_ERROR, Evaluator
 from gateway.cache.quality.curve import Point, curve
+from gateway.cli.echo import echo
 from gateway.cli.options import Context, common
 from gateway.cli.quality.cache_held import flush, show, stats
 from gateway.errors import EmbedderUnavailable
@@ -89,7 +90,7 @@ def replay(context: Context, file: Path, mode: str, without_lists: bool, embedde
             yield found
 
     asked = len(_stream(file, counted, ("id", "asked")))
-    click.echo(f"{hits} of {asked} questions answered from the cache ({100 * hits / max(1, asked):.1f} %).", err=True)
+    echo(f"{hits} of {asked} questions answered from the cache ({100 * hits / max(1, asked):.1f} %).", err=True)
 
 
 def _evaluator(mode: str, without_lists: bool, embedder: Path | None) -> Evaluator:
