@@ -123,7 +123,7 @@ async def test_a_plain_answer_whose_client_leaves_is_billed_for_no_more_than_it_
     gateway: InProcessGateway, fields: dict[str, Any], most: int
 ) -> None:
     await answered(gateway, 0.005)
-    row = await left(gateway, 0.5, **fields)
+    row = await left(gateway, 1.0, **fields)
     assert (row["output_tokens"], row["estimated"], row["cost_pico"]) == (most, True, cost_of(row))
 
 
