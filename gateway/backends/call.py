@@ -9,7 +9,7 @@ import re
 import orjson
 
 from gateway.backends.plausible import MOST_PER_TOKEN, checked_usage, usage_without_answer
-from gateway.backends.providers.base import Call, Kind, Upstream
+from gateway.backends.providers.base import Call, Kind, Upstream, error_body
 from gateway.backends.providers.hosted import limit_fields, refuses_foreign_fields, vendor
 from gateway.backends.relay import MISREAD, Relayed, Whole, misread
 from gateway.backends.resilience.breaker import SHORT_PAUSE_S, Health, Slot
@@ -43,10 +43,8 @@ from gateway.errors import (
 )
 
 _MOST_PLAIN_BYTES = 64 * 2**20
-_MOST_ERROR_BYTES = 64 * 2**10
 _CONTENT_TYPE = re.compile(rb"[\x20-\x7e]{1,256}")
 """Pattern for a content type that may be relayed to the client."""
-_ERROR_BODY_S = 2.0
 _OPERATOR_ERRORS = {
     401: "does not accept the gateway's key; check its `api_key`",
     402: "wants to be paid first; check the account behind its `api_key`",
@@ -318,13 +316,13 @@ class BackendCall:
             wait_s = min(wait_s, _MOST_RETRY_AFTER_S)
         if status == 429:
             limited = BackendRateLimited(f"{name} is rate-limited", backend=name, retry_after_s=wait_s)
-            error = upstream_error.error_in(await _error_body(upstream))
+            error = upstream_error.error_in(await error_body(upstream))
             limited.no_quota = error is not None and BudgetExhausted.code in (error.code, error.kind)
             if limited.no_quota:
                 limited.message = f"{name} has no quota left; its operator must check the account behind its `api_key`"
             return limited
         if status in _NO_ENDPOINT:
-            error = upstream_error.error_in(await _error_body(upstream))
+            error = upstream_error.error_in(await error_body(upstream))
             if self._lacks(call.wire, error):
                 path, _, _ = self.kind.url(call.request, call.wire).partition("?")
                 unspoken = NotSpoken(f"{name} has no endpoint {path} (status {status})", backend=name)
@@ -332,7 +330,7 @@ class BackendCall:
                 if unspoken.retryable:
                     self._forget_endpoint(call.wire.backend)
                 return unspoken
-        if status == 403 and upstream_error.about_request(upstream_error.error_in(body := await _error_body(upstream))):
+        if status == 403 and upstream_error.about_request(upstream_error.error_in(body := await error_body(upstream))):
             return call.wire.refusal(status, body, name)
         if status in _OPERATOR_ERRORS or status < 400:
             problem = _OPERATOR_ERRORS.get(status, "answers with a redirect; check its `base_url`")
@@ -344,13 +342,4 @@ class BackendCall:
             return BackendOverloaded(f"{name} is overloaded (status {status})", backend=name, retry_after_s=wait_s)
         if status >= 500 or status in _TEMPORARY:
             return BackendFailed(f"{name} failed (status {status})", backend=name, retry_after_s=wait_s)
-        return call.wire.refusal(status, await _error_body(upstream), name)
-
-
-async def _error_body(upstream: Upstream) -> bytes:
-    """The body of an error response; empty if it arrives too late or is too long."""
-    try:
-        async with asyncio.timeout(_ERROR_BODY_S):
-            return await upstream.read(_MOST_ERROR_BYTES)
-    except (TimeoutError, BackendError):
-        return b""
+        return call.wire.refusal(status, await error_body(upstream), name)

@@ -13,6 +13,8 @@ from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.text.concealment import Concealer
 from gateway.errors import BackendError
 
+_MOST_ERROR_BYTES, _ERROR_BODY_S = 64 * 2**10, 2.0
+
 PATHS: Mapping[DialectName, str] = {
     "openai_chat": "/chat/completions",
     "openai_responses": "/responses",
@@ -98,6 +100,15 @@ class Upstream(Protocol):
     async def aclose(self) -> None:
         """Release the response. Before its end, drop the connection, so that the backend stops working."""
         ...
+
+
+async def error_body(upstream: Upstream) -> bytes:
+    """The body of an error response; empty if it arrives too late or is too long."""
+    try:
+        async with asyncio.timeout(_ERROR_BODY_S):
+            return await upstream.read(_MOST_ERROR_BYTES)
+    except (TimeoutError, BackendError):
+        return b""
 
 
 class Kind(Protocol):

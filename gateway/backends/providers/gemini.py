@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from urllib.parse import quote
 
 from gateway.backends.http.canned import Canned
-from gateway.backends.providers.base import Call, Upstream
+from gateway.backends.providers.base import Call, Upstream, error_body
 from gateway.backends.providers.over_http import OverHttp
 from gateway.dialects.base import Translator
 from gateway.domain.backend import Backend
 from gateway.domain.request import CompletionRequest, DialectName
-from gateway.errors import BackendError
 
-_MOST_ERROR_BYTES, _ERROR_BODY_S = 64 * 2**10, 2.0
 _KEY_TROUBLE = (b"API_KEY_INVALID", b"API_KEY_EXPIRED", b"API key not valid", b"API key expired")
 """Parts of a 400 about the gateway's key, for which other vendors answer 401."""
 
@@ -43,10 +40,7 @@ class Gemini(OverHttp):
         if upstream.status != 400:
             return upstream
         try:
-            async with asyncio.timeout(_ERROR_BODY_S):
-                body = await upstream.read(_MOST_ERROR_BYTES)
-        except (TimeoutError, BackendError):
-            body = b""
+            body = await error_body(upstream)
         finally:
             await upstream.aclose()
         status = 401 if any(words in body for words in _KEY_TROUBLE) else 400

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from datetime import UTC
@@ -10,7 +9,7 @@ from email.utils import parsedate_to_datetime
 from urllib.parse import quote
 
 from gateway.backends.http.wire import Origin
-from gateway.backends.providers.base import Call, Upstream
+from gateway.backends.providers.base import Call, Upstream, error_body
 from gateway.backends.providers.bedrock.answers import Events, anthropics_event, converse_event, refused
 from gateway.backends.providers.bedrock.credentials import CredentialChain
 from gateway.backends.providers.bedrock.event_stream import CONTENT_TYPE
@@ -20,7 +19,6 @@ from gateway.backends.providers.over_http import OverHttp
 from gateway.dialects.base import Translator
 from gateway.domain.backend import Backend
 from gateway.domain.request import CompletionRequest
-from gateway.errors import BackendError
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +38,6 @@ _TIMED = ("InvalidSignature", "RequestTimeTooSkewed", "RequestExpired", "Signatu
 _SKEW_S = 60.0
 """If AWS's clock and this machine's differ by more than this, AWS's is used. AWS refuses requests from a difference of
 five minutes."""
-_MOST_ERROR_BYTES, _ERROR_BODY_S = 64 * 2**10, 2.0
 
 
 class Bedrock(OverHttp):
@@ -133,10 +130,7 @@ def _ahead_s(upstream: Upstream) -> float | None:
 
 async def _refused(upstream: Upstream, name: str) -> Upstream:
     try:
-        async with asyncio.timeout(_ERROR_BODY_S):
-            body = await upstream.read(_MOST_ERROR_BYTES)
-    except (TimeoutError, BackendError):
-        body = b""
+        body = await error_body(upstream)
     finally:
         await upstream.aclose()
     return refused(upstream.status, name, body, upstream.headers)

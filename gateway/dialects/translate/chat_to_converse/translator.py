@@ -48,6 +48,7 @@ class ChatToConverse:
         as_messages = messages_body.translate(request.body, kept, model, stream=request.stream, limit=limit)
         if limit is None and as_messages.get("thinking"):
             limit = as_messages["max_tokens"]  # must be above the thinking budget
+        # Arguments of calls are bytes that only orjson can read (`orjson.Fragment`).
         return orjson.dumps(converse(orjson.loads(orjson.dumps(as_messages)), limit))
 
     def headers(self, request: CompletionRequest) -> list[tuple[bytes, bytes]]:
