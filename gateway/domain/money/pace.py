@@ -9,6 +9,9 @@ _SPREADS = 2
 """Mean deviations above the mean: nine of ten rates are lower (as in TCP's retransmission timer, RFC 6298)."""
 _EVERY = 16
 """Once the rate is known, one of this many plain answers is measured."""
+_LEAST_HIDDEN = 32
+"""Fewer unseen tokens of a stream teach no rate: they may be an error of the estimate, and the time before the text may
+be a few milliseconds, so that the rate would be many times too high."""
 SILENT_EVENTS = 3
 """Events of a stream without text: the role, the finish reason, the usage."""
 BEGUN_EVENTS = 1
@@ -48,7 +51,7 @@ class Pace:
     def learn(self, tokens: int, seconds: float) -> None:
         """Learn from a complete answer: `tokens` were generated unseen in `seconds`."""
         self.rest = _EVERY - 1 if self.tokens_per_second else 0
-        if tokens <= 0 or seconds <= 0:
+        if tokens < (1 if self.plain else _LEAST_HIDDEN) or seconds <= 0:
             return
         rate, known = tokens / seconds, self.tokens_per_second
         if not known:
