@@ -3,6 +3,10 @@
 While that much can be held, a call goes out as the client sent it. Where it cannot, the output of a text answer is
 capped at what is held; any other call waits until other holds end, or is refused. So the calls in progress can never
 cost more than what is left of the budget, whatever they return.
+
+A request's way through its budgets: `Budgets.refuse_exhausted` (`budgets.py`) checks that none is spent; `extend` holds
+money before each call, and `grow` more while an answer without a limit streams; `settle` books the real cost; `release`
+frees what is still held. `PaidAnswer` in `gateway/settlement.py` calls the last two.
 """
 
 from __future__ import annotations
@@ -182,7 +186,8 @@ class BudgetHold:
             self._pays(call, tokens)
             return
         if not self._parts and not self._record.attempts and not self._over:  # usual
-            worst = call.cost(call.most)  # held without asking: 151 of the 11,750 bytecodes of a plain miss less
+            # This needs 151 bytecodes fewer than the general way below, of about 11,750 of a plain miss.
+            worst = call.cost(call.most)
             if group.try_take(worst, self._record):
                 self.held += worst
                 self._parts[0], self._known, call.paid = worst, True, call.most

@@ -12,7 +12,7 @@ from gateway.domain.request import DialectName
 Own = Literal["openai", "anthropic", "azure", "local", "litellm", "simulated", "bedrock", "gemini", "vertex"]
 """Kinds with a module in `backends/providers/`."""
 Preset = Literal["openrouter", "mistral", "groq", "deepseek", "xai", "together", "cohere", "gemini_openai", "ollama"]
-"""Kinds that are a row of `KINDS` and nothing else."""
+"""Kinds of OpenAI's API at another address: a row of `KINDS` below, without a module."""
 Kind = Literal[Own, Preset]
 
 _CHAT: tuple[DialectName, ...] = ("openai_chat", "openai_embeddings", "openai_other")
@@ -29,7 +29,7 @@ _OPENAIS: tuple[DialectName, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class KindFacts:
-    """The facts of one kind. `backends/providers/` has a module for each kind."""
+    """The facts of one kind. Kinds in `Own` also have a module in `backends/providers/`, presets have not."""
 
     dialects: tuple[DialectName, ...]
     """The dialects that its servers may speak, its own first. Servers with OpenAI's dialect differ in the others they

@@ -127,7 +127,7 @@ class Supervisor:
             policies.on_change(partial(self._copy_policies, policies))
             watching = self._tasks.spawn(self._watch_rolls(policies), "rolling restarts")
             exits.push_async_callback(self._stop_workers)
-            exits.callback(watching.cancel)  # from here on, no process is restarted
+            exits.callback(watching.cancel)  # from here on, no rolling restart begins
             self._workers.start()
             self._tasks.spawn(self._workers.watch(), "workers")
             if self._state:

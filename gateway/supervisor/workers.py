@@ -235,8 +235,8 @@ class WorkerPool:
         for worker in everyone:
             if worker.ready:
                 worker.child.signal(signal.SIGUSR1)
+        await self._tasks.aclose()  # from here on, no worker is restarted: it would have no socket
         if delay_s:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._killed.wait(), delay_s)
-        await self._tasks.aclose()  # from here on, no worker is restarted
         await asyncio.gather(*(worker.stop(drain_s + GRACE_S) for worker in everyone))

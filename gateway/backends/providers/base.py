@@ -22,7 +22,8 @@ PATHS: Mapping[DialectName, str] = {
     "openai_embeddings": "/embeddings",
     "anthropic_messages": "/messages",
 }
-"""Backend dialect → path of its endpoint below the base URL. A request in any other dialect contains its own path."""
+"""Backend dialect → path of its endpoint below the base URL. For dialects that are missing here, the provider's `url`
+makes the path, from the model or from the path that the client asked for."""
 
 
 @dataclass(slots=True)  # not frozen: that would triple the cost of building one per call

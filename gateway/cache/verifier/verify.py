@@ -142,8 +142,8 @@ class Verifier:
 
     @staticmethod
     def _open(left: Reading, right: Reading, comparison: Comparison, cosine: float) -> bool:
-        """Whether the networks may decide: two short, paraphrased questions of one language. A text that was edited in
-        one place, or an instruction with a text to process, is never decided by a score."""
+        """Whether the networks may decide: two short questions of one language, neither of which contains a text to
+        process. They never decide about a single replaced word (`Comparison.exchanged`)."""
         long = max(len(left.tokens), len(right.tokens)) > _LONGEST_QUESTION
         foreign = not left.language or left.language != right.language
         return cosine >= _PARAPHRASE_FLOOR and not (foreign or comparison.exchanged or long or left.payload)
