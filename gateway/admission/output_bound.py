@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from gateway.admission.output_forecast import Forecast
 from gateway.dialects.anthropic_messages import models
 from gateway.dialects.facts import FACTS
 from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price
-from gateway.domain.prompt_cache import CACHE_FIELDS
 from gateway.domain.request import MEDIA_MOST_TOKENS, CompletionRequest
 
 ASSUMED_MOST_TOKENS = 131_072
@@ -24,9 +21,6 @@ _FIRST_REASONING_TOKENS = 4096
 """The same for a backend that reasons, until it is known how much."""
 _WHOLE_OR_NOTHING = frozenset({"tools", "json_schema"})
 """Half a tool call or half a JSON document is of no use."""
-_DISGUISED = re.compile(rb"\\u00(?:5[fF]|6[1-9a-fA-F]|7[0-9aA])")
-"""An escaped underscore or lower-case letter. No client needs such an escape, but a field's name may be written with
-one."""
 
 
 def most_output(backend: Backend, request: CompletionRequest | None, input_tokens: int) -> int:
@@ -55,7 +49,7 @@ def may_write_cache(price: Price, backend: Backend, request: CompletionRequest |
         return False
     if request is None or marked or not backend.facts.caches_marked_only:
         return True
-    return any(mark in request.raw for mark in CACHE_FIELDS) or _DISGUISED.search(request.raw) is not None
+    return request.asks_for_cache or request.has_escaped_letter
 
 
 def may_be_media(price: Price, request: CompletionRequest | None) -> bool:

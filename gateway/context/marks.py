@@ -19,7 +19,7 @@ from hashlib import blake2b
 
 from gateway.context.measure import declared
 from gateway.domain.backend import Backend
-from gateway.domain.prompt_cache import CACHE_FIELDS, LONG_S, SHORT_S, CacheMarks, rules_of
+from gateway.domain.prompt_cache import LONG_S, SHORT_S, CacheMarks, rules_of
 from gateway.domain.record import Attempt
 from gateway.domain.request import CompletionRequest
 from gateway.domain.routing.route import Prefix
@@ -103,7 +103,7 @@ class CacheMarking:
         if mode == "client" or request.controls.untouched or not backend.facts.caches_marked_only:
             return None
         if mode == "off":
-            return CacheMarks(remove=True) if any(name in request.raw for name in CACHE_FIELDS) else None
+            return CacheMarks(remove=True) if request.asks_for_cache else None
         if prefix is None or not backend.takes_marks or tokens < rules_of(backend.model).least_tokens:
             return None
         now = self._monotonic()

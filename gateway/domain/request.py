@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gateway.domain.attachment import Attachment
+from gateway.domain.body_scan import BodyScan, has_escaped_letter
+from gateway.domain.prompt_cache import CACHE_FIELDS
 
 CacheControl = Literal["", "bypass", "refresh", "only"]
 ClientDialectName = Literal[
@@ -115,6 +117,29 @@ class CompletionRequest:
     """Vector of the last user message from the embedder; set on first use and then reused."""
     as_chat: CompletionRequest | None = None
     """The same request in OpenAI's chat dialect; set by the first translation and then reused."""
+    scan: BodyScan | None = None
+    """The scan of a large body, before `raw` was changed."""
+
+    @property
+    def known_scan(self) -> BodyScan | None:
+        """The scan of the present `raw`; None: there is none, or `raw` was changed."""
+        scan = self.scan
+        return scan if scan is not None and scan.raw is self.raw else None
+
+    def contains(self, word: bytes) -> bool:
+        """Whether a member of `body_scan.WORDS` occurs in `raw`."""
+        scan = self.known_scan
+        return word in scan.words if scan is not None else self.raw.rfind(word) >= 0
+
+    @property
+    def asks_for_cache(self) -> bool:
+        """Whether the body may contain a field that asks the provider to cache the prompt."""
+        return any(map(self.contains, CACHE_FIELDS))
+
+    @property
+    def has_escaped_letter(self) -> bool:
+        scan = self.known_scan
+        return has_escaped_letter(self.raw) if scan is None else scan.escaped_letter
 
     @property
     def input_field(self) -> str:

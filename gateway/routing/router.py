@@ -13,7 +13,6 @@ from gateway.domain.access import Access
 from gateway.domain.backend import RANK, Backend
 from gateway.domain.money.pacing import lowered
 from gateway.domain.policy import ModelRule, Policy
-from gateway.domain.prompt_cache import CACHE_FIELDS
 from gateway.domain.protocols import Evidence, FleetView, NoEvidence, PriceList, Sampler
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
@@ -210,9 +209,7 @@ class Router:
             prefix,
         )
         if prefix is not None and any(each.facts.caches_marked_only for each in named.backends):
-            demand = demand._replace(
-                marked=any(name in request.raw for name in CACHE_FIELDS), may_mark=_may_mark(request, tenant)
-            )
+            demand = demand._replace(marked=request.asks_for_cache, may_mark=_may_mark(request, tenant))
         if named.rule is None and len(named.backends) == 1:
             return self._only(named.backends[0], demand, request)
         sessions = self._continuity.sessions

@@ -22,7 +22,7 @@ from gateway.dialects.facts import FACTS
 from gateway.dialects.passthrough.form import is_form
 from gateway.dialects.requests.body_extent import check_extent
 from gateway.dialects.requests.forwarding import check_forwarding
-from gateway.domain.policy import Policy
+from gateway.dialects.requests.known_blocks import LEAST_BYTES, KnownBlocks
 from gateway.domain.record import Record, new_request_id
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tenant import Tenant
@@ -69,6 +69,7 @@ class Inference:
         self._limits, self._overload, self._envelope = limits, overload, envelope
         self._idempotency, self._memory = idempotency, memory
         self._unbounded_bytes = 2 * limits.max_items
+        self._blocks = KnownBlocks()
         """A body of at most this many bytes cannot have too many items."""
         self._pace = Pace.of(limits)
         self._decoding = decoding or OffLoop()
@@ -100,7 +101,7 @@ class Inference:
                     reading = decoded(body, coding, self._limits.max_body_bytes, self._decoding)
                     body = await unless_gone(caller, reading)
                 if len(body) > self._unbounded_bytes:
-                    request = await self._parse(dialect, body, request_id, controls, headers, tenant.policy)
+                    request = await self._parse(dialect, body, request_id, controls, headers, tenant)
                 else:
                     request = dialect.parse(body, request_id, controls, headers)
                     check_forwarding(request, tenant.policy)
@@ -129,16 +130,18 @@ class Inference:
         request_id: str,
         controls: Controls,
         headers: Mapping[bytes, bytes],
-        policy: Policy,
+        tenant: Tenant,
     ) -> CompletionRequest:
         """As `dialect.parse` and `check_forwarding`; also raises BodyTooLarge for a body with too many items, which is
         not parsed."""
 
         def parse() -> CompletionRequest:
+            scan = self._blocks.scan(tenant.team, body) if len(body) >= LEAST_BYTES else None
             if not is_form(headers.get(b"content-type", b"")):
-                check_extent(body, self._limits.max_items)
+                check_extent(body, self._limits.max_items, scan=scan)
             request = dialect.parse(body, request_id, controls, headers)
-            check_forwarding(request, policy)
+            request.scan = scan
+            check_forwarding(request, tenant.policy)
             return request
 
         return await self._pipeline.off_loop.run(parse) if len(body) > LARGE_BYTES else parse()

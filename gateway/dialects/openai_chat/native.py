@@ -53,7 +53,7 @@ class ChatToChat:
         changes = self._changes(request, model, max_output_tokens)
         if logprobs and not request.stream and not request.body.get("logprobs"):
             changes["logprobs"] = b"true"
-        if self._strict and may_have_foreign_fields(request.raw):
+        if self._strict and may_have_foreign_fields(request):
             messages = [message for _, message in kept_messages(request, plan)]
             plain = plain_chat({"messages": messages, "tools": request.body.get("tools")})
             changes |= {name: orjson.dumps(value) for name, value in plain.items() if value is not None}

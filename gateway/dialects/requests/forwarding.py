@@ -11,7 +11,6 @@ the bytes first, and the body is walked only if one of them, or an escape that c
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from json import JSONDecoder  # noqa: TID251 - orjson keeps only one of two equal keys and doesn't say so
 from typing import Any
@@ -20,7 +19,9 @@ import orjson
 
 from gateway.dialects import json_splice
 from gateway.dialects.answers.service_tiers import normalised
+from gateway.domain.body_scan import WORDS, has_escaped_letter
 from gateway.domain.policy import DataPolicy, Forwarded, Policy
+from gateway.domain.prompt_cache import CACHE_FIELDS
 from gateway.domain.request import CompletionRequest
 from gateway.errors import BadRequest, Forbidden
 
@@ -54,8 +55,9 @@ _OPAQUE = frozenset(
 output."""
 _REPORTS = ("code_execution_output", "tool_use")
 """Endings of the types of blocks that report an earlier result: a file that was created, or a tool call's arguments."""
-_ESCAPED = re.compile(rb"\\u00(?:5[fF]|[46][0-9a-fA-F]|[57][0-9aA])")
-"""An escape for a letter or `_`. Clients need none, and one could spell any of the names."""
+_ALWAYS = frozenset({b"file_id", b'"container'})
+_NESTED = WORDS - {*CACHE_FIELDS, b'"cache_control"', b'"thinking_blocks"'}
+"""Words of a scan that are looked for in requests with tools; in others only `_ALWAYS`."""
 _REMOVABLE = ("web_search", "web_fetch", "image_generation")
 """Beginnings of the types of provider tools that are removed if the request has other tools."""
 _CLIENTS = (
@@ -73,18 +75,24 @@ def check_forwarding(request: CompletionRequest, policy: Policy) -> None:
     Raises Forbidden with the field and the policy key. Raises BadRequest if a body with such content has a duplicate
     key, because the provider might read the other value.
     """
-    body, raw = request.body, request.raw
-    offers = not _OFFERS.isdisjoint(body) or request.dialect == "openai_responses"
-    if (
-        not _TOP.isdisjoint(body)
-        or raw.rfind(b"file_id") >= 0
-        or raw.rfind(b'"container') >= 0
-        or (offers and _tools_mention(raw))
-        or (raw.rfind(b"\\u00") >= 0 and _ESCAPED.search(raw))
-    ):
+    offers = not _OFFERS.isdisjoint(request.body) or request.dialect == "openai_responses"
+    if not _TOP.isdisjoint(request.body) or _mentioned(request, offers):
         _check_named(request, policy)
     if offers and (key := policy.data.closes_server_tools):
         _close_tools(request, key)
+
+
+def _mentioned(request: CompletionRequest, offers: bool) -> bool:
+    """Whether the bytes contain a name that must be looked for in nested fields, or could spell one with escapes."""
+    raw, scan = request.raw, request.known_scan
+    if scan is not None:
+        return scan.escaped_letter or not (_NESTED if offers else _ALWAYS).isdisjoint(scan.words)
+    return (
+        raw.rfind(b"file_id") >= 0
+        or raw.rfind(b'"container') >= 0
+        or (offers and _tools_mention(raw))
+        or has_escaped_letter(raw)
+    )
 
 
 def _tools_mention(raw: bytes) -> bool:
