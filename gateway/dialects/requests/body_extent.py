@@ -6,10 +6,10 @@ from gateway.errors import BodyTooLarge
 
 KEYS_PER_ITEM = 5
 VALUES_PER_ITEM = 20
-"""Values may outnumber objects, because flat lists are cheap: a token array may have hundreds of thousands of
-numbers."""
+"""Maximum number of values per allowed object. Values may outnumber objects, because flat lists are cheap: a token
+array may contain hundreds of thousands of numbers."""
 SLICE_BYTES = 2**17
-"""Bytes counted per call, so that other threads can run in between."""
+"""Number of bytes counted per call. Other threads can run between two calls."""
 
 
 def check_extent(body: bytes, most_items: int, slice_bytes: int = SLICE_BYTES) -> None:
@@ -21,7 +21,7 @@ def check_extent(body: bytes, most_items: int, slice_bytes: int = SLICE_BYTES) -
     if len(body) <= 2 * most_items:  # an object needs at least two bytes, a key five, a value with its comma two
         return
     whole = _Extent(most_items)
-    if not whole.exceeded_by(body):  # within the limit even if all of them were outside of strings
+    if not whole.exceeded_by(body):  # it is within the limit even if all of them were outside of strings
         return
     _count(body, most_items, slice_bytes)
 
@@ -47,7 +47,7 @@ class _Extent:
 
 
 def _count(body: bytes, most_items: int, slice_bytes: int) -> None:
-    """Count the body slice by slice, leaving out the contents of strings."""
+    """Count the body slice by slice, without the contents of strings."""
     counted, inside, at = _Extent(most_items), False, 0
     while at < len(body):
         end = _whole_escapes(body, at, at + slice_bytes)
