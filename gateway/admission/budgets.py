@@ -1,7 +1,7 @@
 """Checks budgets and opens holds for organisation, team, key and end user, in US dollars or tokens per calendar window.
 
-Counters are leased (`state/leases/leases.py`): settled spend plus the holds of all workers never exceeds a hard limit,
-and far from the limit a hold only touches memory. A counter is rebuilt from the ledger if it is missing, has another
+Counters are leased (`state/leases/leases.py`): settled spend plus the holds of all workers never exceeds a hard limit.
+Far from the limit, a hold only changes memory. A counter is rebuilt from the ledger if it is missing, has another
 epoch, or belonged to a dead worker. A request counts in the windows in which it began, however long it runs: holds,
 settlement and ledger rows all use its start time.
 """
@@ -32,7 +32,7 @@ __all__ = ["Budgets", "RequestHold"]
 _MOST_WALLETS = 10_000
 _MOST_USERS = 2_000
 _FRESH_S = 5.0
-"""Seconds after which an unused counter is read again before its value counts."""
+"""Maximum age in seconds of an unused counter's value. An older value is read again before it counts."""
 _EXHAUSTED_FRESH_S = 1.0
 
 
@@ -44,13 +44,13 @@ class _KeyBudgets:
     groups: tuple[CounterGroup, ...]
     since: float
     until: float
-    """The end of the first of their windows. A clock that was set back may also end them early."""
+    """The end of the first of their windows. If the clock is set back, they may end earlier."""
     by_user: bool
-    """Whether each end user has further counter groups."""
+    """Whether each end user has additional counter groups."""
 
 
 class Budgets:
-    """Opened once per worker."""
+    """Checks budgets and opens holds. Opened once per worker."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Budgets:
         organisations: Mapping[str, tuple[Budget, ...]] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`organisations`: their own budgets, which all their teams share."""
+        """`organisations`: the budgets of organisations, which all their teams share."""
         self._leases = leases or Leases(state, workers=workers)
         self._levels = Levels(self._leases, prices, spending, organisations or {}, clock)
         self._patience_s, self._time = patience_s, clock
@@ -72,7 +72,8 @@ class Budgets:
         self._wallets: dict[str, _KeyBudgets] = {}
         """Lineage of the key → its groups in the current windows."""
         self._earlier: dict[str, _KeyBudgets] = {}
-        """Lineage of the key → its groups in the previous windows, where requests that began in them still settle."""
+        """Lineage of the key → its groups in the previous windows. Requests that began in those windows are settled
+        there."""
         self._users: dict[tuple[str, str], tuple[CounterGroup, ...]] = {}
         """(Team, end user) → counter groups, least recently used first."""
         self._counts = {"holds": 0, "exhausted": 0}
@@ -81,7 +82,7 @@ class Budgets:
         await self._leases.open()
 
     async def aclose(self) -> None:
-        """Report the spend and give back all holds."""
+        """Report the spend and give back all leases."""
         await self._leases.aclose()
 
     def stats(self) -> dict[str, int | float | str]:
@@ -89,7 +90,7 @@ class Budgets:
         return {**own, **{f"leases.{name}": value for name, value in self._leases.stats().items()}}
 
     def accounts(self) -> Iterator[tuple[Policy, BudgetWindow]]:
-        """The budget windows in use that are shared by paced teams or their organisations."""
+        """Yield the budget windows in use that paced teams or their organisations share."""
         for key_budgets in self._wallets.values():
             if key_budgets.policy.pacing.enabled:
                 for group in key_budgets.groups:
@@ -98,9 +99,9 @@ class Budgets:
                             yield key_budgets.policy, account
 
     async def refuse_exhausted(self, tenant: Tenant, end_user: str = "", at: float | None = None) -> None:
-        """Raises BudgetExhausted, which names the budget, if one is exhausted whose policy also refuses cache hits.
+        """Raise BudgetExhausted, which names the budget, if a budget is exhausted whose policy also refuses cache hits.
 
-        `at`: when the request began (Unix seconds), else now.
+        `at`: time at which the request began (Unix seconds); None: now.
         """
         for group in self._purses(tenant, end_user, self._time() if at is None else at):
             if group.refusing and not group.sound(_FRESH_S) and (account := await self._spent(group)):
@@ -108,7 +109,7 @@ class Budgets:
                 raise group.refuse(account)
 
     async def _spent(self, group: CounterGroup) -> BudgetWindow | None:
-        """The exhausted budget of `group`, after its counters were read again; None without one."""
+        """The exhausted budget of `group`, after its counters were read again; None if no budget is exhausted."""
         for max_age_s in (_FRESH_S, _EXHAUSTED_FRESH_S):
             try:
                 await group.look(max_age_s)
@@ -119,7 +120,7 @@ class Budgets:
         return group.exhausted()
 
     def hold(self, tenant: Tenant, record: Record, request: CompletionRequest | None = None) -> RequestHold:
-        """An empty hold for one request. `request` limits how long its answer may become."""
+        """An empty hold for one request. The fields of `request` may limit the length of its answer."""
         self._counts["holds"] += 1
         groups = self._purses(tenant, record.end_user, record.started_at)
         if len(groups) == 1:
@@ -143,8 +144,8 @@ class Budgets:
         return key_budgets.groups
 
     def _other_wallet(self, tenant: Tenant, at: float) -> _KeyBudgets:
-        """The groups for a window other than the most recent one. While requests of two windows are in progress, both
-        are kept."""
+        """The groups for a window other than the most recent one. The groups of both windows are kept while both have
+        requests in progress."""
         lineage = tenant.key.lineage
         last, key_budgets = self._wallets.get(lineage), self._earlier.get(lineage)
         if (
@@ -172,7 +173,8 @@ class Budgets:
         return _KeyBudgets(tenant.policy, groups, since, until, by_user)
 
     def _of_user(self, tenant: Tenant, end_user: str, at: float) -> tuple[CounterGroup, ...]:
-        """The counter groups of an end user. The most recently used ones are kept, to save the look-up."""
+        """The counter groups of an end user. The most recently used ones are kept, so that they need not be looked up
+        again."""
         place, policy = (tenant.team, end_user), tenant.policy
         groups = self._users.pop(place, ())
         if not groups or any(one.policy is not policy or not one.since <= at < one.until for one in groups):

@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 _TIERED = frozenset(("service_tier", "speed", "inference_geo"))
 """Fields that ask for a service tier."""
 HEDGE = "hedge"
-"""The `kind` of an attempt that was cancelled because a parallel attempt began to answer first."""
+"""The `kind` of a cancelled attempt: a parallel attempt had begun to answer first."""
 
 
 @dataclass(slots=True)
@@ -59,10 +59,10 @@ class CallContext:
     deadline: float
     """Time of the event loop, in seconds, at which the request must be finished."""
     turn: asyncio.Lock | None = None
-    """Set when several calls of one request run in parallel. A task must hold this lock to extend the hold and to open
-    an attempt."""
+    """Set if several calls of one request run in parallel. A task must hold this lock to extend the hold and to open an
+    attempt."""
     kind: str = ""
-    """The `kind` that the ledger records for attempts closed from now on; empty for an ordinary attempt."""
+    """The `kind` with which attempts are closed on the ledger from now on; empty for an ordinary attempt."""
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ class Attempts:
         self._exchanges = exchanges
         self._clock = clock
         self._loop: asyncio.AbstractEventLoop | None = None
-        """The running loop. Kept because looking it up takes a system call."""
+        """The running loop. It is stored, because looking it up takes a system call."""
 
     async def first_of(
         self,
@@ -97,15 +97,16 @@ class Attempts:
         unsure: Backend | None = None,
         last_resort: bool = True,
     ) -> Relayed | Whole:
-        """Return the first answer that a backend begins. The backend `unsure` is asked to send log-probabilities.
+        """Call the backends in order and return the first answer that begins. The backend `unsure` is asked for
+        log-probabilities.
 
-        A backend whose circuit breaker is open is skipped. If every backend was skipped and `last_resort` is true, they
-        are called all the same, with at most one such call at a time for each backend.
+        A backend whose circuit breaker is open is skipped. If all backends were skipped and `last_resort` is true, they
+        are called anyway, with at most one such call at a time per backend.
 
-        Raises BackendRefused at once, because another backend would refuse it too; after a 403, or if the context
-        is too long for the backend, the next backend is called. Raises BadRequest, ContextTooLong or BudgetExhausted if
-        no backend could be called, Overloaded if all were busy, DeadlineExceeded, LedgerUnavailable, and
-        AllBackendsFailed.
+        Raises BackendRefused at once, because another backend would refuse the request too. After a 403, or if the
+        context is too long for the backend, the next backend is called instead. Raises BadRequest, ContextTooLong or
+        BudgetExhausted if no backend could be called, Overloaded if all were busy, DeadlineExceeded, LedgerUnavailable,
+        and AllBackendsFailed.
         """
         errors = _Failures()
         for backend in backends:
@@ -133,7 +134,8 @@ class Attempts:
         logprobs: bool,
         last_resort: bool = False,
     ) -> Relayed | Whole | None:
-        """Call the backend, and once more after a failure that a short pause may cure. Returns None if both fail."""
+        """Call the backend, and call it again after a failure that may be temporary. Returns None if both calls
+        fail."""
         before = len(call_context.record.attempts)
         for again in (False, True):
             try:
@@ -147,7 +149,7 @@ class Attempts:
                 return None
             except BackendRefused as refused:
                 if refused.code != "context_length_exceeded" and refused.status != 403:
-                    raise  # another backend has another window, and other rules for content, models and regions
+                    raise  # another backend may have a larger window and other rules for content, models and regions
                 errors.misfits += (refused,)
                 return None
             except BackendError as failure:
@@ -231,7 +233,10 @@ class Attempts:
         written: Written | None,
     ) -> tuple[Call, Attempt]:
         """Build the call to send at loop time `now`, and open its attempt in the journal. The hold must already cover
-        it. Raises BadRequest if the backend's dialect cannot express the request, and LedgerUnavailable."""
+        the attempt.
+
+        Raises BadRequest if the backend's dialect cannot express the request, and LedgerUnavailable.
+        """
         record = call_context.record
         call = backend_call.call(
             call_context.request,
@@ -297,7 +302,7 @@ class Attempts:
     async def drop(
         self, call_context: CallContext, answer: Relayed | Whole | StreamGate, outcome: Outcome, why: str
     ) -> None:
-        """Discard an answer that will not be served: bill the part that was received, then close its connection."""
+        """Discard an answer that will not be served: bill what was received, then close its connection."""
         self.bill(call_context, answer, outcome, why)
         await answer.aclose()
 
@@ -325,13 +330,12 @@ class Attempts:
             call_context.books.close(attempt, call_context.record)
         except (
             LedgerUnavailable
-        ):  # the next `open` raises this error to the client; a replay of the journal closes this entry
+        ):  # the next `open` raises this error to the client; the journal's replay closes this entry
             log.exception("attempt %s could not be closed in the ledger", attempt.id)
 
 
 def _delivered(answer: Relayed | Whole | StreamGate) -> int:
-    """Estimated output tokens of an answer for which the backend reported no usage. Also stores the answer's
-    confidence."""
+    """Estimated output tokens of an answer without reported usage. Also stores the answer's confidence."""
     attempt = answer.attempt
 
     def characters() -> int:
@@ -351,10 +355,9 @@ class _Failures:
     asked = False
 
     def verdict(self) -> GatewayError:
-        """The error to raise: backend failures first, then errors that the client can fix, then overload.
+        """The error to raise: backend failures have priority, then errors that the client can fix, then overload.
 
-        NotSpoken (the backend lacks this endpoint) does not count if the backend was called over another endpoint
-        afterwards.
+        NotSpoken (the backend lacks this endpoint) does not count if the backend was then called over another endpoint.
         """
         if any(not isinstance(failure, NotSpoken) for failure in self.failures):
             return AllBackendsFailed(self.failures)

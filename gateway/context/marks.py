@@ -1,12 +1,14 @@
-"""Decides which part of a session's prompt is marked for Anthropic's prompt cache, and for how long.
+"""Decides which part of a session's prompt gets a mark for Anthropic's prompt cache, and the mark's lifetime.
 
-A read costs a tenth of plain input, a write for five minutes 1.25 times as much as plain input, and a write for an hour
-twice as much. Tokens that were read are not written again: after one request with a five-minute mark, an hour's mark at
-the end of the next request costs twice the price only for the added tokens, and then keeps the whole prompt. So the
-first request gets five minutes. A later request gets an hour if that costs less than the loss from a pause of more than
-five minutes, times its probability.
+Relative to plain input, a read costs 0.1, a write for five minutes 1.25, and a write for an hour 2. Tokens that are
+read need not be written again. So an hour's mark at the end of a later request costs 2 only for the tokens added since
+the last request, and then the whole prompt is kept for an hour.
 
-Each worker has its own memory. A session that another worker served starts without history, which only reduces savings.
+The first request therefore gets a mark of five minutes. A later request gets an hour if that costs less than the
+expected loss without it: the loss from a pause of more than five minutes, times the probability of such a pause.
+
+Each worker has its own memory. If another worker served a session before, the session starts here without history,
+which only reduces savings.
 """
 
 from __future__ import annotations
@@ -26,32 +28,34 @@ from gateway.domain.routing.route import Prefix
 from gateway.domain.tenant import Tenant
 
 MOST_SESSIONS = 4096
-"""Maximum number of sessions, of about half a kilobyte each. When full, the least recently used is evicted."""
+"""Maximum number of sessions, of about 500 bytes each. When full, the least recently used one is evicted."""
 _READ, _WRITE_SHORT, _WRITE_LONG = 0.1, 1.25, 2.0
 """Prices relative to plain input."""
 _RETURNS_PAY = (_WRITE_SHORT - 1) / (_WRITE_SHORT - _READ)
-"""Minimum probability of another request within five minutes for which a mark on a first request saves money."""
+"""Minimum probability of a second request within five minutes. Below it, marking the first request costs more than it
+saves."""
 _PAUSES, _PAUSES_WEIGHT = 0.04, 500
-"""Share of a coding agent's requests that follow the previous one after more than five minutes and within an hour: 3 %
-over 35 recorded sessions; marks chosen for 4 % cost least there. The weight is the number of a team's own observations
-that this prior counts as."""
+"""Prior for the share of a coding agent's requests that come more than five minutes, but at most an hour, after the
+previous one. In 35 recorded sessions the share was 3 %; marks chosen for 4 % had the lowest cost there.
+`_PAUSES_WEIGHT`: the number of observations that this prior counts as."""
 _RETURNS_AGENT, _RETURNS_ALONE, _RETURNS_WEIGHT = 0.9, 0.1, 10
-"""Share of first requests that are followed by another one within five minutes, for agents and for single questions,
-and the weight of these priors."""
+"""Priors for the share of sessions whose second request comes within five minutes: `_RETURNS_AGENT` if the first
+request offers tools, `_RETURNS_ALONE` if it does not. `_RETURNS_WEIGHT`: the number of observations that each prior
+counts as."""
 
 
 @dataclass(slots=True)
 class _Warm:
-    """The part of one session that is in the provider's cache."""
+    """The part of one session's prompt that is in the provider's cache."""
 
     lengths: tuple[int, ...]
     at: float
     """Time of the latest request, in monotonic seconds."""
     blocks: int
-    """Number of blocks up to the last mark; 0: no mark."""
+    """Number of blocks up to the last mark; 0: nothing is cached."""
     tokens: int
     long_blocks: int = 0
-    """Number of blocks that are kept for an hour."""
+    """Number of blocks that are cached for an hour."""
     long_tokens: int = 0
     requests: int = 1
     agent: bool = False
@@ -61,7 +65,7 @@ class _Warm:
 
 
 class _Share:
-    """How often an event occurs, with a prior that counts as `weight` observations."""
+    """The measured share of an event. It starts from a prior that counts as `weight` observations."""
 
     __slots__ = ("seen", "yes")
 
@@ -74,13 +78,13 @@ class _Share:
 
 
 class CacheMarking:
-    """Implements the `marks` of a context plan. No locks: it belongs to one event loop."""
+    """Chooses the cache marks of a context plan. It has no locks, because it belongs to one event loop."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic, most: int = MOST_SESSIONS) -> None:
         self._monotonic, self._most = monotonic, most
         self._warm: OrderedDict[Hashable, _Warm] = OrderedDict()
         self._fixed: OrderedDict[Hashable, float] = OrderedDict()
-        """Digest of tools and system prompt → the time at which they were last sent."""
+        """Digest of tools and system prompt → monotonic time in seconds at which they were last sent."""
         self._pauses: dict[str, _Share] = {}
         self._returns: dict[tuple[str, bool], _Share] = {}
         self._counts = {"marked": 0, "marked_1h": 0}
@@ -97,8 +101,8 @@ class CacheMarking:
         tokens: int,
         cut: frozenset[int] = frozenset(),
     ) -> CacheMarks | None:
-        """The marks of a request of `tokens` to `backend`; None: it is sent with the client's own marks. `cut`: indexes
-        of the turns that are dropped or shortened."""
+        """The cache marks for a request of `tokens` to `backend`; None: the client's own marks are sent unchanged.
+        `cut`: indexes of the turns that are dropped or shortened."""
         mode = tenant.policy.context.prompt_cache
         if mode == "client" or request.controls.untouched or not backend.facts.caches_marked_only:
             return None
@@ -118,8 +122,8 @@ class CacheMarking:
         return marks
 
     def _first(self, request: CompletionRequest, tenant: Tenant, backend: Backend) -> CacheMarks:
-        """Marks for the whole prompt if the session probably continues, else for the part that earlier sessions shared
-        with it."""
+        """Marks for a session's first request. If the session will probably continue, the whole prompt is marked.
+        Otherwise only the tools and the system prompt are, if another session sent the same ones lately."""
         if self._share_of_returns(tenant.team, "tools" in request.needs).value > _RETURNS_PAY:
             return CacheMarks("5m", fixed=True)
         return CacheMarks(fixed=self._seen_lately(request, tenant, backend))
@@ -153,7 +157,7 @@ class CacheMarking:
         return before is not None and now - before < SHORT_S
 
     def learn(self, attempt: Attempt, team: str, prefix: Prefix) -> None:
-        """Store which part of an answered request is in the provider's cache."""
+        """Store which part of an answered request the provider's cache now contains."""
         marks, usage = attempt.marks, attempt.usage
         if marks is None or marks.remove or usage is None:
             return
@@ -175,7 +179,7 @@ class CacheMarking:
             self._warm.popitem(last=False)
 
     def _see_gap(self, before: _Warm | None, marks: CacheMarks, team: str) -> None:
-        """Count the pause between two requests of a session, and the beginning of a session."""
+        """Count the pause before this request, or the start of a new session."""
         if before is None:
             self._share_of_returns(team, marks.agent).seen += 1
             return

@@ -1,4 +1,4 @@
-"""Decides which part of a request is sent to a backend: all of it if it fits, else the part that remains after
+"""Decides which part of a request is sent to a backend: the whole request if it fits, otherwise what remains after
 trimming."""
 
 from __future__ import annotations
@@ -31,17 +31,16 @@ from gateway.errors import ContextTooLong
 from gateway.runtime.off_loop import LARGE_BYTES, OffLoop
 
 _NEAR = 0.8
-"""Below this share of a limit the estimate is sufficient, because its error is smaller than the remainder (see
-`estimate`)."""
+"""Share of a limit. An input estimated below it is not counted exactly, because the error of `estimate` is smaller than
+the rest of the limit."""
 _ANSWER_TOKENS = 1024
-"""Tokens kept free for an answer whose length the client did not limit; at most a quarter of the window."""
+"""Tokens reserved for an answer whose length the client did not limit; but at most a quarter of the window."""
 _MANY_TURNS = 1000
-"""From this number of turns on, they are examined in a thread; on the event loop that would delay others for
-milliseconds."""
+"""Number of turns from which they are examined in a thread, because it would block the event loop for milliseconds."""
 _STEPS = 4
-"""A cut removes whole quarters of the tokens that may remain; see `_droppable`."""
+"""Number of steps. Trimming removes whole steps, each a quarter of the tokens that may remain; see `_droppable`."""
 _SMALL = 512
-"""Requests below this number of tokens are not examined for possible trimming."""
+"""Minimum tokens of a request that is examined for possible trimming."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +48,11 @@ class _Bounds:
     aim: int
     """Tokens to which trimming reduces the input."""
     most: int
-    """Tokens above which the request is refused; between `aim` and `most` the backend's own tokenizer decides."""
+    """Maximum tokens; above them the request is refused. Between `aim` and `most`, the backend's own tokenizer decides.
+    """
     trims: bool
     answer: int | None
-    """Tokens of the window that are kept for the answer; None if the limit is the team's policy."""
+    """Tokens of the window that are reserved for the answer; None if the team's policy is the limit."""
 
 
 class Contexts:
@@ -78,18 +78,18 @@ class Contexts:
         return {**self._counts, **self._marking.stats(), "reported_sizes": len(self._reported)}
 
     def learn(self, record: Record) -> None:
-        """Store the facts for the session's next request: the input size that the backend reported, and the present
-        content of its prompt cache."""
+        """Store facts for the session's next request: the input size that the backend reported, and what its prompt
+        cache now contains."""
         self._reported.learn(record)
         attempt, prefix = record.served_by, record.route.prefix if record.route is not None else None
         if attempt is not None and attempt.outcome == "ok" and prefix is not None:
             self._marking.learn(attempt, record.tenant.team, prefix)
 
     def estimate(self, request: CompletionRequest) -> ContextEstimate:
-        """Estimated tokens of a request, without tokenising. `least`: the smallest size that dropping and shortening
-        could reach.
+        """Estimated tokens of a request, without tokenising. `least` is the smallest size that dropping and shortening
+        can reach.
 
-        Takes microseconds; for a large body milliseconds, so call it in a thread.
+        Takes microseconds, but milliseconds for a large body; call it in a thread for those.
         """
         tokens = measure.estimated(request)
         if not request.one_context:
@@ -115,7 +115,7 @@ class Contexts:
     async def plan_for(
         self, request: CompletionRequest, tenant: Tenant, backend: Backend, prefix: Prefix | None = None
     ) -> ContextPlan:
-        """The plan for a request. Raises ContextTooLong if it does not fit even after trimming."""
+        """The plan for a request. Raises ContextTooLong if the request does not fit even after trimming."""
         plan = await self._fitting(request, tenant, backend, prefix)
         cut = plan.drop.union(plan.replace) if plan.touched else plan.drop
         plan.marks = self._marking.plan(request, tenant, backend, prefix, plan.tokens_after, cut)
@@ -145,8 +145,8 @@ class Contexts:
         return await self._trim(request, backend, sizes, others, bounds, encoding)
 
     async def _beside(self, request: CompletionRequest, backend: Backend) -> Attachments:
-        """The attachments, as `backend` counts them. They are opened at the first plan of a request, for any
-        backend."""
+        """The attachments with the token counts of `backend`. They are opened only once per request, for its first
+        plan."""
         attachments = request.attachments
         if attachments is None:
             if len(request.raw) > LARGE_BYTES:
@@ -194,7 +194,7 @@ class Contexts:
         bounds: _Bounds,
         encoding: EncodingName,
     ) -> tuple[dict[int, str], int]:
-        """Index of a turn → shortened text, and the tokens of the whole remaining input."""
+        """Index of a turn → its shortened text, and the tokens of the whole remaining input."""
         asked = last_user(request.turns)
         may = [
             place
@@ -241,11 +241,11 @@ class Contexts:
 
 
 def _droppable(request: CompletionRequest, sizes: Sizes, excess: int, step: int) -> frozenset[int]:
-    """Indexes of the oldest turns to drop so that the input has `excess` tokens less. Drops whole steps if that is
+    """Indexes of the oldest turns to drop so that the input has at least `excess` tokens less. Drops whole steps if
     possible.
 
-    A growing session keeps the same cut until it has grown by a step, so the provider's prompt cache contains the text
-    after the cut. Each new cut makes the provider process all of that text again.
+    Each new cut makes the provider process all text after the cut again. With steps, a growing session keeps the same
+    cut until it has grown by a step. Until then the provider's prompt cache contains the text after the cut.
     """
     found = groups(request.turns)
     may_go = sum(sizes.turns[place] for group in found if not group.kept for place in group.turns)
@@ -256,7 +256,7 @@ def _droppable(request: CompletionRequest, sizes: Sizes, excess: int, step: int)
 def _bounds(
     request: CompletionRequest, policy: ContextPolicy, backend: Backend, report: Report | None
 ) -> _Bounds | None:
-    """The bounds; None: nothing limits this request."""
+    """The token limits for a request; None if it has no limit."""
     limit, window_tokens = policy.max_input_tokens, backend.window_tokens
     if limit is None and window_tokens is None:
         return None
@@ -277,9 +277,9 @@ def _bounds(
 
 @lru_cache(maxsize=1024)
 def _window_bounds(window: int, model: str, longest: int | None, asked: int | None, trims: bool) -> _Bounds:
-    """The bounds of a window. `longest`: the model's maximum answer; `asked`: the answer that the client requests.
-    Clients request the same few lengths, so results are cached."""
-    # An answer may be given half the window at most: clients that always ask for the maximum must not be shut out.
+    """The token limits that follow from a window. `longest`: the model's maximum answer; `asked`: the answer length
+    that the client requests. Results are cached, because clients request only a few different lengths."""
+    # An answer gets at most half the window, so that clients that always request the maximum can still send input.
     answer = min(asked, longest or asked, window // 2) if asked else 0
     most = window - max(answer, 1)
     aim = int(window / family_factor(model)) - (answer or min(_ANSWER_TOKENS, window // 4))
@@ -287,22 +287,22 @@ def _window_bounds(window: int, model: str, longest: int | None, asked: int | No
 
 
 def _as_reported(window: _Bounds, tokens: int, report: Report, factor: float) -> _Bounds:
-    """The bounds of a session whose last request to this backend had a reported size: that size is exact, and what was
-    added since is scaled by `factor`, the family's, or by the session's own where that is larger.
+    """The limits of a session whose last request to this backend has a reported size.
 
-    `tokens`: the backend's context window.
+    The reported size is exact. Only the tokens added since are scaled, by `factor` (of the model's family) or by the
+    session's own factor if that is larger. `tokens`: the backend's context window.
     """
     answer = window.answer or 0
     room = tokens - report.reported - (answer if answer > 1 else min(_ANSWER_TOKENS, tokens // 4))
     if room >= 0:
         aim = report.counted + int(room / max(factor, report.reported / report.counted))
-    else:  # the session is larger than this window, so the remaining part is scaled like the whole
+    else:  # the session is larger than this window, so the part that remains is scaled by the same factor as the whole
         aim = report.counted * (report.reported + room) // report.reported
     return replace(window, aim=max(1, aim), most=max(window.most, aim))
 
 
 def _words(request: CompletionRequest, backend: Backend, bounds: _Bounds) -> tuple[str, str]:
-    """The limit that a request exceeds, and the advice to the client, in words."""
+    """The name of the limit that a request exceeds, and advice for the client."""
     if bounds.answer is None:
         return (
             "the team's policy allows",

@@ -24,7 +24,7 @@ _NONE = Controls()
 def parse_controls(headers: Mapping[bytes, bytes]) -> Controls:
     """Parse the control headers (names in lower case). Raises BadRequest with the header's name. Unknown headers are
     ignored."""
-    if _PREFIX not in b"\n".join(headers):  # most requests have none; one search over all names is cheap
+    if _PREFIX not in b"\n".join(headers):  # most requests have no such header, and one search over all names is cheap
         return _NONE
     found = {name[len(_PREFIX) :]: _text(name, value) for name, value in headers.items() if name.startswith(_PREFIX)}
     found = {name: value for name, value in found.items() if value}

@@ -65,7 +65,7 @@ def _skip(raw: bytes, at: int) -> int:
 
 
 def members(raw: bytes, start: int = 0) -> Iterator[tuple[str, Span]]:
-    """Yield each key of the object at `start` with the span of its value, in order, including duplicates."""
+    """Yield each key of the object at `start` with the span of its value, in order. Duplicate keys are yielded too."""
     at = _skip(raw, _skip(raw, start) + 1)
     while raw[at] == _QUOTE:
         key_end = string_end(raw, at)
@@ -89,9 +89,10 @@ def elements(raw: bytes, start: int) -> Iterator[Span]:
 
 
 def find(raw: bytes, key: str) -> list[Span]:
-    """Spans of the values of the top-level `key` (lower-case letters and `_`); several for duplicate keys.
+    """Spans of the values of the top-level `key` (lower-case letters and `_`). There are several if the key is
+    duplicated.
 
-    `key` must be in the parsed object. If the quoted key occurs once and no escape could spell it, that occurrence
+    `key` must be in the parsed object. If the quoted key occurs only once and no escape can spell it, this occurrence
     is the key and the rest is not scanned.
     """
     quoted, escapes = _spellings(key)
@@ -104,8 +105,8 @@ def find(raw: bytes, key: str) -> list[Span]:
 
 @cache
 def _spellings(key: str) -> tuple[bytes, tuple[bytes, ...]]:
-    """The quoted key, and the escape prefixes that could spell one of its letters, such as `\\u006` of `\\u006d` for
-    an m."""
+    """The quoted key, and the beginnings of escapes that could spell one of its letters, such as `\\u006` of `\\u006d`
+    for an m."""
     return b'"%s"' % key.encode(), tuple({(b"\\u%04x" % ord(letter))[:5] for letter in key})
 
 

@@ -1,4 +1,4 @@
-"""Decides, from plain values: the cheapest candidate that is good enough, else the reference."""
+"""Chooses the cheapest candidate that is good enough, or else the reference. Uses plain values only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from gateway.routing.difficulty.adequacy import Adequacy, Gap, gap
 
 
 class Choice(NamedTuple):
-    """`order[0]` serves, the others are fallbacks. `adequacies`: backend → P(as good as the reference), if known."""
+    """The decision. `order[0]` serves, the others are fallbacks. `adequacies`: backend → P(as good as the reference),
+    if known."""
 
     order: tuple[Candidate, ...]
     reference: Candidate
@@ -30,11 +31,11 @@ def choose(
     adequacy: Adequacy | None,
     learnt: Mapping[str, Learned] = MappingProxyType({}),
 ) -> Choice:
-    """Decide among `candidates`, of which at least one can serve.
+    """Decide among `candidates`, at least one of which can serve.
 
-    `named`: the policy's reference. `adequacy`: needed only with a grade. `learnt`: evidence of the team's own answers,
-    by backend. The share 1 − `quality` of answers that may be worse is split evenly among the kinds of weaker
-    candidates.
+    `named`: the policy's reference. `adequacy`: needed only with a grade. `learnt`: evidence from the team's own
+    answers, by backend. 1 − `quality` is the share of answers that may be worse; it is divided evenly among the kinds
+    of weaker candidates.
     """
     reference = reference_of(candidates, named)
     others = [each for each in candidates if not each.excluded and each is not reference]
@@ -64,8 +65,11 @@ def choose(
 
 
 def reference_of(candidates: Sequence[Candidate], named: str | None) -> Candidate:
-    """The named backend or the most expensive of the named tier, else the most expensive of the strongest tier. If that
-    one cannot serve: the strongest that can and is not more expensive."""
+    """The backend `named`, or the most expensive backend of the tier `named`. Without either, the most expensive
+    backend of the strongest tier.
+
+    If that one cannot serve: the strongest backend that can serve and is not more expensive.
+    """
     meant = [each for each in candidates if each.backend.name == named] or [
         each for each in candidates if each.backend.tier == named
     ]
@@ -77,15 +81,16 @@ def reference_of(candidates: Sequence[Candidate], named: str | None) -> Candidat
 
 
 def cheaper(one: Candidate, other: Candidate) -> bool:
-    """Is `one` cheaper? A backend without a price never is; if `other` has none, the backend of the lower tier is."""
+    """Whether `one` is cheaper. A backend without a price is never cheaper than one with a price. If `other` has no
+    price, the backend of the lower tier counts as cheaper."""
     if other.cost_pico is None:
         return RANK[one.backend.tier] < RANK[other.backend.tier]
     return one.cost_pico is not None and one.cost_pico < other.cost_pico
 
 
 def by_cost(one: Candidate) -> tuple[bool, int, int]:
-    """Sort key: cheapest first, at equal cost the stronger first; backends without a price last, the lower tier
-    first."""
+    """Sort key: cheapest first; at equal cost, the stronger tier first. Backends without a price come last, with the
+    lower tier first."""
     rank = RANK[one.backend.tier]
     return (True, 0, rank) if one.cost_pico is None else (False, one.cost_pico, -rank)
 
@@ -101,7 +106,8 @@ def _dearer(one: Candidate, other: Candidate) -> bool:
 
 
 def _last_resort(one: Candidate, reference: Candidate) -> tuple[bool, int, tuple[bool, int, int]]:
-    """Sort key of further fallbacks: those not more expensive than the reference first, then strong before weak."""
+    """Sort key of further fallbacks: first those that are not more expensive than the reference; within each group,
+    strong before weak."""
     return _dearer(one, reference), -RANK[one.backend.tier], by_cost(one)
 
 

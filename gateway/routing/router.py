@@ -1,4 +1,4 @@
-"""The router: decides the route of a request, with its reason and the considered backends."""
+"""The router: decides the route of a request, and records the reason and the backends that were considered."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ log = logging.getLogger(__name__)
 
 
 class Judge(NamedTuple):
-    """Grader and calibration, needed only for a choice among several candidates."""
+    """Grader and calibration. They are needed only for a choice among several candidates."""
 
     grader: Grader
     adequacy: Adequacy
 
 
 def packaged() -> Grader:
-    """The packaged classifier. Imported here, because it and NumPy take 15 MiB that many gateways do not need."""
+    """The packaged classifier. It is imported here, because it and NumPy take 15 MiB that many gateways do not need."""
     from gateway.routing.difficulty.grader import Grader
 
     return Grader.load()
@@ -65,7 +65,7 @@ def fitted(artefact: str | None) -> Plan | None:
 
 
 def followed(artefact: str | None) -> Plan | None:
-    """As `fitted`, but an unreadable plan is logged and ignored, so that requests are still served."""
+    """Like `fitted`, but an unreadable plan is logged and ignored, so that requests are still served."""
     try:
         return fitted(artefact)
     except (OSError, ValueError) as error:
@@ -75,14 +75,15 @@ def followed(artefact: str | None) -> Plan | None:
 
 _MOST_NAMES = 4096
 _AGAIN_S = 30.0
-"""Seconds until a grader that could not be loaded is tried again."""
+"""Seconds after which loading a grader is tried again, if it has failed."""
 _NOTHING: frozenset[str] = frozenset()
 THOUGHT = "reasoning"
-"""A capability that is not required if no candidate has it."""
+"""A capability that is required only if some candidate has it."""
 
 
 class Router:
-    """Decides routes. Its state is learned output lengths, sessions and counters; all else are arguments."""
+    """Decides routes. Its own state is learned output lengths, sessions and counters; everything else is passed as an
+    argument."""
 
     def __init__(
         self,
@@ -99,8 +100,8 @@ class Router:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """`load` is called once, in a thread, before the first choice among several candidates. `pressures`: team →
-        0..1, how far its budgets are ahead of an even spend (see `domain/money/pacing.py`). `plan`: fitted strategies.
-        `evidence`: results of comparing teams' own answers."""
+        0..1, how far its spend is ahead of an even spend of its budgets (see `domain/money/pacing.py`). `plan`: fitted
+        strategies. `evidence`: results of comparing teams' own answers."""
         self.plan = plan
         self._evidence = evidence or NoEvidence()
         self._pressures = pressures
@@ -109,7 +110,7 @@ class Router:
         self._continuity = continuity or Affinity(self._backends, fleet)
         self._judge = Lazy(lambda: _judge(load()))
         self._now, self._judge_again_at = now, float("-inf")
-        """Time before which loading is not tried again after a failure."""
+        """Monotonic time before which loading is not tried again after a failure."""
         self._lengths = OutputLengths()
         self._names: dict[tuple[str, int], tuple[Policy | Access, ResolvedModel]] = {}
         self._counts = {"routed": 0, "to_reference": 0, "abstained": 0, "escalatable": 0, "observed": 0, "refused": 0}
@@ -131,7 +132,8 @@ class Router:
         return route
 
     async def _prepare(self, record: Record) -> None:
-        """Load the grader. If that fails, the baseline answers, and loading is tried again after `_AGAIN_S`."""
+        """Load the grader. If that fails, the reference answers, and loading is tried again after `_AGAIN_S`
+        seconds."""
         now = self._now()
         if now >= self._judge_again_at:
             try:
@@ -143,7 +145,7 @@ class Router:
             record.degraded.add("grader")
 
     def wants(self, policies: Iterable[Policy]) -> bool:
-        """Does one of these policies need the grader, which is not loaded yet?"""
+        """Whether one of these policies needs the grader and it is not loaded yet."""
         names = ((name, policy) for policy in policies for name in ("auto", *policy.models))
         return not self._judge.ready and any(self._chooses(name, policy) for name, policy in names)
 
@@ -159,11 +161,11 @@ class Router:
         return named.rule is not None and len(named.backends) > 1
 
     def check(self, model: str, tenant: Tenant) -> None:
-        """Raises Forbidden if the tenant may use no backend of that name, UnknownModel, NoBackend."""
+        """Check that the tenant may use a backend of that name. Raises Forbidden, UnknownModel, NoBackend."""
         self._named(model, tenant.policy, tenant.access)
 
     def _named(self, model: str, policy: Policy, access: Access | None = None) -> ResolvedModel:
-        """As `permitted`, cached for as long as `policy` and `access` are the same objects. Also raises NoBackend."""
+        """Like `permitted`, cached while `policy` and `access` are the same objects. Also raises NoBackend."""
         of = policy if access is None else access  # an access object belongs to one tenant, so to one policy
         key = model, id(of)
         known = self._names.get(key)
@@ -182,7 +184,7 @@ class Router:
         return named
 
     def decide(self, request: CompletionRequest, tenant: Tenant, estimate: ContextEstimate, session: str = "") -> Route:
-        """As `route`, but without a record, for `explain`. Blocks while the classifier is loaded."""
+        """Like `route`, but without a record, for `explain`. Blocks while the classifier is loaded."""
         return self._decide(
             self._named(request.model, tenant.policy, tenant.access), request, tenant, estimate, session
         )
@@ -200,7 +202,7 @@ class Router:
         most = request.max_output_tokens
         demand = Demand(
             request.dialect,
-            request.needs if named.rule else _NOTHING,  # a backend named by the client decides itself what it refuses
+            request.needs if named.rule else _NOTHING,  # a backend that the client named decides itself what it refuses
             estimate,
             self._lengths.expected(tenant.team, request.model, most) * request.parallel,
             most,
@@ -218,7 +220,7 @@ class Router:
             demand = demand._replace(needs=demand.needs - {THOUGHT})  # the reasoning effort is only a hint
             candidates = examine(named.backends, demand, self._prices, self._fleet, sessions)
         able = [each for each in candidates if not each.excluded]
-        for cause in ("busy", "health"):  # with no other candidate, try these: `backends/` calls them one at a time
+        for cause in ("busy", "health"):  # without another candidate, try these: `backends/` calls them one at a time
             if not able:
                 candidates = [
                     each._replace(excluded="", cause="") if each.cause == cause else each for each in candidates
@@ -236,7 +238,8 @@ class Router:
         return self._continuity.keep(route, prefix, candidates)
 
     def _only(self, backend: Backend, demand: Demand, request: CompletionRequest) -> Route:
-        """The route to the backend that the client named. Its health is not considered, because there is no other."""
+        """The route to the only backend, which the client named. Its health is not considered, because there is no
+        other."""
         cause, excluded = against(backend, demand)
         if cause:
             self._counts["refused"] += 1
@@ -255,7 +258,7 @@ class Router:
         return route if prefix is None else self._continuity.keep(route, prefix, ())
 
     def learn(self, record: Record) -> None:
-        """Learn from a finished answer: its length, and the conversation's backend."""
+        """Learn from a finished answer: its length, and the backend of the conversation."""
         if not record.curtailed:
             self._lengths.learn(record)
         if (route := record.route) is not None and route.prefix is not None:
@@ -335,7 +338,8 @@ class Router:
     def _override(
         self, choice: Choice, request: CompletionRequest, policy: Policy, subject: str
     ) -> tuple[Candidate | None, str]:
-        """The backend that serves instead of the chosen one, and why (observe mode, outside the rollout, hold-out).
+        """The backend that serves instead of the chosen one, and the reason (observe mode, outside the rollout,
+        hold-out).
 
         None: the chosen one serves.
         """
@@ -359,13 +363,14 @@ def _judge(grader: Grader) -> Judge:
 
 
 def _may_mark(request: CompletionRequest, tenant: Tenant) -> bool:
-    """Will the gateway mark the prompt? Single questions seldom are."""
+    """Whether the gateway will mark the prompt. A request without tools counts as a single question and is not
+    marked."""
     auto = tenant.policy.context.prompt_cache == "auto" and not request.controls.untouched
     return auto and "tools" in request.needs
 
 
 def _as_asked(candidates: Sequence[Candidate], demand: Demand) -> Route:
-    """The route over the backends that the client named by name, model or tier, cheapest first."""
+    """The route over the backends that the client requested by name, model or tier, cheapest first."""
     able = sorted([each for each in candidates if not each.excluded], key=by_cost)
     return Route(
         tuple([each.backend for each in able]),
@@ -381,13 +386,14 @@ def _asked_by(demand: Demand) -> str:
 
 
 def _asked_for(choice: Choice, model: str) -> Candidate:
-    """The backend that the client would have used without the gateway, else the reference."""
+    """The backend that the client would have used without the gateway, or else the reference."""
     same = (each for each in choice.order if model in (each.backend.name, each.backend.model))
     return next(same, choice.reference)
 
 
 def _stronger(choice: Choice, rule: ModelRule, request: CompletionRequest) -> Backend | None:
-    """The backend to call when the small backend's answer is unsure; None: no escalation. Needs a single answer."""
+    """The backend to call if the small backend's answer is unsure; None: no escalation. The request must ask for a
+    single answer."""
     chosen, reference = choice.order[0].backend, choice.reference.backend
     unsure = rule.escalate and chosen.tier == "small" and "logprobs" in chosen.capabilities
     return reference if unsure and request.parallel == 1 and RANK[reference.tier] > RANK[chosen.tier] else None

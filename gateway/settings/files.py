@@ -1,4 +1,4 @@
-"""Loads YAML into validated objects. Errors name file, line, key and remedy."""
+"""Loads YAML files into validated objects. Errors name file, line, key and remedy."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class ConfigError(ValueError):
 
 
 MOST_PROBLEMS = 20
-"""Most mistakes reported for one file; the others are reported once these are corrected."""
+"""Maximum mistakes that are reported for one file. Further ones are reported after these are corrected."""
 _SHOWN = 120
-"""Most characters of a value that are repeated in an error message."""
+"""Maximum characters of a value that an error message repeats."""
 _SENTENCE = 500
-"""Most characters of a validator's message, because it may contain a value."""
+"""Maximum characters of a validator's message, because it may contain a value."""
 
 
 def shown(text: str, most: int = _SHOWN) -> str:
-    """`text` of a file, shortened to `most` characters on one line, for an error message."""
+    """`text` from a file, on one line and shortened to `most` characters, for an error message."""
     text = text if text.isprintable() else text.encode("unicode_escape").decode()
     return text if len(text) <= most else f"{text[:most]}…"
 
@@ -44,7 +44,7 @@ def shown(text: str, most: int = _SHOWN) -> str:
 def load(
     path: Path, model: type[Model], *, within: Path | None = None, on_old_name: Callable[[OldName], None] | None = None
 ) -> Model:
-    """The file's content as `model`. Raises ConfigError with every mistake found.
+    """The file's content as `model`. Raises ConfigError with every mistake that was found.
 
     `within`: the file is a policy and must be a regular file in that folder. `on_old_name`: called for each key that
     the file writes by its old name, at most MOST_PROBLEMS times.
@@ -70,7 +70,7 @@ def parse(
     bounds: Bounds = OPERATOR,
     on_old_name: Callable[[OldName], None] | None = None,
 ) -> Model:
-    """`text` as `model`. `name`: the file's name in error messages. Raises ConfigError, whatever is wrong with it."""
+    """`text` as `model`. `name`: the file's name in error messages. Raises ConfigError for any mistake in it."""
     try:
         root, data = read(text, bounds)
     except Exception as error:  # PyYAML's own errors, and any other that it raises for values that it does not expect
@@ -104,7 +104,7 @@ def _validated(
         places = [_place(root, one["loc"], translation.written) for one in problems[:MOST_PROBLEMS]]
         mistakes += zip(places, map(_remedy, problems), strict=False)
         raise ConfigError(_lines(name, mistakes, total + len(problems))) from error
-    except Exception as error:  # a value that no validator expected; the file is wrong, not the gateway
+    except Exception as error:  # a value that no validator expected: the mistake is in the file, not in the gateway
         raise ConfigError([f"{name}:1: contains a value that cannot be used: {shown(str(error))}"]) from error
     if mistakes:
         raise ConfigError(_lines(name, mistakes, total))
@@ -112,18 +112,18 @@ def _validated(
 
 
 def _lines(name: str, mistakes: Sequence[tuple[tuple[int, str], str]], total: int) -> list[str]:
-    """Lines of an error message. `mistakes`: line, key and remedy of the first of `total` mistakes."""
+    """Lines of an error message. `mistakes`: (line, key) and remedy of the first of `total` mistakes."""
     lines = [f"{name}:{line}: {key}{remedy}" for (line, key), remedy in mistakes[:MOST_PROBLEMS]]
     return lines if total <= MOST_PROBLEMS else [*lines, f"{name}: and {total - MOST_PROBLEMS} more"]
 
 
 def _meant(problems: Sequence[Any]) -> list[Any]:
-    """`problems` without those that only say that a mapping is not a string, where both are allowed."""
+    """`problems` without those that only say that a mapping is not a string, if both are allowed."""
     return [each for each in problems if not (each["loc"][-1:] == ("str",) and isinstance(each["input"], dict))]
 
 
 _BRANCH = re.compile(r"[\[\]() ]|^[A-Z]")
-"""Matches pydantic's names for the branches of a union. No key of a file looks like these."""
+"""Matches pydantic's names for the branches of a union. No key of a file looks like one."""
 
 
 def _place(root: yaml.Node | None, path: KeyPath, written: Mapping[KeyPath, KeyPath] | None = None) -> tuple[int, str]:
@@ -139,7 +139,7 @@ def _place(root: yaml.Node | None, path: KeyPath, written: Mapping[KeyPath, KeyP
             continue
         if isinstance(node, yaml.MappingNode):
             if isinstance(step, int):
-                continue  # a single mapping, where a list is allowed too
+                continue  # a single mapping, where a list is also allowed
             found = next(((key, value) for key, value in node.value if key.value == step), None)
             if found is not None:
                 line, node = found[0].start_mark.line + 1, found[1]
@@ -186,7 +186,7 @@ def _remedy(problem: Any) -> str:
 
 
 def _choice(problem: Any) -> str:
-    """The permitted values, by their new names: `'a', 'b' or 'c'`."""
+    """The permitted values, with their new names: `'a', 'b' or 'c'`."""
     expected = str(problem["ctx"]["expected"])
     *most, last = (
         map(repr, values(str(problem["loc"][-1]), expected.split("'")[1::2])) if "'" in expected else (expected,)

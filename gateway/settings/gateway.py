@@ -198,7 +198,7 @@ class GatewayConfig(Section):
     @field_validator("compression", mode="before")
     @classmethod
     def _switch(cls, compression: object) -> object:
-        """YAML reads a bare on or off as a boolean, so convert it back."""
+        """Convert a boolean back to text, because YAML reads a bare on or off as a boolean."""
         return ("on" if compression else "off") if isinstance(compression, bool) else compression
 
     @field_validator("backends")
@@ -231,7 +231,7 @@ class Paths:
 
     @property
     def prices(self) -> Path:
-        """Prices written by `thriftgate prices update`. They take precedence over the packaged list."""
+        """Prices written by `thriftgate prices update`. They have priority over the packaged list."""
         return self.data / "prices.json"
 
     @property
@@ -240,7 +240,7 @@ class Paths:
 
     @property
     def policies(self) -> Path:
-        """Copies of the active policy files, for workers that start while a file has an error."""
+        """Copies of the active policy files, for workers that start while a file contains an error."""
         return self.data / "policies-in-force"
 
     @property
@@ -267,7 +267,7 @@ class Paths:
 
     @property
     def joins(self) -> Path:
-        """Where workers find answers in progress at other workers, to share them."""
+        """The folder in which workers find answers in progress at other workers, to share them."""
         return self.data / "joins"
 
     @property
@@ -277,12 +277,12 @@ class Paths:
 
     @property
     def pseudonyms(self) -> Path:
-        """The secret from which end users' pseudonyms are made."""
+        """The secret from which end users' pseudonyms are computed."""
         return self.data / "pseudonyms.key"
 
     @property
     def anchor(self) -> Path:
-        """Head hashes of the ledger's chains, kept outside the database."""
+        """The heads of the ledger's chains, kept outside the database."""
         return self.data / "ledger.anchor"
 
     @property
@@ -293,12 +293,12 @@ class Paths:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings that `serve` and all other commands start from."""
+    """The settings with which `serve` and all other commands start."""
 
     config: GatewayConfig
     paths: Paths
     policies: tuple[Path, ...]
-    """Folders of policy files. If empty, only the built-in default policy applies."""
+    """Folders of policy files. If there are none, only the built-in default policy applies."""
     reserved: frozenset[str] = frozenset()
     """Environment variables that gateway.yaml refers to."""
     old_names: tuple[OldName, ...] = ()
@@ -318,8 +318,8 @@ def load_settings(
 ) -> Settings:
     """Load gateway.yaml and resolve its secrets. Raises ConfigError.
 
-    If no file or folder is named: gateway.yaml and policies/ in the working directory, if they exist. `keys`: also
-    resolve the backends' keys, which commands that call no backend do not need.
+    If no file or folder is given, gateway.yaml and policies/ in the working directory are used, if they exist. `keys`:
+    also resolve the backends' keys, which commands that call no backend do not need.
     """
     if config is None and Path("gateway.yaml").is_file():
         config = Path("gateway.yaml")

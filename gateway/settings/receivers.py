@@ -36,7 +36,7 @@ class ReceiverSettings(Section):
 
     @property
     def target(self) -> str:
-        """The target in the form that policies use: `env:NAME`, `slack:file:PATH` …"""
+        """The target in the form used in policies: `env:NAME`, `slack:file:PATH` …"""
         if self.webhook is not None:
             return f"webhook:{self.webhook}"
         return f"slack:{self.slack}" if self.slack is not None else f"email:{self.email}"
@@ -47,7 +47,7 @@ class KnownReceivers(NamedTuple):
 
     receivers: Mapping[str, ReceiverSettings] | None = None
     reserved: frozenset[str] = frozenset()
-    """Environment variables that gateway.yaml itself refers to."""
+    """Environment variables to which gateway.yaml itself refers."""
 
 
 class ReceiverRefused(ValueError):
@@ -55,13 +55,13 @@ class ReceiverRefused(ValueError):
 
 
 class Addresses:
-    """Finds the address behind a policy's target. `known` is called for every alert."""
+    """Finds the address for a policy's target. `known` is called for every alert."""
 
     def __init__(self, known: Callable[[], KnownReceivers] = KnownReceivers) -> None:
         self._known = known
 
     def kind_and_reference(self, target: str) -> tuple[str, str]:
-        """Returns (`webhook`, `slack` or `email`; `env:NAME` or `file:PATH`). Raises ReceiverRefused."""
+        """(`webhook`, `slack` or `email`; `env:NAME` or `file:PATH`). Raises ReceiverRefused."""
         known = self._known()
         kind, _, rest = target.partition(":")
         if kind == "receiver":
@@ -82,5 +82,5 @@ class Addresses:
 
 
 def is_own(name: str, reserved: frozenset[str]) -> bool:
-    """Whether the gateway itself reads this variable."""
+    """Whether the gateway itself uses this variable."""
     return name.startswith(OWN_PREFIX) or name in _PROVIDERS_OWN or name in reserved

@@ -1,4 +1,4 @@
-"""The registry of this user's running gateways. Commands use it to find the data directory of the right one."""
+"""The list of this user's running gateways. Commands use it to find the data directory of the right gateway."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def unregister(pid: int) -> None:
 
 
 def running() -> list[RunningGateway]:
-    """The registered gateways whose processes are alive, oldest first. Entries of killed gateways are removed."""
+    """The registered gateways whose processes are running, oldest first. Entries of killed gateways are removed."""
     found = []
     with suppress(OSError):
         for entry in sorted(_folder().iterdir()):
@@ -54,7 +54,7 @@ def running() -> list[RunningGateway]:
 
 
 def running_on(data: Path) -> RunningGateway | None:
-    """The gateway that serves from the data directory `data`, by its runtime.json; None if there is none."""
+    """The gateway that serves from the data directory `data`, according to its runtime.json; None if there is none."""
     try:
         facts = orjson.loads((data / "runtime.json").read_bytes())
         gateway = RunningGateway(facts["pid"], facts["url"], data, facts["started_at"], tuple(facts["workers"]))

@@ -30,7 +30,7 @@ class Poster:
             await session.close()
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> tuple[bool, str]:
-        """Returns (whether the status was 2xx, the status or the error). Never raises."""
+        """POST `body`. Returns (whether the status was 2xx, the status or the error). Never raises."""
         if not _is_url(url):
             return False, "what the variable or file holds is no http or https URL"
         session = await self._client()
@@ -42,11 +42,11 @@ class Poster:
         except TimeoutError:
             return False, f"no answer within {self._timeout_s:g} s"
         except (ClientError, OSError, ValueError) as error:
-            # The error's own text repeats the address, and a webhook's address is a secret.
+            # The error's own text contains the address, and a webhook's address is a secret.
             return False, f"cannot be reached ({type(error).__name__})"
 
     async def _client(self) -> aiohttp.ClientSession:
-        """The client, created for the first alert: aiohttp takes 0.2 s and 8 MiB, which most gateways never need."""
+        """The client, created for the first alert. aiohttp takes 0.2 s and 8 MiB, and most gateways never need it."""
         async with self._opening:
             if self._session is None:
                 await asyncio.to_thread(import_module, "aiohttp")

@@ -1,4 +1,4 @@
-"""Maps a policy's alert target to the receiver that delivers to it."""
+"""Finds the receiver for a policy's alert target."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Answer:
 
 class Receiver(Protocol):
     async def deliver(self, reference: str, id: str, payload: bytes) -> tuple[bool, str]:
-        """Deliver `payload` to the receiver whose address is in the environment variable or the file that `reference`
-        names (`env:NAME`, `file:PATH`). Never raises.
+        """Deliver `payload` to the receiver at `reference` (`env:NAME`, `file:PATH`), which names the environment
+        variable or file that contains the address. Never raises.
 
-        Returns (whether it was accepted, the receiver's reply). `id` lets a receiver drop repetitions. Takes TIMEOUT_S
-        at most.
+        Returns (whether it was accepted, the receiver's reply). A receiver can use `id` to drop repetitions. Takes at
+        most TIMEOUT_S seconds.
         """
         ...
 
@@ -79,5 +79,6 @@ class Receivers:
         return Answer(accepted, reply if reference.startswith("env:") else reply.replace(reference, target))
 
     async def deliver_all(self, deliveries: Sequence[tuple[str, str, bytes]]) -> list[Answer]:
-        """Deliver each (target, id, payload), several at once, so that a hanging receiver does not delay the others."""
+        """Deliver each (target, id, payload). Several deliveries run concurrently, so that a hanging receiver does not
+        delay the others."""
         return list(await asyncio.gather(*(self.deliver(*delivery) for delivery in deliveries)))

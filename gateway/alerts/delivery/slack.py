@@ -13,12 +13,12 @@ from gateway.settings.environment import receiver
 
 _SIGNS = {"critical": ":rotating_light:", "warning": ":warning:", "info": ":information_source:"}
 _MOST_CHARACTERS = 2900
-"""Characters of a section's text. Slack's limit is 3000."""
+"""Maximum characters of a section's text. Slack's limit is 3000."""
 
 
 class Slack:
-    """`url_of` returns the URL for a policy's `env:NAME`. It is called for every alert, so a changed URL applies at
-    once."""
+    """Delivers to Slack webhooks. `url_of` returns the URL for a policy's `env:NAME`. It is called for every alert, so
+    a changed URL applies at once."""
 
     def __init__(self, poster: Poster, *, url_of: Callable[[str], str] = receiver) -> None:
         self._poster, self._url_of = poster, url_of
@@ -31,7 +31,7 @@ class Slack:
 
 
 def message(payload: dict[str, Any]) -> dict[str, Any]:
-    """The message: `text` for notifications and simple clients, `blocks` for the others."""
+    """The message: `text` for notifications and simple clients, `blocks` for others."""
     severity = str(payload.get("severity", "info"))
     text = _escaped(str(payload["text"]))[:_MOST_CHARACTERS]
     facts = [
@@ -54,5 +54,5 @@ def _title(payload: dict[str, Any]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Escapes the three characters that have a meaning in Slack's text."""
+    """`text` with the three characters escaped that have a special meaning in Slack."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -21,7 +21,8 @@ PORTS = {"starttls": 587, "tls": 465, "none": 25}
 
 
 class Smtp:
-    """`recipients_of` returns the mail addresses for a policy's `env:NAME`. Nothing is kept between two mails."""
+    """Delivers by mail. `recipients_of` returns the mail addresses for a policy's `env:NAME`. No connection is kept
+    between two mails."""
 
     def __init__(
         self,
@@ -95,7 +96,8 @@ def delivery(payload: Mapping[str, Any], id: str, sender: str, recipients: list[
 
 
 def _reason(error: Exception) -> str:
-    """The server's status or the error's type, without its text, which may contain names and addresses."""
+    """The server's status or the error's type. The error's text is left out, because it may contain names and
+    addresses."""
     code = getattr(error, "code", None)
     return (
         f"the mail server answered {code}" if isinstance(code, int) else f"cannot be reached ({type(error).__name__})"

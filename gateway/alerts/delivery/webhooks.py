@@ -1,4 +1,4 @@
-"""Posts alerts as JSON to a URL, signed by the Standard Webhooks scheme if the operator set a secret.
+"""Posts alerts as JSON to a URL. They are signed by the Standard Webhooks scheme if the operator has set a secret.
 
 https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
 """
@@ -19,8 +19,8 @@ _PREFIX = "whsec_"
 
 
 class Webhooks:
-    """`url_of` and `secret_of` return the URL and the secret for a policy's `env:NAME`. They are called for every
-    alert."""
+    """Delivers to webhooks. `url_of` and `secret_of` return the URL and the secret for a policy's `env:NAME`. They are
+    called for every alert."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Webhooks:
 
 
 def signature(secret: str, id: str, at: int, payload: bytes) -> str:
-    """`v1,` and the base64 HMAC-SHA256 of id, time in Unix seconds and body.
+    """The signature: `v1,` and the base64 HMAC-SHA256 of id, time in Unix seconds and body.
 
     `secret` is either `whsec_` followed by the key in base64, as in the standard, or the key itself.
     """

@@ -41,12 +41,12 @@ def _budget(kind: Kind, team: str, now: float) -> Alert:
 
 
 def _quality(team: str, now: float) -> Alert:
-    """An alert about a backend whose answers were all worse than the baseline's."""
+    """An alert about a backend whose answers were all worse than the reference's."""
     return quality_alert(team, "backend", standing([Judged(number, 0.95, 0.95, 0.0) for number in range(20)]), now)
 
 
 def _lost_host(team: str, now: float) -> Alert:
-    """An alert about a lost host with one worker, which holds money in the team's budget of this month."""
+    """An alert about a lost host with one worker, for which the team's budget of this month holds money."""
     start = int(window_bounds("month", "UTC", now)[0])
     counter = f"tg:{{{team}}}:lease:budget:team:usd:0:month:UTC:{start}"
     return lost_hosts.lost_host_alert(

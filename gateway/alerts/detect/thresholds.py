@@ -1,4 +1,5 @@
-"""Decides when a budget's alerts are due and writes their text: pure functions on integers (pico-dollars or tokens)."""
+"""Decides when a budget's alerts are due, and writes their text. Uses only integers (pico-dollars or tokens), without
+I/O."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from gateway.domain.units import pico_to_usd, usd_to_pico
 from gateway.ledger.reports.forecast import Forecast
 
 WARNING, CRITICAL = Decimal("0.8"), Decimal(1)
-"""Shares of the limit from which an alert's severity is `warning` and `critical` instead of `info`."""
+"""Shares of the limit from which an alert's severity is `warning` or `critical`. Below them it is `info`."""
 
 _ADJECTIVES = {"hour": "hourly", "day": "daily", "week": "weekly", "month": "monthly", "total": "total"}
 _MOST_NAMED = 5
@@ -31,14 +32,14 @@ _EFFECTS = {
 
 @dataclass(frozen=True, slots=True)
 class BudgetWindow:
-    """The part of a budget that an alert is about: that of `subject`, a key's id, if each key has its own; else all of
-    it."""
+    """The part of a budget to which an alert refers: the part of `subject` (a key's id) if each key has its own amount,
+    or else the whole budget."""
 
     team: str
     budget: Budget
     subject: str = ""
     subjects: Sequence[str] = ()
-    """End users that have reached a threshold, the highest spend first. They share one alert, since there may be
+    """End users that have reached a threshold, highest spend first. They share one alert, because there may be
     thousands."""
 
     @property
@@ -64,7 +65,7 @@ class BudgetWindow:
 
     @property
     def name(self) -> str:
-        """For example `monthly budget of 500 USD`."""
+        """The budget's name, such as `monthly budget of 500 USD`."""
         budget = self.budget
         limit = f"{budget.limit_tokens} tokens" if budget.limit_usd is None else f"{_plain(budget.limit_usd)} USD"
         each = {"key": " per key", "end_user": " per end user"}.get(budget.per, "")
@@ -91,7 +92,8 @@ def due(account: BudgetWindow, spent: int, window: tuple[float, float], now: flo
 def due_ahead(
     account: BudgetWindow, spent: int, ahead: Forecast | None, window: tuple[float, float], now: float
 ) -> list[Alert]:
-    """The alert that the limit will probably be reached before the window ends; none if it is reached already."""
+    """The alert that the limit will probably be reached before the window ends. Empty if the limit is already
+    reached."""
     if ahead is None or ahead.exhausted_at is None or spent >= account.limit:
         return []
     zone = account.budget.timezone
@@ -110,7 +112,7 @@ def due_ahead(
 
 
 def forecast_values(ahead: Forecast, *, usd: bool) -> dict[str, Any]:
-    """A forecast as JSON values: dollars as exact strings, or tokens; times as ISO 8601."""
+    """A forecast as JSON values: amounts as exact dollar strings or as tokens, times in ISO 8601."""
     unit = "usd" if usd else "tokens"
 
     def amount(units: int | None) -> Any:
@@ -198,7 +200,7 @@ def _day(at: float, timezone: str) -> str:
 
 
 def _money(pico: int) -> str:
-    """USD with two decimals; amounts below a dollar have as many as they need."""
+    """USD with two decimals. Amounts below a dollar have as many decimals as they need."""
     usd = pico_to_usd(pico)
     return f"{usd:.2f}" if usd >= 1 else _plain(usd)
 

@@ -22,9 +22,9 @@ from gateway.settings.files import ConfigError
 log = logging.getLogger(__name__)
 
 READ_AGAIN_S = 10.0
-"""Seconds between two reads of a token file. Entra's tokens are valid for an hour or more."""
+"""Seconds between two reads of a token file. Entra's tokens are valid for at least an hour."""
 _BESIDE_DEPLOYMENTS = frozenset({"openai_responses"})
-"""Dialects whose endpoint is not below a deployment's address. The body names the deployment."""
+"""Dialects whose endpoint is not below the address of a deployment. For them, the body names the deployment."""
 
 
 class Azure(OpenAI):

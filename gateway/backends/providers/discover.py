@@ -1,4 +1,4 @@
-"""Finds backends if gateway.yaml lists none: API keys in the environment, and servers on this machine."""
+"""Finds backends if gateway.yaml lists none: from API keys in the environment, and servers on this machine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ USUAL_PORTS: Mapping[int, str] = {
 _LOOK_S = 0.5
 _MOST_BYTES = 2**20
 _MOST_MODELS = 8
-"""Most models taken from one server."""
+"""Maximum models that are used of one server."""
 _NO_CHAT = re.compile(r"embed|rerank|whisper|\btts\b|\bbge\b|minilm|clip\b", re.IGNORECASE)
 _CONFIDENT: frozenset[Capability] = frozenset({"tools", "json_schema", "logprobs"})
 _CAPABLE: frozenset[Capability] = frozenset({"tools", "json_schema"})
@@ -46,10 +46,10 @@ async def discover(
     *,
     ports: Mapping[int, str] = USUAL_PORTS,
 ) -> list[Backend]:
-    """Find backends of this machine, hosted ones first, with unique names. Takes at most half a second.
+    """Find the backends of this machine, hosted ones first, with unique names. Takes at most half a second.
 
-    `simulate` adds a simulated backend if only small ones were found. Unknown prices and windows are left to the
-    catalogue.
+    `simulate`: if only small models were found, add a simulated backend. Prices and windows that are unknown here come
+    from the catalogue.
     """
     found = [backend for provider, key in provider_keys().items() for backend in _hosted(provider, key)]
     ours = {config.listen.port, urlsplit(local_model_url or "").port}
@@ -129,7 +129,7 @@ async def _server(port: int, name: str) -> list[Backend]:
 
 
 def _models(body: bytes) -> list[dict[str, Any]]:
-    """The chat models in a `GET /v1/models` body; empty if it is something else."""
+    """The chat models in the body of `GET /v1/models`; empty if the body is something else."""
     try:
         listed = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -161,5 +161,5 @@ def _served(url: str, server: str, model: dict[str, Any]) -> Backend:
 
 
 def _clean(name: str) -> str:
-    """`name` with characters that backend names must not contain replaced."""
+    """`name`, with characters replaced that backend names must not contain."""
     return re.sub(r"[^A-Za-z0-9._:/-]", "-", name)

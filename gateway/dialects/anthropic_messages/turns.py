@@ -16,7 +16,7 @@ from gateway.errors import BadRequest
 Block = dict[str, Any]
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
-"""Role in a message → role of a turn. Unknown roles count as the user's and are sent on unchanged."""
+"""Role of a message → role of its turn. An unknown role counts as `user` and is sent on unchanged."""
 _HOLDERS = frozenset({"tool_result", "search_result"})
 """Blocks that contain other blocks."""
 _TEXTS = frozenset({"text"})
@@ -29,7 +29,7 @@ _OF_BLOCKS = {
 
 
 _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
-"""Texts that Claude Code adds to messages."""
+"""Matches texts that Claude Code adds to messages."""
 
 
 def read_turns(system: Any, messages: Any) -> list[Turn]:
@@ -50,9 +50,9 @@ def has_images(messages: list[Block]) -> bool:
 
 
 def shortened(message: Block, text: str) -> Block:
-    """A copy of `message` with the text `text`, which is its turn's text with one part cut out.
+    """A copy of `message` with the text `text`, which is the text of its turn with one part cut out.
 
-    The remaining text is put back where it was, so each tool result keeps its own rest. Other content stays
+    The remaining text is put back in its place, so each tool result keeps its own remainder. Other content stays
     unchanged.
     """
     copy: Block = orjson.loads(orjson.dumps(message))
@@ -108,7 +108,7 @@ def _turn(index: int, message: Any) -> Turn:
 
 
 def _instructs(content: list[Block]) -> bool:
-    """Whether the message contains, next to the tool results, a text that no agent added."""
+    """Whether the message contains, besides tool results, text that was not added by an agent."""
     return any(block["type"] == "text" and _REMINDER.sub("", block["text"]).strip() for block in content)
 
 
@@ -124,7 +124,7 @@ def _joined(message: Block, where: str) -> str:
 
 
 def _texts(message: Block, where: str) -> Iterator[tuple[Block, str]]:
-    """Yield the location of each text in a message: an object, and the key in it."""
+    """Yield the location of each text in a message, as an object and a key of it."""
     if type(message.get("content")) is str:
         yield message, "content"
         return
@@ -140,7 +140,7 @@ def _texts(message: Block, where: str) -> Iterator[tuple[Block, str]]:
 
 
 def _blocks(content: Any, where: str) -> Iterator[tuple[Block, str]]:
-    """Yield each block of a message with its location. Nested blocks follow the block that contains them."""
+    """Yield each block of a message with its location. A block comes before the blocks nested in it."""
     if type(content) is str:
         return
     if type(content) is not list:

@@ -34,7 +34,7 @@ def messages(contents: Any, system: Any) -> list[dict[str, Any]]:
 
 
 class _Calls:
-    """The ids of calls. In Gemini a call may have no id; then results are matched to calls by name, in order."""
+    """Assigns ids to calls. In Gemini a call may have no id; then results are matched to calls by name, in order."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[str, str]] = []
@@ -56,7 +56,7 @@ class _Calls:
 
 
 def _parts(content: Any, where: str) -> list[Part]:
-    """The parts of a content. A plain text counts as one part, as in Google's SDKs."""
+    """The parts of a content. As in Google's SDKs, a plain text counts as one part."""
     if type(content) is str:
         return [{"text": content}]
     parts = content.get("parts") if type(content) is dict else None
@@ -91,7 +91,7 @@ def _call(part: Part, calls: _Calls, where: str) -> dict[str, Any]:
 
 
 def _user(parts: list[Part], calls: _Calls, where: str) -> list[dict[str, Any]]:
-    """The messages for a user's content: first one for each result, then one for all other parts."""
+    """The messages for a user's content: one for each result, then one for all other parts."""
     results, said = [], []
     for place, part in enumerate(parts):
         at = f"{where}.parts[{place}]"

@@ -25,7 +25,7 @@ _ANY = re.compile(
     r"/v1(?:beta1?)?(?:/projects/.+)?/models/.+:"
     r"(?:generateContent|streamGenerateContent|countTokens|embedContent|batchEmbedContents)"
 )
-"""Matches the paths of all of their methods. A model's name may contain a colon too."""
+"""Matches the paths of all methods of both APIs. A model's name may contain a colon."""
 _STATUSES = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
@@ -45,7 +45,7 @@ def at(path: str) -> Endpoint | None:
 
 
 def named_in(path: str) -> Endpoint | None:
-    """The endpoint that writes errors for `path`, which may contain any method of a model; None if it does not have
+    """The endpoint that writes errors for `path`, which may contain any method of a model; None if it is not a path of
     Gemini's form."""
     return Endpoint("", stream=False) if _ANY.fullmatch(path) else None
 

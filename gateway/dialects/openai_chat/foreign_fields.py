@@ -1,4 +1,5 @@
-"""Message and tool fields that only Anthropic's API reads. Chat clients may send them; OpenAI's API rejects them."""
+"""Removes message and tool fields that only Anthropic's API reads. Chat clients may send them; OpenAI's API rejects
+them."""
 
 from __future__ import annotations
 

@@ -7,10 +7,10 @@ from gateway.errors import BodyTooLarge
 
 KEYS_PER_ITEM = 5
 VALUES_PER_ITEM = 20
-"""Values may outnumber objects, because flat lists are cheap: a token array may have hundreds of thousands of
-numbers."""
+"""Maximum number of values per allowed object. Values may outnumber objects, because flat lists are cheap: a token
+array may contain hundreds of thousands of numbers."""
 SLICE_BYTES = 2**17
-"""Bytes counted per call, so that other threads can run in between."""
+"""Number of bytes counted per call. Other threads can run between two calls."""
 
 
 def check_extent(body: bytes, most_items: int, slice_bytes: int = SLICE_BYTES, scan: BodyScan | None = None) -> None:
@@ -53,7 +53,7 @@ class _Extent:
 
 
 def _count(body: bytes, most_items: int, slice_bytes: int) -> None:
-    """Count the body slice by slice, leaving out the contents of strings."""
+    """Count the body slice by slice, without the contents of strings."""
     counted, inside, at = _Extent(most_items), False, 0
     while at < len(body):
         end = _whole_escapes(body, at, at + slice_bytes)

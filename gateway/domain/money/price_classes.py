@@ -1,4 +1,4 @@
-"""Prices as written in files: US dollars per 1M tokens by class and service tier."""
+"""Prices as they are written in files: US dollars per 1M tokens, by class and service tier."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ OPTIONAL = (
     *("cached_input", "cache_write_5m", "cache_write_1h", "reasoning"),
     *("audio", "audio_input", "image_input", "image"),
 )
-"""Classes that cost what their parent does if they have no price of their own."""
+"""Classes that cost the same as their parent class if they have no own price."""
 MOST_FACTORS = 4
-"""Most factors of one model's tiers, since each combination gets a price."""
+"""Maximum factors among one model's tiers, because each combination gets a price."""
 
 
 class Classes(Section):
-    """USD per 1M tokens."""
+    """Prices of token classes in USD per 1M tokens."""
 
     input: TokenUsd
     cached_input: TokenUsd | None = None
@@ -44,21 +44,21 @@ class Classes(Section):
 
 
 class LongContext(Classes):
-    """The prices of every token in a call of more than `tokens` input tokens."""
+    """The prices of every token in a call with more than `tokens` input tokens."""
 
     tokens: int = Field(gt=0)
 
 
 class TierClasses(Classes):
-    """The prices of one service tier. A missing class is dearer than usual by the ratio of input or output; it costs as
-    usual where those are cheaper."""
+    """The prices of one service tier. A missing class is more expensive than in the standard tier by the same ratio as
+    input or output. If these are cheaper, it costs the standard price."""
 
     beyond: LongContext | None = None
 
 
 Factor = Annotated[Decimal, Field(gt=0, le=1000)]
 ServiceTier = Factor | TierClasses
-"""A factor on every usual price, or the tier's own prices."""
+"""A factor on every standard price, or the tier's own prices."""
 
 
 def few_factors(tiers: dict[str, Any]) -> dict[str, Any]:
@@ -70,11 +70,12 @@ def few_factors(tiers: dict[str, Any]) -> dict[str, Any]:
 
 TierKey = Annotated[str, Field(pattern=r"^[a-z0-9_.:+-]{1,32}$")]
 ServiceTiers = Annotated[dict[TierKey, ServiceTier], AfterValidator(few_factors)]
-"""Tier name, as in `Usage.service_tier` → prices; combinations are derived from their parts."""
+"""Tier name, as in `Usage.service_tier` → prices. The prices of combinations are derived from their parts."""
 
 
 def at_tiers(price: Price, tiers: Mapping[str, ServiceTier], choosable: tuple[str, ...] = ()) -> Price:
-    """`price` with the prices of `tiers`. Factors combine with each other and with a tier that has its own prices.
+    """`price` with the prices of `tiers`. Factors are combined with each other, and with a tier that has its own
+    prices.
 
     `choosable`: see `Price.choosable`.
     """
@@ -96,7 +97,7 @@ def at_tiers(price: Price, tiers: Mapping[str, ServiceTier], choosable: tuple[st
 
 
 def times(price: Price, factor: Decimal, note: str) -> Price:
-    """`price` with each class, at each length and tier, multiplied by `factor`; rounded up, so that nothing becomes
+    """`price` with each class, at each length and tier, multiplied by `factor`. Rounded up, so that nothing becomes
     free.
 
     `note` is added to the price's source.
@@ -114,7 +115,7 @@ def rounded_up(pico: Decimal) -> int:
 
 
 def _own(price: Price, said: TierClasses) -> Price:
-    """The tier's prices, also for long calls, completed from the standard ones."""
+    """The tier's prices, including those for long calls. Missing prices come from the standard ones."""
     flat = _completed(price, said)
     if said.beyond is not None:
         usual = price if price.beyond is None else price.beyond[1]
@@ -126,7 +127,8 @@ def _own(price: Price, said: TierClasses) -> Price:
 
 
 def _completed(price: Price, said: Classes) -> Price:
-    """The tier's prices, never below the usual ones: a cheaper tier need not be cheaper in every class."""
+    """The tier's prices. A missing class never costs less than the standard price, because a cheaper tier need not be
+    cheaper in every class."""
     own = said.price(price.source, price.as_of)
     missing: dict[str, Any] = {
         name: rounded_up(value * max(_ratio(own, price, name), Decimal(1)))
@@ -137,7 +139,7 @@ def _completed(price: Price, said: Classes) -> Price:
 
 
 def _in_proportion(above: Price, usual: Price, tier: Price) -> Price:
-    """The price of a long call at a tier: the usual long-call price times the tier's ratio for short calls."""
+    """The price of a long call at a tier: the standard long-call price times the tier's ratio for short calls."""
     classes: dict[str, Any] = {
         name: rounded_up(value * _proportion(tier, usual, name))
         for name in CLASSES
@@ -152,7 +154,7 @@ def _proportion(one: Price, other: Price, name: str) -> Decimal:
 
 
 def _ratio(one: Price, other: Price, name: str) -> Decimal:
-    """The ratio of the two prices for input or output, whichever class `name` belongs to."""
+    """The ratio of the two prices for input or for output, depending on the class `name`."""
     while name in PARENTS:
         name = PARENTS[name]
     mine, theirs = getattr(one, name), getattr(other, name)

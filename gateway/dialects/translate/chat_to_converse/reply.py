@@ -28,8 +28,8 @@ def stop_reason(reason: Any) -> Any:
 
 
 def usage(given: Any, tier: Any = None) -> dict[str, Any] | None:
-    """Converts Converse's usage object to Anthropic's. In both, input tokens exclude cached tokens. None if it has no
-    counts. `tier`: the value of `serviceTier`."""
+    """Anthropic's usage object for Converse's; None if it has no counts. In both, input tokens exclude cached tokens.
+    `tier`: the value of `serviceTier`."""
     if type(given) is not dict:
         return None
     found: dict[str, Any] = {name: given[theirs] for theirs, name in _COUNTS.items() if theirs in given}
