@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from gateway.domain.policy import Notify, Policy, Severity
+from gateway.domain.notify import Notify, Severity
+from gateway.domain.policy import Policy
 
 Kind = Literal["threshold", "forecast", "spend_rate", "unpriced", "zero_cost", "hit_rate", "quality", "lost_host"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

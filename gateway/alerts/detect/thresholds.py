@@ -12,7 +12,8 @@ from zoneinfo import ZoneInfo
 
 from gateway.alerts.alert import Alert, Kind, alert, digest
 from gateway.domain.money.windows import iso
-from gateway.domain.policy import Budget, Severity
+from gateway.domain.notify import Severity
+from gateway.domain.policy import Budget
 from gateway.domain.units import pico_to_usd, usd_to_pico
 from gateway.ledger.reports.forecast import Forecast
 
