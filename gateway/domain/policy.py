@@ -171,6 +171,10 @@ class AlertsPolicy(Section):
     notify: tuple[Notify, ...] = Field((), description="Receivers of all the team's alerts, besides the log.")
     escalate_to: tuple[Notify, ...] = Field((), description="Who hears of a critical one that nobody acknowledged.")
     escalate_after: DurationS = Field(1800.0, description="How long that is waited for, e.g. 30m.")
+    weekly_report: tuple[Notify, ...] = Field(
+        (),
+        description="Receivers of a report each Monday (UTC): spend and savings of last week, forecast of the month.",
+    )
     anomalies: bool = Field(
         True, description="Tell of spend that is unlike the team's own past, of rows without a cost, of a cold cache."
     )

@@ -61,7 +61,7 @@ class BudgetWindow:
     def amount(self, units: int) -> str:
         if self.budget.limit_usd is None:
             return f"{units} tokens"
-        return f"{_money(units)} USD"
+        return f"{money(units)} USD"
 
     @property
     def name(self) -> str:
@@ -198,7 +198,7 @@ def _day(at: float, timezone: str) -> str:
     return f"{datetime.fromtimestamp(at, ZoneInfo(timezone)):%Y-%m-%d %H:%M} ({timezone})"
 
 
-def _money(pico: int) -> str:
+def money(pico: int) -> str:
     """USD with two decimals; amounts below a dollar have as many as they need."""
     usd = pico_to_usd(pico)
     return f"{usd:.2f}" if usd >= 1 else _plain(usd)

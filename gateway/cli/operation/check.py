@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import orjson
 
+from gateway.alerts.alert import receivers
 from gateway.cli.echo import echo_json
 from gateway.cli.operation.locations import notes
 from gateway.cli.options import Context, common
@@ -85,8 +86,7 @@ def _written(old_names: Iterable[OldName], old: str, new: str) -> str:
 def _unknown_receivers(settings: Settings, policies: PolicySet) -> list[str]:
     addresses, problems = Addresses(lambda: settings.known_receivers), []
     for team, policy in policies.policies.items():
-        budgets = [each for budget in policy.budget for each in budget.notify]
-        for notify in dict.fromkeys((*policy.alerts.notify, *policy.alerts.escalate_to, *budgets)):
+        for notify in dict.fromkeys(receivers(policy)):
             try:
                 addresses.kind_and_reference(notify.target)
             except ReceiverRefused as error:
