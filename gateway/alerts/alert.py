@@ -7,9 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from gateway.domain.policy import Notify, Policy, Severity
+from gateway.domain.notify import Notify, Severity
+from gateway.domain.policy import Policy
 
-Kind = Literal["threshold", "forecast", "spend_rate", "unpriced", "zero_cost", "hit_rate", "quality", "lost_host"]
+Kind = Literal[
+    "threshold", "forecast", "spend_rate", "unpriced", "zero_cost", "hit_rate", "quality", "lost_host", "report"
+]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 _SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 
@@ -52,4 +55,4 @@ def targets(receivers: Iterable[Notify], severity: Severity) -> list[str]:
 def receivers(policy: Policy) -> list[Notify]:
     """All receivers named in a policy."""
     named = [*policy.alerts.notify, *(each for budget in policy.budget for each in budget.notify)]
-    return [*named, *policy.alerts.escalate_to]
+    return [*named, *policy.alerts.escalate_to, *policy.alerts.weekly_report]

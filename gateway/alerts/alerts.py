@@ -18,6 +18,7 @@ from gateway.alerts.delivery.deliveries import BATCH, Delivery, DeliveryResult
 from gateway.alerts.delivery.receivers import TIMEOUT_S, Answer, Receivers
 from gateway.alerts.detect.samples import sample
 from gateway.alerts.detect.watch import Watch
+from gateway.alerts.detect.weekly_report import References
 from gateway.domain.policy import AlertsPolicy, Budget, Policy
 from gateway.domain.protocols import Clock
 from gateway.ledger.rows import Row
@@ -39,12 +40,13 @@ class Alerts:
         policies: Callable[[], Mapping[str, Policy]],
         *,
         organisations: Mapping[str, Sequence[Budget]] = MappingProxyType({}),
+        reference_of: References = lambda policy: None,
         receivers: Receivers | None = None,
         interval_s: float = INTERVAL_S,
         clock: Clock = time,
     ) -> None:
         self._database, self._policies, self._clock = database, policies, clock
-        self._watch = Watch(database, policies, organisations=organisations, clock=clock)
+        self._watch = Watch(database, policies, organisations=organisations, reference_of=reference_of, clock=clock)
         self._receivers = receivers or Receivers()
         self._interval_s = interval_s
         self._counts = {"created": 0, "delivered": 0, "failures": 0, "dead": 0, "escalated": 0}

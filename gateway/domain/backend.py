@@ -12,10 +12,10 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from gateway.domain.kinds import KINDS, Kind, KindFacts
 from gateway.domain.money.price_classes import Factor, TierKey, few_factors
-from gateway.domain.policy import Section
 from gateway.domain.provider_name import provider_name
 from gateway.domain.request import DialectName
 from gateway.domain.routing.whereabouts import host_of, private, providers_own
+from gateway.domain.section import Section
 from gateway.domain.units import DurationS, TokenUsd, Usd
 
 Location = Literal["local", "hosted"]

@@ -6,13 +6,14 @@ from decimal import Decimal
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from gateway.domain.notify import Notify
+from gateway.domain.section import Section
 from gateway.domain.units import DelayS, DurationS, Share, Size, Usd
 
 TEAM_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 TEAM_NAME_LENGTH = 64
-RECEIVER_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 MOST_COUNT = 10**15
 """The largest limit: the state server's counters are doubles, exact up to nine times as much."""
@@ -22,12 +23,6 @@ Priority = Literal["interactive", "batch"]
 
 PassThrough = Literal["audio", "images", "moderations", "rerank"]
 """OpenAI endpoints that are passed on without being interpreted."""
-
-
-class Section(BaseModel):
-    """Strict and immutable: an unknown key is an error, and a loaded policy never changes."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
 
 class ModelRule(Section):
@@ -91,45 +86,6 @@ class ContextPolicy(Section):
         description="Marks for Anthropic's prompt cache: auto adds those that pay beside the client's, client sends "
         "only the client's, off none.",
     )
-
-
-Severity = Literal["info", "warning", "critical"]
-
-Variable = Annotated[str, Field(pattern=r"^env:[A-Z][A-Z0-9_]*$", max_length=100)]
-
-
-class Notify(Section):
-    """A receiver of alerts. Addresses come from the operator's environment, never from the file."""
-
-    webhook: Variable | None = Field(
-        None, description="env:NAME of the variable that holds a URL; signed when NAME_SECRET is set too."
-    )
-    slack: Variable | None = Field(
-        None, description="Instead: env:NAME of the URL of an incoming webhook that reads as Slack's do."
-    )
-    email: Variable | None = Field(
-        None, description="Instead: env:NAME of the variable that holds the recipients, separated by commas."
-    )
-    receiver: Annotated[str, Field(pattern=RECEIVER_NAME, max_length=64)] | None = Field(
-        None, description="Instead: one of the operator's `receivers`; where there are any, only those may be named."
-    )
-    severity: Severity = Field("info", description="Only alerts that are at least so severe: info, warning, critical.")
-
-    @model_validator(mode="after")
-    def _one_address(self) -> Notify:
-        if sum(address is not None for address in (self.webhook, self.slack, self.email, self.receiver)) != 1:
-            raise ValueError("give one of webhook, slack, email and receiver")
-        return self
-
-    @property
-    def target(self) -> str:
-        """The receiver as written in lists and tables: `env:NAME`, `slack:env:NAME`, `email:env:NAME` or
-        `receiver:NAME`."""
-        if self.receiver is not None:
-            return f"receiver:{self.receiver}"
-        if self.webhook is not None:
-            return self.webhook
-        return f"slack:{self.slack}" if self.slack is not None else f"email:{self.email}"
 
 
 class Budget(Section):
@@ -215,6 +171,10 @@ class AlertsPolicy(Section):
     notify: tuple[Notify, ...] = Field((), description="Receivers of all the team's alerts, besides the log.")
     escalate_to: tuple[Notify, ...] = Field((), description="Who hears of a critical one that nobody acknowledged.")
     escalate_after: DurationS = Field(1800.0, description="How long that is waited for, e.g. 30m.")
+    weekly_report: tuple[Notify, ...] = Field(
+        (),
+        description="Receivers of a report each Monday (UTC): spend and savings of last week, forecast of the month.",
+    )
     anomalies: bool = Field(
         True, description="Tell of spend that is unlike the team's own past, of rows without a cost, of a cold cache."
     )

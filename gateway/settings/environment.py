@@ -82,6 +82,11 @@ def smtp_settings() -> dict[str, str]:
     return {name: os.environ.get(f"THRIFTGATE_SMTP_{name.upper()}", "") for name in names}
 
 
+def pagerduty_url() -> str:
+    """The address of PagerDuty's Events API. Accounts in its European region set THRIFTGATE_PAGERDUTY_URL."""
+    return os.environ.get("THRIFTGATE_PAGERDUTY_URL") or "https://events.pagerduty.com/v2/enqueue"
+
+
 def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
     """The environment of a process that the supervisor starts."""
     return {**os.environ, **extra}

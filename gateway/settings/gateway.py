@@ -11,7 +11,9 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr, field_validator
 
 from gateway.domain.backend import Backend
-from gateway.domain.policy import RECEIVER_NAME, Forwarded, Organisation, Section
+from gateway.domain.notify import RECEIVER_NAME
+from gateway.domain.policy import Forwarded, Organisation
+from gateway.domain.section import Section
 from gateway.domain.units import DelayS, DurationS, Share, Size, Usd
 from gateway.settings.environment import default_data_dir, secret
 from gateway.settings.files import ConfigError, load

@@ -8,7 +8,7 @@ from itertools import combinations
 
 from pydantic import Field, field_validator, model_validator
 
-from gateway.domain.policy import Section
+from gateway.domain.section import Section
 from gateway.domain.units import Usd
 
 

@@ -66,6 +66,7 @@ class LedgerService:
     ) -> None:
         """`known()`: the alert receivers that gateway.yaml names now. Raises ConfigError for an invalid database
         URL."""
+        self._settings = settings
         self._addresses = Addresses(known or (lambda: settings.known_receivers))
         try:
             self._database = Database(settings.database_url)
@@ -115,10 +116,15 @@ class LedgerService:
         await asyncio.to_thread(importlib.import_module, "gateway.alerts.alerts")
         from gateway.alerts.alerts import Alerts
         from gateway.alerts.delivery.receivers import Receivers
+        from gateway.alerts.detect.weekly_report import references
 
         receivers = Receivers(addresses=self._addresses)
         alerts = self._alerts = Alerts(
-            self._database, self._teams, organisations=self._organisations, receivers=receivers
+            self._database,
+            self._teams,
+            organisations=self._organisations,
+            reference_of=references(self._settings),
+            receivers=receivers,
         )
         try:
             await alerts.open()

@@ -11,7 +11,8 @@ import orjson
 from sqlalchemy import Connection, select, update
 
 from gateway.alerts.alert import Alert, addressed, targets
-from gateway.domain.policy import AlertsPolicy, Notify, Severity
+from gateway.domain.notify import Notify, Severity
+from gateway.domain.policy import AlertsPolicy
 from gateway.ledger.store.insert_ignore import insert_once
 from gateway.state.sql.tables import alerts
 

@@ -16,7 +16,7 @@ from typing import Any
 from gateway.alerts.alert import Alert, Kind, alert
 from gateway.alerts.detect.hours import HOUR_S, Hour, priced
 from gateway.domain.money.windows import iso
-from gateway.domain.policy import Severity
+from gateway.domain.notify import Severity
 from gateway.domain.units import usd_text
 
 PAST_HOURS = 28 * 24

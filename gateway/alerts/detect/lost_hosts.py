@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from gateway.alerts.alert import Alert, alert
 from gateway.domain.money.windows import iso
-from gateway.domain.policy import Severity
+from gateway.domain.notify import Severity
 from gateway.state.leases.orphaned_holds import OrphanedHold
 
 AFTER_S = 30.0

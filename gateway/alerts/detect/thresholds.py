@@ -13,7 +13,8 @@ from zoneinfo import ZoneInfo
 
 from gateway.alerts.alert import Alert, Kind, alert, digest
 from gateway.domain.money.windows import iso
-from gateway.domain.policy import Budget, Severity
+from gateway.domain.notify import Severity
+from gateway.domain.policy import Budget
 from gateway.domain.units import pico_to_usd, usd_to_pico
 from gateway.ledger.reports.forecast import Forecast
 
@@ -61,7 +62,7 @@ class BudgetWindow:
     def amount(self, units: int) -> str:
         if self.budget.limit_usd is None:
             return f"{units} tokens"
-        return f"{_money(units)} USD"
+        return f"{money(units)} USD"
 
     @property
     def name(self) -> str:
@@ -199,8 +200,8 @@ def _day(at: float, timezone: str) -> str:
     return f"{datetime.fromtimestamp(at, ZoneInfo(timezone)):%Y-%m-%d %H:%M} ({timezone})"
 
 
-def _money(pico: int) -> str:
-    """USD with two decimals. Amounts below a dollar have as many decimals as they need."""
+def money(pico: int) -> str:
+    """USD with two decimals; amounts below a dollar have as many as they need."""
     usd = pico_to_usd(pico)
     return f"{usd:.2f}" if usd >= 1 else _plain(usd)
 

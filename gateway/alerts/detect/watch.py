@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from gateway.alerts.alert import Alert
 from gateway.alerts.delivery import deliveries
-from gateway.alerts.detect import anomalies, hours, lost_hosts, measure, quality
+from gateway.alerts.detect import anomalies, hours, lost_hosts, measure, quality, weekly_report
 from gateway.alerts.detect.thresholds import BudgetWindow, due, due_ahead, least
 from gateway.domain.money.windows import window_bounds
 from gateway.domain.policy import AlertsPolicy, Budget, Policy
@@ -29,6 +29,7 @@ FORECAST_EVERY_S = 300.0
 ANOMALIES_EVERY_S = 60.0
 QUALITY_EVERY_S = 5.0
 LOST_HOSTS_EVERY_S = 5.0
+REPORTS_EVERY_S = 60.0
 OWNER = "organisation "
 """Prefix of an organisation's name where a team's name is expected. Team names contain no space."""
 _GRAIN_S = 900
@@ -47,10 +48,12 @@ class Watch:
         policies: Callable[[], Mapping[str, Policy]],
         *,
         organisations: Mapping[str, Sequence[Budget]] = MappingProxyType({}),
+        reference_of: weekly_report.References = lambda policy: None,
         clock: Clock = time,
     ) -> None:
-        """`organisations`: the budgets of organisations, which all their teams share. They are checked like those of
-        teams."""
+        """`organisations`: their budgets, which all their teams share; they are checked like those of teams.
+        `reference_of`: what savings in weekly reports are compared with."""
+        self._reference_of = reference_of
         self._database, self._policies, self._clock = database, policies, clock
         self._organisations = {
             name: Policy(team="organisation", organisation=name).model_copy(
@@ -130,6 +133,8 @@ class Watch:
                 fired += self._store(self._anomalies(team, now), team, policy, None, now)
         if self._is_due("", "lost hosts", LOST_HOSTS_EVERY_S, now):
             fired += self._lost_hosts(policies, now)
+        if self._is_due("", "reports", REPORTS_EVERY_S, now):
+            fired += self._reports(policies, now)
         return fired + (self._quality(policies, now) if self._is_due("", "quality", QUALITY_EVERY_S, now) else [])
 
     def _lost_hosts(self, policies: Mapping[str, Policy], now: float) -> list[Alert]:
@@ -143,6 +148,22 @@ class Watch:
                 fired += self._store([one], team, named, None, now)
         workers = {one.worker: one.host for one in holds}
         self._undrained = Counter(workers.values())
+        return fired
+
+    def _reports(self, policies: Mapping[str, Policy], now: float) -> list[Alert]:
+        """Reports of last week of the teams whose policies name receivers for them."""
+        fired: list[Alert] = []
+        if (week := weekly_report.last_week(now)) is None:
+            return fired
+        for team, policy in policies.items():
+            id = weekly_report.report_id(team, week)
+            if not policy.alerts.weekly_report or id in self._known:
+                continue
+            with self._database.read() as connection:
+                figures = weekly_report.read(connection, policy, week, self._reference_of, now)
+            if figures.total.attempts or figures.total.cache_answers:
+                fired += self._store([weekly_report.weekly_report(team, figures, now)], team, policy, None, now)
+            self._known.add(id)
         return fired
 
     def _quality(self, policies: Mapping[str, Policy], now: float) -> list[Alert]:
@@ -211,9 +232,14 @@ class Watch:
         if not fresh:
             return []
         receivers = [*policy.alerts.notify, *(budget.notify if budget else ())]
+        reported = policy.alerts.weekly_report
         with self._database.begin() as connection:
             fired = [
-                alert for alert in fresh if deliveries.write(connection, alert, team, receivers, policy.alerts, now)
+                alert
+                for alert in fresh
+                if deliveries.write(
+                    connection, alert, team, reported if alert.kind == "report" else receivers, policy.alerts, now
+                )
             ]
         self._known.update(alert.id for alert in fresh)
         return fired

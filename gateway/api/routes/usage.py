@@ -127,12 +127,8 @@ class UsageFigures:
         )
 
     def _references(self, policies: Mapping[str, Policy]) -> dict[str, tuple[Backend, Price] | None]:
-        found: dict[str, tuple[Backend, Price] | None] = {}
-        for team, policy in policies.items():
-            reference = savings.reference_of(policy, self._backends(), self._prices)
-            price = None if reference is None else self._prices.price(reference)
-            found[team] = None if reference is None or price is None else (reference, price)
-        return found
+        backends = self._backends()
+        return {team: savings.priced_reference(policy, backends, self._prices) for team, policy in policies.items()}
 
     def _credits(self, connection: Connection) -> list[dict[str, Any]]:
         return [_credit(one) for one in drawn(connection, self._terms.credits, self._providers())]

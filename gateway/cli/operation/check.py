@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 
 import click
 import orjson
 
+from gateway.alerts.alert import receivers
 from gateway.cli.echo import echo_json
 from gateway.cli.operation.locations import notes
 from gateway.cli.options import Context, common
 from gateway.domain.backend import RANK
+from gateway.domain.receiver_kinds import KINDS
 from gateway.learning.judges import JUDGES
 from gateway.policy.load import PolicySet, load_policies
 from gateway.policy.schema import json_schema
@@ -45,6 +48,7 @@ def check(context: Context, schema: bool, gateway_schema: bool) -> None:
         problems = [
             *unknown_backends(settings, policies),
             *_unknown_receivers(settings, policies),
+            *_missing_extras(settings, context.config or Path("gateway.yaml")),
             *_unreadable(settings, context.config or Path("gateway.yaml")),
         ]
         if problems:
@@ -82,12 +86,20 @@ def _written(old_names: Iterable[OldName], old: str, new: str) -> str:
 def _unknown_receivers(settings: Settings, policies: PolicySet) -> list[str]:
     addresses, problems = Addresses(lambda: settings.known_receivers), []
     for team, policy in policies.policies.items():
-        budgets = [each for budget in policy.budget for each in budget.notify]
-        for notify in dict.fromkeys((*policy.alerts.notify, *policy.alerts.escalate_to, *budgets)):
+        for notify in dict.fromkeys(receivers(policy)):
             try:
                 addresses.kind_and_reference(notify.target)
             except ReceiverRefused as error:
                 problems.append(f"team {team}: notify: {error}")
+    return problems
+
+
+def _missing_extras(settings: Settings, config: Path) -> list[str]:
+    problems = []
+    for name, entry in (settings.config.receivers or {}).items():
+        kind, _ = entry.kind_and_reference
+        if (extra := KINDS[kind].extra) and find_spec(extra) is None:
+            problems.append(f"{config}: receivers.{name}.{kind}: needs {extra}; pip install 'thriftgate[{extra}]'")
     return problems
 
 

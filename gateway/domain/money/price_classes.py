@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from gateway.domain.money.price import CLASSES, PARENTS, Price
-from gateway.domain.policy import Section
+from gateway.domain.section import Section
 from gateway.domain.units import TokenUsd
 
 OPTIONAL = (

@@ -19,7 +19,7 @@ from pydantic import Field, ValidationError
 
 from gateway.domain.backend import Backend, Capability
 from gateway.domain.money.price_classes import Classes, LongContext, ServiceTiers
-from gateway.domain.policy import Section
+from gateway.domain.section import Section
 from gateway.settings.files import ConfigError
 
 PACKAGED = Path(__file__).with_name("prices.json")

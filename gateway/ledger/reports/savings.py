@@ -61,6 +61,13 @@ def reference_of(policy: Policy, backends: Sequence[Backend], prices: PriceList)
     return max(priced, key=lambda one: (one[1].output, RANK[one[0].tier]), default=(None, None))[0]
 
 
+def priced_reference(policy: Policy, backends: Sequence[Backend], prices: PriceList) -> tuple[Backend, Price] | None:
+    """`reference_of` with its price."""
+    reference = reference_of(policy, backends, prices)
+    price = None if reference is None else prices.price(reference)
+    return None if reference is None or price is None else (reference, price)
+
+
 def _is(backend: Backend, names: Sequence[str]) -> bool:
     return any(name in (backend.name, backend.tier, backend.model) for name in names)
 
