@@ -141,7 +141,7 @@ class SharedCall:
         self.ending, self.over = source.ending, True
         if self.subscribers:
             self._wake()
-            await _YIELD  # lets subscribers send the end before this task settles and stores the answer
+            await _YIELD  # lets subscribers send the end before this task stores the answer
 
     def _put(self, piece: bytes) -> bool:
         """Pass a piece to all subscribers that want it now. Returns whether any of them wants the next one."""
