@@ -33,13 +33,13 @@ from collections.abc import Sequence
 from gateway.domain.text.truncation import cut
 
 _LONGEST_MESSAGE = 4000
-"""Characters of a message; it may repeat text of a client or a provider."""
+"""Maximum characters of a message, because it may repeat text of a client or a provider."""
 _LONGEST_PARAM = 256
 
 
 class GatewayError(Exception):
-    """An error with a status and a code. `message` states the fault and its remedy; `param` names the field at fault,
-    if any."""
+    """An error with a status and a code. `message` contains the fault and the remedy; `param` names the wrong field, if
+    any."""
 
     status = 500
     code = "internal_error"
@@ -91,13 +91,13 @@ class RequestTimeout(BadRequest):
 
 
 class UnknownResponse(BadRequest):
-    """A request continues a response that is not stored, or no longer."""
+    """A request continues a response that is not stored, or not stored any more."""
 
     code = "previous_response_not_found"
 
 
 class KeyReused(BadRequest):
-    """Two different requests with one Idempotency-Key."""
+    """Two different requests have the same Idempotency-Key."""
 
     status, code = 422, "idempotency_key_reused"
 
@@ -132,7 +132,7 @@ class BudgetExhausted(GatewayError):
     status, code, kind = 429, "insufficient_quota", "insufficient_quota"
 
     def __init__(self, message: str, *, retry_after_s: float | None = None, truncates: bool = False) -> None:
-        """`truncates`: an answer in progress ends as if it had reached its length limit, not with this error."""
+        """`truncates`: an answer in progress ends as if it had reached its length limit, without this error."""
         super().__init__(message, retry_after_s=retry_after_s)
         self.truncates = truncates
 
@@ -170,14 +170,14 @@ class BackendError(GatewayError):
 
     status, code, retryable = 502, "backend_error", True
     said_retryable: bool | None = None
-    """The backend's `x-should-retry` header; None without one."""
+    """The backend's `x-should-retry` header; None if it sent none."""
 
     def __init__(self, message: str, *, backend: str = "", retry_after_s: float | None = None) -> None:
         super().__init__(message, retry_after_s=retry_after_s)
         self.backend = backend
 
     def heed(self, should_retry: bytes | None) -> None:
-        """Take over the backend's `x-should-retry` header, if it sent one."""
+        """Apply the backend's `x-should-retry` header, if it sent one."""
         if should_retry in (b"true", b"false"):
             self.retryable = self.said_retryable = should_retry == b"true"
 
@@ -211,11 +211,11 @@ class NotSpoken(BackendFailed):
 class BackendRateLimited(BackendError):
     status, code, kind = 429, "backend_rate_limited", "rate_limit_error"
     no_quota = False
-    """The account behind the gateway's key has no quota left; waiting does not help."""
+    """Whether the account of the gateway's key has no quota left, so that waiting does not help."""
 
 
 class BackendRefused(BackendError):
-    """The backend refuses the request itself; `status` and the error object are the backend's own."""
+    """The backend refuses the request itself. `status` and the error object are those of the backend."""
 
     retryable = False
 
@@ -241,8 +241,8 @@ class StreamBroken(BackendError):
 
 
 class AllBackendsFailed(GatewayError):
-    """429 if every attempt was rate-limited (the code then says so), 503 if all were rate-limited or overloaded or none
-    could be tried, else 502."""
+    """All attempts failed. Status 429 if every attempt was rate-limited (and the code says so); 503 if all were
+    rate-limited or overloaded, or none could be made; else 502."""
 
     code, retryable = "all_backends_failed", True
 
@@ -270,8 +270,8 @@ class AllBackendsFailed(GatewayError):
 
 
 class StateUnavailable(Exception):
-    """The Redis-protocol server is down, slow or frozen. Callers degrade; most requests are still answered."""
+    """The state server is unavailable, slow or frozen. Callers use their fallback; most requests are still answered."""
 
 
 class EmbedderUnavailable(Exception):
-    """No vector is available: semantic cache and embedding features are off until it is back."""
+    """No vector is available. Semantic cache and embedding features are disabled until it is available again."""

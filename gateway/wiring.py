@@ -79,7 +79,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """The settings that a worker is started with."""
+    """The settings with which a worker is started."""
 
     settings: Settings
     redis_url: str
@@ -91,20 +91,20 @@ class Worker:
 
 
 DECODING_THREADS = 2
-"""Most encoded request bodies that one worker decodes at once. The decoders release the interpreter's lock."""
+"""Maximum request bodies that one worker decodes at the same time. The decoders release the interpreter's lock."""
 MOST_CACHED = 50_000
-"""Entries of the cache's index log; each holds a prompt and its vector, about 1.2 kB."""
+"""Maximum entries of the cache's index log. Each contains a prompt and its vector, about 1.2 kB."""
 
 
 def fingerprint(backends: Sequence[Backend]) -> str:
-    """A digest that changes when a backend's name comes to mean another model; the cache then starts empty."""
+    """A digest that changes when a backend's name begins to stand for another model. The cache is then empty at
+    first."""
     identities = [(each.name, each.kind, each.base_url, each.sent_model) for each in backends]
     return blake2b(orjson.dumps(identities), digest_size=8).hexdigest()
 
 
 def embedder(settings: EmbedderSettings) -> ModelEmbedder:
-    """The packaged embedder, unless the operator names another model. Reads a small file. Raises
-    EmbedderUnavailable."""
+    """The packaged embedder, or the model that the operator names. Reads a small file. Raises EmbedderUnavailable."""
     if settings.model is None:
         return OnnxEmbedder()
     if is_built(settings.model):
@@ -127,7 +127,8 @@ class Watched(Protocol):
 
 
 class Wiring:
-    """All parts of a worker, opened in order of dependency and closed in reverse, also after a partial failure."""
+    """All parts of a worker. They are opened in the order of their dependencies and closed in reverse, even after a
+    failure during opening."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
@@ -151,7 +152,7 @@ class Wiring:
         self._begin()
 
     def _begin(self) -> None:
-        """Load the embedder and the classifier in advance if a team with a key has a policy that uses them."""
+        """Load embedder and classifier in advance, if a team that has a key has a policy that uses them."""
         policies = [self.policies.current.find(team)[0] for team in self.ring.teams]
         if any(policy.cache.enabled and policy.cache.semantic.enabled for policy in policies):
             self.cache.begin_by_meaning()
@@ -159,7 +160,7 @@ class Wiring:
             self._tasks.spawn(self.router.load(), "classifier")
 
     async def _open_state(self) -> None:
-        """Open the state server, the database, keys and policies. Readiness waits for these."""
+        """Open the state server, the database, keys and policies. The worker is not ready before they are open."""
         settings, config = self.worker.settings, self.worker.settings.config
         self.state = await self._enter(State(self.worker.redis_url, timeout_s=config.state.timeout))
         self.database = await asyncio.to_thread(Database, settings.database_url)
@@ -189,7 +190,8 @@ class Wiring:
             log.error("the ledger database cannot be brought up to date: %s", error)
 
     async def _open_path(self) -> None:
-        """Open the packages that a request passes through, in order of dependency, and the pipeline over them."""
+        """Open the packages that a request passes through, in the order of their dependencies, and then the
+        pipeline."""
         await self._open_backends()
         await self._open_admission()
         await self._open_cache()
@@ -248,7 +250,7 @@ class Wiring:
         self._watch(embedder=vectors, cache=self.cache)
 
     async def _open_routing(self) -> None:
-        """Open the router and what it learns from."""
+        """Open the router and the evidence that it learns from."""
         config = self.worker.settings.config
         self.learning = await self._enter(Learning(self.database))
         self.spend_cap = SpendCap(self.database, config.trials)
@@ -270,7 +272,7 @@ class Wiring:
         self._watch(learning=self.learning, purse=self.spend_cap, routing=self.router, trials=self.shadows)
 
     async def _open_pipeline(self) -> None:
-        """Open the pipeline, and what calls backends through it in the background."""
+        """Open the pipeline, and the parts that call backends through it in the background."""
         self.counter = Counter()
         contexts = Contexts(self.counter, off_loop=self.off_loop)
         self._exits.callback(contexts.close)
@@ -297,7 +299,8 @@ class Wiring:
         self._watch(context=contexts, plans=plans, fresh=fresh)
 
     async def _open_sides(self) -> None:
-        """Open what completions do not need: feedback, page, batches; and a ledger writer if no supervisor has one."""
+        """Open the parts that completions do not need: feedback, page, batches. Without a supervisor, also open a
+        ledger writer."""
         settings, config = self.worker.settings, self.worker.settings.config
         self.authenticator = Authenticator(self.tenants)
         self.idempotency = Idempotency(self.state, patience_s=config.requests.deadline)
@@ -351,18 +354,18 @@ class Wiring:
             self._tasks.spawn(writer.run(), "ledger writer")
 
     async def _enter(self, part: Opened) -> Opened:
-        """Open `part`, and close it when the worker ends, even if opening fails."""
+        """Open `part`. It is closed when the worker ends, even if opening it fails."""
         self._exits.push_async_callback(part.aclose)
         await part.open()
         return part
 
     def _watch(self, **parts: Watched) -> None:
-        """Export the figures of each part; its keyword is the value of the metrics' label."""
+        """Export the figures of each part. Its keyword becomes the value of the metrics' label."""
         for name, part in parts.items():
             self.telemetry.watch(name, part.stats)
 
     async def _backends(self) -> list[Backend]:
-        """The backends of gateway.yaml, else those found on this machine; missing facts come from the catalogue."""
+        """The backends of gateway.yaml, or else those found on this machine. Missing facts come from the catalogue."""
         config = self.worker.settings.config
         if config.backends is None:
             found = await discover(config, self.worker.local_model_url, self.worker.simulate)

@@ -1,4 +1,4 @@
-"""Keeps copies of the policy files in force, from which a worker starts if a file has become invalid since."""
+"""Keeps copies of the policy files in force. If a file becomes invalid, a starting worker uses the copy."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ log = logging.getLogger(__name__)
 
 
 def keep(folder: Path, files: Mapping[Path, Policy]) -> None:
-    """Copy each of `files` whose content is in force into `folder`; otherwise the older copy stays.
+    """Copy those of `files` whose content is in force into `folder`. For others, the older copy stays.
 
-    Blocking. A failure is logged, and the next policy change tries again.
+    Blocking. A failure is logged, and the next change of policies tries again.
     """
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -34,7 +34,7 @@ def keep(folder: Path, files: Mapping[Path, Policy]) -> None:
 
 
 def kept(folder: Path, files: Iterable[Path]) -> dict[Path, Policy]:
-    """The content of the copies of `files` that exist."""
+    """The content of those copies of `files` that exist."""
     found = {}
     for path in files:
         with contextlib.suppress(ConfigError):

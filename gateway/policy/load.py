@@ -1,5 +1,5 @@
-"""Loads policies/ into one immutable set that is swapped as a whole. The last valid policy stays while its file is
-invalid."""
+"""Loads policies/ into one immutable set, which is replaced as a whole. While a file is invalid, its last valid policy
+applies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gateway.settings.renamed_keys import OldName
 log = logging.getLogger(__name__)
 
 DEFAULT = "default"
-"""The team whose policy applies to every team without a file of its own."""
+"""The team whose policy applies to every team without a policy file."""
 
 
 _OldNames = Mapping[Path, tuple[OldName, ...]]
@@ -36,9 +36,9 @@ class PolicySet:
     policies: Mapping[str, Policy] = field(default_factory=dict)
     epochs: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[Path, Policy] = field(default_factory=dict)
-    """Each file's policy, before the operator's ceilings."""
+    """File → its policy, before the operator's ceilings are applied."""
     old_names: _OldNames = field(default_factory=dict, compare=False)
-    """Renamed keys that a file calls by their old names."""
+    """File → the old names of keys that it uses."""
 
     def old_names_of(self, team: str) -> tuple[OldName, ...]:
         """The old names that the team's own file uses."""
@@ -79,8 +79,8 @@ def reload_policies(folders: Sequence[Path], ceilings: Ceilings, last: PolicySet
 
 
 def _settled(claims: Mapping[str, Mapping[Path, Policy]], last: PolicySet, problems: list[str]) -> dict[Path, Policy]:
-    """Choose one file per team. If several claim a team, its previous file wins; the others keep the policies that they
-    had."""
+    """Choose one file per team. If several files are for one team, its previous file wins; the other files keep the
+    policies that they had."""
     files: dict[Path, Policy] = {}
     for team, claim in claims.items():
         before = [path for path in claim if path in last.files and last.files[path].team == team]
@@ -99,7 +99,7 @@ def _settled(claims: Mapping[str, Mapping[Path, Policy]], last: PolicySet, probl
 
 
 def _files(folders: Sequence[Path], last: PolicySet, problems: list[str]) -> Iterator[tuple[Path, Path]]:
-    """Each policy file with its folder; from `last` if a folder cannot be listed."""
+    """Yield each policy file with its folder. If a folder cannot be listed, its files are taken from `last`."""
     for folder in folders:
         try:
             with os.scandir(folder) as entries:
@@ -111,7 +111,7 @@ def _files(folders: Sequence[Path], last: PolicySet, problems: list[str]) -> Ite
 
 
 def _read(path: Path, folder: Path, ceilings: Ceilings, problems: list[str], old_names: list[OldName]) -> Policy | None:
-    """The file's policy; None, with the reasons added to `problems`, if it is invalid."""
+    """The file's policy. If it is invalid: None, and the reasons are added to `problems`."""
     try:
         policy = load(path, Policy, within=folder, on_old_name=old_names.append)
     except ConfigError as error:
@@ -133,7 +133,7 @@ _NO_ANSWERS: dict[str, Any] = {
     **dict.fromkeys(("budget", "limits", "alerts", "pacing", "allowed_models"), True),
     "context": {"prompt_cache": True},
 }
-"""What of a policy changes no answer."""
+"""Keys of a policy that do not influence answers. The fingerprint omits them."""
 
 
 def _fingerprint(policy: Policy) -> str:
@@ -144,13 +144,13 @@ class Policies:
     """The policies in force. `on_change` functions are called after every successful reload."""
 
     def __init__(self, folders: Sequence[Path], ceilings: Ceilings, copies: Path | None = None) -> None:
-        """`copies`: the folder with the previous policies, used for files that are invalid now. Without it, raises
-        ConfigError with every mistake in every file."""
+        """`copies`: the folder with the previous policies, which are used for files that are invalid now. Without it,
+        raises ConfigError with every mistake in every file."""
         self._folders = tuple(folders)
         self._ceilings = ceilings
         self._listeners: list[Callable[[], None]] = []
         self._reloads = self._failures = 0
-        self._dates = dates(folders)  # taken before the files are read, so that a change meanwhile is noticed
+        self._dates = dates(folders)  # taken before the files are read, so that a change during the reading is noticed
         self.current, problems = reload_policies(folders, ceilings, PolicySet())
         if problems and copies is None:
             raise ConfigError(problems)
@@ -159,13 +159,13 @@ class Policies:
             self.current, problems = reload_policies(folders, ceilings, PolicySet(files=kept(copies, names)))
             log.error("policy files are wrong, what was in force before stays so:\n%s", "\n".join(problems))
         self.problem = "\n".join(problems)
-        """Which files the last reload refused, and why; empty if none."""
+        """The files that the last reload refused, and the reasons; empty if there are none."""
 
     def on_change(self, listener: Callable[[], None]) -> None:
         self._listeners.append(listener)
 
     async def reload(self) -> bool:
-        """Reload all files. An invalid file's policy stays as it was. Returns True if none is invalid."""
+        """Reload all files. The policy of an invalid file does not change. Returns True if no file is invalid."""
         try:
             fresh, problems = await asyncio.to_thread(reload_policies, self._folders, self._ceilings, self.current)
             changed = fresh != self.current

@@ -23,7 +23,7 @@ def json_schema() -> dict[str, Any]:
 def above_ceilings(policy: Policy, ceilings: Ceilings) -> list[str]:
     """One sentence for each key that `policy` sets above the operator's ceilings; empty if there is none.
 
-    A key that is left to its default is no mistake: the ceiling itself applies (see `under_ceilings`).
+    A key that the policy does not set is no mistake: the ceiling itself applies (see `under_ceilings`).
     """
     found: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Resolves a secret to its tenant under the current policy."""
+"""Finds the tenant of a secret, under the current policy."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from gateway.policy.load import Policies
 
 
 class Tenants:
-    """Finds tenants; unknown keys are refused. A tenant is built once per key and policy set, then found by one
+    """Finds tenants, and refuses unknown keys. A tenant is created once per key and policy set, and then found by one
     dictionary look-up."""
 
     def __init__(
         self, ring: Keys, policies: Policies, closed_to: Callable[[str], frozenset[str]] = lambda team: frozenset()
     ) -> None:
-        """`closed_to`: team → names of backends that the operator opened to other teams only."""
+        """`closed_to`: returns the names of the backends that are closed to a team, because the operator opened them to
+        other teams only."""
         self._closed_to = closed_to
         self._ring = ring
         self._policies = policies
@@ -27,12 +28,13 @@ class Tenants:
         policies.on_change(self._known.clear)
 
     def authenticate(self, secret: bytes) -> Tenant:
-        """Raises InvalidKey, ExpiredKey, or Overloaded while the keys have not been read yet."""
+        """The tenant of a secret. Raises InvalidKey, ExpiredKey, and Overloaded while the keys have not been read
+        yet."""
         return self._current(digest(secret))
 
     def of_key(self, lineage: str) -> Tenant:
-        """The current tenant of a key, for later work in its name; a rotated key stands for its successor. Raises as
-        `authenticate` does."""
+        """The current tenant of a key, for later work under it. A rotated key stands for its successor. Raises the same
+        errors as `authenticate`."""
         key_digest = self._ring.digest_of(lineage)
         if key_digest is None and self._ring.ready:
             raise ExpiredKey(f"The key {lineage} that asked for this was revoked; ask again with a living one.")

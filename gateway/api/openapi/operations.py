@@ -117,7 +117,7 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         body={JSON: OPEN_OBJECT},
         errors=(*WRITING, 500),
     ),
-    ("POST", "/v1beta/models/{model}:countTokens"): Operation(  # below /v1 its path is also that of a model
+    ("POST", "/v1beta/models/{model}:countTokens"): Operation(  # below /v1, this path could also be the path of a model
         "countGeminiTokens",
         "Tokens of a prompt in Gemini's form; free.",
         answers={200: {JSON: record(totalTokens=whole(0))}},

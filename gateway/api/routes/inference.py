@@ -1,4 +1,5 @@
-"""The inference endpoint, the only hot one, served by the gateway's own protocol or by any ASGI server."""
+"""The inference endpoint, which gets nearly all requests. It is served by the gateway's own protocol or by any ASGI
+server."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ _EVENT_STREAM = "text/event-stream"
 
 
 class Inference:
-    """Authenticate → parse → serve → relay. Every error is answered in the caller's dialect."""
+    """Serves inference requests: authenticate → parse → serve → relay. Errors are sent in the caller's dialect."""
 
     def __init__(
         self,
@@ -64,13 +65,13 @@ class Inference:
         decoding: OffLoop | None = None,
     ) -> None:
         """`memory`: reads stored responses; without it, no request can refer to an earlier response. `decoding`:
-        threads for encoded bodies."""
+        threads for decoding bodies."""
         self._tenants, self._pipeline, self._telemetry = tenants, pipeline, telemetry
         self._limits, self._overload, self._envelope = limits, overload, envelope
         self._idempotency, self._memory = idempotency, memory
         self._unbounded_bytes = 2 * limits.max_items
+        """Maximum bytes of a body that cannot have too many items."""
         self._blocks = KnownBlocks()
-        """A body of at most this many bytes cannot have too many items."""
         self._pace = Pace.of(limits)
         self._decoding = decoding or OffLoop()
         self._watchers = Tasks()
@@ -81,7 +82,7 @@ class Inference:
         await self.answer(AsgiCaller(scope, receive, send, self._watchers, self.deadlines))
 
     async def answer(self, caller: Caller) -> None:
-        """Answer one request to its end. Raises only CancelledError, when the server ends."""
+        """Answer one request completely. Raises only CancelledError, when the server ends."""
         request_id = new_request_id()
         dialect = self.dialect_at(caller.path)
         assert dialect is not None, "callers come here for inference paths alone"
@@ -132,8 +133,8 @@ class Inference:
         headers: Mapping[bytes, bytes],
         tenant: Tenant,
     ) -> CompletionRequest:
-        """As `dialect.parse` and `check_forwarding`; also raises BodyTooLarge for a body with too many items, which is
-        not parsed."""
+        """Like `dialect.parse` and `check_forwarding`. Also raises BodyTooLarge for a body with too many items, without
+        parsing it."""
 
         def parse() -> CompletionRequest:
             scan = self._blocks.scan(tenant.team, body) if len(body) >= LEAST_BYTES else None
@@ -147,8 +148,8 @@ class Inference:
         return await self._pipeline.off_loop.run(parse) if len(body) > LARGE_BYTES else parse()
 
     def _admit(self, caller: Caller, headers: Mapping[bytes, bytes]) -> tuple[Tenant, Controls, bool]:
-        """All checks that need no body. Returns tenant, controls, and whether the request counts as batch; an admitted
-        request must `leave`."""
+        """Make all checks that do not need the body. Returns tenant, controls, and whether the request counts as batch.
+        An admitted request must call `leave`."""
         tenant = self._tenants.authenticate(secret(headers))
         if "inference" not in tenant.key.scopes:
             raise Forbidden("This key may not ask for completions; create one with the scope inference.")
@@ -223,8 +224,8 @@ class Inference:
         tenant: Tenant,
         request: CompletionRequest,
     ) -> asyncio.Task[None] | None:
-        """As `_serve`, but only for the first request with this key. Returns the task that continues if the caller
-        left."""
+        """Like `_serve`, but only the first request with this key is served. Returns the task that continues if the
+        caller has left."""
 
         async def serve(recorder: Caller) -> None:
             await self._serve(recorder, dialect, tenant, request)
@@ -252,10 +253,10 @@ class Inference:
     async def _fail(
         self, caller: Caller, dialect: ClientDialect, error: GatewayError, record: Record, begun: str, sent: bytes
     ) -> None:
-        """Send a status if none was sent; otherwise an error event, and never a terminating event.
+        """Send a status if none has been sent; otherwise send an error event, but no terminating event.
 
-        `begun`: the content type of an answer that has begun. A type without events is left without an end, so that the
-        connection breaks. `sent`: the last bytes sent.
+        `begun`: the content type of an answer that has begun. If this type has no events, the answer gets no end, so
+        that the connection breaks. `sent`: the last bytes that were sent.
         """
         if begun.startswith(_EVENT_STREAM):
             await caller.end(dialect.error_event(error, record.request_id, sent), broken=True)
@@ -264,7 +265,7 @@ class Inference:
             await caller.whole(dialect.status(error), headers, dialect.error_body(error, record.request_id))
 
     async def _turn_away(self, caller: Caller, dialect: ClientDialect, error: GatewayError, request_id: str) -> None:
-        """Refuse before an answer has begun."""
+        """Refuse the request before an answer has begun."""
         self._telemetry.refused(request_id, error, caller.path)
         headers: Headers = [*JSON, *of_error(error), *of_id(request_id)]
         if error.status == MethodNotAllowed.status:
@@ -278,12 +279,12 @@ class Inference:
 
 @lru_cache(maxsize=256)
 def _of_type(content_type: str) -> Headers:
-    """The headers with which an answer of this type begins."""
+    """The response headers for an answer of this type."""
     return EVENTS if content_type.startswith(_EVENT_STREAM) else [(b"content-type", content_type.encode("latin-1"))]
 
 
 def _told(error: Exception, request_id: str) -> GatewayError:
-    """The error that a client gets for `error`. An unexpected one is logged, and its text is not shown."""
+    """The error that a client gets for `error`. An unexpected error is logged, and its text is not shown."""
     if isinstance(error, GatewayError):
         return error
     log.error("request %s failed inside the gateway", request_id, exc_info=error)

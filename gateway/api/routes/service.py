@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class ServiceRoutes:
-    """Ordinary Starlette endpoints, none on the hot path."""
+    """Starlette endpoints that are called rarely."""
 
     def __init__(
         self,
@@ -46,8 +46,8 @@ class ServiceRoutes:
         cache_wrong: Callable[[str, str], Awaitable[None]],
         troubles: Callable[[], Sequence[str]] = tuple,
     ) -> None:
-        """`cache_wrong(request id, team)` reports that the cached answer to this request was wrong. `troubles`: the
-        supervisor's problems; may block."""
+        """`cache_wrong(request id, team)` reports that the cached answer to this request was wrong. `troubles` returns
+        the supervisor's problems; it may block."""
         self._fleet, self._telemetry, self._state, self._spend = fleet, telemetry, state, spend
         self._ring, self._policies, self._drain, self._feedback = ring, policies, drain, feedback
         self._cache_wrong, self._troubles = cache_wrong, troubles
@@ -67,7 +67,8 @@ class ServiceRoutes:
         return json_response(await self._flight(request, tenant))
 
     async def feedback(self, request: Request, tenant: Tenant) -> Response:
-        """`{"rating": "good"|"bad"}`, `{"score": 0..1}` or `{"cache": "wrong"}` for a request of this key."""
+        """Store feedback on a request of this key: `{"rating": "good"|"bad"}`, `{"score": 0..1}` or `{"cache":
+        "wrong"}`."""
         rating = parse(await read_object(request))
         flight = await self._flight(request, tenant)
         await self._feedback.rate(tenant, flight, rating)
@@ -82,14 +83,14 @@ class ServiceRoutes:
             log.warning("a cached answer that was called wrong stays until its time is over: %s", error)
 
     async def _flight(self, request: Request, tenant: Tenant) -> dict[str, Any]:
-        """The record, for the key that made the request or an admin key of its team. Raises NotFound."""
+        """The flight record, for the key that made the request or for an admin key of its team. Raises NotFound."""
         found = await self._telemetry.flight(request.path_params["id"], tenant.team)
         if found is None or not (found["key"] == tenant.key.lineage or "admin" in tenant.key.scopes):
             raise NotFound("No such request of this key; what has ended is known everywhere about a second later.")
         return found
 
     async def usage(self, request: Request, tenant: Tenant) -> Response:
-        """A team sees its own spend; an admin key may name another team with ?team=."""
+        """The usage report. A team gets its own spend; an admin key may name another team with ?team=."""
         asked = request.query_params
         team = asked.get("team", tenant.team) if "admin" in tenant.key.scopes else tenant.team
         return await told(self._spend, asked, team)
@@ -101,13 +102,13 @@ class ServiceRoutes:
         return json_response({"status": "live"})
 
     async def ready(self, request: Request) -> Response:
-        """200 once requests can be answered: keys are known and no shutdown has begun."""
+        """Status 200 when requests can be answered: keys have been read and no shutdown has begun."""
         ready = self._ring.ready and not self._drain.draining
         return json_response({"status": "ready" if ready else "not ready"}, 200 if ready else 503)
 
     async def health(self, request: Request, tenant: Tenant | None) -> Response:
-        """The state of each part, without tenants and addresses. With a key, also the reasons and the state of its
-        backends."""
+        """The state of each part, without tenants and addresses. With a key, also the reasons and the state of the
+        key's backends."""
         troubles = await asyncio.to_thread(self._troubles)
         parts: dict[str, Any] = {
             "workers": "in trouble" if troubles else "ok",
