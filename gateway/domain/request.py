@@ -113,6 +113,8 @@ class CompletionRequest:
     """Whether to keep the answer so that a later request can name it."""
     vector: Any | None = None
     """Vector of the last user message from the embedder; set on first use and then reused."""
+    too_long_for: frozenset[str] = frozenset()
+    """Backends that refused the request because of its length."""
     as_chat: CompletionRequest | None = None
     """The same request in OpenAI's chat dialect; set by the first translation and then reused."""
 
