@@ -100,8 +100,10 @@ class Attempts:
         """Call the backends in order and return the first answer that begins. The backend `unsure` is asked for
         log-probabilities.
 
-        A backend whose circuit breaker is open is skipped. If all backends were skipped and `last_resort` is true, they
-        are called anyway, with at most one such call at a time per backend.
+        A backend that refuses the context's length is called again if the context can be trimmed for it.
+
+        A backend whose circuit breaker is open is skipped. If every backend was skipped and `last_resort` is true, they
+        are called all the same, with at most one such call at a time for each backend.
 
         Raises BackendRefused at once, because another backend would refuse the request too. After a 403, or if the
         context is too long for the backend, the next backend is called instead. Raises BadRequest, ContextTooLong or
@@ -149,9 +151,10 @@ class Attempts:
                 return None
             except BackendRefused as refused:
                 if refused.code != "context_length_exceeded" and refused.status != 403:
-                    raise  # another backend may have a larger window and other rules for content, models and regions
-                errors.misfits += (refused,)
-                return None
+                    raise  # another backend has another window, and other rules for content, models and regions
+                if again or not await self._shorter(backend_call.backend, call_context, refused):
+                    errors.misfits += (refused,)
+                    return None
             except BackendError as failure:
                 errors.failures += (failure,)
                 errors.asked = errors.asked or len(call_context.record.attempts) > before
@@ -159,6 +162,18 @@ class Attempts:
                     return None
                 self.totals.retries += 1
         return None
+
+    async def _shorter(self, backend: Backend, call_context: CallContext, refused: BackendRefused) -> bool:
+        """Whether a request that `backend` refused as too long can be sent again with less context."""
+        request, attempt = call_context.request, call_context.record.attempts[-1]
+        if refused.status == 403 or attempt.trimmed_tokens or attempt.backend is not backend:
+            return False
+        request.too_long_for |= {backend.name}
+        try:
+            plan = await call_context.plan_for(backend)
+        except BadRequest:
+            return False
+        return plan.touched
 
     async def _pause(self, backend_call: BackendCall, call_context: CallContext, failure: BackendError) -> bool:
         """Wait before the same backend is called again. Returns False, without waiting, if a second call would not

@@ -4,6 +4,7 @@ trimming."""
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -39,6 +40,13 @@ _MANY_TURNS = 1000
 """Number of turns from which they are examined in a thread, because it would block the event loop for milliseconds."""
 _STEPS = 4
 """Number of steps. Trimming removes whole steps, each a quarter of the tokens that may remain; see `_droppable`."""
+_ENDS_AT_WINDOW = re.compile(r"claude-(?:[a-z]+-)?(?:4[-.][5-9]|[5-9])")
+"""Models whose provider accepts an output limit larger than the rest of the window, and ends the answer there."""
+_MOST_OVER = 1.5
+"""A session's own tokens per counted token exceed its family's factor by at most this. A larger ratio is due to tokens
+that the provider adds once, such as those of its own tools."""
+_WITHOUT_THINKING = 0.7
+"""Least share of the counted tokens that a provider read in recorded sessions with thinking."""
 _SMALL = 512
 """Minimum tokens of a request that is examined for possible trimming."""
 
@@ -47,6 +55,9 @@ _SMALL = 512
 class _Bounds:
     aim: int
     """Tokens to which trimming reduces the input."""
+    tries: int
+    """Tokens above which the input is trimmed at the first call. Between `aim` and `tries` it may fit, so it is trimmed
+    only after the backend refused it."""
     most: int
     """Maximum tokens; above them the request is refused. Between `aim` and `most`, the backend's own tokenizer decides.
     """
@@ -127,8 +138,8 @@ class Contexts:
         """The part of the request that fits the backend's window and the team's limit."""
         self._counts["planned"] += 1
         report = self._reported.last(prefix, backend)
-        bounds = _bounds(request, tenant.policy.context, backend, report) if request.one_context else None
         tokens = measure.estimated(request)
+        bounds = _bounds(request, tenant.policy.context, backend, report) if request.one_context else None
         others = NOTHING
         if request.estimated_beside or request.asides:
             others = await self._beside(request, backend)
@@ -138,7 +149,8 @@ class Contexts:
         encoding = encoding_of(backend.model)
         self._counts["counted"] += 1
         sizes = await measure.sizes(request, self._counter, encoding, others.rooms())
-        if sizes.total <= (bounds.aim if bounds.trims else bounds.most + others.doubt()):
+        most = bounds.aim if backend.name in request.too_long_for else _tried(request, bounds, backend, report)
+        if sizes.total <= (most if bounds.trims else bounds.most + others.doubt()):
             return replace(others.plan(sizes.total, sizes.total), counted_tokens=sizes.total)
         if not bounds.trims:
             raise self._too_long(request, backend, sizes.total, bounds)
@@ -266,13 +278,15 @@ def _bounds(
         window = _window_bounds(window_tokens, backend.model, backend.max_output_tokens, asked, trims)
         if report is not None:
             window = _as_reported(window, window_tokens, report, family_factor(backend.model))
+        if not backend.hosted:  # some servers drop the beginning of a prompt that is too long instead of refusing it
+            window = replace(window, tries=window.aim)
     if not trims or limit is None:
         return window
     if window is None or limit <= window.aim:
-        return _Bounds(limit, limit, trims, None)
+        return _Bounds(limit, limit, limit, trims, None)
     if limit >= window.most:
         return window
-    return _Bounds(window.aim, limit, trims, None)
+    return _Bounds(window.aim, min(window.tries, limit), limit, trims, None)
 
 
 @lru_cache(maxsize=1024)
@@ -281,9 +295,16 @@ def _window_bounds(window: int, model: str, longest: int | None, asked: int | No
     that the client requests. Results are cached, because clients request only a few different lengths."""
     # An answer gets at most half the window, so that clients that always request the maximum can still send input.
     answer = min(asked, longest or asked, window // 2) if asked else 0
-    most = window - max(answer, 1)
+    most = window - (1 if _ENDS_AT_WINDOW.search(model) else max(answer, 1))
     aim = int(window / family_factor(model)) - (answer or min(_ANSWER_TOKENS, window // 4))
-    return _Bounds(max(1, min(aim, most)), most, trims, max(answer, 1))
+    return _Bounds(max(1, min(aim, most)), most, most, trims, max(answer, 1))
+
+
+def _tried(request: CompletionRequest, bounds: _Bounds, backend: Backend, report: Report | None) -> int:
+    """Counted tokens above which the request is trimmed before its first call."""
+    if report is None and bounds.answer is not None and backend.hosted and any(turn.asides for turn in request.turns):
+        return int(bounds.tries / _WITHOUT_THINKING)  # some models are not given the thinking of earlier turns
+    return bounds.tries
 
 
 def _as_reported(window: _Bounds, tokens: int, report: Report, factor: float) -> _Bounds:
@@ -295,10 +316,13 @@ def _as_reported(window: _Bounds, tokens: int, report: Report, factor: float) ->
     answer = window.answer or 0
     room = tokens - report.reported - (answer if answer > 1 else min(_ANSWER_TOKENS, tokens // 4))
     if room >= 0:
-        aim = report.counted + int(room / max(factor, report.reported / report.counted))
-    else:  # the session is larger than this window, so the part that remains is scaled by the same factor as the whole
+        ratio = min(report.reported / report.counted, _MOST_OVER * factor)
+        aim = report.counted + int(room / max(factor, ratio))
+    else:  # the session is larger than this window, so the remaining part is scaled like the whole
         aim = report.counted * (report.reported + room) // report.reported
-    return replace(window, aim=max(1, aim), most=max(window.most, aim))
+    aim = max(1, aim)
+    tries = max(aim, report.counted + window.tries - report.reported)
+    return replace(window, aim=aim, tries=tries, most=max(window.most, aim))
 
 
 def _words(request: CompletionRequest, backend: Backend, bounds: _Bounds) -> tuple[str, str]:

@@ -116,6 +116,8 @@ class CompletionRequest:
     """Whether to store the answer, so that later requests can refer to it."""
     vector: Any | None = None
     """The embedder's vector of the last user message. Set on first use and then reused."""
+    too_long_for: frozenset[str] = frozenset()
+    """Names of the backends that refused the request because of its length."""
     as_chat: CompletionRequest | None = None
     """The same request in OpenAI's chat dialect; set by the first translation and then reused."""
     scan: BodyScan | None = None
