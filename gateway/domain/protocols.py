@@ -83,6 +83,8 @@ class BackendState:
     """None: nothing is known except this worker's own requests."""
     wait_s: float = 0.0
     """Estimated time that a further request would wait there for its turn."""
+    trouble: str = ""
+    """Why calls of it fail at present; empty if they do not, or if there was none yet."""
 
 
 class FleetView(Protocol):

@@ -43,6 +43,8 @@ five minutes."""
 class Bedrock(OverHttp):
     """Signs each call, unless `api_key` is a Bedrock API key."""
 
+    models_path = None
+
     def __init__(self, backend: Backend, credentials: CredentialChain | None = None) -> None:
         super().__init__(backend)
         self.dialect = backend.spoken[0]

@@ -19,6 +19,8 @@ _VERSION = "vertex-2023-10-16"
 class Vertex(OverHttp):
     """Addresses calls by project, location and model. Authenticates with an access token, which it renews."""
 
+    models_path = None
+
     def __init__(self, backend: Backend, tokens: Tokens | None = None) -> None:
         super().__init__(backend)
         self.dialect = backend.spoken[0]
