@@ -29,6 +29,7 @@ StateUnavailable, EmbedderUnavailable: inside only; rooms degrade by the documen
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Self
 
 from gateway.domain.text.truncation import cut
 
@@ -142,11 +143,13 @@ class CacheOnlyMiss(GatewayError):
 
 
 class NoBackend(GatewayError):
-    status, code, retryable = 503, "no_backend_configured", True
+    """Not retryable: only the operator can configure a backend."""
+
+    status, code = 503, "no_backend_configured"
 
 
 class NoAdequateBackend(NoBackend):
-    code = "no_backend_available"
+    code, retryable = "no_backend_available", True
 
 
 class DeadlineExceeded(GatewayError):
@@ -170,11 +173,18 @@ class BackendError(GatewayError):
 
     status, code, retryable = 502, "backend_error", True
     said_retryable: bool | None = None
-    """The backend's `x-should-retry` header; None if it sent none."""
+    """The backend's `x-should-retry` header; None without one."""
+    needs_operator = False
+    """Whether only the gateway's operator can correct the cause: a key, an account, an address."""
 
     def __init__(self, message: str, *, backend: str = "", retry_after_s: float | None = None) -> None:
         super().__init__(message, retry_after_s=retry_after_s)
         self.backend = backend
+
+    def of_operator(self) -> Self:
+        """This error, marked as one that only the operator can correct. No call is repeated then."""
+        self.retryable, self.needs_operator = False, True
+        return self
 
     def heed(self, should_retry: bytes | None) -> None:
         """Apply the backend's `x-should-retry` header, if it sent one."""
@@ -240,6 +250,13 @@ class StreamBroken(BackendError):
     code = "stream_broken"
 
 
+_ADVICE = {
+    False: "Try again shortly; the attempts are in the request's flight record.",
+    True: "The gateway's operator can find the cause with `thriftgate doctor`.",
+}
+"""The end of the message, by whether the operator is needed."""
+
+
 class AllBackendsFailed(GatewayError):
     """All attempts failed. Status 429 if every attempt was rate-limited (and the code says so); 503 if all were
     rate-limited or overloaded, or none could be made; else 502."""
@@ -256,14 +273,18 @@ class AllBackendsFailed(GatewayError):
             self.code, self.kind = LimitExceeded.code, LimitExceeded.kind
         elif failures and full:
             self.kind = "overloaded_error"
-        if failures and all(getattr(failure, "said_retryable", None) is False for failure in failures):
+        operators = bool(failures) and all(
+            getattr(failure, "needs_operator", False) and not failure.retryable for failure in failures
+        )
+        if operators or (failures and all(getattr(failure, "said_retryable", None) is False for failure in failures)):
             self.retryable = False
         waits = [failure.retry_after_s for failure in failures if failure.retry_after_s is not None]
+        unreachable = bool(failures) and all(isinstance(failure, BackendUnreachable) for failure in failures)
         what = (
             "; ".join(dict.fromkeys(failure.message.rstrip(".") for failure in failures)) or "every backend is resting"
         )
         super().__init__(
-            f"No backend could answer: {what}. Try again shortly; the attempts are in the request's flight record.",
+            f"No backend could answer: {what}. {_ADVICE[operators or unreachable]}",
             retry_after_s=min(waits) if waits else (None if failures else 1.0),
         )
         self.failures = tuple(failures)

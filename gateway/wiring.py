@@ -172,7 +172,7 @@ class Wiring:
             Policies, settings.policies, config.ceilings, None if self.worker.fd is None else settings.paths.policies
         )
         self.ring = Keys(self.database)
-        self.tenants = Tenants(self.ring, self.policies, config.closed_to)
+        self.tenants = Tenants(self.ring, self.policies, config.closed_to, kept_in=settings.keys_in)
         self._tasks.spawn(self.ring.follow(), "keys")
         self._tasks.spawn(self.policies.watch(), "policies")
         board = None if self.worker.fd is None else settings.paths.figures
@@ -207,6 +207,8 @@ class Wiring:
         self.decoding = OffLoop(DECODING_THREADS, "decoding")
         self._exits.callback(self.decoding.close)
         self.fleet = await self._enter(Fleet(backends, drains=BackendDrains(self.state), off_loop=self.off_loop))
+        if not backends:
+            log.error("no backend is configured, so the gateway is not ready; `thriftgate doctor` shows what to do")
         for each in backends:
             price = "priced" if self.prices.price(each) else "no price known"
             nature = "simulated, not a real model" if each.simulated else price

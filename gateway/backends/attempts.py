@@ -141,7 +141,10 @@ class Attempts:
         before = len(call_context.record.attempts)
         for again in (False, True):
             try:
-                return await self._attempt(backend_call, call_context, logprobs, last_resort)
+                answer = await self._attempt(backend_call, call_context, logprobs, last_resort)
+                if answer is None:
+                    errors.skipped += (backend_call.health,)
+                return answer
             except (BadRequest, BudgetExhausted, Overloaded) as obstacle:
                 call_context.record.note("backend skipped", backend=backend_call.backend.name, why=obstacle.code)
                 if isinstance(obstacle, Overloaded):
@@ -368,6 +371,8 @@ class _Failures:
     misfits: tuple[GatewayError, ...] = ()
     busy: tuple[GatewayError, ...] = ()
     asked = False
+    skipped: tuple[Health, ...] = ()
+    """Backends that were not called, because their circuit breakers are open."""
 
     def verdict(self) -> GatewayError:
         """The error to raise: backend failures have priority, then errors that the client can fix, then overload.
@@ -376,7 +381,13 @@ class _Failures:
         """
         if any(not isinstance(failure, NotSpoken) for failure in self.failures):
             return AllBackendsFailed(self.failures)
-        return next(iter((*self.misfits, *self.busy)), AllBackendsFailed(self.failures))
+        return next(iter((*self.misfits, *self.busy)), AllBackendsFailed(self.failures or self._known()))
+
+    def _known(self) -> list[BackendError]:
+        """Why the skipped backends failed before, if only the operator can help with each of them."""
+        if not all(health.needs_operator for health in self.skipped):
+            return []
+        return [BackendFailed(health.trouble, backend=health.name).of_operator() for health in self.skipped]
 
 
 def together(errors: Sequence[GatewayError]) -> GatewayError:

@@ -45,7 +45,7 @@ from gateway.errors import (
 _MOST_PLAIN_BYTES = 64 * 2**20
 _CONTENT_TYPE = re.compile(rb"[\x20-\x7e]{1,256}")
 """Pattern for a content type that may be relayed to the client."""
-_OPERATOR_ERRORS = {
+OPERATOR_ERRORS = {
     401: "does not accept the gateway's key; check its `api_key`",
     402: "wants to be paid first; check the account behind its `api_key`",
     403: "forbids the gateway this call; check what its `api_key` may do",
@@ -241,7 +241,7 @@ class BackendCall:
         elif isinstance(error, BackendTimeout) and call.out_of_time:
             slot.left()  # the request's own deadline was short, so this is no failure of the backend
         else:
-            slot.failed()
+            slot.failed(error)
             if isinstance(error, BackendOverloaded) and (error.retry_after_s or 0.0) > SHORT_PAUSE_S:
                 self._drains.see(self.backend.name, min(error.retry_after_s or 0.0, _LONGEST_DRAIN_S), "it said 503")
 
@@ -330,12 +330,10 @@ class BackendCall:
                 return unspoken
         if status == 403 and upstream_error.about_request(upstream_error.error_in(body := await error_body(upstream))):
             return call.wire.refusal(status, body, name)
-        if status in _OPERATOR_ERRORS or status < 400:
-            problem = _OPERATOR_ERRORS.get(status, "answers with a redirect; check its `base_url`")
+        if status in OPERATOR_ERRORS or status < 400:
+            problem = OPERATOR_ERRORS.get(status, "answers with a redirect; check its `base_url`")
             problem = problem.format(addressed_by=self.backend.facts.addressed_by)
-            failure = BackendFailed(f"{name} {problem} (status {status})", backend=name)
-            failure.retryable = False
-            return failure
+            return BackendFailed(f"{name} {problem} (status {status})", backend=name).of_operator()
         if status in _OVERLOADED:
             return BackendOverloaded(f"{name} is overloaded (status {status})", backend=name, retry_after_s=wait_s)
         if status >= 500 or status in _TEMPORARY:

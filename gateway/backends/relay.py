@@ -166,7 +166,7 @@ class Relayed:
             raise DeadlineExceeded(
                 f"The answer of {name} was still under way at the request's deadline; allow more time, or ask for less."
             ) from error
-        self._slot.failed()
+        self._slot.failed(error)
         attempt.error = error.code
         self._call.conceal(error)
         broken = StreamBroken(f"The stream of {name} broke: {error.message}", backend=name)

@@ -83,7 +83,9 @@ class BackendState:
     load: Load | None = None
     """The server's load; None: only this worker's own requests are known."""
     wait_s: float = 0.0
-    """Estimated seconds that a further request would wait."""
+    """Estimated time that a further request would wait there for its turn."""
+    trouble: str = ""
+    """Why calls of it fail at present; empty if they do not, or if there was none yet."""
 
 
 class FleetView(Protocol):

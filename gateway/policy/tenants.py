@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 
@@ -10,17 +11,28 @@ from gateway.errors import ExpiredKey, InvalidKey, Overloaded
 from gateway.policy.keys import Keys, digest
 from gateway.policy.load import Policies
 
+log = logging.getLogger(__name__)
+
+_QUIET_S = 60.0
+"""Pause between two log lines about unknown keys."""
+
 
 class Tenants:
     """Finds tenants, and refuses unknown keys. A tenant is created once per key and policy set, and then found by one
     dictionary look-up."""
 
     def __init__(
-        self, ring: Keys, policies: Policies, closed_to: Callable[[str], frozenset[str]] = lambda team: frozenset()
+        self,
+        ring: Keys,
+        policies: Policies,
+        closed_to: Callable[[str], frozenset[str]] = lambda team: frozenset(),
+        *,
+        kept_in: str = "",
     ) -> None:
         """`closed_to`: returns the names of the backends that are closed to a team, because the operator opened them to
-        other teams only."""
+        other teams only. `kept_in`: where the keys are stored, for the operator's log; clients do not see it."""
         self._closed_to = closed_to
+        self._kept_in, self._quiet_until = kept_in, 0.0
         self._ring = ring
         self._policies = policies
         self._known: dict[bytes, Tenant] = {}
@@ -57,9 +69,24 @@ class Tenants:
         if key is None:
             if not self._ring.ready:
                 raise Overloaded("Keys have not been read from the database yet; try again.", retry_after_s=1.0)
+            self._log_unknown()
             raise InvalidKey(
-                "Incorrect API key provided. Use a Thriftgate key (tg-…) as Authorization: Bearer or x-api-key; "
-                "`thriftgate keys create --team NAME` makes one."
+                "Incorrect API key provided: this gateway has no such key. Keys belong to the data directory in which "
+                "they were made. `thriftgate keys list` shows the keys, `thriftgate status` the directory that the "
+                "running gateway uses, and `thriftgate keys create --team NAME` makes a key (tg-…). Send it as "
+                "Authorization: Bearer or x-api-key."
             )
         policy, epoch = self._policies.current.find(key.team)
         return Tenant(key, policy, epoch, self._closed_to(key.team))
+
+    def _log_unknown(self) -> None:
+        """Log at most one line a minute, because anyone can send unknown keys. It has nothing of the key."""
+        now = time.monotonic()
+        if now < self._quiet_until or not self._kept_in:
+            return
+        self._quiet_until = now + _QUIET_S
+        log.warning(
+            "401: a request has a key that is not among those of %s. Keys belong to a data directory; "
+            "`thriftgate keys list` shows which it has",
+            self._kept_in,
+        )

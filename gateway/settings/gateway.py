@@ -311,6 +311,13 @@ class Settings:
         return KnownReceivers(self.config.receivers, self.reserved)
 
     @property
+    def keys_in(self) -> str:
+        """Where the API keys are stored, in words. It has no password of the database."""
+        if self.config.ledger.database_url:
+            return "the database of ledger.database_url"
+        return f"the data directory {self.paths.data}"
+
+    @property
     def database_url(self) -> str:
         return self.config.ledger.database_url or f"sqlite:///{self.paths.sqlite}"
 

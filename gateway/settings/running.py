@@ -10,6 +10,7 @@ from pathlib import Path
 import orjson
 
 from gateway.settings.environment import state_home
+from gateway.settings.gateway import Paths
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,14 @@ def running_on(data: Path) -> RunningGateway | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return gateway if _alive(gateway.pid) else None
+
+
+def local_model_url(paths: Paths) -> str | None:
+    """URL of the running gateway's local model; None if there is none on this data directory."""
+    try:
+        return str(orjson.loads(paths.runtime.read_bytes())["local_model"]["url"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _alive(pid: int) -> bool:

@@ -210,7 +210,7 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
     ("GET", "/health"): Operation("getHealth", "Parts and their state.", (), {200: {JSON: ref("Health")}}, errors=()),
     ("GET", "/health/live"): Operation("getLive", "200 while the process runs.", (), {200: _STATUS}, errors=()),
     ("GET", "/health/ready"): Operation(
-        "getReady", "200 when requests can be answered.", (), {200: _STATUS, 503: _STATUS}, errors=()
+        "getReady", "200 when requests can be answered.", (), {200: _STATUS, 503: {JSON: ref("NotReady")}}, errors=()
     ),
     ("GET", "/dashboard"): Operation("getDashboard", "The page.", (), {200: {"text/html": TEXT}}, errors=()),
     ("GET", "/dashboard/static/{path}"): Operation(

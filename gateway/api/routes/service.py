@@ -17,6 +17,7 @@ from gateway.api.routes.usage import UsageFigures, told
 from gateway.api.server.asgi import read_object
 from gateway.api.server.shutdown import ShutdownFlag
 from gateway.backends.fleet import Fleet
+from gateway.domain.protocols import BackendState
 from gateway.domain.tenant import Tenant
 from gateway.errors import NotFound, StateUnavailable
 from gateway.learning.feedback import Feedback, parse
@@ -102,9 +103,22 @@ class ServiceRoutes:
         return json_response({"status": "live"})
 
     async def ready(self, request: Request) -> Response:
-        """Status 200 when requests can be answered: keys have been read and no shutdown has begun."""
-        ready = self._ring.ready and not self._drain.draining
-        return json_response({"status": "ready" if ready else "not ready"}, 200 if ready else 503)
+        """Status 200 when requests can be answered: keys have been read, a backend is configured, no shutdown has begun."""
+        why = self._why_not_ready()
+        return json_response({"status": "not ready", "why": why}, 503) if why else json_response({"status": "ready"})
+
+    def _why_not_ready(self) -> str:
+        """Empty if the worker is ready. For everyone, so it names nothing of the configuration."""
+        if self._drain.draining:
+            return "the gateway is shutting down"
+        if not self._ring.ready:
+            return "the keys have not been read from the database yet"
+        if not self._fleet.backends:
+            return (
+                "no backend is configured: name one under `backends:` in gateway.yaml (`thriftgate init` writes it), "
+                "or set a provider's key and start again"
+            )
+        return ""
 
     async def health(self, request: Request, tenant: Tenant | None) -> Response:
         """The state of each part, without tenants and addresses. With a key, also the reasons and the state of the
@@ -115,6 +129,7 @@ class ServiceRoutes:
             "state": "ok" if self._state.healthy else "down",
             "keys": "ok" if self._ring.ready else "not read",
             "policies": "stale" if self._policies.problem else "ok",
+            "upstream": self._upstream(),
         }
         well = all(word == "ok" for word in parts.values())
         if tenant is not None:
@@ -123,8 +138,17 @@ class ServiceRoutes:
                 parts["policies"] += ": the last reload was refused, see the log"
             admin = "admin" in tenant.key.scopes
             seen = self._fleet.backends if admin else visible_backends(tenant, self._fleet)
-            parts["backends"] = {
-                backend.name: "ok" if self._fleet.state(backend).available else self._fleet.state(backend).reason
-                for backend in seen
-            }
+            parts["backends"] = {backend.name: _word(self._fleet.state(backend)) for backend in seen}
         return json_response({"status": "ok" if well else "degraded", "parts": parts})
+
+    def _upstream(self) -> str:
+        """The state of all backends together. For everyone, so it names and counts none."""
+        backends = self._fleet.backends
+        if not backends:
+            return "no backend is configured"
+        failing = sum(bool(self._fleet.state(backend).trouble) for backend in backends)
+        return "ok" if not failing else "every backend fails" if failing == len(backends) else "a backend fails"
+
+
+def _word(state: BackendState) -> str:
+    return state.trouble or ("ok" if state.available else state.reason)

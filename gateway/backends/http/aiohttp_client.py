@@ -276,7 +276,8 @@ def _failed(error: BaseException, name: str) -> BackendError:
         case aiohttp.ClientHttpProxyError() | aiohttp.ClientProxyConnectionError():
             return BackendUnreachable(f"{name} cannot be reached: the proxy would not connect", backend=name)
         case aiohttp.ClientConnectorCertificateError():
-            return BackendUnreachable(f"{name} cannot be reached: its certificate is not trusted", backend=name)
+            untrusted = f"{name} cannot be reached: its certificate is not trusted"
+            return BackendUnreachable(untrusted, backend=name).of_operator()
         case aiohttp.ClientConnectorSSLError():
             return BackendUnreachable(f"{name} cannot be reached: TLS could not be agreed on", backend=name)
         case aiohttp.ClientConnectorDNSError():

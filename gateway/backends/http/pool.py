@@ -193,7 +193,9 @@ class PooledClient:
             connection.drop()  # releases the slot
             if isinstance(error, OSError):
                 message = f"{self.name} cannot be reached: {_reason(error)}"
-                raise BackendUnreachable(message, backend=self.name) from error
+                unreachable = BackendUnreachable(message, backend=self.name)
+                untrusted = isinstance(error, ssl.SSLCertVerificationError)
+                raise (unreachable.of_operator() if untrusted else unreachable) from error
             raise
         self._opened += 1
         return connection

@@ -88,7 +88,8 @@ class Origin:
         breaks = len(lines)
         clean = opening.count(b"\n") == breaks == opening.count(b"\r") and b"\0" not in opening
         if not clean or " " in path or not path.isascii():
-            raise BackendUnreachable("a line break or blank would tear the request's head apart; check api_key")
+            problem = "a line break or blank would tear the request's head apart; check api_key"
+            raise BackendUnreachable(problem).of_operator()
         return opening
 
     def head(self, method: str, path: str, headers: Headers, length: int) -> bytes:

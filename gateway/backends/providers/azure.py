@@ -35,6 +35,7 @@ class Azure(OpenAI):
         super().__init__(backend)
         self._name, self._deployment = backend.name, quote(backend.sent_model, safe="")
         self._version = backend.api_version
+        self.models_path = f"/openai/models?api-version={self._version}" if self._version else "/openai/v1/models"
         self._token, self._read_again_s = backend.bearer_token, read_again_s
         self._tasks = Tasks()
 

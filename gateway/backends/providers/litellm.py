@@ -88,8 +88,7 @@ class ViaLitellm:
         backend, body = self._backend, orjson.loads(call.body)
         if self._litellm is None:
             missing = BackendUnreachable(f"{backend.name} needs litellm, which is not installed", backend=backend.name)
-            missing.retryable = False
-            raise missing
+            raise missing.of_operator()
         try:
             async with asyncio.timeout(call.first_byte_timeout), asyncio.timeout_at(call.deadline):
                 reply = await self._litellm.acompletion(

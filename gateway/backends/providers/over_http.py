@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable
 from email.utils import parsedate_to_datetime
@@ -16,6 +17,7 @@ _BETA = b"beta=true"
 """The only part of the client's query that is forwarded. The rest may contain a key."""
 _TRACE = frozenset({b"traceparent", b"tracestate"})
 """Trace headers. Hosted providers do not get them, because they reveal which requests belong together."""
+_MOST_LIST_BYTES = 8 * 2**20
 _LONGEST_NUMBER = 64
 """Maximum characters of a `Retry-After` that are read."""
 
@@ -26,6 +28,8 @@ class OverHttp:
 
     dialect: DialectName
     fetches = False
+    models_path: str | None = "/models"
+    """Path of its list of models, which costs nothing to read; None: it has none that its key alone may read."""
 
     def __init__(self, backend: Backend) -> None:
         self._client = connect(backend.base_url, concurrent=backend.concurrent, name=backend.name)
@@ -57,6 +61,23 @@ class OverHttp:
             first_byte_timeout=call.first_byte_timeout,
             stall_timeout=call.stall_timeout,
         )
+
+    async def look(self, within_s: float) -> tuple[int, bytes]:
+        """Read the list of models. Returns status and body; without `models_path`, the status of any answer. Raises
+        BackendError."""
+        headers = [(b"accept", b"application/json")]
+        if self.dialect == "anthropic_messages":
+            headers.append((b"anthropic-version", b"2023-06-01"))
+        if self.models_path is not None:
+            headers = self.sign(headers, b"")
+        until = asyncio.get_running_loop().time() + within_s
+        response = await self._client.request(
+            "GET", self.models_path or "/", headers, b"", deadline=until, first_byte_timeout=within_s
+        )
+        try:
+            return response.status, await response.read(_MOST_LIST_BYTES)
+        finally:
+            await response.aclose()
 
     def url(self, request: CompletionRequest, wire: Translator) -> str:
         """Path and query of a call, below the base URL."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from gateway.backends.resilience.slots import ConcurrencyLimiter
 from gateway.domain.protocols import BackendState
-from gateway.errors import BackendRateLimited
+from gateway.errors import BackendError, BackendRateLimited
+
+log = logging.getLogger(__name__)
 
 _NEWEST = 0.2
 """Weight of the newest sample in the moving averages of the time to the first byte and of the whole answer."""
@@ -158,6 +161,10 @@ class Health:
         self.whole_s: float | None = None
         """Average seconds from the start of a call to its complete answer; None before the first one."""
         self._waits: deque[float] = deque(maxlen=_SAMPLES)
+        self.trouble = ""
+        """Why calls fail, by the last failure; set while the breaker is open or only the operator can help."""
+        self.needs_operator = False
+        """Whether only the operator can end the trouble."""
         self.breaker = Breaker(breaker_settings)
         self.monotonic = monotonic
         self.limiter = ConcurrencyLimiter(name, concurrent, queue, queue_timeout_s, monotonic)
@@ -166,7 +173,7 @@ class Health:
         """Whether a call may start now, and this worker's figures for the backend."""
         breaker = self.breaker
         reason = breaker.blocked_reason(self.monotonic()) if breaker.open or breaker.limited_until else ""
-        return BackendState(not reason, reason, self.in_flight, self.first_byte_ms)
+        return BackendState(not reason, reason, self.in_flight, self.first_byte_ms, trouble=self.trouble)
 
     @property
     def in_flight(self) -> int:
@@ -178,6 +185,20 @@ class Health:
         """The 95th percentile of recent waits for a first token, in seconds; None while there are too few samples."""
         waits = sorted(self._waits)
         return waits[-(-95 * len(waits) // 100) - 1] if len(waits) >= _LEAST_SAMPLES else None
+
+    def note_failure(self, error: BackendError) -> None:
+        """Store the cause if the backend is out of service. The first failure is logged, later ones are not."""
+        if not self.breaker.open and not error.needs_operator:
+            return
+        if not self.trouble:
+            log.error("backend %s does not answer: %s", self.name, error.message)
+        self.trouble, self.needs_operator = error.message, error.needs_operator
+
+    def note_success(self) -> None:
+        """Forget the trouble, because a call succeeded."""
+        if self.trouble:
+            log.info("backend %s answers again", self.name)
+            self.trouble, self.needs_operator = "", False
 
     def waited(self, seconds: float) -> None:
         """Record a wait for a first token in seconds, even if the token did not arrive."""
@@ -256,6 +277,7 @@ class Slot:
 
     def _close_breaker(self) -> None:
         self._health.breaker.began()
+        self._health.note_success()
         self._probe = False
 
     def succeeded(self, *, answered: bool = True) -> None:
@@ -266,14 +288,18 @@ class Slot:
             health = self._health
             now = health.monotonic()
             health.breaker.succeeded(now)
+            if health.trouble:
+                health.note_success()
             if answered:
                 took, before = now - self._started, health.whole_s
                 health.whole_s = took if before is None else before + (took - before) * _NEWEST
 
-    def failed(self) -> None:
+    def failed(self, error: BackendError | None = None) -> None:
         """The call failed because of the backend."""
         if self._free():
             self._health.breaker.failed(self._health.monotonic(), self._probe)
+            if error is not None:
+                self._health.note_failure(error)
 
     def limited(self, seconds: float | None) -> None:
         """The backend works, but has asked for a pause of `seconds`; None: it gave no duration."""

@@ -12,6 +12,8 @@ import orjson
 from rich.markup import escape
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
+from gateway.backends.providers.discover import discover
+from gateway.backends.reachability import Reached, reach_all
 from gateway.cli import tables
 from gateway.cli.operation.model import FILE
 from gateway.cli.options import Context, common
@@ -20,6 +22,7 @@ from gateway.policy.load import load_policies
 from gateway.settings.environment import provider_keys
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import Settings
+from gateway.settings.running import local_model_url
 from gateway.state.leases import orphaned_holds
 from gateway.state.leases.orphaned_holds import OrphanedHold
 from gateway.state.redis.connection import State
@@ -54,7 +57,7 @@ def doctor(context: Context) -> None:
 def examine(settings: Settings) -> list[Finding]:
     """All checks. They change nothing."""
     return [_policies(settings), _disk(settings), _running(settings), _state(settings), _database(settings),
-            *_lost_hosts(settings), _local_model(settings), _providers()]  # fmt: skip
+            *_lost_hosts(settings), *_backends(settings), _local_model(settings), _providers()]  # fmt: skip
 
 
 def _policies(settings: Settings) -> Finding:
@@ -139,6 +142,30 @@ def _lost(host: str, holds: list[OrphanedHold]) -> Finding:
         f" budgets hold {held}",
         f"start the gateway on its data directory again; only if that is lost, `thriftgate ledger release {host}`",
     )
+
+
+def _backends(settings: Settings) -> list[Finding]:
+    """A finding for each backend: whether it answers and accepts its key. Only reads lists of models."""
+    reached = asyncio.run(_reached(settings))
+    if not reached:
+        remedy = "export a provider's key or start a model server; then `thriftgate init` writes gateway.yaml"
+        return [Finding(False, "no backend is configured, and none was found; the gateway is not ready", remedy)]
+    return [_of_backend(each) for each in reached]
+
+
+async def _reached(settings: Settings) -> list[Reached]:
+    backends = settings.config.backends
+    if backends is None:
+        backends = tuple(await discover(settings.config, local_model_url(settings.paths), False))
+    return await reach_all(backends)
+
+
+def _of_backend(reached: Reached) -> Finding:
+    what, _, remedy = reached.trouble.partition("; ")
+    if reached.trouble:
+        return Finding(False, f"backend {reached.name}: {what}", remedy)
+    took = "" if reached.took_ms is None else f" ({reached.took_ms:.0f} ms)"
+    return Finding(True, f"backend {reached.name}: {reached.note or 'answers'}{took}")
 
 
 def _local_model(settings: Settings) -> Finding:

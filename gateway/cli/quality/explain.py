@@ -36,6 +36,7 @@ from gateway.policy.load import load_policies
 from gateway.routing.counterfactual import changes_of
 from gateway.routing.router import Router, followed, packaged
 from gateway.settings.gateway import Settings
+from gateway.settings.running import local_model_url
 
 
 @click.command()
@@ -70,7 +71,8 @@ async def _decide(
     """Returns the decision and sentences on what would change it."""
     catalogue = PriceBook.of(settings)
     listed = settings.config.backends
-    found = list(listed) if listed is not None else await discover(settings.config, _local_model(settings), False)
+    url = local_model_url(settings.paths)
+    found = list(listed) if listed is not None else await discover(settings.config, url, False)
     fleet = Fleet([catalogue.complete(backend) for backend in found])
     plan = followed(settings.config.routing.artefact)
     router = Router(packaged, catalogue, fleet, fleet.backends, pressures=pressures, plan=plan)
@@ -122,15 +124,6 @@ def request_for(prompt: str, model: str = "auto", max_tokens: int | None = None)
     if max_tokens is not None:
         body["max_tokens"] = max_tokens
     return parse(orjson.dumps(body), new_request_id(), Controls(), {})
-
-
-def _local_model(settings: Settings) -> str | None:
-    """URL of the running gateway's local model; None if there is none on this data directory."""
-    try:
-        runtime = orjson.loads(settings.paths.runtime.read_bytes())
-        return str(runtime["local_model"]["url"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def _values(route: Route, what_if: Sequence[str]) -> dict[str, Any]:

@@ -68,9 +68,7 @@ class CredentialChain:
                 if self.found is None or time.time() >= self._look_at:
                     await self._look()
         if self.found is None:
-            failure = BackendFailed(f"{self._backend} has no AWS credentials; see docs/how-to/bedrock.md")
-            failure.retryable = False
-            raise failure
+            raise BackendFailed(f"{self._backend} has no AWS credentials; see docs/how-to/bedrock.md").of_operator()
         return self.found
 
     async def replaced(self, refused: Credentials) -> bool:

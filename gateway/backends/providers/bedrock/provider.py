@@ -43,6 +43,8 @@ requests with a difference of five minutes or more."""
 class Bedrock(OverHttp):
     """A Bedrock backend. Signs each call, unless `api_key` is a Bedrock API key."""
 
+    models_path = None
+
     def __init__(self, backend: Backend, credentials: CredentialChain | None = None) -> None:
         super().__init__(backend)
         self.dialect = backend.spoken[0]

@@ -20,6 +20,8 @@ class Vertex(OverHttp):
     """A Vertex AI backend. Addresses calls by project, location and model, and authenticates with an access token that
     it renews."""
 
+    models_path = None
+
     def __init__(self, backend: Backend, tokens: Tokens | None = None) -> None:
         super().__init__(backend)
         self.dialect = backend.spoken[0]

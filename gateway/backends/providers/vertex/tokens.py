@@ -65,9 +65,7 @@ class Tokens:
                 if self.found is None or time.time() >= self._look_at:
                     await self._look()
         if self.found is None:
-            failure = BackendFailed(f"{self._backend} has no token of Google; see docs/how-to/vertex.md")
-            failure.retryable = False
-            raise failure
+            raise BackendFailed(f"{self._backend} has no token of Google; see docs/how-to/vertex.md").of_operator()
         return self.found.value
 
     async def replaced(self, refused: str) -> bool:
