@@ -73,6 +73,14 @@ class PriceList(Protocol):
         ...
 
 
+class ModelPrices(PriceList, Protocol):
+    """Also knows models that are no backends."""
+
+    def listed(self, model: str) -> Price | None:
+        """The list price of a model by its name alone; None: unknown."""
+        ...
+
+
 @dataclass(slots=True)
 class BackendState:
     available: bool
@@ -96,6 +104,10 @@ class SessionView(Protocol):
 
     def warm_tokens(self, prefix: Prefix, backend: Backend, input_tokens: int) -> int:
         """How many of `input_tokens` `backend` is expected to read from its cache."""
+        ...
+
+    def warmest(self, prefix: Prefix, input_tokens: int) -> int:
+        """The most of them that any backend is expected to read from its cache."""
         ...
 
 
