@@ -62,7 +62,8 @@ from gateway.policy.tenants import Tenants
 from gateway.responses.memory import StoredContext
 from gateway.responses.store import Responses
 from gateway.routing.affinity.continuity import Affinity
-from gateway.routing.router import Router, followed, packaged
+from gateway.routing.loading import followed, packaged
+from gateway.routing.router import Router
 from gateway.runtime.off_loop import OffLoop
 from gateway.runtime.tasks import Tasks
 from gateway.settings.gateway import EmbedderSettings, Settings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -295,7 +296,9 @@ class Policy(Section):
     cost_centre: str = Field("", max_length=64, description="Written beside each of the team's attempts.")
     mode: Literal["observe", "route"] = Field("route", description="observe: serve as asked, record the decision.")
     share: Share = Field(1.0, description="Share of requests that the decision applies to.")
-    models: dict[str, ModelEntry] = Field(default_factory=dict, description="Name an app uses → rule, alias or list.")
+    models: dict[str, ModelEntry] = Field(
+        default_factory=dict, description="Name an app uses, or a pattern with * → rule, alias or list."
+    )
     allowed_models: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] | None = Field(
         None,
         max_length=1000,
@@ -331,10 +334,11 @@ class Policy(Section):
     def rule(self, model: str) -> ModelRule | str | None:
         """The rule for `model` (aliases are followed), a backend's name, or None if the policy does not mention it.
 
-        `auto` always exists. Raises ValueError for a circular alias.
+        A name without an entry gets that of the longest pattern that fits (`claude-opus-*`). Patterns apply to the
+        client's name only, not to what an alias leads to. `auto` always exists. Raises ValueError for a circular alias.
         """
-        seen = {model}
-        name = model
+        name = model if model in self.models or model == "auto" else self._pattern(model)
+        seen = {name}
         while True:
             entry = self.models.get(name)
             if entry is None:
@@ -347,3 +351,13 @@ class Policy(Section):
                 raise ValueError(f"models.{model}: the alias leads back to itself")
             seen.add(entry)
             name = entry
+
+    def _pattern(self, model: str) -> str:
+        """The longest pattern of `models` that fits `model`; `model` itself if none does."""
+        fitting = (name for name in self.models if "*" in name and fits(name, model))
+        return max(fitting, key=len, default=model)
+
+
+def fits(pattern: str, name: str) -> bool:
+    """Does `name` fit a pattern, in which `*` stands for any characters?"""
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None

@@ -74,6 +74,14 @@ class PriceList(Protocol):
         ...
 
 
+class ModelPrices(PriceList, Protocol):
+    """Also knows models that are no backends."""
+
+    def listed(self, model: str) -> Price | None:
+        """The list price of a model by its name alone; None: unknown."""
+        ...
+
+
 @dataclass(slots=True)
 class BackendState:
     available: bool
@@ -99,6 +107,10 @@ class SessionView(Protocol):
 
     def warm_tokens(self, prefix: Prefix, backend: Backend, input_tokens: int) -> int:
         """The number of `input_tokens` that `backend` is expected to read from its cache."""
+        ...
+
+    def warmest(self, prefix: Prefix, input_tokens: int) -> int:
+        """The most of them that any backend is expected to read from its cache."""
         ...
 
 

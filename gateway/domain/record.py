@@ -93,6 +93,8 @@ class Attempt:
     """Maximum output tokens of all its answers together; None: unlimited."""
     pace: Pace | None = None
     """Measurements of the backend's streams, or of its plain answers."""
+    above_ceiling: bool = False
+    """Whether it was expected to cost more than the model that the client named."""
     spoke_at: float | None = None
     """Unix time at which the first text of a stream arrived."""
     progress: memoryview | None = None
@@ -251,6 +253,8 @@ class Record:
         """A new, numbered attempt on this record."""
         number = self.before + len(self.attempts) + 1
         attempt = Attempt(f"{self.request_id}-{number}", number, backend, time.time(), kind=self.kind)
+        if self.route is not None and backend.name in self.route.above:
+            attempt.above_ceiling = True
         self.attempts.append(attempt)
         return attempt
 

@@ -86,6 +86,7 @@ class Row(NamedTuple):
     unpriced: str = ""
     doubt: str = ""
     waited_ms: int = 0
+    above_ceiling: bool = False
 
     @property
     def called_at(self) -> float:
@@ -118,7 +119,7 @@ _RARE = tuple(Row._field_defaults[name] for name in FIELDS[LEAST:])
 _UNDECIDED = ("", None, 0)
 _ASKED = (
     *("stream", "end_user", "cost_centre", "difficulty", "trimmed_tokens", "tags", "simulated", "kind"),
-    *("service_tier", "waited_ms"),
+    *("service_tier", "waited_ms", "above_ceiling"),
 )
 _UNASKED = tuple(Row._field_defaults[name] for name in _ASKED)
 
@@ -159,6 +160,7 @@ def asked(attempt: Attempt, record: Record) -> dict[str, Any]:
         attempt.kind,
         attempt.service_tier,
         0 if attempt.number == 1 and attempt.started_at - record.started_at < 1 else _waited_ms(attempt, record),
+        attempt.above_ceiling,
     )
     return {} if facts == _UNASKED else dict(zip(_ASKED, facts, strict=True))
 
@@ -211,6 +213,7 @@ def ending(
         attempt.unpriced,
         usage.doubt and usage.doubt[:MOST_DOUBT],
         0 if attempt.number == 1 and started - record.started_at < 1 else _waited_ms(attempt, record),
+        attempt.above_ceiling,
     )
     usual = (
         attempt.outcome,
@@ -254,7 +257,7 @@ def from_cache(record: Record, usage: Usage, saved_pico: int | None, outcome: Ou
         usage.image_tokens,
         "",
         *_UNDECIDED,
-        *("", "", "", 0),
+        *("", "", "", 0, False),
     )
     return (
         f"{record.request_id}-0",

@@ -9,6 +9,7 @@ from gateway.domain.access import Access
 from gateway.domain.backend import RANK, Backend
 from gateway.domain.policy import ModelRule, Policy
 from gateway.errors import Forbidden, UnknownModel
+from gateway.routing.ceiling import NamedModel
 
 
 class ResolvedModel(NamedTuple):
@@ -18,6 +19,8 @@ class ResolvedModel(NamedTuple):
     rule: ModelRule | None = None
     missing: tuple[str, ...] = ()
     """Names in the rule that match no backend."""
+    ceiling: NamedModel | None = None
+    """The named model, if its cost is the ceiling; None: there is none, or the rule's reference is it."""
 
 
 def permitted(model: str, policy: Policy, backends: Sequence[Backend], access: Access | None) -> ResolvedModel:

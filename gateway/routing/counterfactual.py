@@ -9,6 +9,7 @@ from typing import NamedTuple
 from gateway.domain.routing.learned import Learned
 from gateway.domain.routing.route import Grade
 from gateway.routing.candidates import Candidate
+from gateway.routing.ceiling import Ceiling
 from gateway.routing.decision import choose
 from gateway.routing.difficulty.adequacy import Adequacy
 
@@ -39,6 +40,8 @@ class Case:
     quality: float
     adequacy: Adequacy | None
     learnt: Mapping[str, Learned]
+    ceiling: Ceiling | None = None
+    """The cost of the model that the client named."""
 
     def chosen(
         self,
@@ -51,7 +54,7 @@ class Case:
         grade = self.grade if difficulty is None else Grade(difficulty)
         quality = self.quality if quality is None else quality
         found = self.candidates if candidates is None else candidates
-        return choose(found, self.named, grade, quality, self.adequacy, self.learnt).order[0].backend.name
+        return choose(found, self.named, grade, quality, self.adequacy, self.learnt, self.ceiling).order[0].backend.name
 
     def sentences(self) -> tuple[str, ...]:
         """Sentences, each with one change that would be sufficient and the backend that would then have been chosen."""

@@ -41,6 +41,11 @@ def expected_cost(
     the price at its `load`. `writes`: the rest of the input is written to the backend's prompt cache."""
     if load is not None and backend.price is not None and by_the_hour(backend):
         price = at_load(price, float(backend.price.machine_hour_usd or 0), load)
+    return cost_of(price, input_tokens, output_tokens, warm_tokens=warm_tokens, writes=writes)
+
+
+def cost_of(price: Price, input_tokens: int, output_tokens: int, *, warm_tokens: int, writes: bool) -> int:
+    """Pico-dollars of one call at `price`; the arguments are those of `expected_cost`."""
     warm = min(warm_tokens, input_tokens) if price.tier(input_tokens).cached_input is not None else 0
     if writes:
         written = input_tokens - warm

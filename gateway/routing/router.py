@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,7 +12,7 @@ from gateway.domain.access import Access
 from gateway.domain.backend import RANK, Backend
 from gateway.domain.money.pacing import lowered
 from gateway.domain.policy import ModelRule, Policy
-from gateway.domain.protocols import Evidence, FleetView, NoEvidence, PriceList, Sampler
+from gateway.domain.protocols import Evidence, FleetView, ModelPrices, NoEvidence, Sampler
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.routing.learned import Learned
@@ -24,6 +23,7 @@ from gateway.routing import occupancy
 from gateway.routing.affinity.continuity import Affinity
 from gateway.routing.aliases import ResolvedModel, permitted
 from gateway.routing.candidates import Candidate, Demand, against, considered, examine, expected_cost, refusal
+from gateway.routing.ceiling import Ceiling, ceiling_of, named_model
 from gateway.routing.counterfactual import Case
 from gateway.routing.decision import Choice, by_cost, choose
 from gateway.routing.difficulty.adequacy import Adequacy
@@ -48,31 +48,6 @@ class Judge(NamedTuple):
     adequacy: Adequacy
 
 
-def packaged() -> Grader:
-    """The packaged classifier. It is imported here, because it and NumPy take 15 MiB that many gateways do not need."""
-    from gateway.routing.difficulty.grader import Grader
-
-    return Grader.load()
-
-
-def fitted(artefact: str | None) -> Plan | None:
-    """The plan at this path; None without a path. Raises ArtefactError, OSError."""
-    if artefact is None:
-        return None
-    from gateway.routing.strategy.plan_file import load_plan
-
-    return load_plan(Path(artefact))
-
-
-def followed(artefact: str | None) -> Plan | None:
-    """Like `fitted`, but an unreadable plan is logged and ignored, so that requests are still served."""
-    try:
-        return fitted(artefact)
-    except (OSError, ValueError) as error:
-        log.error("routing.plan_file is not followed, decisions follow the grader: %s", error)
-        return None
-
-
 _MOST_NAMES = 4096
 _AGAIN_S = 30.0
 """Seconds after which loading a grader is tried again, if it has failed."""
@@ -88,7 +63,7 @@ class Router:
     def __init__(
         self,
         load: Callable[[], Grader],
-        prices: PriceList,
+        prices: ModelPrices,
         fleet: FleetView,
         backends: Sequence[Backend],
         *,
@@ -114,7 +89,7 @@ class Router:
         self._lengths = OutputLengths()
         self._names: dict[tuple[str, int], tuple[Policy | Access, ResolvedModel]] = {}
         self._counts = {"routed": 0, "to_reference": 0, "abstained": 0, "escalatable": 0, "observed": 0, "refused": 0}
-        self._counts["planned"] = 0
+        self._counts |= {"planned": 0, "above_ceiling": 0}
 
     async def route(
         self, request: CompletionRequest, tenant: Tenant, estimate: ContextEstimate, record: Record
@@ -178,6 +153,8 @@ class Router:
                 "`thriftgate model fetch`). `thriftgate doctor` shows what this machine has."
             )
         named = permitted(model, policy, self._backends, access)
+        if policy.rule(model) is not None:  # else the client named the backend itself
+            named = named._replace(ceiling=named_model(model, self._backends, self._prices))
         if len(self._names) >= _MOST_NAMES:
             self._names.clear()
         self._names[key] = of, named
@@ -213,7 +190,7 @@ class Router:
         if prefix is not None and any(each.facts.caches_marked_only for each in named.backends):
             demand = demand._replace(marked=request.asks_for_cache, may_mark=_may_mark(request, tenant))
         if named.rule is None and len(named.backends) == 1:
-            return self._only(named.backends[0], demand, request)
+            return self._only(named, demand, request)
         sessions = self._continuity.sessions
         candidates = examine(named.backends, demand, self._prices, self._fleet, sessions)
         if THOUGHT in demand.needs and not any(THOUGHT in each.backend.capabilities for each in candidates):
@@ -231,15 +208,32 @@ class Router:
             raise refusal(candidates, named.missing, request.input_field)
         self._counts["routed"] += 1
         candidates = self._continuity.arrange(candidates, prefix, estimate.tokens)
+        ceiling = self._ceiling(named, candidates, demand)
         if named.rule is None or demand.tier:
-            route = _as_asked(candidates, demand)
+            route = self._limited(_as_asked(candidates, demand), ceiling, candidates)
         else:
-            route = self._by_rule(named.rule, candidates, request, tenant.policy, demand, session)
+            route = self._by_rule(named.rule, candidates, request, tenant.policy, demand, session, ceiling)
         return self._continuity.keep(route, prefix, candidates)
 
-    def _only(self, backend: Backend, demand: Demand, request: CompletionRequest) -> Route:
-        """The route to the only backend, which the client named. Its health is not considered, because there is no
-        other."""
+    def _ceiling(self, named: ResolvedModel, candidates: Sequence[Candidate], demand: Demand) -> Ceiling | None:
+        if named.ceiling is None:
+            return None
+        sessions = self._continuity.sessions
+        return ceiling_of(named.ceiling, candidates, demand, self._prices, self._fleet, sessions)
+
+    def _limited(self, route: Route, ceiling: Ceiling | None, candidates: Sequence[Candidate]) -> Route:
+        """`route`, with the ceiling and the backends above it."""
+        if ceiling is not None:
+            route.ceiling_pico = ceiling.cost_pico
+            if above := [each.backend.name for each in candidates if ceiling.exceeded_by(each)]:
+                route.above = frozenset(above)
+                self._counts["above_ceiling"] += route.backends[0].name in route.above
+        return route
+
+    def _only(self, named: ResolvedModel, demand: Demand, request: CompletionRequest) -> Route:
+        """The route to the backend that client or policy named. Its health is not considered, because there is no
+        other, and neither is the ceiling."""
+        backend = named.backends[0]
         cause, excluded = against(backend, demand)
         if cause:
             self._counts["refused"] += 1
@@ -255,6 +249,7 @@ class Router:
             input_tokens=demand.input.tokens,
             output_tokens=demand.output_tokens,
         )
+        self._limited(route, self._ceiling(named, (), demand), [Candidate(backend, cost_pico=cost)])
         return route if prefix is None else self._continuity.keep(route, prefix, ())
 
     def learn(self, record: Record) -> None:
@@ -277,6 +272,7 @@ class Router:
         policy: Policy,
         demand: Demand,
         session: str,
+        ceiling: Ceiling | None,
     ) -> Route:
         several = sum(not each.excluded for each in candidates) > 1
         failed = not self._judge.ready and self._judge_again_at > float("-inf")
@@ -287,7 +283,7 @@ class Router:
         quality = lowered(rule.quality, pressure, pacing.floor) if pressure else rule.quality
         learnt = {each.backend.name: self._evidence.adjust(policy.team, each.backend.name) for each in candidates}
         adequacy = judge.adequacy if judge else None
-        choice = choose(candidates, rule.reference, grade, quality, adequacy, learnt)
+        choice = choose(candidates, rule.reference, grade, quality, adequacy, learnt, ceiling)
         subject = session or request.controls.session or request.id
         tokens = demand.input.tokens, demand.output_tokens
         plan = self._planned(choice, candidates, request, grade, quality, subject, learnt, tokens)
@@ -297,7 +293,7 @@ class Router:
         asking = plan.asking if plan and not served else None
         stronger = None if served or asking else _stronger(choice, rule, request)
         self._count(choice, grade, served, stronger)
-        return Route(
+        route = Route(
             tuple(each.backend for each in order),
             why or choice.reason,
             escalate_to=stronger,
@@ -315,8 +311,9 @@ class Router:
             strategy=plan.strategy if plan else "",
             what_if=None
             if plan
-            else Case(tuple(candidates), rule.reference, grade, quality, adequacy, learnt).sentences,
+            else Case(tuple(candidates), rule.reference, grade, quality, adequacy, learnt, ceiling).sentences,
         )
+        return self._limited(route, choice.ceiling, candidates)
 
     def _planned(
         self,
@@ -396,4 +393,7 @@ def _stronger(choice: Choice, rule: ModelRule, request: CompletionRequest) -> Ba
     single answer."""
     chosen, reference = choice.order[0].backend, choice.reference.backend
     unsure = rule.escalate and chosen.tier == "small" and "logprobs" in chosen.capabilities
-    return reference if unsure and request.parallel == 1 and RANK[reference.tier] > RANK[chosen.tier] else None
+    if not unsure or request.parallel != 1 or RANK[reference.tier] <= RANK[chosen.tier]:
+        return None
+    adequacy = choice.adequacies.get(chosen.name, 1.0)
+    return reference if choice.ceiling.allows(choice.order[0], choice.reference, 1 - adequacy) else None

@@ -152,6 +152,7 @@ def flight(record: Record, *, what_if: bool = True) -> dict[str, Any]:
             "quality": route.quality,
             "pressure": route.pressure,
             "strategy": route.strategy or None,
+            "ceiling_usd": _usd(route.ceiling_pico),
             "what_if": list(route.what_if()) if what_if and route.what_if is not None else None,
             "considered": [
                 {
@@ -199,6 +200,7 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
         "unpriced": attempt.unpriced or None,
         "doubt": (usage.doubt if usage else "") or None,
         "trimmed_tokens": attempt.trimmed_tokens,
+        "above_ceiling": attempt.above_ceiling,
     }
 
 

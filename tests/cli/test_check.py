@@ -143,3 +143,39 @@ def test_a_strength_without_effect_is_told(folder: Path) -> None:
         "backends.named: policies select it by hosted, whatever its strength, since its address is public, or a name "
         "that may lead anywhere; location: local says that the machine is your own."
     ]
+
+
+@pytest.mark.parametrize(
+    ("models", "note"),
+    [
+        (
+            "gpt-4o-mini: dear",
+            "dear costs 20.0 times as much as the model that the client names; the alias is followed",
+        ),
+        (
+            "gpt-4o-mini: [dear, middle]",
+            "middle costs 3.3 times as much as the model that the client names, and nothing",
+        ),
+        ("middle: {candidates: [middle, dear], reference: dear}", "its reference dear costs more than the model"),
+        ("gpt-4o-mini: [cheap, dear]", ""),
+        ("gpt-5: [cheap, middle]", ""),
+        ("gpt-5: auto", ""),
+        ("mine: dear", ""),
+        ("gpt-4o-mini: unpriced", ""),
+        ("claude-*: dear", ""),
+    ],
+)
+def test_names_that_lead_to_dearer_backends_are_told(folder: Path, models: str, note: str) -> None:
+    """gpt-4o-mini costs 0.15 and 0.6 USD, gpt-5 1.25 and 10."""
+    where = "kind: openai, base_url: 'http://10.0.0.5/v1', strength: large"
+    (folder / "gateway.yaml").write_text(
+        "backends:\n"
+        f"  - {{name: cheap, model: a, {where}, price: {{input: 0.1, output: 0.4}}}}\n"
+        f"  - {{name: middle, model: b, {where}, price: {{input: 0.5, output: 2}}}}\n"
+        f"  - {{name: dear, model: c, {where}, price: {{input: 3, output: 12}}}}\n"
+        f"  - {{name: unpriced, model: d, {where}}}\n"
+    )
+    notes = [each for each in orjson.loads(check(folder, models).output)["notes"] if "old name" not in each]
+    assert [each.startswith(f"team search: models.{models.split(':')[0]}: {note}") for each in notes] == [True] * bool(
+        note
+    )

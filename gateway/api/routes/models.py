@@ -28,7 +28,7 @@ def visible_models(tenant: Tenant, fleet: Fleet) -> list[tuple[str, str]]:
     use and that its data rule allows."""
     found = {}
     for name, entry in {"auto": "", **tenant.policy.models}.items():
-        if tenant.access is None or _open(name, tenant, fleet):
+        if "*" not in name and (tenant.access is None or _open(name, tenant, fleet)):
             found[name] = entry if isinstance(entry, str) and name != "auto" else "thriftgate"
     for backend in visible_backends(tenant, fleet):
         found.setdefault(backend.name, backend.kind)
@@ -78,7 +78,10 @@ class ModelRoutes:
 
     async def model(self, request: Request, tenant: Tenant) -> Response:
         name = request.path_params["name"]
-        for known, owner in visible_models(tenant, self._fleet):
+        found = visible_models(tenant, self._fleet)
+        if tenant.policy.rule(name) is not None and _open(name, tenant, self._fleet):
+            found.append((name, "thriftgate"))  # it may fit a pattern only
+        for known, owner in found:
             if known == name:
                 anthropic = "anthropic-version" in request.headers
                 return json_response(self._anthropic(name) if anthropic else _openai(name, owner))

@@ -13,14 +13,15 @@ import orjson
 
 from gateway.alerts.alert import receivers
 from gateway.cli.echo import echo_json
-from gateway.cli.operation.locations import notes
+from gateway.cli.operation import ceilings, locations
 from gateway.cli.options import Context, common
 from gateway.domain.backend import RANK
 from gateway.domain.receiver_kinds import KINDS
 from gateway.learning.judges import JUDGES
+from gateway.ledger.prices.price_book import PriceBook
 from gateway.policy.load import PolicySet, load_policies
 from gateway.policy.schema import json_schema
-from gateway.routing.router import fitted
+from gateway.routing.loading import fitted
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import GatewayConfig, Settings
 from gateway.settings.receivers import Addresses, ReceiverRefused
@@ -59,7 +60,8 @@ def check(context: Context, schema: bool, gateway_schema: bool) -> None:
     teams = sorted(policies.policies)
     lines = [
         *(each.line for each in (*settings.old_names, *chain.from_iterable(policies.old_names.values()))),
-        *notes(settings.config.backends or (), list(policies.policies.values())),
+        *locations.notes(settings.config.backends or (), list(policies.policies.values())),
+        *ceilings.notes(settings.config.backends or (), policies.policies, PriceBook.of(settings)),
     ]
     context.print(
         {"ok": True, "teams": teams, "policies": [str(folder) for folder in settings.policies], "notes": lines},

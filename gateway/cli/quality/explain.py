@@ -34,7 +34,8 @@ from gateway.errors import GatewayError
 from gateway.ledger.prices.price_book import PriceBook
 from gateway.policy.load import load_policies
 from gateway.routing.counterfactual import changes_of
-from gateway.routing.router import Router, followed, packaged
+from gateway.routing.loading import followed, packaged
+from gateway.routing.router import Router
 from gateway.settings.gateway import Settings
 from gateway.settings.running import local_model_url
 
@@ -134,6 +135,7 @@ def _values(route: Route, what_if: Sequence[str]) -> dict[str, Any]:
         "abstained": bool(route.grade and route.grade.abstained),
         "reference": route.reference.name if route.reference else None,
         "strategy": route.strategy or None,
+        "ceiling_usd": None if route.ceiling_pico is None else f"{pico_to_usd(route.ceiling_pico):f}",
         "escalate_to": route.escalate_to.name if route.escalate_to else None,
         "observed": route.observed.name if route.observed else None,
         "quality": route.quality,
@@ -166,6 +168,9 @@ def _show(route: Route, what_if: Sequence[str]) -> None:
         console.print(f"if it fails: {', then '.join(values['order'][1:])}")
     if route.escalate_to is not None:
         console.print(f"if it is unsure (below {route.escalate_below:.0%}): {route.escalate_to.name}")
+    if route.above:
+        ceiling = "by its tier" if values["ceiling_usd"] is None else f"{values['ceiling_usd']} USD"
+        console.print(f"only if all else fails, above the ceiling ({ceiling}): {', '.join(sorted(route.above))}")
     table = tables.Table("candidate", "adequacy", "expected cost USD", "excluded because")
     for one in values["considered"]:
         adequacy = "–" if one["adequacy"] is None else f"{one['adequacy']:.3f}"

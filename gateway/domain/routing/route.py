@@ -86,6 +86,10 @@ class Route:
     and the others are fallbacks."""
     strategy: str = ""
     """A short description of the strategy, for the flight record."""
+    ceiling_pico: int | None = None
+    """The expected cost of the model that the client named, else of the reference; None: unknown."""
+    above: frozenset[str] = frozenset()
+    """Backends that are expected to cost more than that. They serve only if the others fail or cannot."""
     prefix: Prefix | None = None
     """The conversation of the request, for learning from the answer."""
     what_if: Callable[[], tuple[str, ...]] | None = field(default=None, compare=False, repr=False)

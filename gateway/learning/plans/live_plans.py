@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from gateway.domain.backend import RANK
 from gateway.domain.protocols import Clock
 from gateway.domain.routing.strategy import StrategyAnswer
 from gateway.learning.plans import plan_trials
@@ -19,6 +20,7 @@ from gateway.learning.plans.verdict import Outcome
 from gateway.learning.shadow.sample import Sample
 from gateway.ledger.store import evidence
 from gateway.routing.candidates import Candidate
+from gateway.routing.ceiling import Ceiling
 from gateway.routing.decision import Choice
 from gateway.routing.router import Router
 from gateway.routing.strategy.planned import in_domain, planned
@@ -116,7 +118,8 @@ def outcome(plan: Plan, job: Sample, given: Sequence[StrategyAnswer], score: flo
         return None
     able = (reference, *(each for each in candidates if each is not reference and not each.excluded))
     subject = record.session or job.request.controls.session or job.request.id
-    choice = Choice(able, reference, "", {})
+    ceiling = Ceiling(route.ceiling_pico, RANK[reference.backend.tier])
+    choice = Choice(able, reference, "", {}, ceiling)
     followed = in_domain(route.grade)
     tokens = route.input_tokens, route.output_tokens
     found = planned(plan, choice, candidates, job.request, route.quality, subject, tokens=tokens) if followed else None

@@ -24,6 +24,8 @@ READING_SHARE = Decimal("0.1")
 """Cost of an input token as a share of the cost of an output token. A machine reads about ten times as fast as it
 writes."""
 
+_MOST_NAMES = 4096
+
 
 class PriceBook:
     """Implements `PriceList`: the backend's own price, or else the list's. An unknown price is None, never 0."""
@@ -41,6 +43,7 @@ class PriceBook:
         self._known: dict[str, tuple[Backend, Price | None]] = {}
         self._day: date | None = None
         self._measured: dict[str, Decimal] = {}
+        self._by_name: dict[str, Price | None] = {}
 
     @classmethod
     def load(cls, path: Path = PACKAGED) -> PriceBook:
@@ -54,15 +57,32 @@ class PriceBook:
 
     def price(self, backend: Backend) -> Price | None:
         """The price; None if it is unknown, or if the backend is simulated."""
-        if self._dated and self._day != (today := self._today()):
-            self._known.clear()
-            self._day = today
+        self._follow_day()
         known = self._known.get(backend.name)
         if known is not None and known[0] is backend:
             return known[1]
         price = self._price(backend)
         self._known[backend.name] = (backend, price)
         return price
+
+    def listed(self, model: str) -> Price | None:
+        """The list price of `model` by its name alone, or as `provider/model`; None if unknown."""
+        self._follow_day()
+        try:
+            return self._by_name[model]
+        except KeyError:
+            found = self._register.named(model, self._today())
+            if len(self._by_name) >= _MOST_NAMES:  # patterns in policies let clients choose names
+                self._by_name.clear()
+            price = self._by_name[model] = None if found is None else self._listed(found)
+            return price
+
+    def _follow_day(self) -> None:
+        """Forget the prices of another day."""
+        if self._dated and self._day != (today := self._today()):
+            self._known.clear()
+            self._by_name.clear()
+            self._day = today
 
     def learn(self, measured: Mapping[str, Decimal]) -> None:
         """Store measured throughputs (backend → tokens per second). A backend that is not in `measured` keeps its last

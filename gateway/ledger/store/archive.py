@@ -108,6 +108,7 @@ def _attempt(row: Row) -> dict[str, Any]:
         "unpriced": row.unpriced or None,
         "doubt": row.doubt or None,
         "trimmed_tokens": row.trimmed_tokens,
+        "above_ceiling": row.above_ceiling,
     }
 
 

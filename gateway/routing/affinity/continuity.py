@@ -68,6 +68,8 @@ class Affinity:
         route.prefix = prefix
         busy = [each.backend for each in candidates if each.cause == "busy"]
         holder = self.sessions.holder(prefix) if prefix is not None else ""
+        if holder in route.above:  # it took over after failures, and its own loop has no more right to cost too much
+            holder = ""
         held = next((each for each in (*route.backends, *busy) if each.name == holder), None) if holder else None
         if held is not None:
             if held is not route.backends[0] or route.asking is not None:

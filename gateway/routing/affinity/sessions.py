@@ -80,6 +80,13 @@ class Sessions:
         """
         return round(self._remembered(prefix, backend, input_tokens) * self._read.get(backend.name, 1.0))
 
+    def warmest(self, prefix: Prefix, input_tokens: int) -> int:
+        """The most of the `input_tokens` that any backend is expected to have in its cache."""
+        session = self._known.get(prefix.session)
+        if session is None:
+            return 0
+        return max([self._kept_of(warm, prefix, input_tokens) for warm in session.warm.values()], default=0)
+
     def holder(self, prefix: Prefix) -> str:
         """The backend that must continue the session because it waits for tool results; empty if any backend may
         continue it."""
@@ -125,7 +132,10 @@ class Sessions:
     def _remembered(self, prefix: Prefix, backend: Backend, input_tokens: int) -> int:
         session = self._known.get(prefix.session)
         warm = session.warm.get(backend.name) if session is not None else None
-        if warm is None or warm.until < self._monotonic():
+        return 0 if warm is None else self._kept_of(warm, prefix, input_tokens)
+
+    def _kept_of(self, warm: Warm, prefix: Prefix, input_tokens: int) -> int:
+        if warm.until < self._monotonic():
             return 0
         if prefix.lengths[: len(warm.lengths)] != warm.lengths:  # the client has rewritten its history
             return 0

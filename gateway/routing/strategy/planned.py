@@ -43,7 +43,8 @@ def planned(
     learnt: Mapping[str, Learned] = MappingProxyType({}),
     tokens: tuple[int, int] = (0, 0),
 ) -> Planned | None:
-    """Choose by the plan. None if the plan does not apply; then `choice`, the decision by difficulty, counts.
+    """Choose by the plan; None: the plan does not apply, or its strategy is expected to cost more than the ceiling, so
+    the decision by difficulty `choice` counts.
 
     `quality`: target share of the reference's mean quality. `subject`: see `Plan.begin`. `learnt`: evidence from the
     team's own answers, by backend. A backend that was found to be worse than expected is not called, unless it is the
@@ -51,10 +52,11 @@ def planned(
     used.
     """
     trusted = choice.reference.backend.name
+    dearer = {each.backend.name for each in candidates if choice.ceiling.exceeded_by(each)}
     able = {
         model: name
         for model, name in backends_for(plan, candidates).items()
-        if name == trusted or not learnt.get(name, NOTHING).margin
+        if name == trusted or not (learnt.get(name, NOTHING).margin or name in dearer)
     }
     reference = next((model for model, name in able.items() if name == trusted), None)
     if reference is None:  # a cheaper backend may serve the same model as the reference
@@ -75,12 +77,15 @@ def planned(
     reason = f"{title}; expected quality {start.expected:.3f}, wanted {start.wanted:.3f}"
     if tariff:
         reason += f"; prices differ from the fit's: {', '.join(model for model, _ in tariff)}"
+    calls = _calls(plan, start.strategy, first, able, dict(tariff))
+    if choice.ceiling.exceeded_by(usable[first[0]], calls if start.strategy.several else 1.0):
+        return None
     adequacies = {able[model]: chance for model, chance in start.adequacy.items() if model in able}
     return Planned(
-        Choice(order, choice.reference, reason, adequacies),
+        choice._replace(order=order, reason=reason, adequacies=adequacies),
         start.asking if start.strategy.several else None,
         title,
-        _calls(plan, start.strategy, first, able, dict(tariff)),
+        calls,
         min(1.0, start.strategy.quality / (level or 1.0)),
     )
 

@@ -109,6 +109,7 @@ ledger = Table(
     Column("unpriced", Text, nullable=False, server_default=""),  # units without a price: web_search:5,service_tier=…
     Column("doubt", String(200), nullable=False, server_default=""),  # contradictions in the reported numbers
     Column("waited_ms", Integer, nullable=False, server_default="0"),  # from `at` to the call; 0: below a second
+    Column("above_ceiling", Boolean, nullable=False, server_default=text("false")),  # dearer than the named model
     Column("chain", String(16), nullable=False, server_default=""),  # of the writer; empty: older than chains
     Column("chain_seq", BigInteger),
     Column("chain_hash", LargeBinary(32)),
