@@ -101,10 +101,10 @@ class CacheMarking:
         tokens: int,
         cut: frozenset[int] = frozenset(),
     ) -> CacheMarks | None:
-        """The cache marks for a request of `tokens` to `backend`; None: the client's own marks are sent unchanged.
-        `cut`: indexes of the turns that are dropped or shortened."""
+        """The cache marks for a request of `tokens` to `backend`, which caches marked prompts only; None: the client's
+        own marks are sent unchanged. `cut`: indexes of the turns that are dropped or shortened."""
         mode = tenant.policy.context.prompt_cache
-        if mode == "client" or request.controls.untouched or not backend.facts.caches_marked_only:
+        if mode == "client" or request.controls.untouched:
             return None
         if mode == "off":
             return CacheMarks(remove=True) if request.asks_for_cache else None

@@ -128,8 +128,9 @@ class Contexts:
     ) -> ContextPlan:
         """The plan for a request. Raises ContextTooLong if the request does not fit even after trimming."""
         plan = await self._fitting(request, tenant, backend, prefix)
-        cut = plan.drop.union(plan.replace) if plan.touched else plan.drop
-        plan.marks = self._marking.plan(request, tenant, backend, prefix, plan.tokens_after, cut)
+        if backend.facts.caches_marked_only:
+            cut = plan.drop.union(plan.replace) if plan.touched else plan.drop
+            plan.marks = self._marking.plan(request, tenant, backend, prefix, plan.tokens_after, cut)
         return plan
 
     async def _fitting(

@@ -85,8 +85,8 @@ def check_forwarding(request: CompletionRequest, policy: Policy) -> None:
 
 def _mentioned(request: CompletionRequest, offers: bool) -> bool:
     """Whether the bytes contain a name that must be looked for in nested fields, or could spell one with escapes."""
-    raw, scan = request.raw, request.known_scan
-    if scan is not None:
+    raw = request.raw
+    if request.scan is not None and (scan := request.known_scan) is not None:
         return scan.escaped_letter or not (_NESTED if offers else _ALWAYS).isdisjoint(scan.words)
     return (
         raw.rfind(b"file_id") >= 0

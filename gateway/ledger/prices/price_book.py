@@ -57,7 +57,8 @@ class PriceBook:
 
     def price(self, backend: Backend) -> Price | None:
         """The price; None if it is unknown, or if the backend is simulated."""
-        self._follow_day()
+        if self._dated:
+            self._follow_day()
         known = self._known.get(backend.name)
         if known is not None and known[0] is backend:
             return known[1]
@@ -67,7 +68,8 @@ class PriceBook:
 
     def listed(self, model: str) -> Price | None:
         """The list price of `model` by its name alone, or as `provider/model`; None if unknown."""
-        self._follow_day()
+        if self._dated:
+            self._follow_day()
         try:
             return self._by_name[model]
         except KeyError:
@@ -79,7 +81,7 @@ class PriceBook:
 
     def _follow_day(self) -> None:
         """Forget the prices of another day."""
-        if self._dated and self._day != (today := self._today()):
+        if self._day != (today := self._today()):
             self._known.clear()
             self._by_name.clear()
             self._day = today
