@@ -29,7 +29,7 @@ from gateway.state.redis.connection import State
 
 __all__ = ["Budgets", "RequestHold"]
 
-_MOST_WALLETS = 10_000
+_MOST_KEYS = 10_000
 _MOST_USERS = 2_000
 _FRESH_S = 5.0
 """Maximum age in seconds of an unused counter's value. An older value is read again before it counts."""
@@ -69,7 +69,7 @@ class Budgets:
         self._levels = Levels(self._leases, prices, spending, organisations or {}, clock)
         self._patience_s, self._time = patience_s, clock
         self._expectations = OutputForecasts()
-        self._wallets: dict[str, _KeyBudgets] = {}
+        self._by_lineage: dict[str, _KeyBudgets] = {}
         """Lineage of the key → its groups in the current windows."""
         self._earlier: dict[str, _KeyBudgets] = {}
         """Lineage of the key → its groups in the previous windows. Requests that began in those windows are settled
@@ -91,7 +91,7 @@ class Budgets:
 
     def accounts(self) -> Iterator[tuple[Policy, BudgetWindow]]:
         """Yield the budget windows in use that paced teams or their organisations share."""
-        for key_budgets in self._wallets.values():
+        for key_budgets in self._by_lineage.values():
             if key_budgets.policy.pacing.enabled:
                 for group in key_budgets.groups:
                     for account in group.accounts:
@@ -103,7 +103,7 @@ class Budgets:
 
         `at`: time at which the request began (Unix seconds); None: now.
         """
-        for group in self._purses(tenant, end_user, self._time() if at is None else at):
+        for group in self._groups_of(tenant, end_user, self._time() if at is None else at):
             if group.refusing and not group.sound(_FRESH_S) and (account := await self._spent(group)):
                 self._counts["exhausted"] += 1
                 raise group.refuse(account)
@@ -122,7 +122,7 @@ class Budgets:
     def hold(self, tenant: Tenant, record: Record, request: CompletionRequest | None = None) -> RequestHold:
         """An empty hold for one request. The fields of `request` may limit the length of its answer."""
         self._counts["holds"] += 1
-        groups = self._purses(tenant, record.end_user, record.started_at)
+        groups = self._groups_of(tenant, record.end_user, record.started_at)
         if len(groups) == 1:
             return BudgetHold(groups[0], self._expectations, record, request, self._patience_s)
         if not groups:
@@ -131,40 +131,40 @@ class Budgets:
             tuple([BudgetHold(group, self._expectations, record, request, self._patience_s) for group in groups])
         )
 
-    def _purses(self, tenant: Tenant, end_user: str, at: float) -> tuple[CounterGroup, ...]:
-        key_budgets = self._wallets.get(tenant.key.lineage)
+    def _groups_of(self, tenant: Tenant, end_user: str, at: float) -> tuple[CounterGroup, ...]:
+        key_budgets = self._by_lineage.get(tenant.key.lineage)
         if (
             key_budgets is None
             or key_budgets.policy is not tenant.policy
             or not key_budgets.since <= at < key_budgets.until
         ):
-            key_budgets = self._other_wallet(tenant, at)
+            key_budgets = self._of_other_window(tenant, at)
         if key_budgets.by_user and end_user:
             return key_budgets.groups + self._of_user(tenant, end_user, at)
         return key_budgets.groups
 
-    def _other_wallet(self, tenant: Tenant, at: float) -> _KeyBudgets:
+    def _of_other_window(self, tenant: Tenant, at: float) -> _KeyBudgets:
         """The groups for a window other than the most recent one. The groups of both windows are kept while both have
         requests in progress."""
         lineage = tenant.key.lineage
-        last, key_budgets = self._wallets.get(lineage), self._earlier.get(lineage)
+        last, key_budgets = self._by_lineage.get(lineage), self._earlier.get(lineage)
         if (
             key_budgets is None
             or key_budgets.policy is not tenant.policy
             or not key_budgets.since <= at < key_budgets.until
         ):
-            key_budgets = self._open_wallet(tenant, at)
+            key_budgets = self._open_window(tenant, at)
         if last is not None and last.policy is tenant.policy and at < last.since <= self._time():
             self._earlier[lineage] = key_budgets
             return key_budgets
         if last is not None:
             self._earlier[lineage] = last
-        self._wallets[lineage] = key_budgets
+        self._by_lineage[lineage] = key_budgets
         return key_budgets
 
-    def _open_wallet(self, tenant: Tenant, at: float) -> _KeyBudgets:
-        if len(self._wallets) >= _MOST_WALLETS:
-            self._wallets.clear()
+    def _open_window(self, tenant: Tenant, at: float) -> _KeyBudgets:
+        if len(self._by_lineage) >= _MOST_KEYS:
+            self._by_lineage.clear()
             self._earlier.clear()
         groups = self._levels.of_key(tenant, at)
         since = max((group.since for group in groups), default=0.0)

@@ -89,7 +89,7 @@ class Levels:
             known=lambda since, until: spent(BudgetChecker(organisation=organisation), since, until),
             budgets=list(enumerate(self._organisations.get(organisation, ()))),
         )
-        return self._purses(tenant, at, [of_team, of_key]) + self._purses(tenant, at, [above])
+        return self._groups(tenant, at, [of_team, of_key]) + self._groups(tenant, at, [above])
 
     def of_end_user(self, tenant: Tenant, end_user: str, at: float) -> tuple[CounterGroup, ...]:
         team = tenant.team
@@ -102,9 +102,9 @@ class Levels:
             budgets=[each for each in enumerate(tenant.policy.budget) if each[1].per == "end_user"],
             many=True,
         )
-        return self._purses(tenant, at, [level])
+        return self._groups(tenant, at, [level])
 
-    def _purses(self, tenant: Tenant, at: float, levels: Sequence[_Level]) -> tuple[CounterGroup, ...]:
+    def _groups(self, tenant: Tenant, at: float, levels: Sequence[_Level]) -> tuple[CounterGroup, ...]:
         """One group for each meter. What a group counts is charged to all its budgets. All `levels` share one hash
         tag."""
         tag, rest = levels[0].tag, (self._leases, self._freed, self._time)

@@ -91,9 +91,11 @@ class Contexts:
     def learn(self, record: Record) -> None:
         """Store facts for the session's next request: the input size that the backend reported, and what its prompt
         cache now contains."""
+        if record.route is None or (prefix := record.route.prefix) is None:
+            return
         self._reported.learn(record)
-        attempt, prefix = record.served_by, record.route.prefix if record.route is not None else None
-        if attempt is not None and attempt.outcome == "ok" and prefix is not None:
+        attempt = record.served_by
+        if attempt is not None and attempt.outcome == "ok":
             self._marking.learn(attempt, record.tenant.team, prefix)
 
     def estimate(self, request: CompletionRequest) -> ContextEstimate:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import date
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
@@ -212,7 +212,7 @@ class Backend(Section):
         """The dialects to try, best first."""
         return self.dialects or self.facts.dialects
 
-    @cached_property
+    @property
     def facts(self) -> KindFacts:
         """The facts of its kind, or of its model where the model makes a difference."""
         facts = KINDS[self.kind]
