@@ -126,7 +126,7 @@ def add(
 def _receivers(
     team: str, budget: str | None, slack: str | None, webhook: str | None, email: str | None
 ) -> list[dict[str, str]]:
-    """Receivers as a policy has them. Raises UsageError for an argument that a policy cannot have."""
+    """The alert receivers in the form of a policy. Raises UsageError for an argument that a policy cannot contain."""
     try:
         store.check_team(team)
         if budget is not None and not Decimal(0) < Decimal(budget) <= Decimal(10**9):
@@ -150,7 +150,7 @@ async def _discovered() -> Found:
 
 
 def _problems(config: Path, folder: Path) -> list[str]:
-    """What `thriftgate check` would report, without the backends' keys."""
+    """The mistakes that `thriftgate check` would report, except for the backends' keys."""
     try:
         settings = load_settings(config, None, [folder], keys=False)
         load_policies(settings.policies, settings.config.ceilings)
