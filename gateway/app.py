@@ -172,8 +172,8 @@ def troubles(worker: Worker) -> list[str]:
 
 
 async def not_found(request: Request, error: Exception) -> Response:
-    told = NotFound(f"There is nothing at {request.url.path}; see the README for the routes.")
-    return error_response(told, request)
+    problem = NotFound(f"There is nothing at {request.url.path}; see the README for the routes.")
+    return error_response(problem, request)
 
 
 def allowed(service: Starlette, path: str, *more: str) -> str:
@@ -187,8 +187,8 @@ def allowed(service: Starlette, path: str, *more: str) -> str:
 async def not_allowed(request: Request, error: Exception) -> Response:
     """Respond 405 with `Allow`. Starlette's own response contains the methods of one route only, and a path may have
     several."""
-    told = MethodNotAllowed(f"{request.url.path} does not take {request.method}.")
-    return error_response(told, request, {"Allow": allowed(request.app, request.scope["path"])})
+    problem = MethodNotAllowed(f"{request.url.path} does not take {request.method}.")
+    return error_response(problem, request, {"Allow": allowed(request.app, request.scope["path"])})
 
 
 def worker_from(description: Mapping[str, Any]) -> Worker:

@@ -1,4 +1,4 @@
-"""Everything the gateway can refuse or fail with.
+"""All errors with which the gateway refuses a request or fails.
 
 GatewayError
 ├── BadRequest 400                 ContextTooLong 400 · UnknownModel 404 · NotFound 404 · MethodNotAllowed 405
@@ -12,18 +12,18 @@ GatewayError
 ├── NoBackend 503                  nothing configured, or nothing that can serve this request
 ├── DeadlineExceeded 504
 ├── Overloaded 503                 shutting down, more than can be served, or a bounded queue is full
-│                                  ShareExceeded 429: and it is this team's own share of the queue that is used up
-├── LedgerUnavailable 503          spend could not be written down, so none is caused
-├── BackendError 502               what one attempt met; above `backends/` only as a part of:
+│                                  ShareExceeded 429: this team's own share of the queue is used up
+├── LedgerUnavailable 503          spend could not be recorded, so no call is made
+├── BackendError 502               the failure of one attempt; above `backends/` only as a part of:
 │   ├── BackendUnreachable · BackendTimeout · BackendGarbage · BackendFailed (5xx)
 │   │                              BackendOverloaded (503, 529)
 │   │                              NotSpoken (404, 405, 501): it has no such endpoint, but another one serves
 │   ├── BackendRateLimited (429)
 │   └── BackendRefused (other 4xx: the client's own mistake, passed on as it came)
 ├── AllBackendsFailed 429/502/503
-└── StreamBroken 502               after the first byte: an error event is the only honest end
+└── StreamBroken 502               after the first byte: only an error event can report it
 
-StateUnavailable, EmbedderUnavailable: inside only; rooms degrade by the documented rule.
+StateUnavailable, EmbedderUnavailable: inside only; callers use their documented fallback.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class BackendError(GatewayError):
     """The failure of one attempt. `backend` is the backend's name."""
 
     status, code, retryable = 502, "backend_error", True
-    said_retryable: bool | None = None
+    retry_header: bool | None = None
     """The backend's `x-should-retry` header; None without one."""
     needs_operator = False
     """Whether only the gateway's operator can correct the cause: a key, an account, an address."""
@@ -189,7 +189,7 @@ class BackendError(GatewayError):
     def heed(self, should_retry: bytes | None) -> None:
         """Apply the backend's `x-should-retry` header, if it sent one."""
         if should_retry in (b"true", b"false"):
-            self.retryable = self.said_retryable = should_retry == b"true"
+            self.retryable = self.retry_header = should_retry == b"true"
 
 
 class BackendUnreachable(BackendError):
@@ -276,7 +276,7 @@ class AllBackendsFailed(GatewayError):
         operators = bool(failures) and all(
             getattr(failure, "needs_operator", False) and not failure.retryable for failure in failures
         )
-        if operators or (failures and all(getattr(failure, "said_retryable", None) is False for failure in failures)):
+        if operators or (failures and all(getattr(failure, "retry_header", None) is False for failure in failures)):
             self.retryable = False
         waits = [failure.retry_after_s for failure in failures if failure.retry_after_s is not None]
         unreachable = bool(failures) and all(isinstance(failure, BackendUnreachable) for failure in failures)

@@ -67,7 +67,7 @@ def too_little(named: NamedBudget, now: float, need: Shortfall) -> BudgetExhaust
 
 def out_of_reach(named: NamedBudget) -> BudgetExhausted:
     return BudgetExhausted(
-        f"What {named.owner} has left of its budget of {_limit(named.budget)} cannot be told: the counters are out of "
+        f"It is unknown what {named.owner} has left of its budget of {_limit(named.budget)}: the counters are out of "
         "reach and this worker's share is used up. Try again shortly; on_state_loss: allow beside "
         f"{_key(named)} lets requests through meanwhile.",
         retry_after_s=1.0,

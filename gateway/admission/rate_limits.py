@@ -216,8 +216,8 @@ def _headers(account: _Account, short: NotEnough | None = None) -> dict[str, str
     for shown in account.shown:
         rule = shown.only
         if rule is None:
-            rooms = [rule.lease.rest + rule.lease.free for rule in shown.rules]
-            rule = shown.rules[rooms.index(min(rooms))]
+            remainders = [rule.lease.rest + rule.lease.free for rule in shown.rules]
+            rule = shown.rules[remainders.index(min(remainders))]
             headers[shown.limit] = str(rule.limit)
         lease = rule.lease
         left = lease.rest + lease.free

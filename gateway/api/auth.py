@@ -45,12 +45,12 @@ def spoken(request: Request) -> ClientDialect:
 
 def error_response(error: GatewayError, request: Request, headers: Mapping[str, str] | None = None) -> Response:
     request_id = request.scope.get(REQUEST_ID) or new_request_id()
-    told = {
+    hints = {
         name.decode(): value.decode() for name, value in [*of_error(error), *of_id(request_id), *closing(error.status)]
     }
     dialect = spoken(request)
     body = dialect.error_body(error, request_id)
-    return Response(body, dialect.status(error), {**(headers or {}), **told}, media_type="application/json")
+    return Response(body, dialect.status(error), {**(headers or {}), **hints}, media_type="application/json")
 
 
 class Authenticator:

@@ -383,7 +383,7 @@ class Cache:
     # -- follow the log --------------------------------------------------------------------------------------------
 
     async def _follow(self) -> None:
-        await self._snapshots.restore(self._heard)
+        await self._snapshots.restore(self._add_stored)
         leave_out()  # so that later garbage collections skip the entries that are there from the start
         await self._log.follow(self._apply, self._reset)
 
@@ -392,18 +392,18 @@ class Cache:
             return
         change = decode(fields)
         if isinstance(change, Judged):
-            self._hit_checker.hear(change)
+            self._hit_checker.add_report(change)
         elif not isinstance(change, Batch):
             if isinstance(change, Wrong):
                 self._hit_checker.called_wrong(change.request_id, change.team)
             self._invalidation.apply(change)
         elif change.epoch == self._state.epoch:
             for entry in change.entries:
-                self._heard(entry)
+                self._add_stored(entry)
             if not self._log.current:
                 leave_out()
 
-    def _heard(self, entry: Entry) -> None:
+    def _add_stored(self, entry: Entry) -> None:
         """Another worker has stored the entry; it lists the entries that were evicted for it."""
         self._exact.put(entry, time.time())
         if entry.vector is not None and self._exact.get(entry.digest, 0.0) is entry:

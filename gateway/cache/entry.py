@@ -137,8 +137,8 @@ def _row(entry: Entry) -> tuple[Any, ...]:
 
 
 def encode_flush(flush: Flush) -> dict[str | bytes, bytes]:
-    told = {"team": flush.team, "before": flush.before, "tag": flush.tag, "prefix": flush.prefix}
-    return {"op": b"flush", "meta": orjson.dumps(told)}
+    values = {"team": flush.team, "before": flush.before, "tag": flush.tag, "prefix": flush.prefix}
+    return {"op": b"flush", "meta": orjson.dumps(values)}
 
 
 def encode_gone(name: str, entries: Iterable[Entry]) -> dict[str | bytes, bytes]:

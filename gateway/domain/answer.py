@@ -24,8 +24,8 @@ def delivered_tokens(chunks: int, characters: Callable[[], int], count: Callable
     """Output tokens of an answer without reported usage. Most backends stream one token per chunk. For others, `count`
     estimates the tokens from the delivered `characters`."""
     try:
-        said = characters()
-        return chunks if said <= chunks * MOST_PER_CHUNK else count(said)
+        character_count = characters()
+        return chunks if character_count <= chunks * MOST_PER_CHUNK else count(character_count)
     except Exception:  # text that cannot be read must not prevent the attempt from being closed
         log.exception("what was delivered could not be read; its chunks are counted")
         return chunks

@@ -170,7 +170,9 @@ class AlertsPolicy(Section):
     """Receivers of a team's alerts, including those about budgets."""
 
     notify: tuple[Notify, ...] = Field((), description="Receivers of all the team's alerts, besides the log.")
-    escalate_to: tuple[Notify, ...] = Field((), description="Who hears of a critical one that nobody acknowledged.")
+    escalate_to: tuple[Notify, ...] = Field(
+        (), description="Receivers of critical alerts that were not acknowledged in time."
+    )
     escalate_after: DurationS = Field(1800.0, description="How long that is waited for, e.g. 30m.")
     weekly_report: tuple[Notify, ...] = Field(
         (),

@@ -133,9 +133,9 @@ class Attempt:
         if known is not None and (most is None or known < most):
             most = known
         if window is not None:
-            room = max(1, window - self.input_tokens) if one_context else window
-            if most is None or room < most:
-                most = room
+            left = max(1, window - self.input_tokens) if one_context else window
+            if most is None or left < most:
+                most = left
         self.most_output = None if most is None else most * answers
 
     def look_at_pace(self) -> None:

@@ -91,8 +91,8 @@ class Idempotency:
         Returns the task that is still serving if the caller has left. Raises BadRequest and KeyReused.
         """
         if not key or len(key) > _MOST_KEY_BYTES or not key.isascii() or not key.decode().isprintable():
-            said = f"{HEADER} must have 1 to {_MOST_KEY_BYTES} printable ASCII characters."
-            raise BadRequest(said, param=HEADER)
+            message = f"{HEADER} must have 1 to {_MOST_KEY_BYTES} printable ASCII characters."
+            raise BadRequest(message, param=HEADER)
         asked = b"\0".join((tenant.team.encode(), tenant.key.lineage.encode(), caller.path.encode(), caller.query, key))
         digest = blake2b(asked, digest_size=16).digest()
         print_ = blake2b(body, digest_size=_PRINT_BYTES).digest()

@@ -45,8 +45,8 @@ class Recording:
         head, _, body = value.partition(b"\n")
         status, stream, headers = orjson.loads(head)
         self.replayed = True
-        told = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
-        self.begin(status, told, stream=stream)
+        encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+        self.begin(status, encoded, stream=stream)
         self.add(body)
         self.end()
 

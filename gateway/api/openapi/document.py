@@ -59,7 +59,8 @@ def document(routes: Iterable[tuple[str, str]], version: str) -> dict[str, Any]:
             "securitySchemes": SECURITY_SCHEMES,
             "parameters": {name: _header(name, *facts) for name, facts in REQUEST_HEADERS.items()},
             "headers": {
-                name: {"description": told, "schema": schema} for name, (told, schema) in RESPONSE_HEADERS.items()
+                name: {"description": description, "schema": schema}
+                for name, (description, schema) in RESPONSE_HEADERS.items()
             },
             "responses": {"Error": {"description": "An error.", "content": {JSON: {"schema": ref("Error")}}}},
         },
@@ -110,5 +111,5 @@ def _content(schemas: Mapping[str, Schema]) -> dict[str, Any]:
     return {media_type: {"schema": schema} for media_type, schema in schemas.items()}
 
 
-def _header(name: str, told: str, schema: Schema) -> dict[str, Any]:
-    return {"name": name, "in": "header", "description": told, "schema": schema}
+def _header(name: str, description: str, schema: Schema) -> dict[str, Any]:
+    return {"name": name, "in": "header", "description": description, "schema": schema}

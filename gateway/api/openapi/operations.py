@@ -30,15 +30,15 @@ _FORM: Mapping[str, Schema] = {JSON: OPEN_OBJECT, "multipart/form-data": OPEN_OB
 
 
 def _inference(id: str, summary: str, body: str, answer: Schema = OPEN_OBJECT, *, streams: bool = True) -> Operation:
-    told: dict[str, Schema] = {JSON: answer}
+    content: dict[str, Schema] = {JSON: answer}
     if streams:
-        told[EVENTS] = {}
-    return Operation(id, summary, answers={200: told}, body={JSON: ref(body)}, errors=_ASKING, controls=True)
+        content[EVENTS] = {}
+    return Operation(id, summary, answers={200: content}, body={JSON: ref(body)}, errors=_ASKING, controls=True)
 
 
 def _passed(id: str, summary: str) -> Operation:
-    told = f"{summary} Passed unchanged to the backend of `model`; the team's policy must list it under passthrough."
-    return Operation(id, told, answers=_PASSED, body=_FORM, errors=_ASKING, controls=True)
+    content = f"{summary} Passed unchanged to the backend of `model`; the team's policy must list it under passthrough."
+    return Operation(id, content, answers=_PASSED, body=_FORM, errors=_ASKING, controls=True)
 
 
 INFERENCE: Mapping[str, Operation] = {

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gateway.api.auth import Authenticator, json_response
-from gateway.api.routes.usage import UsageFigures, told
+from gateway.api.routes.usage import UsageFigures, usage_response
 from gateway.api.server.asgi import read_object
 from gateway.backends.fleet import Fleet
 from gateway.domain.tenant import Tenant
@@ -67,7 +67,7 @@ class Admin:
 
     async def usage(self, request: Request, tenant: Tenant) -> Response:
         """Like /v1/usage, for all teams or for the one given by `?team=`."""
-        return await told(self._spend, request.query_params, request.query_params.get("team"))
+        return await usage_response(self._spend, request.query_params, request.query_params.get("team"))
 
     async def show_policies(self, request: Request, tenant: Tenant) -> Response:
         current = self._policies.current

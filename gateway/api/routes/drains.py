@@ -74,6 +74,6 @@ class DrainRoutes:
 
 def _half_done(what: str) -> Overloaded:
     return Overloaded(
-        f"It is {what} on one worker only: the others cannot be told while the state server is away. Try again.",
+        f"It is {what} on one worker only, because the state server does not answer. Try again.",
         retry_after_s=1.0,
     )

@@ -92,7 +92,7 @@ class Inference:
         try:
             tenant, controls, batch = self._admit(caller, headers)
         except Exception as error:
-            await self._turn_away(caller, dialect, _told(error, request_id), request_id)
+            await self._turn_away(caller, dialect, _client_error(error, request_id), request_id)
             return
         going = None
         try:
@@ -112,7 +112,7 @@ class Inference:
             except ConnectionResetError:
                 return
             except Exception as error:
-                await self._turn_away(caller, dialect, _told(error, request_id), request_id)
+                await self._turn_away(caller, dialect, _client_error(error, request_id), request_id)
                 return
             if (key := headers.get(b"idempotency-key")) is None:
                 await self._serve(caller, dialect, tenant, request)
@@ -209,7 +209,7 @@ class Inference:
                 raise
             task.uncancel()
         except Exception as error:
-            failure = _told(error, request.id)
+            failure = _client_error(error, request.id)
             if not hang_up.answered:
                 await self._fail(caller, dialect, failure, record, begun, reply.last if reply else b"")
         finally:
@@ -283,7 +283,7 @@ def _of_type(content_type: str) -> Headers:
     return EVENTS if content_type.startswith(_EVENT_STREAM) else [(b"content-type", content_type.encode("latin-1"))]
 
 
-def _told(error: Exception, request_id: str) -> GatewayError:
+def _client_error(error: Exception, request_id: str) -> GatewayError:
     """The error that a client gets for `error`. An unexpected error is logged, and its text is not shown."""
     if isinstance(error, GatewayError):
         return error

@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from gateway.api.auth import Authenticator, json_response
 from gateway.api.routes.models import visible_backends
-from gateway.api.routes.usage import UsageFigures, told
+from gateway.api.routes.usage import UsageFigures, usage_response
 from gateway.api.server.asgi import read_object
 from gateway.api.server.shutdown import ShutdownFlag
 from gateway.backends.fleet import Fleet
@@ -94,7 +94,7 @@ class ServiceRoutes:
         """The usage report. A team gets its own spend; an admin key may name another team with ?team=."""
         asked = request.query_params
         team = asked.get("team", tenant.team) if "admin" in tenant.key.scopes else tenant.team
-        return await told(self._spend, asked, team)
+        return await usage_response(self._spend, asked, team)
 
     async def metrics(self, request: Request, tenant: Tenant) -> Response:
         return Response(await self._telemetry.exposition(), media_type="text/plain; version=0.0.4")

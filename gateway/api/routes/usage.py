@@ -62,7 +62,7 @@ class Spent:
         return orjson.dumps(self.as_object(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
-async def told(spend: UsageFigures, query: Mapping[str, str], team: str | None) -> Response:
+async def usage_response(spend: UsageFigures, query: Mapping[str, str], team: str | None) -> Response:
     """The answer to `?since=7d&until=&by=model&savings=true`, for `team` or for all teams. Raises BadRequest."""
     now = time.time()
     since, until = _moment(query, "since", now), _moment(query, "until", now)
@@ -121,7 +121,7 @@ class UsageFigures:
             credits = [] if asked.team is not None else self._credits(connection)
             hits = counters.read(connection, team=asked.team, **period)
             statements = savings.statements(connection, self._references(policies), **period) if asked.savings else None
-        wrong_hits = [{"team": team, **told.as_object()} for team, told in hits.items()]
+        wrong_hits = [{"team": team, **counts.as_object()} for team, counts in hits.items()]
         return Spent(
             report, budgets, credits, wrong_hits, None if statements is None else savings.as_object(statements)
         )

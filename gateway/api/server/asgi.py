@@ -152,7 +152,7 @@ async def decoded(body: bytes, header: bytes, limit: int, aside: OffLoop) -> byt
     if coding is None:
         return body
     decoding = Decoding(body, coding, limit)
-    with told_garbage(too_large(limit)):
+    with client_errors(too_large(limit)):
         if len(body) <= AT_ONCE_BYTES and (out := decoding.begin(_AT_ONCE_S)) is not None:
             return out
         try:
@@ -167,12 +167,12 @@ def read_coding(header: str) -> Coding | None:
     try:
         return parse_coding(header)
     except UnknownCoding:
-        said = f"Content-Encoding {header[:80]} is not read here; one of {READ} is, once."
-        raise UnsupportedMediaType(said) from None
+        problem = f"Content-Encoding {header[:80]} is not read here; one of {READ} is, once."
+        raise UnsupportedMediaType(problem) from None
 
 
 @contextmanager
-def told_garbage(oversized: GatewayError) -> Iterator[None]:
+def client_errors(oversized: GatewayError) -> Iterator[None]:
     """Convert errors of decoding to errors for the client. Raises `oversized`, BadRequest."""
     try:
         yield
@@ -229,7 +229,7 @@ async def read_object(request: Request, limit: int = SMALL_BYTES) -> dict[str, A
     check_length(headers, limit)
     body = await read_body(request.receive, limit, SMALL_PACE)
     if (header := headers.get(b"content-encoding")) and (coding := read_coding(header.decode("latin-1"))):
-        with told_garbage(too_large(limit)):
+        with client_errors(too_large(limit)):
             body = decode(body, coding, limit, _SMALL_S)
     try:
         value = orjson.loads(body)

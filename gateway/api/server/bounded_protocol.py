@@ -18,7 +18,7 @@ from gateway.api.server.request_head import (
 class BoundedProtocol(HttpToolsProtocol):
     """One client connection. An exception in a callback ends the parser's `feed_data`."""
 
-    unheard = 0
+    unparsed = 0
     """Bytes received since the last complete head or piece of a body. They belong to a head, to trailers, or to the
     framing of chunks."""
     framing: int | None = None
@@ -47,9 +47,9 @@ class BoundedProtocol(HttpToolsProtocol):
     def count_framing(self, framing: int, size: int) -> None:
         """Count the framing before a piece of `size` bytes. Raises HeadTooLarge.
 
-        At the first piece `unheard` contains a whole packet, and at the other pieces nothing of it. So the sum is
+        At the first piece `unparsed` contains a whole packet, and at the other pieces nothing of it. So the sum is
         exact.
         """
-        self.framing = framing + self.unheard - (1 + MOST_PER_BYTE) * size
+        self.framing = framing + self.unparsed - (1 + MOST_PER_BYTE) * size
         if self.framing > MAX_HEAD_BYTES:
             raise framing_too_large()

@@ -95,18 +95,18 @@ class Encoded(Wrapped):
         self._encoder: Encoder | None = None
 
     async def whole(self, status: int, headers: Headers, body: bytes, *, pause_s: float = 0.0) -> None:
-        told = [*headers, VARY]
+        all_headers = [*headers, VARY]
         if worth_it(headers, len(body)):
             body = await encoded(body, self._coding)
-            told.append((b"content-encoding", self._coding.encode()))
-        await self._caller.whole(status, told, body, pause_s=pause_s)
+            all_headers.append((b"content-encoding", self._coding.encode()))
+        await self._caller.whole(status, all_headers, body, pause_s=pause_s)
 
     def begin(self, headers: Headers) -> None:
-        told = [*headers, VARY]
+        all_headers = [*headers, VARY]
         if worth_it(headers, None):
             self._encoder = encoder(self._coding)
-            told.append((b"content-encoding", self._coding.encode()))
-        self._caller.begin(told)
+            all_headers.append((b"content-encoding", self._coding.encode()))
+        self._caller.begin(all_headers)
 
     def put(self, piece: bytes) -> bool:
         if self._encoder is not None and piece:

@@ -35,7 +35,7 @@ class GuardedProtocol(InferenceProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        self.unheard += len(data)
+        self.unparsed += len(data)
         super().data_received(data)
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
@@ -43,7 +43,7 @@ class GuardedProtocol(InferenceProtocol):
                 self._head_is_whole()
         elif self._head_timer is None and not self.transport.is_closing():
             self._head_timer = self.loop.call_later(self.head_timeout_s, self._give_up)
-        if self.unheard > MAX_HEAD_BYTES and not self.transport.is_closing():
+        if self.unparsed > MAX_HEAD_BYTES and not self.transport.is_closing():
             self.refuse(too_large())
 
     def _head_is_whole(self) -> None:
@@ -57,7 +57,7 @@ class GuardedProtocol(InferenceProtocol):
         as the answer to its next request."""
         cycle = self.cycle
         resting = cycle is not None and self.headers is cycle.headers  # type: ignore[attr-defined]
-        if self.unheard and not resting:
+        if self.unparsed and not resting:
             self.refuse(RequestTimeout(f"The request's head did not arrive within {self.head_timeout_s:g} seconds."))
         self._end()
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from starlette.requests import Request
 
-from gateway.api.server.asgi import Pace, next_message, read_coding, told_garbage
+from gateway.api.server.asgi import Pace, client_errors, next_message, read_coding
 from gateway.api.server.caller import AsgiLine, unless_gone
 from gateway.errors import BodyTooLarge
 from gateway.runtime.codings import Decoder
@@ -70,7 +70,7 @@ class _Reading:
             await self._hand_on(data)
             return
         pieces = self._decoder.pieces(data, self._left)
-        with told_garbage(_too_large(self._limit)):
+        with client_errors(_too_large(self._limit)):
             try:
                 while decoded := await self._decoding.run(_some, pieces):
                     await self._hand_on(b"".join(decoded))
@@ -86,7 +86,7 @@ class _Reading:
 
     def close(self) -> None:
         if self._decoder is not None:
-            with told_garbage(_too_large(self._limit)):
+            with client_errors(_too_large(self._limit)):
                 self._decoder.close()
 
 

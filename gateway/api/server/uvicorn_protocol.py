@@ -103,10 +103,10 @@ class InferenceProtocol(BoundedProtocol):
             len(named) < len(headers)
             or b"host" not in named
             or len(named) > MOST_HEADERS
-            or self.unheard > MAX_HEAD_BYTES
+            or self.unparsed > MAX_HEAD_BYTES
         ):
             check_head(self.url, headers, version)
-        self._fields, self.unheard = _NOWHERE, 0
+        self._fields, self.unparsed = _NOWHERE, 0
         if parser.get_method() == b"POST" and version == "1.1":
             path, _, query = self.url.partition(b"?")
             app: Application = self.app
@@ -162,7 +162,7 @@ class InferenceProtocol(BoundedProtocol):
     def on_body(self, body: bytes) -> None:
         if (framing := self.framing) is not None:
             self.count_framing(framing, len(body))
-        self.unheard = 0
+        self.unparsed = 0
         call = self.cycle
         if type(call) is not Call:
             super().on_body(body)

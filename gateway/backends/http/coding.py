@@ -23,7 +23,7 @@ class DecodedBody:
         try:
             coding = parse_coding(value)
         except UnknownCoding:
-            raise BackendGarbage(f"{name} sent a body in a coding that nobody asked for", backend=name) from None
+            raise BackendGarbage(f"{name} sent a body in a coding that was not requested", backend=name) from None
         self._decoder = None if coding is None else Decoder(coding, _CPU_S)
         headers[:] = [pair for pair in headers if pair[0] not in _OF_THE_CODED]
         self._begun = False

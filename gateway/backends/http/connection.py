@@ -52,12 +52,12 @@ class Connection(asyncio.Protocol):
         "_deadline",
         "_fed",
         "_feed",
-        "_heard_at",
         "_interim",
         "_owner",
         "_parser",
         "_paused",
         "_pieces",
+        "_received_at",
         "_response",
         "_reusable",
         "_stall_s",
@@ -81,7 +81,7 @@ class Connection(asyncio.Protocol):
         self._paused = False
         self._response: Response | None = None
         self._fed = 0
-        self._heard_at = 0.0
+        self._received_at = 0.0
         self._begun = self._interim = self._bounded = self._reusable = self._complete = self._surplus = False
         self._body_end = 0
         self._pieces: list[bytes] = []
@@ -105,7 +105,7 @@ class Connection(asyncio.Protocol):
         response = self._response = Response(self)
         self.limit, self._deadline, self._stall_s = limit, deadline, stall_timeout
         self._fed = 0
-        self._heard_at = 0.0
+        self._received_at = 0.0
         self._begun = self._interim = self._complete = self._surplus = False
         if len(body) <= _ONE_WRITE_BYTES:
             self._owner.outgoing.add(transport, head + body, self.loop)
@@ -115,13 +115,13 @@ class Connection(asyncio.Protocol):
 
     def expire(self, now: float) -> None:
         """Called when `limit` has passed: extend it if the body is still arriving, otherwise fail the response."""
-        if not self._heard_at:
+        if not self._received_at:
             what = "begin to answer"
         elif now >= self._deadline:
             what = "finish"
         else:
             # while reading is paused, the backend is not the cause of the silence
-            silent_since = now if self._paused else self._heard_at
+            silent_since = now if self._paused else self._received_at
             self.limit = min(silent_since + self._stall_s, self._deadline)
             if self.limit > now:
                 return
@@ -160,7 +160,7 @@ class Connection(asyncio.Protocol):
         """The consumer is ready for more data."""
         if self._paused and self._transport:
             self._paused = False
-            self._heard_at = self.loop.time()
+            self._received_at = self.loop.time()
             self._transport.resume_reading()
 
     # asyncio.Protocol
@@ -174,8 +174,8 @@ class Connection(asyncio.Protocol):
             if self._begun:
                 response.end(None if exc is None and not self._bounded else self._broken())
             else:
-                # It may have been closed before the request came, or over it. Nobody can tell, and every call that a
-                # backend may have seen is an attempt in the books: whoever keeps them decides about another.
+                # The connection may have been closed before the request arrived, or because of it. This cannot be found
+                # out, so the request is not sent again here: the caller counts attempts and decides about another one.
                 response.refuse(self._unanswered())
         self._transport = None
         self._leave()
@@ -255,10 +255,10 @@ class Connection(asyncio.Protocol):
             response.push(data)
             return
         now = self.loop.time()
-        if not self._heard_at:
+        if not self._received_at:
             self.limit = min(self._deadline, now + self._stall_s)
             self._owner.watch(self.limit)
-        self._heard_at, self._fed = now, 0
+        self._received_at, self._fed = now, 0
         if response.push(data) and not self._paused and self._transport:
             self._paused = True
             self._transport.pause_reading()

@@ -73,12 +73,12 @@ class HitCounters:
 
     def _now(self, team: str) -> CheckCounts:
         name = team, int(self._clock.time() // QUARTER_S) * QUARTER_S
-        told = self._waiting.get(name)
-        if told is None:
+        counts = self._waiting.get(name)
+        if counts is None:
             if len(self._waiting) >= _MOST:
                 del self._waiting[next(iter(self._waiting))]
-            told = self._waiting[name] = CheckCounts()
-        return told
+            counts = self._waiting[name] = CheckCounts()
+        return counts
 
     async def write(self) -> None:
         """Add the waiting counts to the database. While it is unavailable, they keep waiting."""
@@ -86,9 +86,9 @@ class HitCounters:
         if not taken:
             return
         rows = [
-            {"team": team, "at": at, "called_wrong": told.called_wrong}
-            | {name: getattr(told.measured, name) for name in Measured.__slots__}
-            for (team, at), told in sorted(
+            {"team": team, "at": at, "called_wrong": counts.called_wrong}
+            | {name: getattr(counts.measured, name) for name in Measured.__slots__}
+            for (team, at), counts in sorted(
                 taken.items()
             )  # always in the same order, so that writers cannot block each other
         ]
@@ -102,10 +102,10 @@ class HitCounters:
 
     def _keep(self, taken: dict[tuple[str, int], CheckCounts]) -> None:
         newer, self._waiting = self._waiting, taken
-        for name, told in newer.items():
+        for name, counts in newer.items():
             old = self._waiting.setdefault(name, CheckCounts())
-            old.measured.add(told.measured.figures)
-            old.called_wrong += told.called_wrong
+            old.measured.add(counts.measured.figures)
+            old.called_wrong += counts.called_wrong
         while len(self._waiting) > _MOST:
             del self._waiting[next(iter(self._waiting))]
 
@@ -132,10 +132,10 @@ def read(
     ]
     sums = [func.sum(c[name]) for name in _NAMES]
     rows = connection.execute(select(c.team, *sums).where(*conditions).group_by(c.team).order_by(c.team))
-    return {row[0]: _told(dict(zip(_NAMES, row[1:], strict=True))) for row in rows}
+    return {row[0]: _counts_of(dict(zip(_NAMES, row[1:], strict=True))) for row in rows}
 
 
-def _told(sums: dict[str, Any]) -> CheckCounts:
+def _counts_of(sums: dict[str, Any]) -> CheckCounts:
     found: dict[str, Any] = {  # PostgreSQL returns sums of integers as decimals
         name: float(value) if name.startswith("weight") else int(value) for name, value in sums.items()
     }

@@ -183,8 +183,8 @@ class HitChecker:
             with contextlib.suppress(StateUnavailable):
                 await append(encode_judged(news))
 
-    def hear(self, judged: Judged) -> None:
-        self._trust.hear(judged)
+    def add_report(self, judged: Judged) -> None:
+        self._trust.add_report(judged)
 
     def forget(self) -> None:
         self._trust.forget()

@@ -31,9 +31,9 @@ _DOUBTED = 6.0
 """Factor on the share of checked hits while the error rate is uncertain and additional checks are left."""
 _AFTER_WRONG = 5.0
 """Additional checks after a wrong hit, because there may be more."""
-_VOICES = 2
+_REPORTS = 2
 """Maximum reports of wrong hits that are counted per key within `_VOICES_PER` look-ups."""
-_VOICES_PER = 4000
+_REPORTS_PER = 4000
 """Number of look-ups after which the counts of `_VOICES` start again. Further reports of a key only delete the answer,
 so that one key cannot disable hits for its scope."""
 _KNOWN = 60.0
@@ -77,7 +77,7 @@ class Scope:
     near: dict[str, int] = field(default_factory=lambda: {"right": 0, "wrong": 0, "undecided": 0})
     """Results of comparing candidates that were refused."""
     credit: float = _CREDIT
-    voices: Counter[str] = field(default_factory=Counter)
+    reports: Counter[str] = field(default_factory=Counter)
     """Recent reports of wrong hits, by key."""
     bars: dict[float, float] = field(default_factory=dict)
     stale: int = 0
@@ -102,7 +102,7 @@ class Thresholds:
         self._author = uuid.uuid4().hex
         self._others: dict[tuple[str, str], tuple[float, ...]] = {}
         """(Scope, author) → the totals of that worker."""
-        self._untold: list[Check] = []
+        self._unreported: list[Check] = []
 
     def _scope(self, name: str) -> Scope:
         scope = self._scopes.get(name)
@@ -142,8 +142,8 @@ class Thresholds:
         scope.measured.lookups += 1
         scope.measured.hits += hit
         scope.stale += 1
-        if not scope.measured.lookups % _VOICES_PER:
-            scope.voices.clear()
+        if not scope.measured.lookups % _REPORTS_PER:
+            scope.reports.clear()
         balance = scope.balance
         balance.lookups += 1
         balance.cpu_s += cpu_s
@@ -195,7 +195,7 @@ class Thresholds:
             return
         wrong = judgement is Judgement.WRONG
         scope.credit += _AFTER_WRONG * wrong
-        self._untold.append(Check(name, score, wrong, probability))
+        self._unreported.append(Check(name, score, wrong, probability))
         scope.measured.check(wrong=wrong, share=probability)
         scope.tally.check(score, wrong=wrong, given=True, share=probability)
         scope.bars.clear()
@@ -213,15 +213,15 @@ class Thresholds:
         """Count a wrong hit that a client with this key reports. The report stands for this hit only, because clients
         rarely report correct hits. It also increases the number of checks in the scope."""
         scope = self._scope(name)
-        if self._believed(scope, key):
+        if self._counts_report(scope, key):
             scope.credit += _AFTER_WRONG
-            self._untold.append(Check(name, score, True, 1.0, key))
+            self._unreported.append(Check(name, score, True, 1.0, key))
             self._found_wrong(scope, score)
 
     @staticmethod
-    def _believed(scope: Scope, key: str) -> bool:
-        scope.voices[key] += 1
-        return scope.voices[key] <= _VOICES
+    def _counts_report(scope: Scope, key: str) -> bool:
+        scope.reports[key] += 1
+        return scope.reports[key] <= _REPORTS
 
     @staticmethod
     def _found_wrong(scope: Scope, score: float) -> None:
@@ -232,14 +232,14 @@ class Thresholds:
 
     def news(self) -> Judged | None:
         """The report for the other workers; None without new checks or reports."""
-        if not self._untold:
+        if not self._unreported:
             return None
-        checks, self._untold = self._untold, []
-        told = {check.scope for check in checks}
-        totals = {name: scope.measured.figures for name, scope in self._scopes.items() if name in told}
+        checks, self._unreported = self._unreported, []
+        reported = {check.scope for check in checks}
+        totals = {name: scope.measured.figures for name, scope in self._scopes.items() if name in reported}
         return Judged(self._author, totals, checks)
 
-    def hear(self, judged: Judged) -> None:
+    def add_report(self, judged: Judged) -> None:
         """Add the report of another worker, or of an earlier one."""
         if judged.author == self._author:
             return
@@ -253,7 +253,7 @@ class Thresholds:
             if not check.key:
                 scope.tally.check(check.score, wrong=check.wrong, given=True, share=check.probability)
                 scope.bars.clear()
-            elif self._believed(scope, check.key):
+            elif self._counts_report(scope, check.key):
                 self._found_wrong(scope, check.score)
 
     def forget(self) -> None:
@@ -276,7 +276,7 @@ class Thresholds:
         are those of this worker."""
         now = self._clock()
         return [
-            {"scope": name, **_told(scope, self._in_all(name)), "rests": scope.rests_until > now}
+            {"scope": name, **_as_object(scope, self._in_all(name)), "rests": scope.rests_until > now}
             for name, scope in self._scopes.items()
         ]
 
@@ -304,7 +304,7 @@ class Thresholds:
         }
 
 
-def _told(scope: Scope, measured: Measured) -> dict[str, Any]:
+def _as_object(scope: Scope, measured: Measured) -> dict[str, Any]:
     return {
         **measured.as_object(),
         "near": dict(scope.near),

@@ -1,4 +1,4 @@
-"""`thriftgate check`: the validation that start-up does, without starting."""
+"""`thriftgate check`: makes the checks of a start, without starting."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _unreadable(settings: Settings, config: Path) -> list[str]:
 
 
 def _written(old_names: Iterable[OldName], old: str, new: str) -> str:
-    """The name of a key that the file uses: the old or the new one."""
+    """The name of a key in the form in which the file uses it: the old name or the new one."""
     return old if any(each.key == old for each in old_names) else new
 
 
@@ -106,7 +106,7 @@ def _missing_extras(settings: Settings, config: Path) -> list[str]:
 
 
 def unknown_backends(settings: Settings, policies: PolicySet) -> list[str]:
-    """Mistakes about names in policies that no backend has. None are found if gateway.yaml does not list backends."""
+    """Mistakes: names in policies that no backend has. If gateway.yaml does not list backends, there are none."""
     backends = settings.config.backends
     if not backends:
         return []

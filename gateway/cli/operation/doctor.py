@@ -55,7 +55,7 @@ def doctor(context: Context) -> None:
 
 
 def examine(settings: Settings) -> list[Finding]:
-    """All checks. They change nothing."""
+    """The results of all checks. The checks change nothing."""
     return [_policies(settings), _disk(settings), _running(settings), _state(settings), _database(settings),
             *_lost_hosts(settings), *_backends(settings), _local_model(settings), _providers()]  # fmt: skip
 
@@ -118,7 +118,7 @@ def _database(settings: Settings) -> Finding:
 
 
 def _lost_hosts(settings: Settings) -> list[Finding]:
-    """A finding for each lost host: budgets hold money for it, because its last spend is not in the ledger."""
+    """A finding for each lost host. Budgets hold money for it, because its last spend is not in the ledger."""
     if settings.config.ledger.database_url is None and not settings.paths.sqlite.exists():
         return []
     try:

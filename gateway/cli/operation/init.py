@@ -143,7 +143,7 @@ async def _discovered() -> Found:
 
 
 def _problems(config: Path, folder: Path) -> list[str]:
-    """What `thriftgate check` would report, without the backends' keys."""
+    """The mistakes that `thriftgate check` would report, except for the backends' keys."""
     try:
         settings = load_settings(config, None, [folder], keys=False)
         load_policies(settings.policies, settings.config.ceilings)

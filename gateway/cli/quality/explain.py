@@ -69,7 +69,7 @@ def explain(context: Context, prompt: str, team: str, model: str, max_tokens: in
 async def _decide(
     settings: Settings, tenant: Tenant, request: CompletionRequest, pressures: Mapping[str, float]
 ) -> tuple[Route, list[str]]:
-    """Returns the decision and sentences on what would change it."""
+    """The decision, and sentences about what would change it."""
     catalogue = PriceBook.of(settings)
     listed = settings.config.backends
     url = local_model_url(settings.paths)
@@ -89,7 +89,7 @@ async def _decide(
 
 
 def _by_strategy(decide: Callable[[Policy], Route], policy: Policy, model: str, route: Route) -> list[str]:
-    """For a choice by fitted strategies: the quality from which another strategy would be chosen."""
+    """If fitted strategies made the choice: the quality from which another strategy would be chosen."""
     rule = policy.rule(model)
     if not route.strategy or not isinstance(rule, ModelRule):
         return []
@@ -103,7 +103,8 @@ def _by_strategy(decide: Callable[[Policy], Route], policy: Policy, model: str, 
 
 
 def _pressures(settings: Settings, tenant: Tenant) -> dict[str, float]:
-    """Budget pressure by the ledger. A worker also counts spend that is not on the ledger yet."""
+    """The pressure of each budget, from the spend in the ledger. A worker also counts spend that is not in the ledger
+    yet."""
     team, policy = tenant.team, tenant.policy
     if not policy.pacing.enabled:
         return {}
@@ -120,7 +121,7 @@ def _pressures(settings: Settings, tenant: Tenant) -> dict[str, float]:
 
 
 def request_for(prompt: str, model: str = "auto", max_tokens: int | None = None) -> CompletionRequest:
-    """The request that an app would send, from the same parser."""
+    """The request that an application would send, made by the same parser."""
     body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": prompt}]}
     if max_tokens is not None:
         body["max_tokens"] = max_tokens

@@ -24,8 +24,8 @@ def reply(request: CompletionRequest, completion: dict[str, Any], usage: Usage |
     return {"candidates": candidates, **_beside(request, completion, usage)}
 
 
-def _beside(request: CompletionRequest, said: dict[str, Any], usage: Usage | None) -> dict[str, Any]:
-    model, name = said.get("model"), said.get("id")
+def _beside(request: CompletionRequest, original: dict[str, Any], usage: Usage | None) -> dict[str, Any]:
+    model, name = original.get("model"), original.get("id")
     found: dict[str, Any] = {"modelVersion": model if type(model) is str and model else request.model}
     found["responseId"] = name if type(name) is str and name else request.id
     return {**found, "usageMetadata": usage_of(usage)} if usage else found

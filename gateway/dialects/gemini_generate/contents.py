@@ -92,16 +92,16 @@ def _call(part: Part, calls: _Calls, where: str) -> dict[str, Any]:
 
 def _user(parts: list[Part], calls: _Calls, where: str) -> list[dict[str, Any]]:
     """The messages for a user's content: one for each result, then one for all other parts."""
-    results, said = [], []
+    results, others = [], []
     for place, part in enumerate(parts):
         at = f"{where}.parts[{place}]"
         if "functionResponse" in part:
             results.append(_result(part["functionResponse"], calls, f"{at}.functionResponse"))
         else:
-            said.append(_said(part, at))
-    if not said:
+            others.append(_chat_part(part, at))
+    if not others:
         return results
-    alone = said[0]["text"] if len(said) == 1 and said[0]["type"] == "text" else said
+    alone = others[0]["text"] if len(others) == 1 and others[0]["type"] == "text" else others
     return [*results, {"role": "user", "content": alone}]
 
 
@@ -116,7 +116,7 @@ def _result(result: Any, calls: _Calls, where: str) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": calls.answered(result, where), "content": text}
 
 
-def _said(part: Part, where: str) -> dict[str, Any]:
+def _chat_part(part: Part, where: str) -> dict[str, Any]:
     if type(part.get("text")) is str:
         return {"type": "text", "text": part["text"]}
     data = part.get("inlineData")

@@ -71,8 +71,8 @@ class Endpoint:
         message = f"{error.param}: {error.message}" if named else error.message
         status = _STATUSES.get(error.status, "INVALID_ARGUMENT" if error.status < 500 else "INTERNAL")
         detail = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": error.code, "domain": "thriftgate"}
-        told = {"code": error.status, "message": message, "status": status, "details": [detail]}
-        return orjson.dumps({"error": told})
+        content = {"code": error.status, "message": message, "status": status, "details": [detail]}
+        return orjson.dumps({"error": content})
 
     def error_event(self, error: GatewayError, request_id: str, sent: bytes = b"", /) -> bytes:
         return b"data: " + self.error_body(error, request_id) + b"\n\n"

@@ -132,10 +132,10 @@ class Price:
 
     def _seen(self, usage: Usage) -> int:
         """Pico-dollars for rare classes: sound and images in the input, images in the output."""
-        heard = self.input if self.audio_input is None else self.audio_input
+        audio_pico = self.input if self.audio_input is None else self.audio_input
         shown = self.input if self.image_input is None else self.image_input
         drawn = self.output if self.image is None else self.image
-        return usage.audio_input_tokens * heard + usage.image_input_tokens * shown + usage.image_tokens * drawn
+        return usage.audio_input_tokens * audio_pico + usage.image_input_tokens * shown + usage.image_tokens * drawn
 
     def tier(self, input_tokens: int) -> Price:
         """The price of a call with this many input tokens."""

@@ -63,7 +63,7 @@ ServiceTier = Factor | TierClasses
 
 def few_factors(tiers: dict[str, Any]) -> dict[str, Any]:
     """Raises ValueError if there are too many factors."""
-    if sum(isinstance(said, Decimal) for said in tiers.values()) > MOST_FACTORS:
+    if sum(isinstance(given, Decimal) for given in tiers.values()) > MOST_FACTORS:
         raise ValueError(f"at most {MOST_FACTORS} tiers may be factors, as all of them combine")
     return tiers
 
@@ -81,8 +81,8 @@ def at_tiers(price: Price, tiers: Mapping[str, ServiceTier], choosable: tuple[st
     """
     if not tiers:
         return price
-    own = {name: said for name, said in tiers.items() if isinstance(said, TierClasses)}
-    factors = {name: said for name, said in tiers.items() if isinstance(said, Decimal)}
+    own = {name: given for name, given in tiers.items() if isinstance(given, TierClasses)}
+    factors = {name: given for name, given in tiers.items() if isinstance(given, Decimal)}
     found: dict[str, Price] = {}
     for count in range(len(factors) + 1):
         for names in combinations(sorted(factors), count):
@@ -114,22 +114,22 @@ def rounded_up(pico: Decimal) -> int:
     return int(pico.to_integral_value(ROUND_CEILING))
 
 
-def _own(price: Price, said: TierClasses) -> Price:
+def _own(price: Price, given: TierClasses) -> Price:
     """The tier's prices, including those for long calls. Missing prices come from the standard ones."""
-    flat = _completed(price, said)
-    if said.beyond is not None:
+    flat = _completed(price, given)
+    if given.beyond is not None:
         usual = price if price.beyond is None else price.beyond[1]
-        return replace(flat, beyond=(said.beyond.tokens, _completed(usual, said.beyond)))
+        return replace(flat, beyond=(given.beyond.tokens, _completed(usual, given.beyond)))
     if price.beyond is None:
         return flat
     tokens, above = price.beyond
     return replace(flat, beyond=(tokens, _in_proportion(above, price, flat)))
 
 
-def _completed(price: Price, said: Classes) -> Price:
+def _completed(price: Price, given: Classes) -> Price:
     """The tier's prices. A missing class never costs less than the standard price, because a cheaper tier need not be
     cheaper in every class."""
-    own = said.price(price.source, price.as_of)
+    own = given.price(price.source, price.as_of)
     missing: dict[str, Any] = {
         name: rounded_up(value * max(_ratio(own, price, name), Decimal(1)))
         for name in OPTIONAL

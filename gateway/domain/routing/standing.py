@@ -92,7 +92,7 @@ def standing(rows: Sequence[Judged]) -> Standing:
     """The standing of one team and backend. `rows` must be sorted, oldest first. Raises ValueError if there are
     none."""
     if not rows:
-        raise ValueError("nobody judged it")
+        raise ValueError("there are no judged answers")
     watch = Watch()
     for place, row in enumerate(rows):
         watch.see(place, row)

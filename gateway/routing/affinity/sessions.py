@@ -159,10 +159,10 @@ def prefix_of(request: CompletionRequest, key_id: str, session: str = "") -> Pre
     """
     turns = request.turns
     own = blake2b(key_id.encode(), digest_size=_DIGEST_BYTES)
-    if named := session or request.controls.session or _said(request.body, "prompt_cache_key"):
+    if named := session or request.controls.session or _text_field(request.body, "prompt_cache_key"):
         own.update(b"\0named\0" + named.encode("utf-8", "surrogatepass"))
     else:
-        own.update(b"\0" + _said(request.body.get("metadata"), "user_id").encode("utf-8", "surrogatepass"))
+        own.update(b"\0" + _text_field(request.body.get("metadata"), "user_id").encode("utf-8", "surrogatepass"))
         for turn in turns:
             own.update(f"\0{turn.role}\0{turn.text[:_MOST_CHARACTERS]}".encode("utf-8", "surrogatepass"))
             if turn.role == "user":
@@ -175,7 +175,7 @@ def prefix_of(request: CompletionRequest, key_id: str, session: str = "") -> Pre
     )
 
 
-def _said(section: object, field: str) -> str:
+def _text_field(section: object, field: str) -> str:
     value = section.get(field) if isinstance(section, dict) else None
     return value if isinstance(value, str) else ""
 

@@ -134,7 +134,7 @@ def _coincidence(outcomes: Outcomes) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """`python -m gateway.routing.fit.prior --data FILE --pool FILE [--data FILE --pool FILE …] --out FILE`"""
-    parser = argparse.ArgumentParser(description="Learn what to expect of pools that nobody has measured.")
+    parser = argparse.ArgumentParser(description="Learn a prior for pools without measurements.")
     parser.add_argument("--data", type=Path, action="append", required=True)
     parser.add_argument("--pool", type=Path, action="append", required=True)
     parser.add_argument("--out", type=Path, required=True)

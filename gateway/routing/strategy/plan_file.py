@@ -97,7 +97,7 @@ def _read_strategy(one: Mapping[str, Any]) -> Strategy:
         ask = {str(model): tuple(float(value) for value in worth) for model, worth in state["ask"].items()}
         states[names, tuple(int(state["asked"][name]) for name in names)] = State(str(state["serve"]), ask)
     if not states[(), ()].ask:
-        raise ValueError("a strategy asks nobody")
+        raise ValueError("a strategy calls no model")
     return Strategy(
         str(one["kind"]),
         str(one["description"]),

@@ -222,7 +222,7 @@ journal_offsets = Table(
     "journal_offsets",
     metadata,
     # Position from which the writer reads a worker's journal next, updated in the transaction that writes the rows.
-    Column("lane", String(120), primary_key=True),  # one life of one worker
+    Column("lane", String(120), primary_key=True),  # the journal of one worker process
     Column("segment", Integer, nullable=False),  # number of the file
     Column("position", BigInteger, nullable=False),  # bytes
     Column("updated_at", Float, nullable=False),

@@ -44,8 +44,8 @@ def usage(given: Any, tier: Any = None) -> dict[str, Any] | None:
 def message(reply: dict[str, Any]) -> dict[str, Any]:
     """A whole answer as Anthropic's message. Raises BackendGarbage if it is not an answer."""
     output = reply.get("output")
-    said = output.get("message") if type(output) is dict else None
-    content = said.get("content") if type(said) is dict else None
+    received = output.get("message") if type(output) is dict else None
+    content = received.get("content") if type(received) is dict else None
     if type(content) is not list:
         raise BackendGarbage("The backend answered with JSON that is not a Converse answer.")
     try:

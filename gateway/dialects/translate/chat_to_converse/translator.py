@@ -64,9 +64,9 @@ class ChatToConverse:
         )
 
     def plain(self, request: CompletionRequest, body: bytes) -> Plain:
-        said = {**message(load_reply(body)), "id": _name(request), "model": request.model}
-        usage = messages_usage(said["usage"])
-        completion = chat_completion(said, shown(usage), int(self._clock()))
+        converted = {**message(load_reply(body)), "id": _name(request), "model": request.model}
+        usage = messages_usage(converted["usage"])
+        completion = chat_completion(converted, shown(usage), int(self._clock()))
         choice = completion["choices"][0]
         return Plain(orjson.dumps(completion), usage, choice["finish_reason"] or "", None, completion["choices"])
 

@@ -119,9 +119,9 @@ class _Contents:
         blocks: list[Block] = [{"type": "text", "text": content}] if isinstance(content, str) else content
         text = "\n".join(each["text"] for each in blocks if each["type"] == "text")
         beside = [_data(each["source"], where) for each in blocks if each["type"] in ("image", "document")]
-        said = {"error": text} if block.get("is_error") else _object(text)
+        response = {"error": text} if block.get("is_error") else _object(text)
         name = self._names.get(block["tool_use_id"], "unknown")
-        return [{"functionResponse": {"name": name, "response": said}}, *beside]
+        return [{"functionResponse": {"name": name, "response": response}}, *beside]
 
 
 def _object(text: str) -> dict[str, Any]:

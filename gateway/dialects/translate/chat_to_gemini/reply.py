@@ -44,10 +44,10 @@ def counts(given: Any) -> dict[str, Any] | None:
     if type(given) is not dict or ("promptTokenCount" not in given and "totalTokenCount" not in given):
         return None
     prompt, tools = given.get("promptTokenCount"), given.get("toolUsePromptTokenCount")
-    said, thoughts = given.get("candidatesTokenCount"), given.get("thoughtsTokenCount")
+    answer_tokens, thoughts = given.get("candidatesTokenCount"), given.get("thoughtsTokenCount")
     return {
         "prompt_tokens": _sum(prompt, tools),
-        "completion_tokens": _sum(said, thoughts),
+        "completion_tokens": _sum(answer_tokens, thoughts),
         "total_tokens": given.get("totalTokenCount"),
         "prompt_tokens_details": {"cached_tokens": given.get("cachedContentTokenCount")},
         "completion_tokens_details": {"reasoning_tokens": thoughts},

@@ -69,8 +69,8 @@ class ChatToGemini:
             "model": request.model,
         }
         made = completion(reply, shared, f"call_{name}")
-        if told := shown(counted):
-            made["usage"] = chat_usage(told)
+        if visible := shown(counted):
+            made["usage"] = chat_usage(visible)
         choice = made["choices"][0]
         return Plain(orjson.dumps(made), counted, choice["finish_reason"] or "", None, made["choices"])
 

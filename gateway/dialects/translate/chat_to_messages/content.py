@@ -70,7 +70,7 @@ def _check_end(messages: list[Numbered], turns: list[Block]) -> None:
     """Check the last message. After an assistant turn, an empty user message is an error, because Anthropic would
     continue the assistant turn. A final assistant turn must not end in white space."""
     if not messages:
-        raise BadRequest("messages has nothing that is said to this model: add a message.", param="messages")
+        raise BadRequest("messages contains no message for the model: add one.", param="messages")
     index, last = messages[-1]
     if not turns or (last["role"] == "user" and turns[-1]["role"] == "assistant"):
         where = f"messages[{index}].content"
