@@ -133,7 +133,9 @@ class SemanticIndex:
         for entry, cosine in self._candidates(partition, vector):
             if entry.expires_at <= now or entry.question is None:
                 continue
-            verdict = self._verifier.verify(entry.question.text, question.text, cosine, max_error=max_error)
+            verdict = self._verifier.verify(
+                entry.question.text, question.text, cosine, max_error=max_error, among=len(partition.entries)
+            )
             found = Found(entry.digest, verdict.score, cosine, entry.asker)
             if verdict.accepted and verdict.score >= bar:
                 self._places.move_to_end(entry.digest)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from gateway.cache.verifier.align import Gap, align, unmatched
 from gateway.cache.verifier.lexicon import Lexicon, Words
+from gateway.cache.verifier.phrases import carried, root
 from gateway.cache.verifier.text import Reading, Token
 from gateway.cache.verifier.typos import same_word
 
 _SHORT_REPLY = 2
 """Maximum words of a short reply. A negation in a short reply is significant; in a longer text it may belong to a
 phrase like `if you don't mind`."""
-_ENDING = re.compile(r"[aeos]{1,2}$")
 _WHETHER = frozenset({"is", "are", "do", "does", "has", "have", "was", "were", "did"})
 """A text that begins with one of these words and has no question word is a yes/no question: `is the lamp on`, unlike
 `lamp on please`."""
@@ -24,12 +22,12 @@ _HOW = frozenset({"how", "what"})
 
 SIGNS = (
     *("numbers", "number", "symbols", "symbol", "names", "name", "quoted"),
-    *("opposite", "negation", "question", "tense", "order", "sentence"),
+    *("opposite", "negation", "questions", "question", "tense", "order", "sentence"),
 )
 """Reasons why the answers may differ. A plural name means that each side has its own item; a singular name means that
 one side has one more."""
-_FATAL = frozenset({"numbers", "symbols", "quoted", "names", "opposite"})
-"""Signs that refuse a hit even if the rest is paraphrased: Lisbon is not Porto, and off is not on."""
+_FATAL = frozenset({"numbers", "symbols", "quoted", "names", "opposite", "questions"})
+"""Signs that refuse a hit even if the rest is paraphrased: Lisbon is not Porto, off is not on, and where is not when."""
 _PHRASED = frozenset({"question", "tense", "sentence"})
 """Signs that also occur in paraphrases of the same question."""
 _REORDERED = 0.5
@@ -54,6 +52,8 @@ class Comparison:
     """The members of `SIGNS` that were found."""
     unmatched: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
     """The words in each side's gaps whose stem does not occur in the other side's gaps."""
+    interchangeable: bool = False
+    """Whether each side has one such word, and the two were seen to be exchanged in questions with the same answer."""
 
     @property
     def alone(self) -> bool:
@@ -64,7 +64,7 @@ class Comparison:
     def exchanged(self) -> bool:
         """Whether the texts differ in one place only, and content words are replaced there. This is almost always a
         different question."""
-        if not self.alone or not (self.gaps[0].stored and self.gaps[0].asked):
+        if self.interchangeable or not self.alone or not (self.gaps[0].stored and self.gaps[0].asked):
             return False
         return (min(self.spots[0]) > 0 or max(self.spots[0]) == 1) if self.spots else bool(self.moved)
 
@@ -103,9 +103,10 @@ class Comparer:
             result.conflict = "courtesy"  # no question remains, as in a greeting and a farewell
             return result
         if gaps:
-            stored_roots = {_root(token.form) for gap in gaps for token in gap.stored}
-            result.moved = frozenset(stored_roots & {_root(token.form) for gap in gaps for token in gap.asked})
+            stored_roots = {root(token.form) for gap in gaps for token in gap.stored}
+            result.moved = frozenset(stored_roots & {root(token.form) for gap in gaps for token in gap.asked})
             result.unmatched = unmatched(gaps)
+            result.interchangeable = _interchangeable(result.unmatched, lexicon)
             result.signs = self._signs(result, stored, asked, lexicon)
             result.spots = self._spots(result, lexicon)
         known = bool(stored.language or asked.language)
@@ -131,7 +132,7 @@ class Comparer:
 
     def _spots(self, found: Comparison, lexicon: Lexicon) -> tuple[tuple[int, int], ...]:
         def count(tokens: list[Token]) -> int:
-            return sum(_root(token.form) not in found.moved and self.is_content(token, lexicon) for token in tokens)
+            return sum(root(token.form) not in found.moved and self.is_content(token, lexicon) for token in tokens)
 
         counts = [(count(gap.stored), count(gap.asked)) for gap in found.gaps]
         return tuple(count for count in counts if any(count))
@@ -192,7 +193,7 @@ class Comparer:
         left = [token for gap in compared.gaps for token in gap.stored]
         right = [token for gap in compared.gaps for token in gap.asked]
         moved = compared.moved
-        only = [[token for token in side if _root(token.form) not in moved] for side in (left, right)]
+        only = [[token for token in side if root(token.form) not in moved] for side in (left, right)]
         found = set()
         kinds = [{_kind(token) for token in side} for side in only]
         for name in ("number", "symbol", "name"):
@@ -204,11 +205,12 @@ class Comparer:
             found.add("negation")
         if _opposites(compared.unmatched, lexicon):
             found.add("opposite")
-        if _questions(only[0], lexicon) != _questions(only[1], lexicon) or _whether(stored, asked, lexicon):
-            found.add("question")
+        found |= _question_signs(only, stored, asked, lexicon)
         if len({any(token.form in lexicon.past for token in side) for side in only}) == 2:
             found.add("tense")
-        if any(_root(token.form) in moved and self.is_content(token, lexicon) for token in left):
+        if any(root(token.form) in moved and self.is_content(token, lexicon) for token in left) and not carried(
+            compared.gaps, moved, (stored.forms, asked.forms), lexicon.prepositions
+        ):
             found.add("order")
         if self._sentence_added(only[0], stored, lexicon) or self._sentence_added(only[1], asked, lexicon):
             found.add("sentence")
@@ -221,13 +223,6 @@ class Comparer:
         missing = Counter(t.sentence for t in unmatched if self.is_content(t, lexicon))
         present = Counter(t.sentence for t in reading.tokens if self.is_content(t, lexicon))
         return any(count == present[sentence] for sentence, count in missing.items())
-
-
-@lru_cache(maxsize=16384)
-def _root(form: str) -> str:
-    """The root of a word, the same for forms such as `roja` and `rojo`. In Spanish and Portuguese, an adjective's
-    ending changes with its noun."""
-    return _ENDING.sub("", form) if len(form) > 3 else form
 
 
 def _harmless(gap: Gap, lexicon: Lexicon) -> bool:
@@ -251,6 +246,14 @@ def _questions(tokens: list[Token], lexicon: Lexicon) -> set[str]:
     return {lexicon.questions[token.form] for token in tokens if token.form in lexicon.questions} - _HOW
 
 
+def _question_signs(only: list[list[Token]], stored: Reading, asked: Reading, lexicon: Lexicon) -> set[str]:
+    """`questions`: one asks where, the other one when. `question`: only one of them asks for such a thing."""
+    left, right = (_questions(side, lexicon) for side in only)
+    if left and right and not left & right:
+        return {"questions"}
+    return {"question"} if left != right or _whether(stored, asked, lexicon) else set()
+
+
 def _whether(stored: Reading, asked: Reading, lexicon: Lexicon) -> bool:
     """Whether one text is a yes/no question and the other is not a question."""
     if _WHETHER.isdisjoint(stored.forms[:1]) == _WHETHER.isdisjoint(asked.forms[:1]):
@@ -266,6 +269,11 @@ def _opposites(unmatched: tuple[list[str], list[str]], lexicon: Lexicon) -> bool
     """Whether one side has a word such as `on` and the other its opposite, such as `off`, even if the rest is
     paraphrased."""
     return any(opposite in unmatched[1] for form in unmatched[0] for opposite in lexicon.opposites.get(form, ()))
+
+
+def _interchangeable(unmatched: tuple[list[str], list[str]], lexicon: Lexicon) -> bool:
+    left, right = unmatched
+    return len(left) == len(right) == 1 and (min(left + right), max(left + right)) in lexicon.interchangeable
 
 
 def _accents_differ(left: Token, right: Token) -> bool:

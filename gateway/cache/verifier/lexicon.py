@@ -16,6 +16,7 @@ from gateway.cache.verifier.vocabulary import Vocabulary
 
 WORDS = Path(__file__).parents[1] / "data" / "words.json"
 VARYING = WORDS.with_name("varying.json")
+INTERCHANGEABLE = WORDS.with_name("interchangeable.json")
 
 LANGUAGES = ("en", "es", "pt")
 
@@ -26,6 +27,8 @@ class Lexicon:
 
     function: frozenset[str]
     """Articles, auxiliaries, pronouns, weak prepositions. Adding or removing one does not change the answer."""
+    prepositions: frozenset[str]
+    """A phrase that begins with one of these may stand elsewhere in the sentence."""
     past: frozenset[str]
     negations: frozenset[str]
     questions: dict[str, str]
@@ -42,6 +45,8 @@ class Lexicon:
     """Word → the first word of its group of equivalents: regional words, or formal and informal imperatives."""
     opposites: dict[str, frozenset[str]]
     """Word → the words with the opposite meaning."""
+    interchangeable: frozenset[tuple[str, str]] = frozenset()
+    """Two words in alphabetical order that are exchanged in questions with the same answer; learnt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +63,7 @@ class Words:
         return replace(self, lexicons={name: Lexicon(**empty) for name in LANGUAGES})
 
 
-def _lexicon(name: str, own: dict[str, Any], varying: dict[str, str]) -> Lexicon:
+def _lexicon(name: str, own: dict[str, Any], varying: dict[str, str], pairs: list[str]) -> Lexicon:
     def words(kind: str) -> frozenset[str]:
         listed = frozenset(own[kind].split())
         # The stem `lo` also matches `los`.
@@ -70,6 +75,7 @@ def _lexicon(name: str, own: dict[str, Any], varying: dict[str, str]) -> Lexicon
     return Lexicon(
         **{kind: words(kind) for kind in ("function", "past", "modals")},
         varying=_phrases(varying.values()),
+        prepositions=frozenset(own["prepositions"].split()),
         negations=frozenset(own["negations"].split()),
         one=frozenset(own["one"].split()),
         questions=kinds,
@@ -77,6 +83,7 @@ def _lexicon(name: str, own: dict[str, Any], varying: dict[str, str]) -> Lexicon
         short=own["short"],
         same={word: group.split()[0] for group in own["same"] for word in group.split()},
         opposites=_opposites(own["opposites"]),
+        interchangeable=frozenset((one, other) for one, other in map(str.split, pairs)),
     )
 
 
@@ -117,5 +124,6 @@ def load_words() -> Words:
     return the same objects."""
     data = orjson.loads(WORDS.read_bytes())
     varying = orjson.loads(VARYING.read_bytes())
-    lexicons = {name: _lexicon(name, data[name], varying[name]) for name in LANGUAGES}
+    pairs = orjson.loads(INTERCHANGEABLE.read_bytes())
+    lexicons = {name: _lexicon(name, data[name], varying[name], pairs[name]) for name in LANGUAGES}
     return Words(lexicons, Vocabulary.load(), Politeness.load())

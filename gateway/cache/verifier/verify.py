@@ -30,6 +30,10 @@ single words."""
 FOREIGN_BAR = 0.5
 """Minimum score of a Spanish or Portuguese pair. With a lower minimum, more than 5 % of the paraphrased pairs with
 different answers would be accepted."""
+_CROWD = 1000
+"""Number of stored questions up to which the networks' probability holds."""
+_CROWDING = 0.9
+"""By how much the log-odds fall when there are e times as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,14 @@ class Scorer:
         return float(np.mean(1 / (1 + np.exp(-logits))))
 
 
+def crowded(probability: float, questions: int) -> float:
+    """The probability that a candidate is right which is one of the nearest of so many questions: the more there are,
+    the more of them are similar by chance."""
+    if questions <= _CROWD:
+        return probability
+    return 1 / (1 + (1 - probability) / max(probability, 1e-9) * (questions / _CROWD) ** _CROWDING)
+
+
 class Verifier:
     """Compares two last user messages, and caches the parsed form of recent texts. Not thread-safe."""
 
@@ -98,12 +110,12 @@ class Verifier:
         something new."""
         return self.reader.varies(text)
 
-    def verify(self, stored: str, asked: str, cosine: float, *, max_error: float = 0.01) -> Verdict:
+    def verify(self, stored: str, asked: str, cosine: float, *, max_error: float = 0.01, among: int = 1) -> Verdict:
         """Decide whether the answer to `stored` may be given to `asked`. `max_error`: allowed share of look-ups that
-        are wrong hits."""
+        are wrong hits. `among`: number of stored questions among which `stored` is one of the nearest."""
         if stored == asked:
             return Verdict(True, 1.0, "same")
-        left, right, comparison = self._compared(stored, asked)
+        left, right, comparison = self.compared(stored, asked)
         if left.empty or right.empty:
             return Verdict(False, 0.0, "empty")
         if comparison.conflict:
@@ -115,18 +127,19 @@ class Verifier:
             return Verdict(False, 0.0, "unsure")
         if left.language != "en":
             bar = max(bar, FOREIGN_BAR)
-        score = self._scorer.score(row(left, right, comparison, cosine, self._words.vocabulary))
+        score = crowded(self._scorer.score(row(left, right, comparison, cosine, self._words.vocabulary)), among)
         return Verdict(score >= bar, score, "paraphrase" if score >= bar else "unsure")
 
     def features(self, stored: str, asked: str, cosine: float) -> list[float] | None:
         """The networks' input for a pair; None if the networks do not decide it."""
-        left, right, comparison = self._compared(stored, asked)
+        left, right, comparison = self.compared(stored, asked)
         decided = comparison.conflict or left.empty or right.empty or self._same(left, right, comparison, cosine)
         if decided or not self._open(left, right, comparison, cosine):
             return None
         return row(left, right, comparison, cosine, self._words.vocabulary)
 
-    def _compared(self, stored: str, asked: str) -> tuple[Reading, Reading, Comparison]:
+    def compared(self, stored: str, asked: str) -> tuple[Reading, Reading, Comparison]:
+        """Both texts as they are read, and their differences."""
         left, right = self.read(stored), self.read(asked)
         if not left.language and right.language:
             left = self.read(stored, right.language)
