@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from gateway.admission import output_bound
 from gateway.admission.call_cost import CallCost
-from gateway.admission.counter_group import CounterGroup
+from gateway.admission.money_source import MoneySource
 from gateway.admission.no_hold import EVER
 from gateway.admission.output_forecast import OutputForecasts, least_input_tokens
 from gateway.dialects.requests.surcharges import held_price, surcharges
@@ -43,7 +43,8 @@ _EVER_S = 1e9
 
 
 class BudgetHold:
-    """Implements `Hold` on one counter group. Its owner calls `release` at the end, settled or not.
+    """Implements `Hold` on one counter group or on the request's own limit. Its owner calls `release` at the end,
+    settled or not.
 
     `covers`: `grow` need not be called until `Attempt.seen` exceeds this number of tokens. `output_limit`, when not
     None, is the most output tokens that the backend may be asked for per answer, because the held money pays for no
@@ -71,7 +72,7 @@ class BudgetHold:
 
     def __init__(
         self,
-        group: CounterGroup,
+        group: MoneySource,
         expectations: OutputForecasts,
         record: Record,
         request: CompletionRequest | None,
@@ -136,7 +137,7 @@ class BudgetHold:
         await self._open(group, call)
         self._calls[max(self._parts)] = call
 
-    def _price(self, group: CounterGroup, backend: Backend) -> Price | None:
+    def _price(self, group: MoneySource, backend: Backend) -> Price | None:
         """The price to hold at; None: hold nothing. Raises BudgetExhausted if the price is unknown and a hard budget
         needs it."""
         price = group.price(backend)
@@ -167,13 +168,13 @@ class BudgetHold:
             self._limits[max(self._parts)] = self.covers, self.output_limit
         self.covers, self.output_limit, self._call, self._place, self._known = EVER, None, None, None, False
 
-    async def _look(self, group: CounterGroup) -> None:
+    async def _look(self, group: MoneySource) -> None:
         try:
             await group.look(_EVER_S)
         except StateUnavailable:
             return  # taking meets it again and applies the budget's rule
 
-    async def _open(self, group: CounterGroup, call: CallCost) -> None:
+    async def _open(self, group: MoneySource, call: CallCost) -> None:
         """Hold for the longest possible answer. If that is too much, hold for a shorter one and cap the answer at
         it."""
         if not group.bounds:
@@ -196,7 +197,7 @@ class BudgetHold:
             call.input_tokens = max(0, least)
             await self._first_offered(group, call)
 
-    async def _first_offered(self, group: CounterGroup, call: CallCost) -> None:
+    async def _first_offered(self, group: MoneySource, call: CallCost) -> None:
         """Hold for the longest answer on offer that the budget allows. Raises BudgetExhausted."""
         refused: BudgetExhausted | None = None
         for tokens, patience_s in self._offers(group, call):
@@ -212,7 +213,7 @@ class BudgetHold:
         assert refused is not None
         raise refused
 
-    def _offers(self, group: CounterGroup, call: CallCost) -> Iterator[tuple[int, float]]:
+    def _offers(self, group: MoneySource, call: CallCost) -> Iterator[tuple[int, float]]:
         """Yields (output tokens over all choices, seconds to wait for other holds to end), the longest answer first."""
         if not output_bound.can_be_capped(self._request) or call.expectation.ignored:
             yield call.most, self._patience_s

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TypeVar
@@ -41,14 +43,38 @@ def shown(text: str, most: int = _SHOWN) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
-def load(
-    path: Path, model: type[Model], *, within: Path | None = None, on_old_name: Callable[[OldName], None] | None = None
-) -> Model:
-    """The file's content as `model`. Raises ConfigError with every mistake found.
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A YAML file, or one section of it."""
 
-    `within`: the file is a policy and must be a regular file in that folder. `on_old_name`: called for each key that
-    the file writes by its old name, at most MOST_PROBLEMS times.
-    """
+    name: str
+    """The file, as error messages call it."""
+    root: yaml.Node | None
+    data: Any
+    above: KeyPath = ()
+    """Where the section is in the file; empty for the whole file."""
+
+    def section(self, *path: str) -> Document:
+        """The section at `path`, which must exist."""
+        data = self.data
+        for step in path:
+            data = data[step]
+        return Document(self.name, _node_at(self.root, path)[1], data, (*self.above, *path))
+
+    def place(self, path: KeyPath, written: Mapping[KeyPath, KeyPath] | None = None) -> str:
+        """`policies/search.yaml:7: budget.limit_usd: `, for the deepest node on `path` that exists in the file.
+
+        `written`: as in `Translation`, if `path` uses the models' names.
+        """
+        line, key = _place(self.root, path, written)
+        if line == 1 and self.root is not None:
+            line = self.root.start_mark.line + 1
+        above = "".join(f"{shown(str(step))}." for step in self.above)
+        return f"{self.name}:{line}: {above + key if key else above[:-1] + ': ' if above else ''}"
+
+
+def read_document(path: Path, within: Path | None = None) -> Document:
+    """Read a file. `within`: as in `load`. Raises ConfigError."""
     bounds = OPERATOR if within is None else TEAM
     name = shown(os.fsencode(path).decode("utf-8", "backslashreplace"))
     try:
@@ -60,7 +86,32 @@ def load(
     except (OSError, UnicodeDecodeError) as error:
         reason = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else error.strerror
         raise ConfigError([f"{name}: cannot be read: {reason}"]) from error
-    return parse(text, model, name, bounds, on_old_name)
+    return document(text, name, bounds)
+
+
+def document(text: str, name: str, bounds: Bounds = OPERATOR) -> Document:
+    """`text` as YAML. `name`: the file's name in error messages. Raises ConfigError unless it is a mapping."""
+    try:
+        root, data = read(text, bounds)
+    except Exception as error:  # PyYAML's own errors, and any other that it raises for values that it does not expect
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or str(error).partition("\n")[0] or type(error).__name__
+        raise ConfigError([f"{name}{line}: not valid YAML: {shown(problem)}"]) from error
+    if not isinstance(data, dict):
+        raise ConfigError([f"{name}:1: must be a mapping of keys to values, not {type(data).__name__}"])
+    return Document(name, root, data)
+
+
+def load(
+    path: Path, model: type[Model], *, within: Path | None = None, on_old_name: Callable[[OldName], None] | None = None
+) -> Model:
+    """The file's content as `model`. Raises ConfigError with every mistake found.
+
+    `within`: the file is a policy and must be a regular file in that folder. `on_old_name`: called for each key that
+    the file writes by its old name, at most MOST_PROBLEMS times.
+    """
+    return _loaded(read_document(path, within), model, on_old_name)
 
 
 def parse(
@@ -71,50 +122,56 @@ def parse(
     on_old_name: Callable[[OldName], None] | None = None,
 ) -> Model:
     """`text` as `model`. `name`: the file's name in error messages. Raises ConfigError, whatever is wrong with it."""
-    try:
-        root, data = read(text, bounds)
-    except Exception as error:  # PyYAML's own errors, and any other that it raises for values that it does not expect
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or str(error).partition("\n")[0] or type(error).__name__
-        raise ConfigError([f"{name}{line}: not valid YAML: {shown(problem)}"]) from error
-    if not isinstance(data, dict):
-        raise ConfigError([f"{name}:1: must be a mapping of keys to values, not {type(data).__name__}"])
-    return _validated(model, name, root, translate(data, renamings(model)), on_old_name)
+    return _loaded(document(text, name, bounds), model, on_old_name)
 
 
-def _validated(
-    model: type[Model],
-    name: str,
-    root: yaml.Node | None,
-    translation: Translation,
-    on_old_name: Callable[[OldName], None] | None,
-) -> Model:
+def _loaded(found: Document, model: type[Model], on_old_name: Callable[[OldName], None] | None) -> Model:
+    translation = translate(found.data, renamings(model))
     if on_old_name is not None:
-        old_names = [(_place(root, path), advice) for path, advice in translation.old_names[:MOST_PROBLEMS]]
-        keys = [key.removesuffix(": ") for (_, key), _ in old_names]
-        for key, line in zip_longest(keys, _lines(name, old_names, len(translation.old_names)), fillvalue=""):
-            on_old_name(OldName(key, line))
-    mistakes = [(_place(root, path), remedy) for path, remedy in translation.conflicts[:MOST_PROBLEMS]]
-    total = len(translation.conflicts)
+        for each in old_names(found, translation):
+            on_old_name(each)
+    conflicts = [partial(_line, found, path, advice) for path, advice in translation.conflicts]
+    return validated(model, translation.data, lambda path: found.place(path, translation.written), conflicts)
+
+
+def old_names(found: Document, translation: Translation) -> list[OldName]:
+    """The keys that the file writes by their old names, at most MOST_PROBLEMS of them and a line with the rest."""
+    lines = [partial(_line, found, path, advice) for path, advice in translation.old_names]
+    keys = [_place(found.root, path)[1].removesuffix(": ") for path, _ in translation.old_names[:MOST_PROBLEMS]]
+    return [OldName(key, line) for key, line in zip_longest(keys, _at_most(lines, found.name), fillvalue="")]
+
+
+def _line(found: Document, path: KeyPath, advice: str) -> str:
+    return found.place(path) + advice
+
+
+def validated(
+    model: type[Model], data: Any, place: Callable[[KeyPath], str], conflicts: Sequence[Callable[[], str]] = ()
+) -> Model:
+    """`data`, with the models' names, as `model`. `place`: path → beginning of an error message, as `Document.place`
+    returns it. `conflicts`: mistakes found before. Raises ConfigError."""
+    mistakes, top = list(conflicts), place(())
+    name = top.rsplit(":", 2)[0]
     try:
-        found = model.model_validate(translation.data)
+        found = model.model_validate(data)
     except ValidationError as error:
-        problems = _meant(error.errors(include_url=False))
-        places = [_place(root, one["loc"], translation.written) for one in problems[:MOST_PROBLEMS]]
-        mistakes += zip(places, map(_remedy, problems), strict=False)
-        raise ConfigError(_lines(name, mistakes, total + len(problems))) from error
+        mistakes += [partial(_mistake, place, each) for each in _meant(error.errors(include_url=False))]
+        raise ConfigError(_at_most(mistakes, name)) from error
     except Exception as error:  # a value that no validator expected; the file is wrong, not the gateway
-        raise ConfigError([f"{name}:1: contains a value that cannot be used: {shown(str(error))}"]) from error
+        raise ConfigError([f"{top}contains a value that cannot be used: {shown(str(error))}"]) from error
     if mistakes:
-        raise ConfigError(_lines(name, mistakes, total))
+        raise ConfigError(_at_most(mistakes, name))
     return found
 
 
-def _lines(name: str, mistakes: Sequence[tuple[tuple[int, str], str]], total: int) -> list[str]:
-    """Lines of an error message. `mistakes`: line, key and remedy of the first of `total` mistakes."""
-    lines = [f"{name}:{line}: {key}{remedy}" for (line, key), remedy in mistakes[:MOST_PROBLEMS]]
-    return lines if total <= MOST_PROBLEMS else [*lines, f"{name}: and {total - MOST_PROBLEMS} more"]
+def _mistake(place: Callable[[KeyPath], str], problem: Any) -> str:
+    return place(problem["loc"]) + _remedy(problem)
+
+
+def _at_most(lines: Sequence[Callable[[], str]], name: str) -> list[str]:
+    """The first lines. Only these are computed, because finding a place takes time and a file may have 20,000."""
+    found, more = [line() for line in lines[:MOST_PROBLEMS]], len(lines) - MOST_PROBLEMS
+    return found if more <= 0 else [*found, f"{name}: and {more} more"]
 
 
 def _meant(problems: Sequence[Any]) -> list[Any]:
