@@ -13,7 +13,8 @@ from difflib import get_close_matches
 from typing import Any
 
 from gateway.domain.policy import TEAM_NAME, TEAM_NAME_LENGTH, Policy
-from gateway.settings.files import ConfigError, Document, old_names, shown, validated
+from gateway.settings.files import ConfigError, Document, old_names, validated
+from gateway.settings.remedies import shown
 from gateway.settings.renamed_keys import POLICY, KeyPath, OldName, Translation, translate
 
 DEFAULT = "default"

@@ -16,7 +16,8 @@ from pydantic import BaseModel, ValidationError
 
 from gateway.settings.bounded_yaml import OPERATOR, TEAM, Bounds, read
 from gateway.settings.regular_file import Unreadable, read_text
-from gateway.settings.renamed_keys import KeyPath, OldName, Translation, renamings, translate, values
+from gateway.settings.remedies import meant, remedy, shown, yaml_remedy
+from gateway.settings.renamed_keys import KeyPath, OldName, Translation, renamings, translate
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -31,16 +32,6 @@ class ConfigError(ValueError):
 
 MOST_PROBLEMS = 20
 """Most mistakes reported for one file; the others are reported once these are corrected."""
-_SHOWN = 120
-"""Most characters of a value that are repeated in an error message."""
-_SENTENCE = 500
-"""Most characters of a validator's message, because it may contain a value."""
-
-
-def shown(text: str, most: int = _SHOWN) -> str:
-    """`text` of a file, shortened to `most` characters on one line, for an error message."""
-    text = text if text.isprintable() else text.encode("unicode_escape").decode()
-    return text if len(text) <= most else f"{text[:most]}…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +85,25 @@ def document(text: str, name: str, bounds: Bounds = OPERATOR) -> Document:
     try:
         root, data = read(text, bounds)
     except Exception as error:  # PyYAML's own errors, and any other that it raises for values that it does not expect
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or str(error).partition("\n")[0] or type(error).__name__
-        raise ConfigError([f"{name}{line}: not valid YAML: {shown(problem)}"]) from error
+        raise ConfigError([f"{name}:{_line_of(error, text)}: not valid YAML: {yaml_remedy(shown(problem))}"]) from error
     if not isinstance(data, dict):
         raise ConfigError([f"{name}:1: must be a mapping of keys to values, not {type(data).__name__}"])
     return Document(name, root, data)
+
+
+_BEGINS = ("quoted scalar", "flow sequence", "flow mapping", "simple key")
+"""What was not closed or completed. The error is where it begins; PyYAML notices it further below."""
+
+
+def _line_of(error: Exception, text: str) -> int:
+    """The line of a mistake. PyYAML has no mark for characters that it refuses."""
+    begins = str(getattr(error, "context", None)).endswith(_BEGINS)
+    mark = getattr(error, "context_mark" if begins else "problem_mark", None) or getattr(error, "problem_mark", None)
+    if mark is not None:
+        return int(mark.line) + 1
+    position = getattr(error, "position", None)
+    return text.count("\n", 0, position) + 1 if isinstance(position, int) else 1
 
 
 def load(
@@ -155,7 +158,7 @@ def validated(
     try:
         found = model.model_validate(data)
     except ValidationError as error:
-        mistakes += [partial(_mistake, place, each) for each in _meant(error.errors(include_url=False))]
+        mistakes += [partial(_mistake, place, each, model) for each in meant(error.errors(include_url=False))]
         raise ConfigError(_at_most(mistakes, name)) from error
     except Exception as error:  # a value that no validator expected; the file is wrong, not the gateway
         raise ConfigError([f"{top}contains a value that cannot be used: {shown(str(error))}"]) from error
@@ -164,19 +167,18 @@ def validated(
     return found
 
 
-def _mistake(place: Callable[[KeyPath], str], problem: Any) -> str:
-    return place(problem["loc"]) + _remedy(problem)
+def _mistake(place: Callable[[KeyPath], str], problem: Any, model: type[BaseModel]) -> str:
+    text = remedy(problem, model)
+    key = text.partition(" ")[0].rstrip(":")
+    if problem["type"] == "value_error" and isinstance(problem["input"], dict) and key in problem["input"]:
+        return place((*problem["loc"], key)) + text[len(key) :].lstrip(": ")
+    return place(problem["loc"]) + text
 
 
 def _at_most(lines: Sequence[Callable[[], str]], name: str) -> list[str]:
     """The first lines. Only these are computed, because finding a place takes time and a file may have 20,000."""
     found, more = [line() for line in lines[:MOST_PROBLEMS]], len(lines) - MOST_PROBLEMS
     return found if more <= 0 else [*found, f"{name}: and {more} more"]
-
-
-def _meant(problems: Sequence[Any]) -> list[Any]:
-    """`problems` without those that only say that a mapping is not a string, where both are allowed."""
-    return [each for each in problems if not (each["loc"][-1:] == ("str",) and isinstance(each["input"], dict))]
 
 
 _BRANCH = re.compile(r"[\[\]() ]|^[A-Z]")
@@ -223,36 +225,3 @@ def _node_at(root: yaml.Node | None, path: KeyPath) -> tuple[int, yaml.Node | No
             node = node.value[step]
             line = node.start_mark.line + 1
     return line, node
-
-
-def _remedy(problem: Any) -> str:
-    match problem["type"]:
-        case "extra_forbidden":
-            return "unknown key; remove it or correct its spelling"
-        case "missing":
-            return "is missing; add it"
-        case "value_error":
-            return shown(str(problem["ctx"]["error"]), _SENTENCE)
-        case "literal_error":
-            return f"must be {_choice(problem)}, not {_input(problem)}"
-        case "string_pattern_mismatch":
-            return f"must match {problem['ctx']['pattern']}, not {_input(problem)}"
-        case _:
-            message = str(problem["msg"])
-            return message[:1].lower() + message[1:] + f", not {_input(problem)}"
-
-
-def _choice(problem: Any) -> str:
-    """The permitted values, by their new names: `'a', 'b' or 'c'`."""
-    expected = str(problem["ctx"]["expected"])
-    *most, last = (
-        map(repr, values(str(problem["loc"][-1]), expected.split("'")[1::2])) if "'" in expected else (expected,)
-    )
-    return f"{', '.join(most)} or {last}" if most else last
-
-
-def _input(problem: Any) -> str:
-    try:
-        return shown(repr(problem["input"]))
-    except ValueError:  # an integer of thousands of digits cannot be converted to decimal text
-        return "that number"

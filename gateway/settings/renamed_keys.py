@@ -348,7 +348,7 @@ def _deprecated(known: dict[str, Any], row: Renaming, new: str) -> dict[str, Any
 
 def _schemas(schema: dict[str, Any], node: Any, steps: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yields the schemas of the mappings that `steps` lead to."""
-    for each in _variants(schema, node):
+    for each in variants(schema, node):
         if not steps:
             if "properties" in each:
                 yield each
@@ -360,13 +360,13 @@ def _schemas(schema: dict[str, Any], node: Any, steps: Sequence[str]) -> Iterato
             yield from _schemas(schema, each["properties"][steps[0]], steps[1:])
 
 
-def _variants(schema: dict[str, Any], node: Any) -> Iterator[dict[str, Any]]:
+def variants(schema: dict[str, Any], node: Any) -> Iterator[dict[str, Any]]:
     """Yields `node`, with its references followed, and each of its alternatives."""
     if not isinstance(node, dict):
         return
     if "$ref" in node:
-        yield from _variants(schema, schema["$defs"][node["$ref"].rpartition("/")[2]])
+        yield from variants(schema, schema["$defs"][node["$ref"].rpartition("/")[2]])
         return
     yield node
     for each in node.get("anyOf", ()):
-        yield from _variants(schema, each)
+        yield from variants(schema, each)
