@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from gateway.admission import output_bound
 from gateway.admission.call_cost import CallCost
-from gateway.admission.counter_group import CounterGroup
+from gateway.admission.money_source import MoneySource
 from gateway.admission.no_hold import EVER
 from gateway.admission.output_forecast import OutputForecasts, least_input_tokens
 from gateway.dialects.requests.surcharges import held_price, surcharges
@@ -48,8 +48,8 @@ _EVER_S = 1e9
 
 
 class BudgetHold:
-    """Implements `Hold` for one counter group. The owner calls `release` at the end, whether or not the hold was
-    settled.
+    """Implements `Hold` for one counter group, or for the request's own limit. The owner calls `release` at the end,
+    whether or not the hold was settled.
 
     `covers`: `grow` need not be called until `Attempt.seen` exceeds this number of tokens. `output_limit`: maximum
     output tokens per answer that the backend may be asked for, because the held money pays for no more; None: no limit.
@@ -76,7 +76,7 @@ class BudgetHold:
 
     def __init__(
         self,
-        group: CounterGroup,
+        group: MoneySource,
         expectations: OutputForecasts,
         record: Record,
         request: CompletionRequest | None,
@@ -141,7 +141,7 @@ class BudgetHold:
         await self._open(group, call)
         self._calls[max(self._parts)] = call
 
-    def _price(self, group: CounterGroup, backend: Backend) -> Price | None:
+    def _price(self, group: MoneySource, backend: Backend) -> Price | None:
         """The price for computing the hold; None: hold nothing. Raises BudgetExhausted if the price is unknown and a
         hard budget needs it."""
         price = group.price(backend)
@@ -173,13 +173,13 @@ class BudgetHold:
             self._limits[max(self._parts)] = self.covers, self.output_limit
         self.covers, self.output_limit, self._call, self._place, self._known = EVER, None, None, None, False
 
-    async def _look(self, group: CounterGroup) -> None:
+    async def _look(self, group: MoneySource) -> None:
         try:
             await group.look(_EVER_S)
         except StateUnavailable:
             return  # taking meets it again and applies the budget's rule
 
-    async def _open(self, group: CounterGroup, call: CallCost) -> None:
+    async def _open(self, group: MoneySource, call: CallCost) -> None:
         """Hold for the longest possible answer. If the budget does not allow that, hold for a shorter answer and cap
         it."""
         if not group.bounds:
@@ -203,7 +203,7 @@ class BudgetHold:
             call.input_tokens = max(0, least)
             await self._first_offered(group, call)
 
-    async def _first_offered(self, group: CounterGroup, call: CallCost) -> None:
+    async def _first_offered(self, group: MoneySource, call: CallCost) -> None:
         """Hold for the longest offered answer that the budget allows. Raises BudgetExhausted."""
         refused: BudgetExhausted | None = None
         for tokens, patience_s in self._offers(group, call):
@@ -219,7 +219,7 @@ class BudgetHold:
         assert refused is not None
         raise refused
 
-    def _offers(self, group: CounterGroup, call: CallCost) -> Iterator[tuple[int, float]]:
+    def _offers(self, group: MoneySource, call: CallCost) -> Iterator[tuple[int, float]]:
         """Yield offers (output tokens over all choices, seconds to wait for other holds to end), the longest answer
         first."""
         if not output_bound.can_be_capped(self._request) or call.expectation.ignored:

@@ -16,8 +16,10 @@ from gateway.admission.budget_hold import PATIENCE_S, BudgetHold
 from gateway.admission.combined_hold import BudgetHolds
 from gateway.admission.counter_group import BudgetWindow, CounterGroup
 from gateway.admission.levels import Levels
+from gateway.admission.money_source import MoneySource
 from gateway.admission.no_hold import NO_HOLD, RequestHold
 from gateway.admission.output_forecast import OutputForecasts
+from gateway.admission.request_limit import RequestLimit
 from gateway.domain.policy import Budget, Policy
 from gateway.domain.protocols import PriceList, Spending
 from gateway.domain.record import Record
@@ -67,7 +69,7 @@ class Budgets:
         """`organisations`: the budgets of organisations, which all their teams share."""
         self._leases = leases or Leases(state, workers=workers)
         self._levels = Levels(self._leases, prices, spending, organisations or {}, clock)
-        self._patience_s, self._time = patience_s, clock
+        self._patience_s, self._time, self._prices = patience_s, clock, prices
         self._expectations = OutputForecasts()
         self._by_lineage: dict[str, _KeyBudgets] = {}
         """Lineage of the key → its groups in the current windows."""
@@ -122,7 +124,9 @@ class Budgets:
     def hold(self, tenant: Tenant, record: Record, request: CompletionRequest | None = None) -> RequestHold:
         """An empty hold for one request. The fields of `request` may limit the length of its answer."""
         self._counts["holds"] += 1
-        groups = self._groups_of(tenant, record.end_user, record.started_at)
+        groups: tuple[MoneySource, ...] = self._groups_of(tenant, record.end_user, record.started_at)
+        if (most := tenant.policy.max_usd_per_request) is not None:
+            groups = (RequestLimit(most, tenant.team, self._prices), *groups)
         if len(groups) == 1:
             return BudgetHold(groups[0], self._expectations, record, request, self._patience_s)
         if not groups:

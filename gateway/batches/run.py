@@ -16,7 +16,7 @@ from gateway.batches.forms import FORMS, MESSAGES, Line, asked
 from gateway.batches.order import Queue, undone
 from gateway.batches.results import Results
 from gateway.batches.sums import tokens
-from gateway.dialects.controls import parse_controls
+from gateway.dialects.controls import check_overrides, parse_controls
 from gateway.dialects.facts import FACTS
 from gateway.dialects.requests.forwarding import check_forwarding
 from gateway.domain.record import Record, new_request_id
@@ -65,6 +65,7 @@ class Sender:
         tenant = self.tenants.of_key(batch.key_id)
         headers = wire_headers(batch)
         controls = replace(parse_controls(headers), priority="batch", deadline_s=None)
+        check_overrides(controls, tenant.policy)
 
         def read() -> CompletionRequest:
             request = asked(line, batch.endpoint, request_id, controls, headers)

@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("gateway.cli.operation.status", "Show the running gateways and whether they answer."),
     "init": ("gateway.cli.operation.init", "Write a first gateway.yaml and policy for what this machine has."),
     "team": ("gateway.cli.operation.init", "Write policies of teams."),
+    "policy": ("gateway.cli.teams.policy", "Show the rules of a team, and which file sets each."),
     "connect": ("gateway.cli.operation.connect", "Make a key and print or write a client's settings."),
     "check": ("gateway.cli.operation.check", "Validate gateway.yaml and the policies, as start-up does."),
     "keys": ("gateway.cli.keys", "Create, list, rotate and revoke API keys."),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleOptions, OverflowMethod, RenderableType
 from rich.segment import Segment
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -34,7 +34,10 @@ class Output(Console):
 
 
 class Table(RichTable):
-    """A table in which each cell is one line of text. Line breaks in a cell are escaped."""
+    """A table in which each cell is one line of text. Line breaks in a cell are escaped; long text is folded."""
+
+    def add_column(self, *names: RenderableType, overflow: OverflowMethod = "fold", **options: Any) -> None:
+        super().add_column(*names, overflow=overflow, **options)
 
     def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
         super().add_row(*(visible(cell) if isinstance(cell, str) else cell for cell in cells), **options)

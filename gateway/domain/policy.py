@@ -316,6 +316,16 @@ class Policy(Section):
     trials: TrialsPolicy = TrialsPolicy()
     limits: LimitsPolicy = LimitsPolicy()
     data: DataPolicy = DataPolicy()
+    max_usd_per_request: Usd | None = Field(
+        None,
+        gt=0,
+        description="Most that one request may cost, in USD, with retries and escalation. A dearer backend is skipped, "
+        "an answer of text is asked for with a lower max_tokens.",
+    )
+    overrides: Literal["allowed", "denied"] = Field(
+        "allowed",
+        description="denied: a request with `x-thriftgate-cache`, `-tier` or `-context` gets 403.",
+    )
     passthrough: tuple[PassThrough, ...] = Field(
         (), description="Other endpoints that the team may use: audio, images, moderations, rerank."
     )

@@ -290,6 +290,32 @@ def values(key: str, words: Sequence[str]) -> list[str]:
     return [*(new.get(word, word) for word in words), *more]
 
 
+def as_new(path: KeyPath, value: Any, table: Sequence[Renaming]) -> Iterator[tuple[KeyPath, Any]]:
+    """`path` and `value`, with the models' names, as a file writes them today. Nothing for a switch that a value of
+    another key has replaced."""
+    new = list(path)
+    for row in table:
+        for end, step in enumerate(path):
+            if not _matches(_steps(row), path[:end]):
+                continue
+            match row:
+                case RenamedKey() if step == row.old:
+                    new[end] = row.new
+                case RenamedValue() if step == row.key and value == row.old:
+                    value = row.new
+                case SwitchToValue() if step == row.old:
+                    if value is False:
+                        yield (*new[:end], row.key), row.value
+                    return
+    yield tuple(new), value
+
+
+def _matches(steps: Sequence[str], path: KeyPath) -> bool:
+    return len(steps) == len(path) and all(
+        isinstance(key, int) if step == "[]" else step in ("*", key) for step, key in zip(steps, path, strict=True)
+    )
+
+
 def with_both_names(schema: dict[str, Any], table: Sequence[Renaming]) -> dict[str, Any]:
     """Add the new names to `schema`, the JSON Schema of a model, and mark the old ones as deprecated. Modifies
     `schema`."""
@@ -323,8 +349,8 @@ def _deprecated(known: dict[str, Any], row: Renaming, new: str) -> dict[str, Any
 
 
 def _schemas(schema: dict[str, Any], node: Any, steps: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield the schemas of the mappings to which `steps` lead."""
-    for each in _variants(schema, node):
+    """Yields the schemas of the mappings that `steps` lead to."""
+    for each in variants(schema, node):
         if not steps:
             if "properties" in each:
                 yield each
@@ -336,13 +362,13 @@ def _schemas(schema: dict[str, Any], node: Any, steps: Sequence[str]) -> Iterato
             yield from _schemas(schema, each["properties"][steps[0]], steps[1:])
 
 
-def _variants(schema: dict[str, Any], node: Any) -> Iterator[dict[str, Any]]:
-    """Yield `node`, with its references followed, and each of its alternatives."""
+def variants(schema: dict[str, Any], node: Any) -> Iterator[dict[str, Any]]:
+    """Yields `node`, with its references followed, and each of its alternatives."""
     if not isinstance(node, dict):
         return
     if "$ref" in node:
-        yield from _variants(schema, schema["$defs"][node["$ref"].rpartition("/")[2]])
+        yield from variants(schema, schema["$defs"][node["$ref"].rpartition("/")[2]])
         return
     yield node
     for each in node.get("anyOf", ()):
-        yield from _variants(schema, each)
+        yield from variants(schema, each)

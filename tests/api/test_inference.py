@@ -286,3 +286,15 @@ async def test_tags_and_session_of_the_caller_are_on_the_ledger(api: Api) -> Non
     await answered(api.client(small_body(), headers=headers))
     (row,) = await api.gateway.rows()
     assert (orjson.loads(row["tags"]), row["session"]) == ({"feature": "answers"}, "s-1")
+
+
+async def test_a_header_that_the_policy_denies_is_refused_before_anything_is_bought(api: Api) -> None:
+    (api.folder / "search.yaml").write_text("team: search\noverrides: denied\nmax_usd_per_request: 0.000001\n")
+    await api.policies.reload()
+    client = await api.client(small_body("hello"), headers={"x-thriftgate-tier": "large"}).run()
+    assert (client.status, client.error["code"]) == (403, "forbidden")
+    assert "overrides: denied" in client.error["message"]
+    client = await api.client(small_body("hello")).run()
+    assert (client.status, client.error["code"]) == (429, "insufficient_quota")
+    assert "max_usd_per_request" in client.error["message"]
+    assert not api.gateway.provider.exchanges

@@ -67,7 +67,7 @@ def test_a_mistake_in_a_policy_is_told_with_file_line_and_key(folder: Path) -> N
     result = check(folder, "auto: {qualty: 0.9}")
     assert result.exit_code == 2
     problem = orjson.loads(result.output)["problems"][0]
-    assert problem.endswith("search.yaml:2: models.auto.qualty: unknown key; remove it or correct its spelling")
+    assert problem.endswith("search.yaml:2: models.auto.qualty: unknown key; did you mean quality?")
 
 
 @pytest.mark.parametrize("judge", ["agreement", "exact", "big"])

@@ -21,7 +21,7 @@ from gateway.batches.batch import EACH_TIME, Batch, BatchFields
 from gateway.batches.files import MAX_BYTES, Files, Page, StoredFile
 from gateway.batches.jobs import Jobs
 from gateway.batches.options import LONGEST_S, seconds
-from gateway.dialects.controls import parse_controls
+from gateway.dialects.controls import check_overrides, parse_controls
 from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, NotFound
 
@@ -89,13 +89,13 @@ def asked_expiry(fields: Mapping[str, str]) -> float:
     return seconds(anchor, length, "expires_after[{}]")
 
 
-def common_headers(request: Request) -> dict[str, str]:
+def common_headers(request: Request, tenant: Tenant) -> dict[str, str]:
     """Headers for all lines of a batch: the gateway's own, and the vendors' feature headers.
 
-    Raises BadRequest that names a header with which no line could be sent.
+    Raises BadRequest or Forbidden that names a header with which no line could be sent.
     """
     headers = by_name(request.scope["headers"])
-    parse_controls(headers)
+    check_overrides(parse_controls(headers), tenant.policy)
     kept = {name for name in headers if name in FEATURES or name.startswith(b"x-thriftgate-")}
     return {name.decode("latin-1"): headers[name].decode("latin-1") for name in sorted(kept)}
 
@@ -177,7 +177,7 @@ class BatchRoutes:
         asked = await read_object(request, REQUEST_BYTES)
         fingerprint = blake2b(orjson.dumps(asked, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
         once = asked_once(request, tenant, fingerprint)
-        return json_response(shown_batch(await self._jobs.create(tenant, asked, common_headers(request), once)))
+        return json_response(shown_batch(await self._jobs.create(tenant, asked, common_headers(request, tenant), once)))
 
     async def list_batches(self, request: Request, tenant: Tenant) -> Response:
         refuse(request.query_params, "purpose")  # only files have a purpose

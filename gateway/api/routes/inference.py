@@ -18,7 +18,7 @@ from gateway.api.server.asgi import Headers, Pace, by_name, check_json, check_le
 from gateway.api.server.caller import AsgiCaller, Caller, HangUp, unless_gone
 from gateway.api.server.envelope import Envelope
 from gateway.dialects.clients import PASSED_THROUGH, ClientDialect, at
-from gateway.dialects.controls import parse_controls
+from gateway.dialects.controls import check_overrides, parse_controls
 from gateway.dialects.facts import FACTS
 from gateway.dialects.passthrough.form import is_form
 from gateway.dialects.requests.body_extent import check_extent
@@ -163,6 +163,7 @@ class Inference:
             )
         check_length(headers, self._limits.max_body_bytes)
         controls = parse_controls(headers)
+        check_overrides(controls, tenant.policy)
         batch = tenant.batch(controls)
         self._overload.enter(tenant.team, batch=batch)
         return tenant, controls, batch

@@ -95,7 +95,7 @@ class MessageBatchRoutes:
 
     async def create(self, request: Request, tenant: Tenant) -> Response:
         check_json(by_name(request.scope["headers"]))
-        headers = common_headers(request)
+        headers = common_headers(request, tenant)
         if request.scope["query_string"]:
             headers[QUERY.decode()] = request.scope["query_string"].decode("latin-1")
         async with self._files.upload() as upload:

@@ -27,7 +27,7 @@ SIGNS = (
 """Reasons why the answers may differ. A plural name means that each side has its own item; a singular name means that
 one side has one more."""
 _FATAL = frozenset({"numbers", "symbols", "quoted", "names", "opposite", "questions"})
-"""Signs that refuse a hit even if the rest is paraphrased: Lisbon is not Porto, off is not on, and where is not when."""
+"""Signs that refuse a hit even if the rest is paraphrased: Lisbon is not Porto, off is not on, where is not when."""
 _PHRASED = frozenset({"question", "tense", "sentence"})
 """Signs that also occur in paraphrases of the same question."""
 _REORDERED = 0.5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from dataclasses import dataclass
 from functools import lru_cache
@@ -73,11 +74,12 @@ class Scorer:
 
 
 def crowded(probability: float, questions: int) -> float:
-    """The probability that a candidate is right which is one of the nearest of so many questions: the more there are,
-    the more of them are similar by chance."""
+    """The networks' probability that a candidate's answer is right, corrected for the number of stored questions. The
+    more questions there are, the more of them are similar by chance."""
     if questions <= _CROWD:
         return probability
-    return 1 / (1 + (1 - probability) / max(probability, 1e-9) * (questions / _CROWD) ** _CROWDING)
+    odds_against = (1 - probability) / max(probability, 1e-9) * math.pow(questions / _CROWD, _CROWDING)
+    return 1 / (1 + odds_against)
 
 
 class Verifier:
