@@ -58,7 +58,7 @@ class MessagesToMessages:
             changes |= _less_thinking(request.body.get("thinking"), max_output_tokens)
         if (plan is not None and plan.changes_body) or request.raw.rfind(_MARK) >= 0:
             return _conversation(request, plan or ContextPlan(0, 0), changes)
-        return json_splice.splice(request.raw, request.body, changes) if changes else request.raw
+        return json_splice.splice(request.raw, request.body, changes, request.known_scan) if changes else request.raw
 
     def headers(self, request: CompletionRequest) -> list[tuple[bytes, bytes]]:
         headers = content_headers(request)
