@@ -56,13 +56,14 @@ def cost_of(price: Price, input_tokens: int, output_tokens: int, *, warm_tokens:
 
 
 def priced_by_load(backend: Backend, load: Load | None) -> bool:
-    """Is it a machine with an hourly price and a known load?"""
+    """Is it a machine with paid hours and a known load?"""
     return load is not None and by_the_hour(backend)
 
 
 def by_the_hour(backend: Backend) -> bool:
-    """Has the backend an hourly price?"""
-    return backend.price is not None and bool(backend.price.machine_hour_usd)
+    """Are the backend's hours paid whether or not it answers?"""
+    price = backend.price
+    return price is not None and bool(price.machine_hour_usd) and price.billing != "busy"
 
 
 def at_load(price: Price, hour_usd: float, load: Load) -> Price:

@@ -203,6 +203,7 @@ def test_it_tells_what_was_decided_and_why() -> None:
         "quality": None,
         "pressure": 0.0,
         "strategy": "one backend",
+        "ceiling_usd": None,
         "what_if": ["with quality ≤ 0.9: small"],
         "considered": [
             {"backend": "small", "excluded": None, "adequacy": 0.9, "cost_usd": "0.00000000001"},

@@ -12,6 +12,7 @@ import orjson
 from rich.markup import escape
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
+from gateway.backends.providers.discover import backends_of, found_text
 from gateway.cli import tables
 from gateway.cli.operation.model import FILE
 from gateway.cli.options import Context, common
@@ -24,6 +25,7 @@ from gateway.state.leases import orphaned_holds
 from gateway.state.leases.orphaned_holds import OrphanedHold
 from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
+from gateway.supervisor.local_model import find_weights
 
 LEAST_FREE_BYTES = 500 * 2**20
 
@@ -54,7 +56,7 @@ def doctor(context: Context) -> None:
 def examine(settings: Settings) -> list[Finding]:
     """All checks. They change nothing."""
     return [_policies(settings), _disk(settings), _running(settings), _state(settings), _database(settings),
-            *_lost_hosts(settings), _local_model(settings), _providers()]  # fmt: skip
+            *_lost_hosts(settings), _local_model(settings), _providers(), *_servers(settings)]  # fmt: skip
 
 
 def _policies(settings: Settings) -> Finding:
@@ -142,6 +144,13 @@ def _lost(host: str, holds: list[OrphanedHold]) -> Finding:
 
 
 def _local_model(settings: Settings) -> Finding:
+    named = next((each.name for each in settings.config.backends or () if each.managed), None)
+    if named is not None and find_weights(settings) is None:
+        return Finding(
+            False,
+            f"backends.{named} has no base_url, so it is the local model, which is not installed or not enabled",
+            "pip install 'thriftgate[local]', then `thriftgate model fetch`; or give it a base_url",
+        )
     if find_spec("xllamacpp") is None:
         return Finding(True, "no local model engine (optional: pip install 'thriftgate[local]')")
     if not (settings.paths.models / FILE).is_file() and settings.config.local_model.gguf is None:
@@ -152,6 +161,14 @@ def _local_model(settings: Settings) -> Finding:
 def _providers() -> Finding:
     names = ", ".join(sorted(provider_keys())) or "none"
     return Finding(True, f"provider keys in the environment: {names}")
+
+
+def _servers(settings: Settings) -> list[Finding]:
+    """Model servers that a start would find, with what is assumed of them."""
+    if settings.config.backends is not None:
+        return []
+    found = asyncio.run(backends_of(settings.config, None))
+    return [Finding(True, f"found {text}") for backend in found if (text := found_text(backend))]
 
 
 def _show(findings: list[Finding]) -> None:

@@ -15,7 +15,7 @@ from rich.markup import escape
 from gateway.alerts.detect import measure
 from gateway.alerts.detect.thresholds import BudgetWindow
 from gateway.backends.fleet import Fleet
-from gateway.backends.providers.discover import discover
+from gateway.backends.providers.discover import backends_of
 from gateway.cli import tables
 from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
@@ -70,8 +70,7 @@ async def _decide(
 ) -> tuple[Route, list[str]]:
     """Returns the decision and sentences on what would change it."""
     catalogue = PriceBook.of(settings)
-    listed = settings.config.backends
-    found = list(listed) if listed is not None else await discover(settings.config, _local_model(settings), False)
+    found = await backends_of(settings.config, _local_model(settings))
     fleet = Fleet([catalogue.complete(backend) for backend in found])
     plan = followed(settings.config.routing.artefact)
     router = Router(packaged, catalogue, fleet, fleet.backends, pressures=pressures, plan=plan)

@@ -41,7 +41,8 @@ class Idle:
     """One per host. Writes rows into a journal of its own, which the ledger's writer drains like any other.
 
     Hours that are booked, by the machine's billing: on_demand: every hour in which this gateway ran, also partly; spot:
-    those of them in which the machine answered; reserved: every hour since the machine was first configured.
+    those of them in which the machine answered; reserved: every hour since the machine was first configured; busy:
+    none.
     """
 
     def __init__(self, directory: Path, database: Database, backends: Sequence[Backend], clock: Clock = time) -> None:
@@ -49,7 +50,7 @@ class Idle:
         self._machines = {
             backend.name: (backend, backend.price)
             for backend in backends
-            if backend.price is not None and backend.price.machine_hour_usd
+            if backend.price is not None and backend.price.machine_hour_usd and backend.price.billing != "busy"
         }
 
     async def run(self) -> None:
