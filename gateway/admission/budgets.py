@@ -1,4 +1,4 @@
-"""Checks budgets and opens holds for organisation, team, key and end user, in US dollars or tokens per calendar window.
+"""Checks budgets and opens holds for organisation, team, key, end user and session, in US dollars or tokens per window.
 
 Counters are leased (`state/leases/leases.py`): settled spend plus the holds of all workers never exceeds a hard limit,
 and far from the limit a hold only touches memory. A counter is rebuilt from the ledger if it is missing, has another
@@ -19,7 +19,7 @@ from gateway.admission.levels import Levels
 from gateway.admission.no_hold import NO_HOLD, RequestHold
 from gateway.admission.output_forecast import OutputForecasts
 from gateway.domain.policy import Budget, Policy
-from gateway.domain.protocols import PriceList, Spending
+from gateway.domain.protocols import PriceList, Spending, Subject
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
@@ -29,6 +29,7 @@ from gateway.state.redis.connection import State
 
 __all__ = ["Budgets", "RequestHold"]
 
+SUBJECTS: tuple[Subject, ...] = ("end_user", "session")
 _MOST_WALLETS = 10_000
 _MOST_USERS = 2_000
 _FRESH_S = 5.0
@@ -38,15 +39,15 @@ _EXHAUSTED_FRESH_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class _KeyBudgets:
-    """The counter groups of one key, or of one end user of a team."""
+    """The counter groups of one key."""
 
     policy: Policy
     groups: tuple[CounterGroup, ...]
     since: float
     until: float
     """The end of the first of their windows. A clock that was set back may also end them early."""
-    by_user: bool
-    """Whether each end user has further counter groups."""
+    each: tuple[Subject, ...]
+    """Of what each one has further counter groups: end users, sessions."""
 
 
 class Budgets:
@@ -73,8 +74,8 @@ class Budgets:
         """Lineage of the key → its groups in the current windows."""
         self._earlier: dict[str, _KeyBudgets] = {}
         """Lineage of the key → its groups in the previous windows, where requests that began in them still settle."""
-        self._users: dict[tuple[str, str], tuple[CounterGroup, ...]] = {}
-        """(Team, end user) → counter groups, least recently used first."""
+        self._users: dict[tuple[str, Subject, str], tuple[CounterGroup, ...]] = {}
+        """(Team, kind, end user or session) → counter groups, least recently used first."""
         self._counts = {"holds": 0, "exhausted": 0}
 
     async def open(self) -> None:
@@ -97,12 +98,14 @@ class Budgets:
                         if account.budget.per in ("team", "organisation"):
                             yield key_budgets.policy, account
 
-    async def refuse_exhausted(self, tenant: Tenant, end_user: str = "", at: float | None = None) -> None:
+    async def refuse_exhausted(
+        self, tenant: Tenant, end_user: str = "", at: float | None = None, session: str = ""
+    ) -> None:
         """Raises BudgetExhausted, which names the budget, if one is exhausted whose policy also refuses cache hits.
 
         `at`: when the request began (Unix seconds), else now.
         """
-        for group in self._purses(tenant, end_user, self._time() if at is None else at):
+        for group in self._purses(tenant, end_user, session, self._time() if at is None else at):
             if group.refusing and not group.sound(_FRESH_S) and (account := await self._spent(group)):
                 self._counts["exhausted"] += 1
                 raise group.refuse(account)
@@ -121,7 +124,7 @@ class Budgets:
     def hold(self, tenant: Tenant, record: Record, request: CompletionRequest | None = None) -> RequestHold:
         """An empty hold for one request. `request` limits how long its answer may become."""
         self._counts["holds"] += 1
-        groups = self._purses(tenant, record.end_user, record.started_at)
+        groups = self._purses(tenant, record.end_user, record.session, record.started_at)
         if len(groups) == 1:
             return BudgetHold(groups[0], self._expectations, record, request, self._patience_s)
         if not groups:
@@ -130,7 +133,7 @@ class Budgets:
             tuple([BudgetHold(group, self._expectations, record, request, self._patience_s) for group in groups])
         )
 
-    def _purses(self, tenant: Tenant, end_user: str, at: float) -> tuple[CounterGroup, ...]:
+    def _purses(self, tenant: Tenant, end_user: str, session: str, at: float) -> tuple[CounterGroup, ...]:
         key_budgets = self._wallets.get(tenant.key.lineage)
         if (
             key_budgets is None
@@ -138,9 +141,11 @@ class Budgets:
             or not key_budgets.since <= at < key_budgets.until
         ):
             key_budgets = self._other_wallet(tenant, at)
-        if key_budgets.by_user and end_user:
-            return key_budgets.groups + self._of_user(tenant, end_user, at)
-        return key_budgets.groups
+        groups = key_budgets.groups
+        for per in key_budgets.each:
+            if name := end_user if per == "end_user" else session:
+                groups += self._of_subject(tenant, per, name, at)
+        return groups
 
     def _other_wallet(self, tenant: Tenant, at: float) -> _KeyBudgets:
         """The groups for a window other than the most recent one. While requests of two windows are in progress, both
@@ -168,15 +173,16 @@ class Budgets:
         groups = self._levels.of_key(tenant, at)
         since = max((group.since for group in groups), default=0.0)
         until = min((group.until for group in groups), default=float("inf"))
-        by_user = any(budget.per == "end_user" for budget in tenant.policy.budget)
-        return _KeyBudgets(tenant.policy, groups, since, until, by_user)
+        levels = {budget.per for budget in tenant.policy.budget}
+        each = tuple(per for per in SUBJECTS if per in levels)
+        return _KeyBudgets(tenant.policy, groups, since, until, each)
 
-    def _of_user(self, tenant: Tenant, end_user: str, at: float) -> tuple[CounterGroup, ...]:
-        """The counter groups of an end user. The most recently used ones are kept, to save the look-up."""
-        place, policy = (tenant.team, end_user), tenant.policy
+    def _of_subject(self, tenant: Tenant, per: Subject, name: str, at: float) -> tuple[CounterGroup, ...]:
+        """The counter groups of an end user or session. The most recently used ones are kept, to save the look-up."""
+        place, policy = (tenant.team, per, name), tenant.policy
         groups = self._users.pop(place, ())
         if not groups or any(one.policy is not policy or not one.since <= at < one.until for one in groups):
-            groups = self._levels.of_end_user(tenant, end_user, at)
+            groups = self._levels.of_subject(tenant, per, name, at)
         self._users[place] = groups
         if len(self._users) > _MOST_USERS:
             del self._users[next(iter(self._users))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from gateway.domain.answer import Answer
 from gateway.domain.backend import Backend
@@ -152,6 +152,10 @@ class Hold(Protocol):
         ...
 
 
+Subject = Literal["end_user", "session"]
+"""Of which a team has so many that budgets name none of them: a column of the ledger."""
+
+
 @dataclass(frozen=True, slots=True)
 class BudgetChecker:
     """Whose spend is read; empty parts are ignored."""
@@ -185,10 +189,11 @@ class Spending(Protocol):
         infinite). Includes the attempts of dead workers."""
         ...
 
-    def spent_by_end_users(
-        self, team: str, since: float, until: float, end_users: Collection[str]
+    def spent_by_each(
+        self, by: Subject, team: str, since: float, until: float, names: Collection[str]
     ) -> Awaitable[Mapping[str, SpentReader]]:
-        """As `spent`, for each of the `end_users` (pseudonyms) of one team; those without spend are left out."""
+        """As `spent`, for each of the `names` (pseudonyms of end users, or ids of sessions) of one team; those without
+        spend are left out."""
         ...
 
 

@@ -113,6 +113,10 @@ class CompletionRequest:
     """Whether to keep the answer so that a later request can name it."""
     vector: Any | None = None
     """Vector of the last user message from the embedder; set on first use and then reused."""
+    agent: str = ""
+    """The coding agent that sent it (`dialects/agents.py`); empty: none is recognised."""
+    agent_session: str = ""
+    """The agent's own id of its session."""
     as_chat: CompletionRequest | None = None
     """The same request in OpenAI's chat dialect; set by the first translation and then reused."""
 

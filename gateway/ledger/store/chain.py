@@ -86,7 +86,7 @@ class Rollup:
         return orjson.dumps([part.hex() if isinstance(part, bytes) else part for part in parts])
 
 
-_LATER = (("", ""), ("", None, 0))
+_LATER = (("", ""), ("", ""), ("", None, 0))
 """Defaults of columns that were added to sums later, the latest first. Hashes leave such columns out if all have their
 defaults, so that older hashes stay valid."""
 
