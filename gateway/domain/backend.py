@@ -66,7 +66,11 @@ class PriceEntry(Section):
     tokens_per_second: float | None = Field(
         None, gt=0, description="Throughput that a machine's price is divided by, until its own has been measured."
     )
-    billing: Billing = Field("on_demand", description="Which hours the machine costs: on_demand, spot or reserved.")
+    billing: Billing | Literal["busy"] = Field(
+        "on_demand",
+        description="Which hours the machine costs: on_demand, spot or reserved; busy: only the time in which it "
+        "answers, as a machine on one's own desk.",
+    )
 
     @model_validator(mode="after")
     def _one_way(self) -> PriceEntry:
@@ -229,6 +233,11 @@ class Backend(Section):
     def simulated(self) -> bool:
         """Whether it is simulated, without a real model."""
         return self.kind == "simulated"
+
+    @property
+    def managed(self) -> bool:
+        """Whether it stands for the local model that the gateway itself starts."""
+        return self.kind == "local" and not self.base_url
 
     @property
     def sent_model(self) -> str:

@@ -95,8 +95,9 @@ class Budget(Section):
     name: str = Field(
         "", max_length=64, description="How refusals, alerts and headers call it; empty: by its window and level."
     )
-    per: Literal["organisation", "team", "key", "end_user"] = Field(
-        "team", description="Who shares it: the whole team, or each key or end user has one; organisation: see there."
+    per: Literal["organisation", "team", "key", "end_user", "session"] = Field(
+        "team",
+        description="Who shares it: the whole team, or each key, end user or session has one; organisation: see there.",
     )
     limit_usd: Usd | None = Field(None, description="US dollars per window.")
     limit_tokens: int | None = Field(

@@ -118,6 +118,10 @@ class CompletionRequest:
     """The embedder's vector of the last user message. Set on first use and then reused."""
     too_long_for: frozenset[str] = frozenset()
     """Names of the backends that refused the request because of its length."""
+    agent: str = ""
+    """The coding agent that sent the request (`dialects/agents.py`); empty: none is recognised."""
+    agent_session: str = ""
+    """The id that the agent gave to its session."""
     as_chat: CompletionRequest | None = None
     """The same request in OpenAI's chat dialect; set by the first translation and then reused."""
     scan: BodyScan | None = None

@@ -157,6 +157,14 @@ class RoutingSettings(Section):
     )
 
 
+class DiscoverySettings(Section):
+    machine_hour_usd: Usd = Field(
+        "0.05",
+        description="Assumed cost, in USD per hour in which it answers, of a model server found on this machine.",
+        validate_default=True,
+    )
+
+
 class LocalModelSettings(Section):
     enabled: bool = Field(True, description="Run the packaged local model if it is installed.")
     gguf: str | None = Field(None, description="Path of the weights; null: the packaged SmolLM2-135M.")
@@ -190,6 +198,7 @@ class GatewayConfig(Section):
     replicas: ReplicaSettings = ReplicaSettings()
     trials: TrialsSettings = TrialsSettings()
     routing: RoutingSettings = RoutingSettings()
+    discovery: DiscoverySettings = DiscoverySettings()
     local_model: LocalModelSettings = LocalModelSettings()
     backends: tuple[Backend, ...] | None = Field(None, description="[]: none; absent: those found at start.")
     receivers: dict[Annotated[str, Field(pattern=RECEIVER_NAME, max_length=64)], ReceiverSettings] | None = Field(

@@ -17,6 +17,7 @@ from gateway.api.response_headers import of_error, of_id, of_record
 from gateway.api.server.asgi import Headers, Pace, by_name, check_json, check_length, decoded, secret
 from gateway.api.server.caller import AsgiCaller, Caller, HangUp, unless_gone
 from gateway.api.server.envelope import Envelope
+from gateway.dialects.agents import recognise
 from gateway.dialects.clients import PASSED_THROUGH, ClientDialect, at
 from gateway.dialects.controls import check_overrides, parse_controls
 from gateway.dialects.facts import FACTS
@@ -107,6 +108,7 @@ class Inference:
                     request = dialect.parse(body, request_id, controls, headers)
                     check_forwarding(request, tenant.policy)
                 request.query = caller.query
+                recognise(request, headers)
                 if FACTS[request.dialect].answers_have_ids and self._memory is not None:
                     await self._memory.recall(request, tenant)
             except ConnectionResetError:
@@ -177,7 +179,8 @@ class Inference:
             request.dialect,
             request.stream,
             tags=dict(controls.tags),
-            session=controls.session,
+            session=controls.session or request.agent_session,
+            agent=request.agent,
             trace=request.headers,
         )
         task = asyncio.current_task(loop)

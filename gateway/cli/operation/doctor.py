@@ -12,7 +12,7 @@ import orjson
 from rich.markup import escape
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
-from gateway.backends.providers.discover import discover
+from gateway.backends.providers.discover import backends_of, found_text
 from gateway.backends.reachability import Reached, reach_all
 from gateway.cli import tables
 from gateway.cli.operation.model import FILE
@@ -27,6 +27,7 @@ from gateway.state.leases import orphaned_holds
 from gateway.state.leases.orphaned_holds import OrphanedHold
 from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
+from gateway.supervisor.local_model import find_weights
 
 LEAST_FREE_BYTES = 500 * 2**20
 
@@ -56,8 +57,18 @@ def doctor(context: Context) -> None:
 
 def examine(settings: Settings) -> list[Finding]:
     """The results of all checks. The checks change nothing."""
-    return [_policies(settings), _disk(settings), _running(settings), _state(settings), _database(settings),
-            *_lost_hosts(settings), *_backends(settings), _local_model(settings), _providers()]  # fmt: skip
+    return [
+        _policies(settings),
+        _disk(settings),
+        _running(settings),
+        _state(settings),
+        _database(settings),
+        *_lost_hosts(settings),
+        *_backends(settings),
+        *_servers(settings),
+        _local_model(settings),
+        _providers(),
+    ]
 
 
 def _policies(settings: Settings) -> Finding:
@@ -154,10 +165,7 @@ def _backends(settings: Settings) -> list[Finding]:
 
 
 async def _reached(settings: Settings) -> list[Reached]:
-    backends = settings.config.backends
-    if backends is None:
-        backends = tuple(await discover(settings.config, local_model_url(settings.paths), False))
-    return await reach_all(backends)
+    return await reach_all(tuple(await backends_of(settings.config, local_model_url(settings.paths))))
 
 
 def _of_backend(reached: Reached) -> Finding:
@@ -169,6 +177,13 @@ def _of_backend(reached: Reached) -> Finding:
 
 
 def _local_model(settings: Settings) -> Finding:
+    named = next((each.name for each in settings.config.backends or () if each.managed), None)
+    if named is not None and find_weights(settings) is None:
+        return Finding(
+            False,
+            f"backends.{named} has no base_url, so it is the local model, which is not installed or not enabled",
+            "pip install 'thriftgate[local]', then `thriftgate model fetch`; or give it a base_url",
+        )
     if find_spec("xllamacpp") is None:
         return Finding(True, "no local model engine (optional: pip install 'thriftgate[local]')")
     if not (settings.paths.models / FILE).is_file() and settings.config.local_model.gguf is None:
@@ -179,6 +194,14 @@ def _local_model(settings: Settings) -> Finding:
 def _providers() -> Finding:
     names = ", ".join(sorted(provider_keys())) or "none"
     return Finding(True, f"provider keys in the environment: {names}")
+
+
+def _servers(settings: Settings) -> list[Finding]:
+    """Model servers that a start would find, with what is assumed of them."""
+    if settings.config.backends is not None:
+        return []
+    found = asyncio.run(backends_of(settings.config, None))
+    return [Finding(True, f"found {text}") for backend in found if (text := found_text(backend))]
 
 
 def _show(findings: list[Finding]) -> None:
