@@ -69,7 +69,9 @@ def reload_policies(folders: Sequence[Path], ceilings: Ceilings, last: PolicySet
     mistake in a base affects only the teams that extend it.
     """
     found = read_sources(folders, last.files)
-    lost = {name: path for name, path in last.bases.items() if path in found.broken and name not in found.bases}
+    before = dict(last.bases)
+    before.update((DEFAULT, path) for path, teams in last.files.items() if DEFAULT in teams)
+    lost = {name: path for name, path in before.items() if path in found.broken and name not in found.bases}
     claims = _Claims(last.files)
     usable = found.usable()
     for path, part in found.teams:

@@ -106,7 +106,7 @@ class Comparer:
             stored_roots = {root(token.form) for gap in gaps for token in gap.stored}
             result.moved = frozenset(stored_roots & {root(token.form) for gap in gaps for token in gap.asked})
             result.unmatched = unmatched(gaps)
-            result.interchangeable = _interchangeable(result.unmatched, lexicon)
+            result.interchangeable = _exchanges(result.unmatched, lexicon.interchangeable)
             result.signs = self._signs(result, stored, asked, lexicon)
             result.spots = self._spots(result, lexicon)
         known = bool(stored.language or asked.language)
@@ -203,7 +203,7 @@ class Comparer:
             found.add("quoted")
         if _count(left, lexicon.negations) != _count(right, lexicon.negations):
             found.add("negation")
-        if _opposites(compared.unmatched, lexicon):
+        if _opposites(compared.unmatched, lexicon) or _exchanges(compared.unmatched, lexicon.contrasts):
             found.add("opposite")
         found |= _question_signs(only, stored, asked, lexicon)
         if len({any(token.form in lexicon.past for token in side) for side in only}) == 2:
@@ -271,9 +271,10 @@ def _opposites(unmatched: tuple[list[str], list[str]], lexicon: Lexicon) -> bool
     return any(opposite in unmatched[1] for form in unmatched[0] for opposite in lexicon.opposites.get(form, ()))
 
 
-def _interchangeable(unmatched: tuple[list[str], list[str]], lexicon: Lexicon) -> bool:
+def _exchanges(unmatched: tuple[list[str], list[str]], pairs: frozenset[tuple[str, str]]) -> bool:
+    """Whether each side has one such word, and the two are one of `pairs`."""
     left, right = unmatched
-    return len(left) == len(right) == 1 and (min(left + right), max(left + right)) in lexicon.interchangeable
+    return len(left) == len(right) == 1 and (min(left + right), max(left + right)) in pairs
 
 
 def _accents_differ(left: Token, right: Token) -> bool:
