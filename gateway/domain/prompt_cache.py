@@ -31,6 +31,9 @@ class CacheRules:
     """A shorter prefix is not cached."""
     ttl_s: float = SHORT_S
     """Of an entry without a lifetime of its own, since its last use."""
+    read: float = 0.1
+    """Price of a token that is read, relative to plain input. `write`: of one that is not."""
+    write: float = 1.25
 
     @property
     def writes_cost(self) -> bool:
@@ -44,6 +47,7 @@ _LEAST: tuple[tuple[re.Pattern[str], int], ...] = (
     (re.compile(r"claude"), 1024),
 )
 """Anthropic's least prefixes; the first pattern that is found in the model's name counts."""
+_DEEP_DISCOUNT = re.compile(r"claude-\w+-5-5")
 _LATER_GPT = re.compile(r"gpt-(?:5\.[6-9]|5\.\d\d|[6-9]|\d\d)")
 """GPT-5.6 and later, which charge for writes."""
 
@@ -53,17 +57,19 @@ def rules_of(model: str) -> CacheRules:
     """The rules for a model by its name, without regard to the server that runs it."""
     name = model.lower()
     if "claude" in name:
-        return CacheRules("marks", next(tokens for pattern, tokens in _LEAST if pattern.search(name)))
+        read = 0.05 if _DEEP_DISCOUNT.search(name) else 0.1
+        return CacheRules("marks", next(tokens for pattern, tokens in _LEAST if pattern.search(name)), read=read)
     if _LATER_GPT.search(name):
         return CacheRules("newest", 1024, 1800.0)
-    return CacheRules("common", 1024)
+    return CacheRules("common", 1024, read=0.25, write=1.0)
 
 
 @dataclass(slots=True)
 class CacheMarks:
     """Where a prompt for Anthropic is to be marked, in the order in which places are given up if there are too many.
 
-    Places in the conversation are numbers of content blocks from the first message on; a text is one block.
+    Places in the conversation are numbers of content blocks from the first message on; a text is one block. Thinking
+    blocks are not counted, so that places stay the same when they are left out.
     """
 
     newest: Lifetime | None = None
@@ -81,7 +87,11 @@ class CacheMarks:
     agent: bool = False
     """Does the request offer tools?"""
     cut: frozenset[int] = frozenset()
-    """Indexes of the turns that are left out or shortened."""
+    """Indexes of the turns that are left out or changed."""
+    anchor: int = 0
+    """Number of messages before the place where the next cut of the session will begin."""
+    messages: int = 0
+    """Number of messages of the request, as its client sent them."""
     blocks: int = 0
     """Of the conversation as it was sent; set when the body is written."""
     lives_long: bool = False

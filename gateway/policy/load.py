@@ -131,9 +131,9 @@ def _build(files: Mapping[Path, Policy], ceilings: Ceilings, old_names: _OldName
 
 _NO_ANSWERS: dict[str, Any] = {
     **dict.fromkeys(("budget", "limits", "alerts", "pacing", "allowed_models"), True),
-    "context": {"prompt_cache": True},
+    "context": {"prompt_cache": True, "old_outputs": True},
 }
-"""What of a policy changes no answer."""
+"""What of a policy changes no answer. Old outputs are left out only where no answer should need them."""
 
 
 def _fingerprint(policy: Policy) -> str:
