@@ -86,6 +86,11 @@ class ContextPolicy(Section):
         description="Marks for Anthropic's prompt cache: auto adds those that pay beside the client's, client sends "
         "only the client's, off none.",
     )
+    old_outputs: Literal["cut", "keep"] = Field(
+        "cut",
+        description="Old tool outputs that are probably no longer needed: cut leaves them out where that pays, keep "
+        "sends them.",
+    )
 
 
 class Budget(Section):
