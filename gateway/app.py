@@ -19,10 +19,11 @@ from gateway.api.auth import error_response
 from gateway.api.routes.admin import Admin
 from gateway.api.routes.alerts import AlertRoutes
 from gateway.api.routes.batches import BatchRoutes
-from gateway.api.routes.count_tokens import MessageRoutes
+from gateway.api.routes.count_tokens import CountRoutes
 from gateway.api.routes.drains import DrainRoutes
 from gateway.api.routes.inference import Inference
 from gateway.api.routes.message_batches import MessageBatchRoutes
+from gateway.api.routes.model_views import ModelViews
 from gateway.api.routes.models import ModelRoutes
 from gateway.api.routes.openapi import OpenApiRoute
 from gateway.api.routes.responses import ResponseRoutes
@@ -115,6 +116,7 @@ def _routes(wiring: Wiring) -> list[Route]:
     uploads = Uploads(Pace.of_uploads(config.requests), wiring.decoding)
     found = [
         *ModelRoutes(authenticator=wiring.authenticator, fleet=wiring.fleet).routes,
+        *ModelViews(authenticator=wiring.authenticator, fleet=wiring.fleet).routes,
         *ServiceRoutes(
             authenticator=wiring.authenticator,
             fleet=wiring.fleet,
@@ -138,7 +140,7 @@ def _routes(wiring: Wiring) -> list[Route]:
             uploads=uploads,
             max_request_bytes=config.requests.max_body_bytes,
         ).routes,
-        *MessageRoutes(
+        *CountRoutes(
             authenticator=wiring.authenticator,
             counter=wiring.counter,
             fleet=wiring.fleet,

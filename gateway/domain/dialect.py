@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from gateway.domain.request import DialectName
@@ -30,5 +31,12 @@ class Dialect:
     looked up."""
     opaque: bool = False
     """Whether requests are passed through: only model name and usage are read, and answers may be streamed unasked."""
+    stream_type: str = "text/event-stream; charset=utf-8"
+    """Media type of a stream of events. Answers of an opaque dialect may have others."""
+    key_headers: tuple[bytes, ...] = ()
+    """Headers beside `authorization` in which its SDKs send the key; in lower case."""
+    key_in: Callable[[bytes], bytes] | None = None
+    """Reads the key from an `authorization` header that is not a bearer token; returns an empty value if there is
+    none."""
     anthropic_limits: bool = False
     """Whether answers also carry Anthropic's rate-limit headers."""

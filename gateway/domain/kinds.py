@@ -7,18 +7,28 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Literal
 
-from gateway.domain.request import DialectName
-
 Own = Literal["openai", "anthropic", "azure", "local", "litellm", "simulated", "bedrock", "gemini", "vertex"]
 """Kinds with a module in `backends/providers/`."""
 Preset = Literal["openrouter", "mistral", "groq", "deepseek", "xai", "together", "cohere", "gemini_openai", "ollama"]
 """Kinds that are a row of `KINDS` and nothing else."""
 Kind = Literal[Own, Preset]
 
-_CHAT: tuple[DialectName, ...] = ("openai_chat", "openai_embeddings", "openai_other")
+BackendDialectName = Literal[
+    "openai_chat",
+    "openai_completions",
+    "openai_responses",
+    "openai_embeddings",
+    "openai_other",
+    "anthropic_messages",
+    "gemini_generate",
+    "bedrock_converse",
+]
+"""Dialects that backends speak."""
+
+_CHAT: tuple[BackendDialectName, ...] = ("openai_chat", "openai_embeddings", "openai_other")
 _BOOKKEEPING = frozenset({"store", "metadata", "prompt_cache_key", "safety_identifier", "service_tier"})
 """Fields of chat requests without influence on the answer, which servers with strict schemas refuse."""
-_OPENAIS: tuple[DialectName, ...] = (
+_OPENAIS: tuple[BackendDialectName, ...] = (
     "openai_chat",
     "openai_responses",
     "openai_completions",
@@ -31,7 +41,7 @@ _OPENAIS: tuple[DialectName, ...] = (
 class KindFacts:
     """The facts of one kind. `backends/providers/` has a module for each kind."""
 
-    dialects: tuple[DialectName, ...]
+    dialects: tuple[BackendDialectName, ...]
     """The dialects that its servers may speak, its own first. Servers with OpenAI's dialect differ in the others they
     know."""
     needs_base_url: bool = False
@@ -75,7 +85,7 @@ class KindFacts:
     """Its facts where the model is one of Anthropic's, if they differ."""
 
 
-def _preset(base_url: str, *, dialects: tuple[DialectName, ...] = _CHAT, **facts: Any) -> KindFacts:
+def _preset(base_url: str, *, dialects: tuple[BackendDialectName, ...] = _CHAT, **facts: Any) -> KindFacts:
     """A vendor with OpenAI's API at a known address."""
     return KindFacts(dialects, needs_base_url=True, preset_of="openai", base_url=base_url, **facts)
 

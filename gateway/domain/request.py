@@ -9,18 +9,9 @@ from typing import Any, Literal
 from gateway.domain.attachment import Attachment
 
 CacheControl = Literal["", "bypass", "refresh", "only"]
-ClientDialectName = Literal[
-    "openai_chat",
-    "openai_completions",
-    "openai_responses",
-    "openai_embeddings",
-    "openai_other",
-    "anthropic_messages",
-    "gemini_generate",
-]
-"""Dialects that clients speak, and backends too."""
-DialectName = Literal[ClientDialectName, "bedrock_converse"]
-"""Beside them those that only backends speak."""
+DialectName = str
+"""Name of a dialect. `gateway/dialects/facts.py` registers those that clients speak, `BackendDialectName` in
+`gateway/domain/kinds.py` lists those of backends."""
 Role = Literal["system", "user", "assistant", "tool"]
 
 _INPUT_FIELDS: Mapping[str, str] = {

@@ -16,7 +16,8 @@ from gateway.api.response_headers import of_error, of_id, of_record
 from gateway.api.server.asgi import Headers, Pace, by_name, check_json, check_length, decoded, secret
 from gateway.api.server.caller import AsgiCaller, Caller, HangUp, unless_gone
 from gateway.api.server.envelope import Envelope
-from gateway.dialects.clients import PASSED_THROUGH, ClientDialect, at
+from gateway.dialects.client import ClientDialect
+from gateway.dialects.clients import PASSED_THROUGH, at
 from gateway.dialects.controls import parse_controls
 from gateway.dialects.facts import FACTS
 from gateway.dialects.passthrough.form import is_form
@@ -38,13 +39,9 @@ from gateway.telemetry.observe import Telemetry
 log = logging.getLogger(__name__)
 
 JSON: Headers = [(b"content-type", b"application/json")]
-EVENTS: Headers = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),
-]
-
-_EVENT_STREAM = "text/event-stream"
+_UNBUFFERED: Headers = [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
+_STREAMS = tuple({facts.stream_type for facts in FACTS.values()})
+"""Media types of streams of events."""
 
 
 class Inference:
@@ -254,7 +251,7 @@ class Inference:
         `begun`: the content type of an answer that has begun. A type without events is left without an end, so that the
         connection breaks. `sent`: the last bytes sent.
         """
-        if begun.startswith(_EVENT_STREAM):
+        if begun.startswith(_STREAMS):
             await caller.end(dialect.error_event(error, record.request_id, sent), broken=True)
         elif not begun:
             headers = [*JSON, *of_error(error), *of_record(record)]
@@ -276,7 +273,8 @@ class Inference:
 @lru_cache(maxsize=256)
 def _of_type(content_type: str) -> Headers:
     """The headers with which an answer of this type begins."""
-    return EVENTS if content_type.startswith(_EVENT_STREAM) else [(b"content-type", content_type.encode("latin-1"))]
+    head = [(b"content-type", content_type.encode("latin-1"))]
+    return [*head, *_UNBUFFERED] if content_type.startswith(_STREAMS) else head
 
 
 def _told(error: Exception, request_id: str) -> GatewayError:

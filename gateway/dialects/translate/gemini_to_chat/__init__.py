@@ -1,1 +1,0 @@
-"""Gemini client, with chat as the intermediate form."""
