@@ -10,6 +10,7 @@ from types import ModuleType
 
 from gateway.dialects.anthropic_messages import facts as anthropic_messages
 from gateway.dialects.gemini_generate import facts as gemini_generate
+from gateway.dialects.ollama_chat import facts as ollama_chat
 from gateway.dialects.openai_chat import facts as openai_chat
 from gateway.dialects.openai_completions import facts as openai_completions
 from gateway.dialects.openai_embeddings import facts as openai_embeddings
@@ -26,5 +27,6 @@ REGISTERED: tuple[ModuleType, ...] = (
     passthrough,
     anthropic_messages,
     gemini_generate,
+    ollama_chat,
 )
 FACTS: Mapping[DialectName, Dialect] = {each.FACTS.name: each.FACTS for each in REGISTERED}
