@@ -32,6 +32,8 @@ from gateway.api.server.asgi import Pace
 from gateway.api.server.cors import Cors
 from gateway.api.server.envelope import Envelope
 from gateway.api.server.upload import Uploads
+from gateway.api.socket.endpoint import PATHS as SOCKET_PATHS
+from gateway.api.socket.endpoint import ResponsesSockets
 from gateway.dialects.clients import at
 from gateway.errors import MethodNotAllowed, NotFound
 from gateway.settings.environment import variable
@@ -48,6 +50,8 @@ class Application:
         self.failure: Exception | None = None
         """The exception that stopped the wiring from opening; None without one."""
         self._inference: Inference | None = None
+        self.sockets: ResponsesSockets | None = None
+        """Responses on WebSockets; None until the wiring is open."""
         config = worker.settings.config
         self._envelope = Envelope(Cors(config.cors.origins), config.compression)
         self._service = Starlette(lifespan=self._lifespan, exception_handlers={404: not_found, 405: not_allowed})
@@ -74,8 +78,11 @@ class Application:
                 memory=wiring.memory,
                 decoding=wiring.decoding,
             )
+            limits = wiring.worker.settings.config.requests
+            self.sockets = ResponsesSockets(self._inference, limits, wiring.off_loop)
             self._service.router.routes.extend(_routes(wiring))
             yield
+            await self.sockets.aclose()
             await self._inference.aclose()
         finally:
             await wiring.aclose()
@@ -91,7 +98,14 @@ class Application:
         answers, also for a path with a slash at its end."""
         return self._inference if path.isascii() and at(path.decode()) else None
 
+    def socket_at(self, path: bytes) -> bool:
+        """Whether a WebSocket can be opened at `path`."""
+        return self.sockets is not None and path.decode("latin-1") in SOCKET_PATHS
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket" and self.sockets is not None and scope["path"] in SOCKET_PATHS:
+            await self.sockets(scope, receive, send)
+            return
         if scope["type"] == "http" and scope["path"].endswith("/"):
             scope = {**scope, "path": _without_slash(scope["path"])}
         hot = scope["type"] == "http" and scope["method"] != "OPTIONS" and at(scope["path"])
@@ -174,7 +188,11 @@ def troubles(worker: Worker) -> list[str]:
 
 
 async def not_found(request: Request, error: Exception) -> Response:
-    told = NotFound(f"There is nothing at {request.url.path}; see the README for the routes.")
+    path = request.url.path
+    if path.endswith("/realtime"):
+        told = NotFound("Realtime sessions are not served; use /v1/responses, or /v1/audio for speech.")
+    else:
+        told = NotFound(f"There is nothing at {path}; see the README for the routes.")
     return error_response(told, request)
 
 

@@ -140,12 +140,17 @@ class Inference:
 
         return await self._pipeline.off_loop.run(parse) if len(body) > LARGE_BYTES else parse()
 
-    def _admit(self, caller: Caller, headers: Mapping[bytes, bytes]) -> tuple[Tenant, Controls, bool]:
-        """All checks that need no body. Returns tenant, controls, and whether the request counts as batch; an admitted
-        request must `leave`."""
+    def authenticate(self, headers: Mapping[bytes, bytes]) -> Tenant:
+        """The tenant of a key that may ask for completions. Raises InvalidKey, Forbidden."""
         tenant = self._tenants.authenticate(secret(headers))
         if "inference" not in tenant.key.scopes:
             raise Forbidden("This key may not ask for completions; create one with the scope inference.")
+        return tenant
+
+    def _admit(self, caller: Caller, headers: Mapping[bytes, bytes]) -> tuple[Tenant, Controls, bool]:
+        """All checks that need no body. Returns tenant, controls, and whether the request counts as batch; an admitted
+        request must `leave`."""
+        tenant = self.authenticate(headers)
         if caller.method != "POST":
             raise MethodNotAllowed(f"{caller.path} takes POST, not {caller.method}.")
         if (family := PASSED_THROUGH.get(caller.path)) is None:
