@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from types import ModuleType
 
 from gateway.dialects.anthropic_messages import facts as anthropic_messages
+from gateway.dialects.bedrock_converse import facts as bedrock_converse
 from gateway.dialects.gemini_generate import facts as gemini_generate
 from gateway.dialects.ollama_chat import facts as ollama_chat
 from gateway.dialects.openai_chat import facts as openai_chat
@@ -27,6 +28,7 @@ REGISTERED: tuple[ModuleType, ...] = (
     passthrough,
     anthropic_messages,
     gemini_generate,
+    bedrock_converse,
     ollama_chat,
 )
 FACTS: Mapping[DialectName, Dialect] = {each.FACTS.name: each.FACTS for each in REGISTERED}

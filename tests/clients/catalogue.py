@@ -102,6 +102,13 @@ APPS = (
         "google",
     ),
     _app(
+        "boto3",
+        "boto3_python.py",
+        "plain streams twice system limits conversation image document tools tools_streamed "
+        "tool_forced thinking wrong_key unknown_model spent refused_field refused_above broken_stream",
+        "others",
+    ),
+    _app(
         "langchain-python",
         "langchain_python.py",
         "chat_invoke chat_stream chat_tools chat_structured chat_structured_by_call chat_agent responses_invoke "
