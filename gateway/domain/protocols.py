@@ -83,6 +83,8 @@ class BackendState:
     """None: nothing is known except this worker's own requests."""
     wait_s: float = 0.0
     """Estimated time that a further request would wait there for its turn."""
+    headroom: float | None = None
+    """Part of its provider's scarcest rate limit that is left; 0: one more call would exceed it; None: unknown."""
 
 
 class FleetView(Protocol):

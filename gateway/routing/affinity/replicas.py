@@ -21,6 +21,8 @@ POINTS = 64
 """Points of each replica on the circle. The shares of replicas then differ by about 1 / √64."""
 SHARED_TOKENS = 256
 """Input tokens below which a prompt goes to the replica with the lowest load: reading it again is fast."""
+_LEAST_ROOM = 0.01
+"""Part of a replica's capacity that counts although its rate limit is used up."""
 
 
 class Replica(NamedTuple):
@@ -31,11 +33,17 @@ class Replica(NamedTuple):
     """Requests in progress and in its queue."""
     capacity: float = 1.0
     """Relative to the others'."""
+    headroom: float = 1.0
+    """Part of its provider's rate limit that is left."""
 
     @property
     def pressure(self) -> float:
-        """Load relative to the capacity."""
-        return self.outstanding / self.capacity
+        """Load relative to the capacity that the rate limit leaves."""
+        return self.outstanding / self.room
+
+    @property
+    def room(self) -> float:
+        return self.capacity * max(self.headroom, _LEAST_ROOM)
 
 
 def group_of(backend: Backend) -> tuple[str, str, str]:
@@ -63,7 +71,7 @@ def order(
 
 
 def _order(replicas: Sequence[Replica], place: int, input_tokens: int, overload: float) -> list[Backend]:
-    least = sorted(replicas, key=lambda each: each.pressure)
+    least = sorted(replicas, key=lambda each: (each.pressure, -each.headroom))
     if input_tokens < SHARED_TOKENS:
         return [each.backend for each in least]
     first = affine(replicas, place, overload)
@@ -86,8 +94,8 @@ def affine(replicas: Sequence[Replica], place: int, overload: float) -> Replica:
 def _bounds(known: Mapping[str, Replica], overload: float) -> dict[str, float]:
     """Most requests of each replica: `overload` times its share of all requests, including the new one, rounded up."""
     present = sum(each.outstanding for each in known.values()) + 1
-    capacity = sum(each.capacity for each in known.values())
-    return {name: math.ceil(overload * present * each.capacity / capacity) for name, each in known.items()}
+    room = sum(each.room for each in known.values())
+    return {name: math.ceil(overload * present * each.room / room) for name, each in known.items()}
 
 
 @lru_cache(maxsize=256)
