@@ -61,6 +61,7 @@ OTHER = [
     ("Is it ok to run every day?", "Is it good to run every day?"),
     ("¿Qué es una torta mexicana?", "¿Qué es una tarta mexicana?"),
     ("¿Qué le regalo a mi amiga?", "¿Qué le regalo a mi amigo?"),
+    ("¿Qué regalo para una amiga?", "¿Qué regalo para un amigo?"),
     ("¿Cuánto miden las niñas de 5 años?", "¿Cuánto miden las chicas de 5 años?"),
     ("Quais são os maiores órgãos do corpo humano?", "Quais são os principais órgãos do corpo humano?"),
     ("What is your favorite color?", "What is my favorite color?"),

@@ -172,12 +172,14 @@ class Comparer:
 
     def _settle_courtesy(self, gap: Gap, lexicon: Lexicon) -> None:
         """Remove polite phrases before or after the question. They may contain question words if both texts ask the
-        same kind of question."""
+        same kind of question. Two forms of one word are no two polite phrases."""
         if not (gap.first or gap.last):
             return
         sides = [[token.form for token in side] for side in (gap.stored, gap.asked)]
         if any(token.kind != "word" or token.quoted for token in gap.stored + gap.asked):
             return
+        if len(set(map(root, sides[0] + sides[1]))) < len(set(sides[0] + sides[1])):
+            return  # `un amigo` and `una amiga`
         kinds = [{lexicon.questions.get(form) for form in side} for side in sides]
         if kinds[0] - {None, "what"} != kinds[1] - {None, "what"}:
             return
