@@ -80,7 +80,7 @@ class Pipeline:
             reply.outcome = Unpaid(permit)
             if tenant.access is not None:  # before the cache: its answers need the same permission
                 self.router.check(request.model, tenant)
-            await self.budgets.refuse_exhausted(tenant, record.end_user, record.started_at)
+            await self.budgets.refuse_exhausted(tenant, record.end_user, record.started_at, record.session)
 
             found = await self.cache.lookup(request, tenant, record, deadline)
             if isinstance(found, Hit):

@@ -25,7 +25,7 @@ from gateway.api.idempotency.idempotency import Idempotency
 from gateway.api.routes.usage import UsageFigures
 from gateway.api.server.shutdown import ShutdownFlag
 from gateway.backends.fleet import Fleet
-from gateway.backends.providers.discover import discover
+from gateway.backends.providers.discover import backends_of, found_text
 from gateway.backends.resilience.drain import BackendDrains
 from gateway.batches.files import Files
 from gateway.batches.jobs import Jobs
@@ -214,6 +214,8 @@ class Wiring:
             price = "priced" if self.prices.price(each) else "no price known"
             nature = "simulated, not a real model" if each.simulated else price
             log.info("backend %s: %s tier, %s (%s)", each.name, each.tier, each.model, nature)
+            if self.worker.settings.config.backends is None and (assumed := found_text(each)):
+                log.info("found %s", assumed)
         self._watch(fleet=self.fleet)
 
     async def _open_admission(self) -> None:
@@ -368,12 +370,9 @@ class Wiring:
             self.telemetry.watch(name, part.stats)
 
     async def _backends(self) -> list[Backend]:
-        """The backends of gateway.yaml, or else those found on this machine. Missing facts come from the catalogue."""
-        config = self.worker.settings.config
-        if config.backends is None:
-            found = await discover(config, self.worker.local_model_url, self.worker.simulate)
-        else:
-            found = list(config.backends)
+        """The backends of gateway.yaml, else those found on this machine; missing facts come from the catalogue."""
+        worker = self.worker
+        found = await backends_of(worker.settings.config, worker.local_model_url, worker.simulate)
         return [self.prices.complete(backend) for backend in found]
 
     async def aclose(self) -> None:

@@ -1,4 +1,4 @@
-"""Checks budgets and opens holds for organisation, team, key and end user, in US dollars or tokens per calendar window.
+"""Checks budgets and opens holds for organisation, team, key, end user and session, in US dollars or tokens per window.
 
 Counters are leased (`state/leases/leases.py`): settled spend plus the holds of all workers never exceeds a hard limit.
 Far from the limit, a hold only changes memory. A counter is rebuilt from the ledger if it is missing, has another
@@ -21,7 +21,7 @@ from gateway.admission.no_hold import NO_HOLD, RequestHold
 from gateway.admission.output_forecast import OutputForecasts
 from gateway.admission.request_limit import RequestLimit
 from gateway.domain.policy import Budget, Policy
-from gateway.domain.protocols import PriceList, Spending
+from gateway.domain.protocols import PriceList, Spending, Subject
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
@@ -31,6 +31,7 @@ from gateway.state.redis.connection import State
 
 __all__ = ["Budgets", "RequestHold"]
 
+SUBJECTS: tuple[Subject, ...] = ("end_user", "session")
 _MOST_KEYS = 10_000
 _MOST_USERS = 2_000
 _FRESH_S = 5.0
@@ -40,15 +41,15 @@ _EXHAUSTED_FRESH_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class _KeyBudgets:
-    """The counter groups of one key, or of one end user of a team."""
+    """The counter groups of one key."""
 
     policy: Policy
     groups: tuple[CounterGroup, ...]
     since: float
     until: float
     """The end of the first of their windows. If the clock is set back, they may end earlier."""
-    by_user: bool
-    """Whether each end user has additional counter groups."""
+    each: tuple[Subject, ...]
+    """Whether each end user, and each session, has additional counter groups."""
 
 
 class Budgets:
@@ -76,8 +77,8 @@ class Budgets:
         self._earlier: dict[str, _KeyBudgets] = {}
         """Lineage of the key → its groups in the previous windows. Requests that began in those windows are settled
         there."""
-        self._users: dict[tuple[str, str], tuple[CounterGroup, ...]] = {}
-        """(Team, end user) → counter groups, least recently used first."""
+        self._users: dict[tuple[str, Subject, str], tuple[CounterGroup, ...]] = {}
+        """(Team, kind, end user or session) → counter groups, least recently used first."""
         self._counts = {"holds": 0, "exhausted": 0}
 
     async def open(self) -> None:
@@ -100,12 +101,14 @@ class Budgets:
                         if account.budget.per in ("team", "organisation"):
                             yield key_budgets.policy, account
 
-    async def refuse_exhausted(self, tenant: Tenant, end_user: str = "", at: float | None = None) -> None:
+    async def refuse_exhausted(
+        self, tenant: Tenant, end_user: str = "", at: float | None = None, session: str = ""
+    ) -> None:
         """Raise BudgetExhausted, which names the budget, if a budget is exhausted whose policy also refuses cache hits.
 
         `at`: time at which the request began (Unix seconds); None: now.
         """
-        for group in self._groups_of(tenant, end_user, self._time() if at is None else at):
+        for group in self._groups_of(tenant, end_user, session, self._time() if at is None else at):
             if group.refusing and not group.sound(_FRESH_S) and (account := await self._spent(group)):
                 self._counts["exhausted"] += 1
                 raise group.refuse(account)
@@ -124,7 +127,7 @@ class Budgets:
     def hold(self, tenant: Tenant, record: Record, request: CompletionRequest | None = None) -> RequestHold:
         """An empty hold for one request. The fields of `request` may limit the length of its answer."""
         self._counts["holds"] += 1
-        groups: tuple[MoneySource, ...] = self._groups_of(tenant, record.end_user, record.started_at)
+        groups: tuple[MoneySource, ...] = self._groups_of(tenant, record.end_user, record.session, record.started_at)
         if (most := tenant.policy.max_usd_per_request) is not None:
             groups = (RequestLimit(most, tenant.team, self._prices), *groups)
         if len(groups) == 1:
@@ -135,7 +138,7 @@ class Budgets:
             tuple([BudgetHold(group, self._expectations, record, request, self._patience_s) for group in groups])
         )
 
-    def _groups_of(self, tenant: Tenant, end_user: str, at: float) -> tuple[CounterGroup, ...]:
+    def _groups_of(self, tenant: Tenant, end_user: str, session: str, at: float) -> tuple[CounterGroup, ...]:
         key_budgets = self._by_lineage.get(tenant.key.lineage)
         if (
             key_budgets is None
@@ -143,9 +146,11 @@ class Budgets:
             or not key_budgets.since <= at < key_budgets.until
         ):
             key_budgets = self._of_other_window(tenant, at)
-        if key_budgets.by_user and end_user:
-            return key_budgets.groups + self._of_user(tenant, end_user, at)
-        return key_budgets.groups
+        groups = key_budgets.groups
+        for per in key_budgets.each:
+            if name := end_user if per == "end_user" else session:
+                groups += self._of_subject(tenant, per, name, at)
+        return groups
 
     def _of_other_window(self, tenant: Tenant, at: float) -> _KeyBudgets:
         """The groups for a window other than the most recent one. The groups of both windows are kept while both have
@@ -173,16 +178,17 @@ class Budgets:
         groups = self._levels.of_key(tenant, at)
         since = max((group.since for group in groups), default=0.0)
         until = min((group.until for group in groups), default=float("inf"))
-        by_user = any(budget.per == "end_user" for budget in tenant.policy.budget)
-        return _KeyBudgets(tenant.policy, groups, since, until, by_user)
+        levels = {budget.per for budget in tenant.policy.budget}
+        each = tuple(per for per in SUBJECTS if per in levels)
+        return _KeyBudgets(tenant.policy, groups, since, until, each)
 
-    def _of_user(self, tenant: Tenant, end_user: str, at: float) -> tuple[CounterGroup, ...]:
-        """The counter groups of an end user. The most recently used ones are kept, so that they need not be looked up
-        again."""
-        place, policy = (tenant.team, end_user), tenant.policy
+    def _of_subject(self, tenant: Tenant, per: Subject, name: str, at: float) -> tuple[CounterGroup, ...]:
+        """The counter groups of an end user or session. The most recently used ones are kept, so that they need not be
+        looked up again."""
+        place, policy = (tenant.team, per, name), tenant.policy
         groups = self._users.pop(place, ())
         if not groups or any(one.policy is not policy or not one.since <= at < one.until for one in groups):
-            groups = self._levels.of_end_user(tenant, end_user, at)
+            groups = self._levels.of_subject(tenant, per, name, at)
         self._users[place] = groups
         if len(self._users) > _MOST_USERS:
             del self._users[next(iter(self._users))]

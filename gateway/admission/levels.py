@@ -12,7 +12,7 @@ from gateway.admission.counter_group import BudgetWindow, CounterGroup, Settled
 from gateway.admission.meter import Dollars, Meter, Tokens
 from gateway.domain.money.windows import window_bounds
 from gateway.domain.policy import Budget
-from gateway.domain.protocols import BudgetChecker, PriceList, Spending, SpentReader
+from gateway.domain.protocols import BudgetChecker, PriceList, Spending, SpentReader, Subject
 from gateway.domain.tenant import Tenant
 from gateway.state.leases.counter import MOST
 from gateway.state.leases.leases import Leases
@@ -20,8 +20,8 @@ from gateway.state.leases.leases import Leases
 _DAY_S = 86_400
 _LONGEST_S = 40 * _DAY_S
 _USER_LIFE_S = 3600
-"""Seconds for which an end user's counter is kept after its last use. There may be very many; the ledger contains all
-sums."""
+"""Seconds that an end user's or session's counter is kept after its last use. There may be very many; the ledger has
+all sums."""
 
 Known = Callable[[float, float], Awaitable[SpentReader]]
 """A function that reads the spend of requests that began in `[since, until)`."""
@@ -44,7 +44,7 @@ class _Level:
 
 
 class Levels:
-    """The levels organisation, team, key and end user."""
+    """The levels organisation, team, key, and end user or session."""
 
     def __init__(
         self,
@@ -58,11 +58,11 @@ class Levels:
         self._organisations = organisations
         self._meters: tuple[Meter, ...] = (Dollars(prices), Tokens(prices))
         self._freed = Settled()
-        self._gatherings: dict[tuple[str, float, float], _Gathering] = {}
+        self._gatherings: dict[tuple[Subject, str, float, float], _Gathering] = {}
 
     def of_key(self, tenant: Tenant, at: float) -> tuple[CounterGroup, ...]:
-        """All groups except those of end users. The team's dollar budgets come first, because most teams have no
-        others. `at` (Unix seconds) selects the windows, which may be over."""
+        """All groups except those of end users and sessions. The team's dollars come first, because most teams have no
+        other budget. `at` (Unix seconds) selects the windows, which may be over."""
         team, key, organisation = tenant.team, tenant.key.lineage, tenant.organisation
         budgets, spent = list(enumerate(tenant.policy.budget)), self._spending.spent
         of_team = _Level(
@@ -91,15 +91,16 @@ class Levels:
         )
         return self._groups(tenant, at, [of_team, of_key]) + self._groups(tenant, at, [above])
 
-    def of_end_user(self, tenant: Tenant, end_user: str, at: float) -> tuple[CounterGroup, ...]:
+    def of_subject(self, tenant: Tenant, per: Subject, name: str, at: float) -> tuple[CounterGroup, ...]:
+        """The groups of the end user or session `name`."""
         team = tenant.team
         level = _Level(
-            tag=f"{team} {blake2b(end_user.encode(), digest_size=8).hexdigest()}",
-            name="end_user",
-            owner=f"this end user of team {team}",
-            where="budget.* (per: end_user) in the team's policy",
-            known=lambda since, until: self._of_end_user(team, since, until, end_user),
-            budgets=[each for each in enumerate(tenant.policy.budget) if each[1].per == "end_user"],
+            tag=f"{team} {blake2b(name.encode(), digest_size=8).hexdigest()}",
+            name=per,
+            owner=f"this {per.replace('_', ' ')} of team {team}",
+            where=f"budget.* (per: {per}) in the team's policy",
+            known=lambda since, until: self._spent_by(per, team, since, until, name),
+            budgets=[each for each in enumerate(tenant.policy.budget) if each[1].per == per],
             many=True,
         )
         return self._groups(tenant, at, [level])
@@ -133,14 +134,14 @@ class Levels:
             )
             yield BudgetWindow(budget, level.owner, level.where, lease, limit, start, end)
 
-    async def _of_end_user(self, team: str, since: float, until: float, end_user: str) -> SpentReader:
-        """Read this end user's sum, together with all other sums that are missing at the moment."""
-        asked = team, since, until
+    async def _spent_by(self, per: Subject, team: str, since: float, until: float, name: str) -> SpentReader:
+        """Read the sum of this end user or session, together with all other sums that are missing at the moment."""
+        asked = per, team, since, until
         gathering = self._gatherings.get(asked)
         if gathering is None:
-            gathering = self._gatherings[asked] = _Gathering(partial(self._spending.spent_by_end_users, *asked))
+            gathering = self._gatherings[asked] = _Gathering(partial(self._spending.spent_by_each, *asked))
         try:
-            return await gathering.of(end_user)
+            return await gathering.of(name)
         finally:
             if gathering.idle:
                 self._gatherings.pop(asked, None)

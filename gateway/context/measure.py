@@ -92,6 +92,11 @@ def estimated_turn(request: CompletionRequest, turn: Turn) -> int:
     return estimate(turn.text) + estimate(calls(request, turn)) + TURN_TOKENS + turn.images * IMAGE_TOKENS
 
 
+def fixed_tokens(request: CompletionRequest) -> int:
+    """Estimated tokens of tool declarations, schemas and similar fields."""
+    return 0 if _DECLARING.isdisjoint(request.body) else estimate(declared(request))
+
+
 def declared(request: CompletionRequest) -> str:
     """The tools, schemas and similar fields as JSON. This is slightly more text than a chat template makes of them."""
     body = request.body

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from gateway.domain.kinds import KINDS, Kind, KindFacts
+from gateway.domain.kinds import KINDS, BackendDialectName, Kind, KindFacts
 from gateway.domain.money.price_classes import Factor, TierKey, few_factors
 from gateway.domain.provider_name import provider_name
 from gateway.domain.request import DialectName
@@ -66,7 +66,11 @@ class PriceEntry(Section):
     tokens_per_second: float | None = Field(
         None, gt=0, description="Throughput that a machine's price is divided by, until its own has been measured."
     )
-    billing: Billing = Field("on_demand", description="Which hours the machine costs: on_demand, spot or reserved.")
+    billing: Billing | Literal["busy"] = Field(
+        "on_demand",
+        description="Which hours the machine costs: on_demand, spot or reserved; busy: only the time in which it "
+        "answers, as a machine on one's own desk.",
+    )
 
     @model_validator(mode="after")
     def _one_way(self) -> PriceEntry:
@@ -121,7 +125,7 @@ class Backend(Section):
     max_output_tokens: int | None = Field(None, gt=0, description="Most tokens of one answer.")
     capabilities: frozenset[Capability] = Field(frozenset(), description="What it can do beyond text.")
     price: PriceEntry | None = Field(None, description="Null: from the catalogue; unknown stays unknown.")
-    dialects: tuple[DialectName, ...] = Field(
+    dialects: tuple[BackendDialectName, ...] = Field(
         (), description="The dialects that it speaks; empty: its kind's, as far as the server turns out to know them."
     )
     location: Location | None = Field(
@@ -229,6 +233,11 @@ class Backend(Section):
     def simulated(self) -> bool:
         """Whether it is simulated, without a real model."""
         return self.kind == "simulated"
+
+    @property
+    def managed(self) -> bool:
+        """Whether it stands for the local model that the gateway itself starts."""
+        return self.kind == "local" and not self.base_url
 
     @property
     def sent_model(self) -> str:

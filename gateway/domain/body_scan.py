@@ -14,6 +14,7 @@ WORDS = frozenset(
 )
 """The words that a scan looks for."""
 LONGEST_WORD = max(map(len, WORDS))
+MODEL = b'"model"'
 ESCAPED_LETTER = re.compile(rb"\\u00(?:5[fF]|[46][0-9a-fA-F]|[57][0-9aA])")
 """A JSON escape for a letter or `_`. Clients need none, and one could spell any field name."""
 
@@ -30,6 +31,8 @@ class BodyScan:
     words: frozenset[bytes]
     """The members of `WORDS` that occur."""
     escaped_letter: bool
+    models: int
+    """Occurrences of the string `"model"`, as a key or as a value."""
 
 
 def has_escaped_letter(raw: bytes) -> bool:

@@ -86,6 +86,11 @@ class ContextPolicy(Section):
         description="Marks for Anthropic's prompt cache: auto adds those that pay beside the client's, client sends "
         "only the client's, off none.",
     )
+    old_outputs: Literal["cut", "keep"] = Field(
+        "cut",
+        description="Old tool outputs that are probably no longer needed: cut leaves them out where that pays, keep "
+        "sends them.",
+    )
 
 
 class Budget(Section):
@@ -94,8 +99,9 @@ class Budget(Section):
     name: str = Field(
         "", max_length=64, description="How refusals, alerts and headers call it; empty: by its window and level."
     )
-    per: Literal["organisation", "team", "key", "end_user"] = Field(
-        "team", description="Who shares it: the whole team, or each key or end user has one; organisation: see there."
+    per: Literal["organisation", "team", "key", "end_user", "session"] = Field(
+        "team",
+        description="Who shares it: the whole team, or each key, end user or session has one; organisation: see there.",
     )
     limit_usd: Usd | None = Field(None, description="US dollars per window.")
     limit_tokens: int | None = Field(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from gateway.domain.answer import Answer
 from gateway.domain.backend import Backend
@@ -93,7 +93,10 @@ class BackendState:
     wait_s: float = 0.0
     """Estimated time that a further request would wait there for its turn."""
     trouble: str = ""
-    """Why calls of it fail at present; empty if they do not, or if there was none yet."""
+    """Why calls of the backend fail at present; empty if they do not, or if there was none yet."""
+    headroom: float | None = None
+    """Share of the provider's scarcest rate limit that is left; 0: one more call would exceed the limit; None: unknown.
+    """
 
 
 class FleetView(Protocol):
@@ -154,6 +157,10 @@ class Hold(Protocol):
         ...
 
 
+Subject = Literal["end_user", "session"]
+"""Of which a team has so many that budgets name none of them: a column of the ledger."""
+
+
 @dataclass(frozen=True, slots=True)
 class BudgetChecker:
     """Identifies whose spend is read. Empty fields are ignored."""
@@ -188,10 +195,11 @@ class Spending(Protocol):
         Includes the attempts of dead workers."""
         ...
 
-    def spent_by_end_users(
-        self, team: str, since: float, until: float, end_users: Collection[str]
+    def spent_by_each(
+        self, by: Subject, team: str, since: float, until: float, names: Collection[str]
     ) -> Awaitable[Mapping[str, SpentReader]]:
-        """Like `spent`, for each of the `end_users` (pseudonyms) of one team. Those without spend are omitted."""
+        """Like `spent`, for each of the `names` (pseudonyms of end users, or ids of sessions) of one team. Those
+        without spend are omitted."""
         ...
 
 

@@ -69,6 +69,8 @@ class Attempt:
     first_byte_at: float | None = None
     ended_at: float | None = None
     trimmed_tokens: int = 0
+    frozen: bool = False
+    """As in `ContextPlan`."""
     counted_tokens: int = 0
     """See `ContextPlan.counted_tokens`."""
     marks: CacheMarks | None = None
@@ -222,6 +224,11 @@ class Record:
     degraded: set[str] = field(default_factory=set, init=False)
     tags: dict[str, str] = field(default_factory=dict)
     session: str = ""
+    """Named by the client with `x-thriftgate-session`, else the agent's own id."""
+    agent: str = ""
+    """The coding agent that sent the request; empty: none is recognised."""
+    traffic_class: str = ""
+    """Language, needs and step, as `domain/traffic.py` writes them."""
     end_user: str = ""
     """Pseudonym of the end user named by the client."""
     over_budget: tuple[str, ...] = ()

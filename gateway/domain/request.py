@@ -11,18 +11,9 @@ from gateway.domain.body_scan import BodyScan, has_escaped_letter
 from gateway.domain.prompt_cache import CACHE_FIELDS
 
 CacheControl = Literal["", "bypass", "refresh", "only"]
-ClientDialectName = Literal[
-    "openai_chat",
-    "openai_completions",
-    "openai_responses",
-    "openai_embeddings",
-    "openai_other",
-    "anthropic_messages",
-    "gemini_generate",
-]
-"""Dialects that clients speak. Backends speak them too."""
-DialectName = Literal[ClientDialectName, "bedrock_converse"]
-"""All dialects, including those that only backends speak."""
+DialectName = str
+"""Name of a dialect. `gateway/dialects/facts.py` registers those that clients speak, `BackendDialectName` in
+`gateway/domain/kinds.py` lists those of backends."""
 Role = Literal["system", "user", "assistant", "tool"]
 
 _INPUT_FIELDS: Mapping[str, str] = {
@@ -118,6 +109,10 @@ class CompletionRequest:
     """The embedder's vector of the last user message. Set on first use and then reused."""
     too_long_for: frozenset[str] = frozenset()
     """Names of the backends that refused the request because of its length."""
+    agent: str = ""
+    """The coding agent that sent the request (`dialects/agents.py`); empty: none is recognised."""
+    agent_session: str = ""
+    """The id that the agent gave to its session."""
     as_chat: CompletionRequest | None = None
     """The same request in OpenAI's chat dialect; set by the first translation and then reused."""
     scan: BodyScan | None = None

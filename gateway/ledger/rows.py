@@ -87,6 +87,8 @@ class Row(NamedTuple):
     doubt: str = ""
     waited_ms: int = 0
     above_ceiling: bool = False
+    agent: str = ""
+    traffic_class: str = ""
 
     @property
     def called_at(self) -> float:
@@ -119,7 +121,7 @@ _RARE = tuple(Row._field_defaults[name] for name in FIELDS[LEAST:])
 _UNDECIDED = ("", None, 0)
 _ASKED = (
     *("stream", "end_user", "cost_centre", "difficulty", "trimmed_tokens", "tags", "simulated", "kind"),
-    *("service_tier", "waited_ms", "above_ceiling"),
+    *("service_tier", "waited_ms", "above_ceiling", "agent", "traffic_class"),
 )
 _UNASKED = tuple(Row._field_defaults[name] for name in _ASKED)
 
@@ -161,6 +163,8 @@ def asked(attempt: Attempt, record: Record) -> dict[str, Any]:
         attempt.service_tier,
         0 if attempt.number == 1 and attempt.started_at - record.started_at < 1 else _waited_ms(attempt, record),
         attempt.above_ceiling,
+        record.agent,
+        record.traffic_class,
     )
     return {} if facts == _UNASKED else dict(zip(_ASKED, facts, strict=True))
 
@@ -214,6 +218,8 @@ def ending(
         usage.doubt and usage.doubt[:MOST_DOUBT],
         0 if attempt.number == 1 and started - record.started_at < 1 else _waited_ms(attempt, record),
         attempt.above_ceiling,
+        record.agent,
+        record.traffic_class,
     )
     usual = (
         attempt.outcome,
@@ -257,7 +263,7 @@ def from_cache(record: Record, usage: Usage, saved_pico: int | None, outcome: Ou
         usage.image_tokens,
         "",
         *_UNDECIDED,
-        *("", "", "", 0, False),
+        *("", "", "", 0, False, record.agent, record.traffic_class),
     )
     return (
         f"{record.request_id}-0",

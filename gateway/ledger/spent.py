@@ -10,7 +10,7 @@ from pathlib import Path
 from sqlalchemy import ColumnElement, Connection, and_, case, func, literal, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from gateway.domain.protocols import BudgetChecker, SpentReader
+from gateway.domain.protocols import BudgetChecker, SpentReader, Subject
 from gateway.errors import LedgerUnavailable
 from gateway.ledger.journal import segments, slots
 from gateway.ledger.journal.reader import JournalReader
@@ -23,7 +23,7 @@ from gateway.state.sql.tables import journal_offsets, ledger
 
 _TRIES = 5
 _MANY = 500
-"""Maximum end users that are named in a query. If there are more, all of the team's end users are read."""
+"""Most end users or sessions named in a query. For more, all of the team's are read."""
 
 
 class Spending:
@@ -47,22 +47,23 @@ class Spending:
 
         return (await self._ask(which, counts, None)).get("", SpentReader())
 
-    async def spent_by_end_users(
-        self, team: str, since: float, until: float, end_users: Collection[str]
+    async def spent_by_each(
+        self, by: Subject, team: str, since: float, until: float, names: Collection[str]
     ) -> Mapping[str, SpentReader]:
-        """Like `spent`, for each of the `end_users` (pseudonyms) of one team. Those that spent nothing are omitted.
+        """The same for each of the `names` (pseudonyms of end users, or ids of sessions) of one team, without those
+        that spent nothing. Rolled-up rows have no session.
 
         Raises LedgerUnavailable.
         """
-        c, wanted = entries.c, frozenset(end_users)
-        which = and_(*_within(since, until), c.team == team)
+        c, wanted = entries.c, frozenset(names)
+        which = and_(*_within(since, until), c.team == team, c[by] != "")  # so that an index on named sessions fits
         if len(wanted) <= _MANY:
-            which = and_(which, c.end_user.in_(wanted))
+            which = and_(which, c[by].in_(wanted))
 
         def counts(row: Row) -> bool:
-            return since <= row.at < until and row.team == team and row.end_user in wanted
+            return since <= row.at < until and row.team == team and getattr(row, by) in wanted
 
-        found = await self._ask(which, counts, "end_user")
+        found = await self._ask(which, counts, by)
         return {name: spent for name, spent in found.items() if name in wanted}
 
     async def _ask(

@@ -56,13 +56,14 @@ def cost_of(price: Price, input_tokens: int, output_tokens: int, *, warm_tokens:
 
 
 def priced_by_load(backend: Backend, load: Load | None) -> bool:
-    """Whether it is a machine with an hourly price and a known load."""
+    """Whether it is a machine with paid hours and a known load."""
     return load is not None and by_the_hour(backend)
 
 
 def by_the_hour(backend: Backend) -> bool:
-    """Whether the backend has an hourly price."""
-    return backend.price is not None and bool(backend.price.machine_hour_usd)
+    """Whether the backend's hours are paid even while it answers nothing."""
+    price = backend.price
+    return price is not None and bool(price.machine_hour_usd) and price.billing != "busy"
 
 
 def at_load(price: Price, hour_usd: float, load: Load) -> Price:

@@ -24,11 +24,12 @@ MAX_FAILURES = 4
 
 
 def find_weights(settings: Settings) -> Path | None:
-    """Path of the weights to serve. None: the local model is disabled, gateway.yaml lists backends, or engine or
-    weights are not installed."""
+    """The weights to serve. None: the local model is off, `backends` has no entry for it, or engine or weights are not
+    installed."""
     local = settings.config.local_model
     weights = Path(local.gguf) if local.gguf else settings.paths.models / GGUF
-    wanted = local.enabled and settings.config.backends is None
+    backends = settings.config.backends
+    wanted = local.enabled and (backends is None or any(each.managed for each in backends))
     return weights if wanted and weights.is_file() and find_spec("xllamacpp") else None
 
 

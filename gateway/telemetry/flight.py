@@ -174,6 +174,8 @@ def flight(record: Record, *, what_if: bool = True) -> dict[str, Any]:
         "degraded": sorted(record.degraded),
         "tags": record.tags,
         "session": record.session or None,
+        "agent": record.agent or None,
+        "class": record.traffic_class or None,
         "notes": record.notes,
         "source": "recorder",
     }

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.dialects import json_splice
 from gateway.dialects.requests.known_blocks import BLOCK_BYTES, KnownBlocks
-from gateway.domain.body_scan import WORDS, BodyScan, has_escaped_letter
+from gateway.domain.body_scan import MODEL, WORDS, BodyScan, has_escaped_letter
 from gateway.domain.request import CompletionRequest
 
 
@@ -16,7 +17,7 @@ def plain_scan(raw: bytes) -> BodyScan:
     """The same facts, found without blocks."""
     words = frozenset(word for word in WORDS if word in raw)
     items = raw.count(b"{") + raw.count(b"[")
-    return BodyScan(raw, items, raw.count(b":"), raw.count(b","), words, has_escaped_letter(raw))
+    return BodyScan(raw, items, raw.count(b":"), raw.count(b","), words, has_escaped_letter(raw), raw.count(MODEL))
 
 
 def session(turns: int, last: str = "") -> bytes:
@@ -33,7 +34,7 @@ def test_each_request_of_a_session_has_the_facts_of_its_whole_body() -> None:
             assert known.scan("team", raw) == plain_scan(raw)
 
 
-@given(st.sampled_from([*sorted(WORDS), b"\\u0041"]), st.integers(-30, 30), st.integers(1, 3))
+@given(st.sampled_from([*sorted(WORDS), MODEL, b"\\u0041"]), st.integers(-30, 30), st.integers(1, 3))
 def test_a_word_across_a_border_of_blocks_is_found(word: bytes, shift: int, blocks: int) -> None:
     at = blocks * BLOCK_BYTES + shift
     raw = b"x" * at + word + b"y" * (4 * BLOCK_BYTES - at)
@@ -64,3 +65,31 @@ def test_a_scan_is_not_used_for_other_bytes(word: bytes) -> None:
     request.raw = raw + word
     assert request.contains(word)
     assert request.known_scan is None
+
+
+@pytest.mark.parametrize(
+    ("more", "fast"),
+    [
+        ({}, True),
+        ({"content": 'the word "model" in a text'}, True),
+        ({"metadata": {"model": "x"}}, False),
+        ({"kind": "model"}, False),
+    ],
+)
+def test_the_model_is_replaced_where_it_stands_or_wherever_the_scan_cannot_tell(
+    more: dict[str, object], fast: bool
+) -> None:
+    body = {**orjson.loads(session(30)), **more}
+    for raw in (orjson.dumps(body), orjson.dumps(body).replace(b'"model":', b'"model" : ', 1)):
+        scan = KnownBlocks().scan("team", raw)
+        assert (scan.models == 1) is fast
+        changes = {"model": b'"another"'}
+        expected = json_splice.splice(raw, body, changes)
+        assert json_splice.splice(raw, body, changes, scan) == expected
+        assert orjson.loads(expected)["model"] == "another"
+
+
+def test_an_escaped_key_is_not_taken_for_another() -> None:
+    raw = session(30).replace(b'"model":"m"', b'"\\u006dodel":"m","kind":"model"')
+    body, scan = orjson.loads(raw), KnownBlocks().scan("team", raw)
+    assert orjson.loads(json_splice.splice(raw, body, {"model": b'"another"'}, scan)) == {**body, "model": "another"}

@@ -14,7 +14,7 @@ from gateway.ledger.rows import TOKENS
 from gateway.ledger.store.entries import entries
 from gateway.ledger.store.sums import pico_sum, whole
 
-_SUBJECT = {"key": "key_id", "end_user": "end_user"}
+_SUBJECT = {"key": "key_id", "end_user": "end_user", "session": "session"}
 
 
 def shared(policy: Policy, budget: Budget) -> bool:
@@ -31,7 +31,7 @@ def used(connection: Connection, team: str, policy: Policy, budget: Budget, wind
 def used_by_each(
     connection: Connection, team: str, policy: Policy, budget: Budget, window: tuple[float, float]
 ) -> list[tuple[str, int]]:
-    """(Key id or end user's pseudonym, pico-dollars or tokens), highest first."""
+    """Returns (key id, end user's pseudonym or session, pico-dollars or tokens), the highest first."""
     subject = entries.c[_SUBJECT[budget.per]]
     query = select(subject, *pico_sum(_amount(budget))).where(_which(team, policy, budget, window), subject != "")
     found = connection.execute(query.group_by(subject)).all()

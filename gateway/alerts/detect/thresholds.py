@@ -40,8 +40,8 @@ class BudgetWindow:
     budget: Budget
     subject: str = ""
     subjects: Sequence[str] = ()
-    """End users that have reached a threshold, highest spend first. They share one alert, because there may be
-    thousands."""
+    """End users or sessions that have reached a threshold, the highest spend first. They share one alert, since there
+    may be thousands."""
 
     @property
     def limit(self) -> int:
@@ -56,7 +56,8 @@ class BudgetWindow:
         if self.subjects:
             named = ", ".join(self.subjects[:_MOST_NAMED])
             more = f" and {len(self.subjects) - _MOST_NAMED} more" if len(self.subjects) > _MOST_NAMED else ""
-            return f"Of team {self.team} {'each of ' if len(self.subjects) > 1 else ''}end user {named}{more}"
+            kind = self.budget.per.replace("_", " ")
+            return f"Of team {self.team} {'each of ' if len(self.subjects) > 1 else ''}{kind} {named}{more}"
         return f"Team {self.team}" if self.budget.per == "team" else f"{self.team[:1].upper()}{self.team[1:]}"
 
     def amount(self, units: int) -> str:
@@ -69,7 +70,7 @@ class BudgetWindow:
         """The budget's name, such as `monthly budget of 500 USD`."""
         budget = self.budget
         limit = f"{budget.limit_tokens} tokens" if budget.limit_usd is None else f"{_plain(budget.limit_usd)} USD"
-        each = {"key": " per key", "end_user": " per end user"}.get(budget.per, "")
+        each = {"key": " per key", "end_user": " per end user", "session": " per session"}.get(budget.per, "")
         return f"{_ADJECTIVES[budget.window]} budget{f' {budget.name!r}' if budget.name else ''} of {limit}{each}"
 
 
@@ -156,7 +157,7 @@ def _alert(
     if account.subject:
         facts["key"] = account.subject
     if account.subjects:
-        facts["end_users"] = list(account.subjects[:_MOST_NAMED])
+        facts[f"{budget.per}s"] = list(account.subjects[:_MOST_NAMED])
     kind: Kind = "forecast" if threshold == "forecast" else "threshold"
     return alert(_id(account, start, threshold), kind, severity, account.team, facts)
 

@@ -197,8 +197,8 @@ class Watch:
         return self._store(found, team, policy, budget, now)
 
     def _check_each(self, team: str, policy: Policy, budget: Budget, window: Window, now: float) -> list[Alert]:
-        """The alerts of a budget with separate amounts. A budget per key causes one alert for each key. A budget per
-        end user causes one alert for all of them, because there may be thousands."""
+        """A budget per key gives one alert for each key. A budget per end user or session, of which there may be
+        thousands, gives one alert for all of them."""
         with self._database.read() as connection:
             each = measure.used_by_each(connection, team, policy, budget, window)
         if window[0] <= now < window[1]:

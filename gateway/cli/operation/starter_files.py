@@ -52,7 +52,12 @@ def entry(backend: Backend) -> Entry:
     values["strength"] = "small" if backend.tier == "small" else "large"
     if backend.window_tokens:
         values["context_window"] = backend.window_tokens
-    return Entry(values, "its price is unknown; e.g. price: {machine_hour_usd: 1.20}")
+    if backend.price is None:
+        return Entry(values, "its price is unknown; e.g. price: {machine_hour_usd: 1.20}")
+    values["price"] = backend.price.model_dump(
+        mode="json", include={"machine_hour_usd", "tokens_per_second", "billing"}
+    )
+    return Entry(values, "strength and price are assumed: USD per hour in which it answers")
 
 
 def _variable(backend: Backend) -> str:

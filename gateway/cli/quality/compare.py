@@ -20,7 +20,7 @@ from rich.progress import Progress
 from gateway.alerts.detect import measure
 from gateway.alerts.detect.thresholds import BudgetWindow
 from gateway.backends.fleet import Fleet
-from gateway.backends.providers.discover import discover
+from gateway.backends.providers.discover import backends_of
 from gateway.cli import tables
 from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
@@ -147,8 +147,7 @@ async def _run(
     await asyncio.to_thread(_check_budgets, settings, team, policy, limit)
     tenant = Tenant(Key("compare", team), policy, epoch)
     catalogue = PriceBook.of(settings)
-    listed = settings.config.backends
-    backends = list(listed) if listed is not None else await discover(settings.config, None, False)
+    backends = await backends_of(settings.config, None)
     await asyncio.to_thread(_learn_machines, settings, catalogue, backends)
     async with _opened(settings, [catalogue.complete(each) for each in backends], catalogue) as (fleet, journal):
         settlement = PairSettlement(limit, catalogue)

@@ -15,7 +15,7 @@ from rich.markup import escape
 from gateway.alerts.detect import measure
 from gateway.alerts.detect.thresholds import BudgetWindow
 from gateway.backends.fleet import Fleet
-from gateway.backends.providers.discover import discover
+from gateway.backends.providers.discover import backends_of
 from gateway.cli import tables
 from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
@@ -71,9 +71,7 @@ async def _decide(
 ) -> tuple[Route, list[str]]:
     """The decision, and sentences about what would change it."""
     catalogue = PriceBook.of(settings)
-    listed = settings.config.backends
-    url = local_model_url(settings.paths)
-    found = list(listed) if listed is not None else await discover(settings.config, url, False)
+    found = await backends_of(settings.config, local_model_url(settings.paths))
     fleet = Fleet([catalogue.complete(backend) for backend in found])
     plan = followed(settings.config.routing.artefact)
     router = Router(packaged, catalogue, fleet, fleet.backends, pressures=pressures, plan=plan)

@@ -59,7 +59,7 @@ class ChatToChat:
             changes |= {name: orjson.dumps(value) for name, value in plain.items() if value is not None}
         elif plan is not None and plan.touched:
             changes["messages"] = _messages(request, plan)
-        body = json_splice.splice(request.raw, request.body, changes) if changes else request.raw
+        body = json_splice.splice(request.raw, request.body, changes, request.known_scan) if changes else request.raw
         return body if self._leaves_out.isdisjoint(request.body) else json_splice.without(body, self._leaves_out)
 
     def _changes(self, request: CompletionRequest, model: str, max_output_tokens: int | None) -> dict[str, bytes]:

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from contextlib import suppress
 from typing import NamedTuple
 
-from gateway.domain.body_scan import LONGEST_WORD, WORDS, BodyScan, has_escaped_letter
+from gateway.domain.body_scan import LONGEST_WORD, MODEL, WORDS, BodyScan, has_escaped_letter
 
 LEAST_BYTES = 64 * 2**10
 """Smaller bodies are not scanned in advance."""
@@ -26,6 +26,7 @@ class _Facts(NamedTuple):
     values: int
     words: frozenset[bytes]
     escaped_letter: bool
+    models: int
 
 
 class KnownBlocks:
@@ -42,16 +43,17 @@ class KnownBlocks:
 
     def scan(self, team: str, raw: bytes) -> BodyScan:
         """The facts of a body of `team`. Facts are not shared with other teams."""
-        items = keys = values = 0
+        items = keys = values = models = 0
         words: frozenset[bytes] = frozenset()
         escaped = False
         for at in range(0, len(raw), BLOCK_BYTES):
             block = self._of(team, raw[at : at + BLOCK_BYTES + _OVERLAP])
             items, keys, values = items + block.items, keys + block.keys, values + block.values
+            models += block.models
             if block.words:
                 words |= block.words
             escaped = escaped or block.escaped_letter
-        return BodyScan(raw, items, keys, values, words, escaped)
+        return BodyScan(raw, items, keys, values, words, escaped, models)
 
     def _of(self, team: str, block: bytes) -> _Facts:
         known, key = self._facts, (team, block)
@@ -75,4 +77,5 @@ def _facts(block: bytes) -> _Facts:
         block.count(b",", 0, end),
         frozenset(word for word in WORDS if block.rfind(word) >= 0),
         has_escaped_letter(block),
+        block.count(MODEL, 0, end + len(MODEL) - 1),  # those that begin before `end`
     )

@@ -20,7 +20,7 @@ class Holdout:
         alternate between backends."""
         if not self._share:
             return False
-        session = request.controls.session or request.last_user
+        session = request.controls.session or request.agent_session or request.last_user
         drawn = int.from_bytes(hashlib.blake2b(session.encode(), digest_size=4).digest()) / 2**32
         held = drawn < self._share
         self._held += held

@@ -23,6 +23,8 @@ COLUMNS = {
     "cost_centre": "cost_centre",
     "end_user": "end_user",
     "session": "session",
+    "agent": "agent",
+    "class": "traffic_class",
     "region": "region",
     "outcome": "outcome",
     "service_tier": "service_tier",

@@ -42,8 +42,9 @@ SEEN = "machines.json"
 class Idle:
     """Writes idle rows into its own journal, which the ledger's writer drains like any other. One instance per host.
 
-    The hours depend on the machine's billing. on_demand: each hour in which this gateway ran, even for a part; spot:
-    those of these hours in which the machine answered; reserved: each hour since the machine was first configured.
+    Hours that are booked, by the machine's billing: on_demand: every hour in which this gateway ran, also partly; spot:
+    those of them in which the machine answered; reserved: every hour since the machine was first configured; busy:
+    none.
     """
 
     def __init__(self, directory: Path, database: Database, backends: Sequence[Backend], clock: Clock = time) -> None:
@@ -51,7 +52,7 @@ class Idle:
         self._machines = {
             backend.name: (backend, backend.price)
             for backend in backends
-            if backend.price is not None and backend.price.machine_hour_usd
+            if backend.price is not None and backend.price.machine_hour_usd and backend.price.billing != "busy"
         }
 
     async def run(self) -> None:

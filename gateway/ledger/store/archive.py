@@ -82,6 +82,8 @@ def retold(rows: Sequence[Row]) -> dict[str, Any]:
         "degraded": [],
         "tags": orjson.loads(first.tags),
         "session": first.session or None,
+        "agent": first.agent or None,
+        "class": first.traffic_class or None,
         "notes": [],
         "source": "ledger",
     }

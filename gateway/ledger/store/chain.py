@@ -86,9 +86,9 @@ class Rollup:
         return orjson.dumps([part.hex() if isinstance(part, bytes) else part for part in parts])
 
 
-_LATER = (("", ""), ("", None, 0))
-"""Defaults of columns that were added to sums later, the latest first. If all of them have their defaults, hashes omit
-these columns, so that older hashes stay valid."""
+_LATER = (("", ""), ("", ""), ("", None, 0))
+"""Defaults of columns that were added to sums later, the latest first. Hashes leave such columns out if all have their
+defaults, so that older hashes stay valid."""
 
 
 def sums_hash(sums: Sequence[Sequence[Any]]) -> bytes:

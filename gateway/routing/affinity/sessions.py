@@ -107,8 +107,8 @@ class Sessions:
         if usage is None or not route.prefix.lengths:
             return
         prefix, backend, now = route.prefix, attempt.backend, self._monotonic()
-        if attempt.trimmed_tokens:
-            # the next request has another prefix, but must return to this backend after tool calls
+        if attempt.trimmed_tokens and not attempt.frozen:
+            # the next request has another prefix, but must still return to this backend after tool calls
             warm, keep_s = 0, rules_of(backend.model).ttl_s if backend.hosted else OWN_S
         else:
             self._compare(prefix, attempt, usage)
@@ -154,16 +154,22 @@ class Sessions:
 def prefix_of(request: CompletionRequest, key_id: str, session: str = "") -> Prefix:
     """The conversation to which a request of the key `key_id` belongs.
 
-    It is identified by `session`, `x-thriftgate-session` or `prompt_cache_key`, and otherwise by system prompt, first
-    question and `metadata.user_id`.
+    It is identified by `session`, `x-thriftgate-session` or `prompt_cache_key`; without these, by system prompt, first
+    question and `metadata.user_id`. A coding agent has several conversations in one session: helpers, and calls in the
+    background. So the id of its session counts only together with its model and first question. Its system prompt does
+    not count: Claude Code's begins with a line that differs in each request.
     """
     turns = request.turns
     own = blake2b(key_id.encode(), digest_size=_DIGEST_BYTES)
-    if named := session or request.controls.session or _text_field(request.body, "prompt_cache_key"):
+    own_id = request.agent_session if not request.controls.session else ""
+    if not own_id and (named := session or request.controls.session or _text_field(request.body, "prompt_cache_key")):
         own.update(b"\0named\0" + named.encode("utf-8", "surrogatepass"))
     else:
-        own.update(b"\0" + _text_field(request.body.get("metadata"), "user_id").encode("utf-8", "surrogatepass"))
+        user = _text_field(request.body.get("metadata"), "user_id") if not own_id else f"{own_id}\0{request.model}"
+        own.update(b"\0" + user.encode("utf-8", "surrogatepass"))
         for turn in turns:
+            if own_id and turn.role == "system":
+                continue
             own.update(f"\0{turn.role}\0{turn.text[:_MOST_CHARACTERS]}".encode("utf-8", "surrogatepass"))
             if turn.role == "user":
                 break

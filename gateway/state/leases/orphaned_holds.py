@@ -56,7 +56,9 @@ class OrphanedHold:
         if len(parts) < 7:
             return self.tag
         owner = self.tag if self.tag.startswith("organisation ") else f"team {self.team}"
-        level = {"team": "", "organisation": "", "end_user": ", an end user"}.get(parts[1], f", {parts[1]}")
+        level = {"team": "", "organisation": "", "end_user": ", an end user", "session": ", a session"}.get(
+            parts[1], f", {parts[1]}"
+        )
         begun = datetime.fromtimestamp(int(parts[-1]), UTC).date()
         return f"{owner}{level}, {parts[4]} from {begun}"
 

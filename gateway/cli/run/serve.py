@@ -16,8 +16,8 @@ from typing import Any
 import click
 import orjson
 
+from gateway.cli.develop.tour import write_policy
 from gateway.cli.echo import echo
-from gateway.cli.operation.tour import write_policy
 from gateway.cli.options import Context, common
 from gateway.domain.tenant import Key
 from gateway.policy.keys import create
@@ -34,7 +34,7 @@ TOUR_URL = "TOUR_ALERT_URL"
 @click.command()
 @common
 @click.option("--host", help="Address to listen on; default: gateway.yaml's, else 127.0.0.1.")
-@click.option("--port", type=int, help="Port; 0 takes a free one. Default: gateway.yaml's, else 8080.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port; 0: a free one. Default: gateway.yaml's, else 8080.")
 @click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Worker processes.")
 @click.option("--demo", is_flag=True, help="Add a simulated large tier if no stronger one is found, and run the tour.")
 def serve(context: Context, host: str | None, port: int | None, workers: int, demo: bool) -> None:

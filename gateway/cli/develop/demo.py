@@ -23,8 +23,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from gateway.cli import tables
+from gateway.cli.develop.tour import MARKER, STEPS, Step, write_policy
 from gateway.cli.echo import echo_json
-from gateway.cli.operation.tour import MARKER, STEPS, Step, write_policy
 from gateway.cli.options import Context, common
 from gateway.domain.money.usage import Usage
 from gateway.domain.units import pico_to_usd

@@ -13,8 +13,8 @@ import orjson
 
 from gateway.cli.echo import echo
 from gateway.cli.money.storage import open_database
-from gateway.cli.operation.client_settings import ANTHROPIC, CLIENTS, Client, Connection, write
 from gateway.cli.options import Context, common
+from gateway.cli.teams.client_settings import ANTHROPIC, CLIENTS, Client, Connection, write
 from gateway.domain.units import parse_duration
 from gateway.policy import keys as store
 from gateway.settings.gateway import Settings
