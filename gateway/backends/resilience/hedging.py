@@ -129,7 +129,9 @@ class _Race:
 
 def _as_good(backend: Backend, route: Route) -> bool:
     """Whether `backend` may answer although the first backend has not failed. Some backends of a route are only
-    fallbacks."""
+    fallbacks, such as those above the ceiling."""
+    if backend.name in route.above and backend is not route.backends[0]:
+        return False
     if route.reference is None or backend.model == route.backends[0].model:
         return True
     if route.observed is not None:
