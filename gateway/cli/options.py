@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,13 @@ class Context:
             echo(text)
         else:
             text()
+
+
+def old_name(command: click.Command, name: str) -> click.Command:
+    """`command` under a former name, which works but is not listed."""
+    found = copy(command)
+    found.name, found.hidden = name, True
+    return found
 
 
 def common(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -21,9 +21,12 @@ from gateway.ledger.reports.dimensions import COLUMNS
 from gateway.ledger.reports.formats import as_csv, as_table
 from gateway.ledger.reports.parquet import ParquetMissing, as_parquet
 from gateway.ledger.reports.period import parse_when
+from gateway.ledger.reports.report import teams
+from gateway.policy.keys import listing
 from gateway.policy.load import load_policies
 from gateway.settings.gateway import Settings
 from gateway.settings.prices import Currency
+from gateway.settings.remedies import did_you_mean
 from gateway.state.sql.database import Database
 
 FORMATS = ("table", "json", "csv", "parquet", "focus", "focus-parquet")
@@ -71,6 +74,8 @@ def usage(
         begin, end = (parse_when(text, now) if text else None for text in (since, until))
         asked = UsageQuery(by, team, begin, end, savings)
         with open_database(settings) as database:
+            if team is not None:
+                known_team(database, settings, team)
             written = asyncio.run(_written(spend_of(settings, database), asked, form, settings.config.prices.currency))
     except ValueError as error:
         raise click.UsageError(str(error)) from error
@@ -80,6 +85,16 @@ def usage(
         _print(written, form)
     else:
         output.write_bytes(written)
+
+
+def known_team(database: Database, settings: Settings, team: str) -> None:
+    """Raises UsageError unless the team has a policy, a key or spend."""
+    known = set(load_policies(settings.policies, settings.config.ceilings).policies)
+    with database.read() as connection:
+        known |= {*teams(connection), *(row["team"] for row in listing(database))}
+    if team not in known:
+        near = did_you_mean(team, sorted(known), f"there are {', '.join(sorted(known))}")
+        raise click.UsageError(f"There is no team {team!r}: it has no policy, no key and no spend; {near}")
 
 
 def _print(written: bytes, form: str) -> None:

@@ -45,7 +45,7 @@ from gateway.routing.difficulty.grader import Grader
 from gateway.settings.gateway import Settings
 
 
-@click.command()
+@click.command(short_help="Ask two backends the same, and compare their answers.")
 @common
 @click.argument("a")
 @click.argument("b")

@@ -21,6 +21,8 @@ def leaves(command: click.Command, context: click.Context, path: str = "") -> It
     for name in command.list_commands(context):
         sub = command.get_command(context, name)
         assert sub is not None
+        if sub.hidden:
+            continue
         yield from leaves(sub, context, f"{path} {name}".strip())
 
 
