@@ -123,3 +123,14 @@ def test_a_mistake_in_a_file_is_told_without_a_traceback(tmp_path: Path, capsys:
             main()
     assert ended.value.code == 2
     assert "gateway.yaml:1: listen.prot: unknown key" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "former"),
+    [(("usage",), "--out", "--output"), (("compare",), "--concurrency", "--concurrent")],
+)
+def test_a_former_spelling_of_an_option_works_and_is_not_shown(words: tuple[str, ...], name: str, former: str) -> None:
+    assert re.search(rf"^  {name} ", helped(*words), re.MULTILINE)
+    assert not re.search(rf"{former}\b", helped(*words))
+    option = next(each for each in TREE[words].params if name in each.opts)
+    assert former in option.opts

@@ -80,7 +80,4 @@ def _show(values: Mapping[str, Any], since: str) -> None:
 
 
 def _usd(amount: str | Decimal | None) -> str:
-    if amount is None:
-        return "–"
-    pico = int(Decimal(amount) * 10**12)
-    return money(pico) if pico >= 0 else f"-{money(-pico)}"
+    return "–" if amount is None else money(int(Decimal(amount) * 10**12))

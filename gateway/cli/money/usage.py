@@ -14,7 +14,7 @@ from gateway.cli import tables
 from gateway.cli.echo import echo, echo_json, echo_raw
 from gateway.cli.money.statement import show
 from gateway.cli.money.storage import open_database
-from gateway.cli.options import Context, common
+from gateway.cli.options import Context, Renamed, common
 from gateway.ledger.prices.price_book import PriceBook
 from gateway.ledger.reports import focus
 from gateway.ledger.reports.dimensions import COLUMNS
@@ -48,7 +48,15 @@ FORMATS = ("table", "json", "csv", "parquet", "focus", "focus-parquet")
     show_default=True,
     help=f"csv and parquet have only the rows; focus has each charge as FinOps FOCUS {focus.VERSION}.",
 )
-@click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE instead of printing.")
+@click.option(
+    "--out",
+    "output",
+    cls=Renamed,
+    former="--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write to FILE instead of printing.",
+)
 @click.option(
     "--savings", is_flag=True, help="Show savings compared with using one model for everything, and the method."
 )
@@ -64,11 +72,11 @@ def usage(
     thriftgate usage --team search --since 7d --by model
     thriftgate usage --by team,tag:customer --format csv > spend.csv
     thriftgate usage --since 30d --savings
-    thriftgate usage --since 30d --format focus --output focus.csv
+    thriftgate usage --since 30d --format focus --out focus.csv
     """
     form = "json" if context.as_json else form
     if output is None and form.endswith("parquet") and sys.stdout.isatty():
-        raise click.UsageError("Parquet is binary; name a file with --output, or redirect.")
+        raise click.UsageError("Parquet is binary; name a file with --out, or redirect.")
     now, settings = time.time(), context.of_running()
     try:
         begin, end = (parse_when(text, now) if text else None for text in (since, until))

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from gateway.domain.units import pico_to_usd
+from gateway.ledger.reports.formats import cents
 from gateway.ledger.rows import Row
 
 
 def money(pico: int | None) -> str:
-    """US dollars for people: to the cent from 1 USD on, below that with three significant digits."""
-    if pico is None:
-        return "price unknown"
-    usd = pico_to_usd(pico)
-    if not usd or usd >= 1:
-        return f"${usd:,.2f}"
-    places = max(2, 2 - usd.adjusted())
-    whole, _, part = f"{usd:.{places}f}".partition(".")
-    return f"${whole}.{part.rstrip('0').ljust(2, '0')}"
+    """`$0.0123`, or that the price is unknown."""
+    return "price unknown" if pico is None else f"${cents(pico)}".replace("$-", "-$")
 
 
 def line(row: Row) -> str:

@@ -32,7 +32,9 @@ MOST = 10_000
 @click.option("--model", help="Only this model name, as the application sent it.")
 @click.option("--failed", is_flag=True, help="Only attempts that did not succeed.")
 @click.option("--since", help="Start: 2026-01-31T12:00, or 15m for the last 15 minutes.")
-@click.option("--count", "-n", type=click.IntRange(0, MOST), default=20, show_default=True, help="Most past requests.")
+@click.option(
+    "--limit", "-n", "count", type=click.IntRange(0, MOST), default=20, show_default=True, help="Most past requests."
+)
 def logs(
     context: Context,
     follow: bool,

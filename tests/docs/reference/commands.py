@@ -13,6 +13,10 @@ from gateway.cli.main import cli
 COMMON = ("config", "data_dir", "policies", "as_json", "help")
 
 
+FORMER = ("--output", "--concurrent")
+"""Former spellings of options, which work but are not listed."""
+
+
 def leaves(command: click.Command, context: click.Context, path: str = "") -> Iterator[tuple[str, click.Command]]:
     """`serve`, `keys create` …"""
     if not isinstance(command, click.Group):
@@ -72,7 +76,7 @@ def _paragraph(text: str) -> Iterator[str]:
 
 
 def _option(option: click.Option) -> str:
-    names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
+    names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts) if name not in FORMER)
     metavar = option.make_metavar(click.Context(click.Command("_")))
     takes = "" if option.is_flag or option.count else f" {_escaped(metavar)}".removesuffix(" RANGE")
     if isinstance(option.type, click.IntRange | click.FloatRange):
