@@ -9,6 +9,7 @@ from typing import Self
 
 from gateway.admission.budgets import Budgets
 from gateway.admission.rate_limits import Permit, RateLimits
+from gateway.admission.tool_loops import ToolLoops
 from gateway.backends.fleet import Fleet
 from gateway.cache.cache import Cache
 from gateway.cache.result import Hit, Join
@@ -56,12 +57,14 @@ class Pipeline:
         end_users: EndUsers,
         telemetry: Telemetry,
         sampler: Sampler | None = None,
+        loops: ToolLoops | None = None,
         off_loop: OffLoop | None = None,
     ) -> None:
         self.limits, self.budgets, self.contexts = limits, budgets, contexts
         self.cache, self.router, self.fleet, self.books = cache, router, fleet, books
         self.telemetry = telemetry
         self.end_users = end_users
+        self.loops = loops or ToolLoops()
         self.deadlines = Deadlines()
         self.off_loop = off_loop or OffLoop()
         self.settlement = Settlement(books, counter, cache, router, contexts, sampler)
@@ -79,6 +82,7 @@ class Pipeline:
             reply.outcome = Unpaid(permit)
             if tenant.access is not None:  # before the cache: cached answers too are for those who may use the model
                 self.router.check(request.model, tenant)
+            self.loops.check(request, record)
             await self.budgets.refuse_exhausted(tenant, record.end_user, record.started_at, record.session)
 
             found = await self.cache.lookup(request, tenant, record, deadline)

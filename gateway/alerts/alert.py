@@ -9,7 +9,9 @@ from typing import Any, Literal, get_args
 
 from gateway.domain.policy import Notify, Policy, Severity
 
-Kind = Literal["threshold", "forecast", "spend_rate", "unpriced", "zero_cost", "hit_rate", "quality", "lost_host"]
+Kind = Literal[
+    "threshold", "forecast", "spend_rate", "unpriced", "zero_cost", "hit_rate", "quality", "lost_host", "tool_loop"
+]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 _SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 

@@ -130,7 +130,7 @@ def _build(files: Mapping[Path, Policy], ceilings: Ceilings, old_names: _OldName
 
 
 _NO_ANSWERS: dict[str, Any] = {
-    **dict.fromkeys(("budget", "limits", "alerts", "pacing", "allowed_models"), True),
+    **dict.fromkeys(("budget", "limits", "alerts", "pacing", "allowed_models", "agents"), True),
     "context": {"prompt_cache": True},
 }
 """What of a policy changes no answer."""
