@@ -19,6 +19,7 @@ from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.routing.route import ContextEstimate, Route
 from gateway.domain.tenant import Tenant
+from gateway.domain.traffic import traffic_class
 from gateway.errors import DeadlineExceeded
 from gateway.routing.router import Router
 from gateway.runtime.deadlines import Deadlines
@@ -78,6 +79,7 @@ class Pipeline:
                 estimate = await self.off_loop.run(self.contexts.estimate, request)
             else:
                 estimate = self.contexts.estimate(request)
+            record.traffic_class = traffic_class(request, estimate.tokens)
             reply.permit = permit = await self.limits.admit(tenant, estimate.tokens, record)
             reply.outcome = Unpaid(permit)
             if tenant.access is not None:  # before the cache: cached answers too are for those who may use the model
