@@ -33,6 +33,9 @@ class ToolLoops:
 
     def check(self, request: CompletionRequest, record: Record) -> None:
         """Raises ToolLoop if the request repeats the same failed calls too often."""
+        turns = request.turns
+        if not turns or not (turns[-1].results or turns[-1].role == "tool"):  # most requests, so it comes first
+            return
         rules = record.tenant.policy.agents
         alert, stop = rules.loop_alert, rules.loop_stop
         if not (alert or stop):

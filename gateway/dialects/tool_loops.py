@@ -37,12 +37,11 @@ class _Round(NamedTuple):
 
 
 def repetition(request: CompletionRequest, most: int) -> Repetition | None:
-    """The rounds at the end that equal the last one, up to `most`; None unless the request ends with a failed call.
+    """The rounds at the end that equal the last one, up to `most`; None unless the conversation ends with a failed
+    call.
 
     Stateless, because an agent sends its whole conversation with each request: so every worker counts alike.
     """
-    if not request.turns or not (request.turns[-1].results or request.turns[-1].role == "tool"):
-        return None
     rounds = _rounds(request)
     last = next(rounds, None)
     if last is None or not last.failed:
@@ -69,9 +68,9 @@ def _rounds(request: CompletionRequest) -> Iterator[_Round]:
                 yield _round(calls, results)
                 calls, results = [], []
             results += _results(item)
-        elif turn.calls:
+        elif turn.calls and results:
             calls += _calls(item)
-        elif turn.role == "user":
+        elif turn.role == "user" or not results:
             break
     if calls and results:
         yield _round(calls, results)

@@ -20,6 +20,7 @@ NEEDS: tuple[Needs, ...] = ("tools", "image", "schema", "long", "text")
 STEPS: tuple[Step, ...] = ("opening", "follow_up", "after_tool", "background")
 LONG_TOKENS = 8_000
 """Input tokens from which a text counts as long."""
+_SIMPLE = {language: f"{language}/text/opening" for language in LANGUAGES}
 CLASSES = frozenset(f"{language}/{needs}/{step}" for language in LANGUAGES for needs in NEEDS for step in STEPS)
 
 _EN, _ES, _PT = FUNCTION_WORDS["en"], FUNCTION_WORDS["es"], FUNCTION_WORDS["pt"]
@@ -32,18 +33,21 @@ _PUNCTUATION = str.maketrans(dict.fromkeys("¿¡?!.,:;()\"'«»", " "))
 
 def traffic_class(request: CompletionRequest, input_tokens: int) -> str:
     """The class of a request, for example `es/text/opening`."""
-    question = request.last_user
-    return f"{language_of(question)}/{needs_of(request, input_tokens)}/{step_of(request)}"
+    turns = request.turns
+    if len(turns) == 1 and input_tokens < LONG_TOKENS and not (request.needs or request.agent):  # fast, for many
+        return _SIMPLE[language_of(turns[0].text)]
+    return f"{language_of(request.last_user)}/{needs_of(request, input_tokens)}/{step_of(request)}"
 
 
 def language_of(question: str) -> str:
     """The language of a question by its function words; `other` if unclear."""
     words = set(question[:_READ].translate(_PUNCTUATION).lower().split())
     en, es, pt = len(words & _EN), len(words & _ES), len(words & _PT)
-    most = max(en, es, pt)
-    if most < _LEAST_HITS or (en == most) + (es == most) + (pt == most) > 1:
-        return "other"
-    return "en" if en == most else "es" if es == most else "pt"
+    if en >= _LEAST_HITS and es < en > pt:
+        return "en"
+    if es >= _LEAST_HITS and en < es > pt:
+        return "es"
+    return "pt" if pt >= _LEAST_HITS and en < pt > es else "other"
 
 
 def needs_of(request: CompletionRequest, input_tokens: int) -> Needs:

@@ -250,7 +250,8 @@ class Router:
             input_tokens=demand.input.tokens,
             output_tokens=demand.output_tokens,
         )
-        self._limited(route, self._ceiling(named, (), demand), [Candidate(backend, cost_pico=cost)])
+        if named.ceiling is not None:
+            self._limited(route, self._ceiling(named, (), demand), [Candidate(backend, cost_pico=cost)])
         return route if prefix is None else self._continuity.keep(route, prefix, ())
 
     def learn(self, record: Record) -> None:

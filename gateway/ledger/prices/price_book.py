@@ -56,7 +56,8 @@ class PriceBook:
 
     def price(self, backend: Backend) -> Price | None:
         """The price; None if it is unknown, or if the backend is simulated."""
-        self._follow_day()
+        if self._dated and self._day != (today := self._today()):
+            self._begin_day(today)
         known = self._known.get(backend.name)
         if known is not None and known[0] is backend:
             return known[1]
@@ -66,7 +67,8 @@ class PriceBook:
 
     def listed(self, model: str) -> Price | None:
         """The list price of `model` by its name alone, or as `provider/model`; None if unknown."""
-        self._follow_day()
+        if self._dated and self._day != (today := self._today()):
+            self._begin_day(today)
         try:
             return self._by_name[model]
         except KeyError:
@@ -76,12 +78,11 @@ class PriceBook:
             price = self._by_name[model] = None if found is None else self._listed(found)
             return price
 
-    def _follow_day(self) -> None:
+    def _begin_day(self, today: date) -> None:
         """Forget the prices of another day."""
-        if self._dated and self._day != (today := self._today()):
-            self._known.clear()
-            self._by_name.clear()
-            self._day = today
+        self._known.clear()
+        self._by_name.clear()
+        self._day = today
 
     def learn(self, measured: Mapping[str, Decimal]) -> None:
         """Set measured throughputs, backend → tokens per second. Backends not named keep their last one."""
