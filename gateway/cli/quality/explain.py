@@ -30,6 +30,7 @@ from gateway.domain.record import new_request_id
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.routing.route import Route
 from gateway.domain.tenant import Key, Tenant
+from gateway.domain.traffic import traffic_class
 from gateway.domain.units import pico_to_usd
 from gateway.errors import GatewayError
 from gateway.ledger.prices.price_book import PriceBook
@@ -78,7 +79,8 @@ def explain(context: Context, prompt: str, team: str, model: str, max_tokens: in
         route, what_if = asyncio.run(_decide(settings, tenant, request, _pressures(settings, tenant)))
     except GatewayError as error:
         raise click.ClickException(error.message) from error
-    context.print(_values(route, what_if), lambda: _show(route, what_if))
+    kind = traffic_class(request, route.input_tokens)
+    context.print({"class": kind, **_values(route, what_if)}, lambda: _show(route, what_if, kind))
 
 
 async def _decide(
@@ -169,10 +171,11 @@ def _values(route: Route, what_if: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _show(route: Route, what_if: Sequence[str]) -> None:
+def _show(route: Route, what_if: Sequence[str], kind: str) -> None:
     console = tables.console(highlight=False)
     values = _values(route, what_if)
     console.print(f"[bold]{escape(values['order'][0])}[/] serves: {escape(route.reason)}", markup=True)
+    console.print(f"class {kind}")
     if route.grade is not None:
         note = " (outside the grader's domain)" if route.grade.abstained else ""
         console.print(f"difficulty {route.grade.difficulty:.3f}{note}")
