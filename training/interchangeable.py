@@ -29,7 +29,9 @@ MOST_WRONG = 1 / 3
 COARSE = frozenset({"banking77", "medquad", "homeassistant"})
 """Sources whose clusters are intents, or depend on what is at home."""
 MOST_OF_CLUSTER = 8
-REFUSED = frozenset({"argentina norway", "father mother", "father parent", "mother parent", "the william", "dar prestar"})
+REFUSED = frozenset(
+    {"argentina norway", "father mother", "father parent", "mother parent", "the william", "dar prestar"}
+)
 """Pairs that the texts show and that a reader refused."""
 
 

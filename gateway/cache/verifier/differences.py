@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from gateway.cache.verifier.align import Gap, align, unmatched
-from gateway.cache.verifier.phrases import carried, root
 from gateway.cache.verifier.lexicon import Lexicon, Words
+from gateway.cache.verifier.phrases import carried, root
 from gateway.cache.verifier.text import Reading, Token
 from gateway.cache.verifier.typos import same_word
 
@@ -84,8 +84,6 @@ class Comparer:
             return Comparison("payload")
         if stored.language and asked.language and stored.language != asked.language:
             return Comparison("language")
-        if stored.forms != asked.forms and sorted(stored.forms) == sorted(asked.forms):
-            return Comparison("order")
         lexicon = self.lexicon(stored, asked)
         aligned = align(stored, asked)
         if aligned is None:
@@ -95,6 +93,10 @@ class Comparer:
         if any(_accents_differ(stored.tokens[i], asked.tokens[j]) for i, j in pairs):
             result.conflict = "accent"
             return result
+        rearranged = stored.forms != asked.forms and sorted(stored.forms) == sorted(asked.forms)
+        if rearranged and not carried(gaps, _moved(gaps), (stored.forms, asked.forms), lexicon.prepositions):
+            result.conflict = "order"
+            return result
         settled = self._settle(gaps, stored, asked, lexicon)
         gaps[:] = [gap for gap in gaps if gap.stored or gap.asked]
         result.matched = sum(self.is_content(stored.tokens[i], lexicon) for i, _ in pairs)
@@ -102,8 +104,7 @@ class Comparer:
             result.conflict = "courtesy"  # no question remains, as in a greeting and a farewell
             return result
         if gaps:
-            stored_roots = {root(token.form) for gap in gaps for token in gap.stored}
-            result.moved = frozenset(stored_roots & {root(token.form) for gap in gaps for token in gap.asked})
+            result.moved = _moved(gaps)
             result.unmatched = unmatched(gaps)
             result.interchangeable = _interchangeable(result.unmatched, lexicon)
             result.signs = self._signs(result, stored, asked, lexicon)
@@ -243,6 +244,11 @@ def _kind(token: Token) -> str:
 
 def _questions(tokens: list[Token], lexicon: Lexicon) -> set[str]:
     return {lexicon.questions[token.form] for token in tokens if token.form in lexicon.questions} - _HOW
+
+
+def _moved(gaps: list[Gap]) -> frozenset[str]:
+    stored = {root(token.form) for gap in gaps for token in gap.stored}
+    return frozenset(stored & {root(token.form) for gap in gaps for token in gap.asked})
 
 
 def _question_signs(only: list[list[Token]], stored: Reading, asked: Reading, lexicon: Lexicon) -> set[str]:

@@ -27,13 +27,11 @@ _PARAPHRASE_FLOOR = 0.62
 _LONGEST_QUESTION = 30
 """Maximum tokens of a question that is scored; in a longer text every word may matter, and the similarity does not show
 single words."""
-FOREIGN_BAR = 0.5
+FOREIGN_BAR = 0.55
 """Minimum score outside English; with a lower one, more than a twentieth of the reworded pairs with different answers
 would pass."""
-_CROWD = 1000
+_CROWD = 1500
 """Number of stored questions up to which the networks' probability holds."""
-_CROWDING = 0.9
-"""By how much the log-odds fall when there are e times as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +71,11 @@ class Scorer:
 
 
 def crowded(probability: float, questions: int) -> float:
-    """The probability that a candidate is right which is one of the nearest of so many questions: the more there are,
-    the more of them are similar by chance."""
+    """The probability that a candidate is right which is one of the nearest of so many stored questions. The odds fall
+    in proportion to them: the more there are, the more of them are similar by chance."""
     if questions <= _CROWD:
         return probability
-    return 1 / (1 + (1 - probability) / max(probability, 1e-9) * (questions / _CROWD) ** _CROWDING)
+    return probability / (probability + (1 - probability) * questions / _CROWD)
 
 
 class Verifier:
