@@ -33,7 +33,8 @@ class ClientDialect(Protocol):
     def error_body(self, error: GatewayError, request_id: str, /) -> bytes: ...
 
     def error_event(self, error: GatewayError, request_id: str, sent: bytes = b"", /) -> bytes:
-        """The last event of a stream that failed; no terminating event follows. `sent`: the events sent just before."""
+        """The last event of a stream that failed; no terminating event follows. `sent`: the latest events that were
+        sent."""
         ...
 
     def choices(self, body: dict[str, Any], /) -> list[dict[str, Any]]:
@@ -41,7 +42,8 @@ class ClientDialect(Protocol):
         ...
 
     def replayed(self, request: CompletionRequest, body: dict[str, Any], /) -> tuple[bytes, bytes]:
-        """Convert a plain `body` to a stream. Returns all events but the terminating one, and the terminating one."""
+        """Convert a plain `body` to a stream. Returns (all events except the terminating one, the terminating
+        event)."""
         ...
 
 
@@ -74,12 +76,12 @@ PASSED_THROUGH: Mapping[str, PassThrough] = {
 
 
 def at(path: str) -> ClientDialect | None:
-    """The dialect of the inference endpoint at `path`, which may name a model; None if there is none."""
+    """The dialect of the inference endpoint at `path`, which may contain a model's name; None if there is none."""
     return PATHS.get(path) or gemini_generate.at(path)
 
 
 def of_path(path: str) -> ClientDialect:
-    """The dialect in which to answer requests at `path` or below it, also for unknown paths (OpenAI chat)."""
+    """The dialect for answering requests at `path` or below it. For unknown paths, it is OpenAI chat."""
     if found := gemini_generate.named_in(path):
         return found
     while path:

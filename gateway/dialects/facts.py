@@ -1,4 +1,4 @@
-"""Facts about all client dialects, by name. Imports no parser, so that commands which only count stay light."""
+"""Facts about all client dialects, by name. Imports no parser, so that commands that only count tokens start fast."""
 
 from __future__ import annotations
 

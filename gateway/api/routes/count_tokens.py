@@ -32,7 +32,8 @@ from gateway.settings.gateway import RequestLimits
 
 
 class MessageRoutes:
-    """The backend counts if the model is Anthropic's and the prompt may go there; otherwise the gateway does."""
+    """Endpoints that count tokens. If the model is Anthropic's and the prompt may be sent to it, the backend counts;
+    otherwise the gateway counts."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class MessageRoutes:
         ]
 
     def _parse(self, body: bytes, headers: Mapping[bytes, bytes], policy: Policy, model: str) -> CompletionRequest:
-        """`model`: from the path of a request of Gemini's; empty for one of Anthropic's."""
+        """The parsed request. `model`: from the path of a Gemini request; empty for an Anthropic request."""
         check_extent(body, self._limits.max_items)
         if model:
             asked = parse_counted(body, headers, model=model)
@@ -67,15 +68,15 @@ class MessageRoutes:
         return asked
 
     async def count_tokens(self, request: Request, tenant: Tenant) -> Response:
-        """`{"input_tokens": n}`. Raises UnknownModel, Forbidden."""
+        """The answer `{"input_tokens": n}`. Raises UnknownModel, Forbidden."""
         return json_response({"input_tokens": await self._count(request, tenant)})
 
     async def count_geminis(self, request: Request, tenant: Tenant) -> Response:
-        """`{"totalTokens": n}`. Raises UnknownModel, Forbidden."""
+        """The answer `{"totalTokens": n}`. Raises UnknownModel, Forbidden."""
         return json_response({"totalTokens": await self._count(request, tenant, request.path_params["model"])})
 
     async def _count(self, request: Request, tenant: Tenant, model: str = "") -> int:
-        """The gateway's own count is exact for OpenAI's tokenizers and approximate for others."""
+        """The number of tokens. The gateway's own count is exact for OpenAI's tokenizers and approximate for others."""
         headers, limit = by_name(request.scope["headers"]), self._limits.max_body_bytes
         check_json(headers)
         check_length(headers, limit)

@@ -21,15 +21,15 @@ WEIGHTS = Path(__file__).parents[1] / "data" / "verifier.json"
 
 _READINGS = 4096
 _SAME_FLOOR = {"en": 0.85, "es": 0.6, "pt": 0.6}
-"""Language → minimum cosine for which harmless differences are accepted; outside English, MiniLM's vectors represent
-accents and marks badly."""
+"""Language → minimum cosine at which a pair with only harmless differences is accepted. It is lower outside English,
+because MiniLM's vectors represent accents and marks badly."""
 _PARAPHRASE_FLOOR = 0.62
 _LONGEST_QUESTION = 30
-"""Maximum tokens of a question that is scored; in a longer text every word may matter, and the similarity does not show
+"""Maximum tokens of a question that is scored. In a longer text every word may matter, and the cosine does not show
 single words."""
 FOREIGN_BAR = 0.55
-"""Minimum score outside English; with a lower one, more than a twentieth of the reworded pairs with different answers
-would pass."""
+"""Minimum score of a Spanish or Portuguese pair. With a lower minimum, more than 5 % of the paraphrased pairs with
+different answers would be accepted."""
 _CROWD = 1500
 """Number of stored questions up to which the networks' probability holds."""
 
@@ -44,7 +44,7 @@ class Verdict:
 
 
 class Scorer:
-    """The learned part: a few small neural networks, averaged, in plain NumPy."""
+    """The learned part: the mean of a few small neural networks, in plain NumPy."""
 
     def __init__(self, weights: dict[str, list[object]]) -> None:
         if tuple(weights["names"]) != NAMES:
@@ -71,18 +71,18 @@ class Scorer:
 
 
 def crowded(probability: float, questions: int) -> float:
-    """The probability that a candidate is right which is one of the nearest of so many stored questions. The odds fall
-    in proportion to them: the more there are, the more of them are similar by chance."""
+    """The networks' probability that a candidate's answer is right, corrected for the number of stored questions. The
+    odds fall in proportion to that number, because more of the questions are similar by chance."""
     if questions <= _CROWD:
         return probability
     return probability / (probability + (1 - probability) * questions / _CROWD)
 
 
 class Verifier:
-    """Decides on pairs of last user turns, and caches its readings of recent texts. Not thread-safe."""
+    """Compares two last user messages, and caches the parsed form of recent texts. Not thread-safe."""
 
     def __init__(self, words: Words, scorer: Scorer | None) -> None:
-        """Without a scorer, only pairs with harmless differences are accepted."""
+        """`scorer` None: only pairs with harmless differences are accepted."""
         self._words = words
         self.reader = Reader(words)
         self._comparer = Comparer(words)
@@ -91,7 +91,7 @@ class Verifier:
 
     @classmethod
     def load(cls) -> Verifier:
-        """A verifier with the packaged words and weights, which are read from files."""
+        """A verifier with the packaged words and weights, read from files."""
         return cls(load_words(), Scorer.load())
 
     def read(self, text: str, language: str = "") -> Reading:
@@ -104,13 +104,13 @@ class Verifier:
         return reading
 
     def varies(self, text: str) -> bool:
-        """Whether `text` must never be answered by meaning: its answer depends on the time or on chance, or it asks for
+        """Whether `text` is excluded from semantic hits: its answer depends on the time or on chance, or it asks for
         something new."""
         return self.reader.varies(text)
 
     def verify(self, stored: str, asked: str, cosine: float, *, max_error: float = 0.01, among: int = 1) -> Verdict:
-        """Decide whether the answer to `stored` may be given to `asked`. `max_error`: allowed wrong hits, as a share of
-        look-ups. `among`: number of stored questions of which `stored` is one of the nearest."""
+        """Decide whether the answer to `stored` may be given to `asked`. `max_error`: allowed share of look-ups that
+        are wrong hits. `among`: number of stored questions among which `stored` is one of the nearest."""
         if stored == asked:
             return Verdict(True, 1.0, "same")
         left, right, comparison = self.compared(stored, asked)
@@ -129,7 +129,7 @@ class Verifier:
         return Verdict(score >= bar, score, "paraphrase" if score >= bar else "unsure")
 
     def features(self, stored: str, asked: str, cosine: float) -> list[float] | None:
-        """The networks' input for a pair; None if they are not used for it."""
+        """The networks' input for a pair; None if the networks do not decide it."""
         left, right, comparison = self.compared(stored, asked)
         decided = comparison.conflict or left.empty or right.empty or self._same(left, right, comparison, cosine)
         if decided or not self._open(left, right, comparison, cosine):
@@ -153,8 +153,8 @@ class Verifier:
 
     @staticmethod
     def _open(left: Reading, right: Reading, comparison: Comparison, cosine: float) -> bool:
-        """Whether the networks may decide: two short, paraphrased questions of one language. A text that was edited in
-        one place, or an instruction with a text to process, is never decided by a score."""
+        """Whether the networks may decide: two short questions of one language, neither of which contains a text to
+        process. They never decide about a single replaced word (`Comparison.exchanged`)."""
         long = max(len(left.tokens), len(right.tokens)) > _LONGEST_QUESTION
         foreign = not left.language or left.language != right.language
         return cosine >= _PARAPHRASE_FLOOR and not (foreign or comparison.exchanged or long or left.payload)

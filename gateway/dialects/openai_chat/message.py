@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 TEXT_FIELDS = ("reasoning_content", "reasoning", "content", "refusal")
-"""In the order in which models generate them."""
+"""Fields with generated text, in the order in which models generate them."""
 
 
 def generated_text(message: dict[str, Any]) -> str:
@@ -25,7 +25,7 @@ def _dicts(value: object) -> list[dict[str, Any]]:
 
 
 def overall_finish(reasons: Iterable[object]) -> str:
-    """One finish reason for all choices: the first that is not `stop`, else `stop`; empty if none is known."""
+    """One finish reason for all choices: the first that is not `stop`, or else `stop`; empty if no reason is known."""
     known = [reason for reason in reasons if type(reason) is str and reason]
     return next((reason for reason in known if reason != "stop"), known[0] if known else "")
 

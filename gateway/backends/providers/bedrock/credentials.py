@@ -1,5 +1,5 @@
-"""Finds AWS credentials in the places that AWS's SDKs use: environment, web identity, shared files, container endpoint,
-instance endpoint.
+"""Finds AWS credentials where AWS's SDKs look: environment, web identity, shared files, container endpoint, instance
+endpoint.
 
 Not supported: `credential_process`, single sign-on, `role_arn` in a profile.
 """
@@ -31,19 +31,19 @@ INSTANCE = "http://169.254.169.254"
 """URL of the metadata endpoint of an EC2 instance, at a fixed link-local address."""
 _CONTAINER = "http://169.254.170.2"
 _CONTAINERS = frozenset({"169.254.170.2", "169.254.170.23", "fd00:ec2::23"})
-"""Hosts of container endpoints (ECS, EKS) that may be called without TLS, in addition to this machine."""
+"""Hosts of container endpoints (ECS, EKS) that may be called without TLS. So may this machine."""
 _INSTANCE_PATH = "/latest/meta-data/iam/security-credentials/"
 _TOKEN_PATH = "/latest/api/token"  # noqa: S105 - a path
 _WAIT_S = 2.0
 """Maximum seconds to wait for an endpoint."""
 _MOST_BYTES = 64 * 2**10
 EARLY_S = 300.0
-"""Credentials are replaced this number of seconds before they expire."""
+"""Seconds before their expiry at which credentials are replaced."""
 _LOOK_AGAIN_S = 30.0
-"""Seconds between two attempts to find better credentials, in files that may have changed or after a failure."""
+"""Seconds between two searches for better credentials, because files may have changed or the last search failed."""
 
 _FIELD = re.compile(r"<(AccessKeyId|SecretAccessKey|SessionToken|Expiration)>([^<]+)<")
-"""Fields of the token service's answer, which is XML. None of them needs escapes."""
+"""Matches fields of the token service's answer, which is XML. Their values never contain escapes."""
 
 Source = Callable[[], Awaitable[Credentials | None]]
 
@@ -68,20 +68,18 @@ class CredentialChain:
                 if self.found is None or time.time() >= self._look_at:
                     await self._look()
         if self.found is None:
-            failure = BackendFailed(f"{self._backend} has no AWS credentials; see docs/how-to/bedrock.md")
-            failure.retryable = False
-            raise failure
+            raise BackendFailed(f"{self._backend} has no AWS credentials; see docs/how-to/bedrock.md").of_operator()
         return self.found
 
     async def replaced(self, refused: Credentials) -> bool:
-        """Search again, because AWS does not accept `refused`. Returns whether the credentials are now different."""
+        """Search again, because AWS does not accept `refused`. Returns whether other credentials were found."""
         async with self._lock:
             if self.found is refused:
                 await self._look()
         return self.found is not None and self.found != refused
 
     async def _look(self) -> None:
-        """Search for credentials. On failure the last ones are kept, as long as AWS accepts them."""
+        """Search for credentials. If the search fails, the last credentials stay in use while AWS accepts them."""
         found: Credentials | None = None
         try:
             for source in self._sources():
@@ -105,8 +103,8 @@ class CredentialChain:
         return Credentials(key, secret, given.get("AWS_SESSION_TOKEN", ""))
 
     async def _web_identity(self) -> Credentials | None:
-        """Credentials of a role in exchange for the token in a file, which Kubernetes gives to a service account
-        (IRSA)."""
+        """The credentials of a role, in exchange for a token in a file. Kubernetes provides this file to a service
+        account (IRSA)."""
         given = variables("AWS_")
         file, role = given.get("AWS_WEB_IDENTITY_TOKEN_FILE"), given.get("AWS_ROLE_ARN")
         if not file or not role:
@@ -157,7 +155,7 @@ class CredentialChain:
 
 
 def _check_container(url: str) -> None:
-    """Raises ValueError for an address to which AWS's SDKs would not send a token."""
+    """Check the URL. Raises ValueError for an address to which AWS's SDKs would not send a token."""
     at = urlsplit(url)
     if at.scheme != "https" and at.hostname not in _CONTAINERS and not loopback(url):
         raise ValueError(f"AWS_CONTAINER_CREDENTIALS_FULL_URI names {at.hostname}; without https only this machine may")
@@ -185,7 +183,7 @@ def _temporary(body: bytes) -> Credentials:
 
 
 def _of_files(profile: str | None) -> Credentials | None:
-    """The keys of a profile in `~/.aws/credentials` or `~/.aws/config`; None if it has none."""
+    """The keys of a profile in `~/.aws/credentials` or `~/.aws/config`; None if the profile has none."""
     given = variables("AWS_")
     name = profile or given.get("AWS_PROFILE") or given.get("AWS_DEFAULT_PROFILE") or "default"
     home = Path(variables("HOME").get("HOME", "/")) / ".aws"

@@ -33,9 +33,9 @@ _LIFE_S = 3600
 _WAIT_S = 10.0
 _MOST_BYTES = 64 * 2**10
 EARLY_S = 300.0
-"""A token is replaced this number of seconds before it expires."""
+"""Seconds before its expiry at which a token is replaced."""
 _RETRY_S = 10.0
-"""Seconds from a failure to the next attempt; in the meantime the last token is used."""
+"""Seconds between a failure and the next attempt. Until then the last token is used."""
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -51,7 +51,8 @@ class Tokens:
     """The current token. It is replaced before it expires."""
 
     def __init__(self, backend: str, file: str | None, *, metadata: str = METADATA) -> None:
-        """`file`: path of the credentials; None: the environment names it. `metadata`: URL of the metadata server."""
+        """`file`: path of the credentials; None: an environment variable names it. `metadata`: URL of the metadata
+        server."""
         self._backend, self._path, self._metadata = backend, file, metadata
         self._lock = asyncio.Lock()
         self._look_at = 0.0
@@ -64,20 +65,19 @@ class Tokens:
                 if self.found is None or time.time() >= self._look_at:
                     await self._look()
         if self.found is None:
-            failure = BackendFailed(f"{self._backend} has no token of Google; see docs/how-to/vertex.md")
-            failure.retryable = False
-            raise failure
+            raise BackendFailed(f"{self._backend} has no token of Google; see docs/how-to/vertex.md").of_operator()
         return self.found.value
 
     async def replaced(self, refused: str) -> bool:
-        """Fetch another token, because Google does not accept `refused`. Returns whether the token is now different."""
+        """Fetch another token, because Google does not accept `refused`. Returns whether a different token was
+        fetched."""
         async with self._lock:
             if self.found is not None and self.found.value == refused:
                 await self._look()
         return self.found is not None and self.found.value != refused
 
     async def _look(self) -> None:
-        """Fetch a token. On failure the last one is used, as long as Google accepts it."""
+        """Fetch a token. If that fails, the last token stays in use while Google accepts it."""
         now = time.time()
         try:
             self.found = await self._fetched()
@@ -105,7 +105,7 @@ class Tokens:
 
 
 def assertion(account: dict[str, Any], now: float) -> str:
-    """The signed token with which a service account asks for an access token. Raises LookupError, ValueError."""
+    """The signed token that a service account exchanges for an access token. Raises LookupError, ValueError."""
     head = {"alg": "RS256", "typ": "JWT", "kid": account.get("private_key_id", "")}
     issued = int(now)
     claims = {
@@ -125,10 +125,9 @@ def _base64(data: bytes) -> bytes:
 
 
 async def _federated(given: dict[str, Any]) -> Token:
-    """Exchange another provider's token (workload identity federation), which is read from a file or a URL, for an
-    access token.
+    """Exchange another provider's token, read from a file or a URL, for an access token (workload identity federation).
 
-    If the file says so, then use that token to act as a service account.
+    If the file names a service account, the access token is then exchanged for one of that account.
     """
     source = given["credential_source"]
     if "file" in source:
@@ -179,7 +178,7 @@ async def _ask(method: str, url: str, headers: Headers, body: bytes = b"") -> by
 
 
 def _why(answer: bytes) -> str:
-    """OAuth's error code, which contains no secret."""
+    """OAuth's error code. It contains no secret."""
     try:
         code = orjson.loads(answer).get("error")
     except (ValueError, AttributeError):

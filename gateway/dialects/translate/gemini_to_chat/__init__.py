@@ -1,1 +1,1 @@
-"""Gemini client, with chat as the intermediate form."""
+"""Translates between a Gemini client and OpenAI's chat format."""
