@@ -31,16 +31,18 @@ INSTANCE = "http://169.254.169.254"
 """URL of the metadata endpoint of an EC2 instance, at a fixed link-local address."""
 _CONTAINER = "http://169.254.170.2"
 _CONTAINERS = frozenset({"169.254.170.2", "169.254.170.23", "fd00:ec2::23"})
-"""Hosts of container endpoints (ECS, EKS) that may be called without TLS. So may this machine."""
+"""Hosts of container endpoints (ECS, EKS) that may be called without TLS. The loopback addresses of this machine may
+also be called without TLS."""
 _INSTANCE_PATH = "/latest/meta-data/iam/security-credentials/"
 _TOKEN_PATH = "/latest/api/token"  # noqa: S105 - a path
 _WAIT_S = 2.0
 """Maximum seconds to wait for an endpoint."""
 _MOST_BYTES = 64 * 2**10
 EARLY_S = 300.0
-"""Seconds before their expiry at which credentials are replaced."""
+"""Credentials are replaced this many seconds before they expire."""
 _LOOK_AGAIN_S = 30.0
-"""Seconds between two searches for better credentials, because files may have changed or the last search failed."""
+"""Seconds between two searches for better credentials. Needed because files may have changed, or because the last
+search failed."""
 
 _FIELD = re.compile(r"<(AccessKeyId|SecretAccessKey|SessionToken|Expiration)>([^<]+)<")
 """Matches fields of the token service's answer, which is XML. Their values never contain escapes."""
@@ -49,7 +51,7 @@ Source = Callable[[], Awaitable[Credentials | None]]
 
 
 class CredentialChain:
-    """The current credentials. Temporary ones are replaced before they expire."""
+    """The current AWS credentials. Temporary credentials are replaced before they expire."""
 
     def __init__(
         self, backend: str, profile: str | None, *, region: str = "us-east-1", instance: str = INSTANCE
@@ -62,7 +64,7 @@ class CredentialChain:
         self.found: Credentials | None = None
 
     async def current(self) -> Credentials:
-        """The current credentials. Raises BackendFailed if there are none."""
+        """The current credentials. Raises BackendFailed if no credentials were found."""
         if self.found is None or time.time() >= self._look_at:
             async with self._lock:
                 if self.found is None or time.time() >= self._look_at:
@@ -72,7 +74,8 @@ class CredentialChain:
         return self.found
 
     async def replaced(self, refused: Credentials) -> bool:
-        """Search again, because AWS does not accept `refused`. Returns whether other credentials were found."""
+        """Search again, because AWS does not accept the credentials `refused`. Returns whether different credentials
+        are available now."""
         async with self._lock:
             if self.found is refused:
                 await self._look()
@@ -103,8 +106,8 @@ class CredentialChain:
         return Credentials(key, secret, given.get("AWS_SESSION_TOKEN", ""))
 
     async def _web_identity(self) -> Credentials | None:
-        """The credentials of a role, in exchange for a token in a file. Kubernetes provides this file to a service
-        account (IRSA)."""
+        """The credentials of a role, obtained in exchange for a token in a file. In Kubernetes, the cluster provides
+        this file to pods of a service account (IRSA)."""
         given = variables("AWS_")
         file, role = given.get("AWS_WEB_IDENTITY_TOKEN_FILE"), given.get("AWS_ROLE_ARN")
         if not file or not role:
@@ -155,7 +158,8 @@ class CredentialChain:
 
 
 def _check_container(url: str) -> None:
-    """Check the URL. Raises ValueError for an address to which AWS's SDKs would not send a token."""
+    """Check the URL of a container endpoint. Raises ValueError for an address to which AWS's SDKs would not send a
+    token."""
     at = urlsplit(url)
     if at.scheme != "https" and at.hostname not in _CONTAINERS and not loopback(url):
         raise ValueError(f"AWS_CONTAINER_CREDENTIALS_FULL_URI names {at.hostname}; without https only this machine may")
@@ -183,7 +187,8 @@ def _temporary(body: bytes) -> Credentials:
 
 
 def _of_files(profile: str | None) -> Credentials | None:
-    """The keys of a profile in `~/.aws/credentials` or `~/.aws/config`; None if the profile has none."""
+    """The keys of a profile in `~/.aws/credentials` or `~/.aws/config`. `profile`: the profile's name; None: the
+    profile that AWS's SDKs would use. None if the profile has no keys."""
     given = variables("AWS_")
     name = profile or given.get("AWS_PROFILE") or given.get("AWS_DEFAULT_PROFILE") or "default"
     home = Path(variables("HOME").get("HOME", "/")) / ".aws"
@@ -201,7 +206,7 @@ def _sections(file: Path) -> Mapping[str, Mapping[str, str]]:
         parser.read_string(file.read_text(encoding="utf-8"), source=str(file))
     except FileNotFoundError:
         return {}
-    except configparser.Error as error:  # its text contains the line, which may be a secret
+    except configparser.Error as error:  # the error's text contains the line of the file, which may be a secret
         raise ValueError(f"{file} is not in the format of AWS's files ({type(error).__name__})") from None
     return {section: dict(parser[section]) for section in parser.sections()}
 

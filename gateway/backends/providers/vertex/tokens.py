@@ -33,9 +33,9 @@ _LIFE_S = 3600
 _WAIT_S = 10.0
 _MOST_BYTES = 64 * 2**10
 EARLY_S = 300.0
-"""Seconds before its expiry at which a token is replaced."""
+"""A token is replaced this many seconds before it expires."""
 _RETRY_S = 10.0
-"""Seconds between a failure and the next attempt. Until then the last token is used."""
+"""Seconds to wait after a failure before a token is fetched again. Until then, the last token is used."""
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -48,18 +48,18 @@ class Token:
 
 
 class Tokens:
-    """The current token. It is replaced before it expires."""
+    """The current access token. The token is replaced before it expires."""
 
     def __init__(self, backend: str, file: str | None, *, metadata: str = METADATA) -> None:
-        """`file`: path of the credentials; None: an environment variable names it. `metadata`: URL of the metadata
-        server."""
+        """`file`: path of the credentials; None: the path is taken from an environment variable. `metadata`: URL of the
+        metadata server."""
         self._backend, self._path, self._metadata = backend, file, metadata
         self._lock = asyncio.Lock()
         self._look_at = 0.0
         self.found: Token | None = None
 
     async def current(self) -> str:
-        """The current token. Raises BackendFailed if there is none."""
+        """The current token. Raises BackendFailed if there is no token."""
         if self.found is None or time.time() >= self._look_at:
             async with self._lock:
                 if self.found is None or time.time() >= self._look_at:
@@ -69,15 +69,15 @@ class Tokens:
         return self.found.value
 
     async def replaced(self, refused: str) -> bool:
-        """Fetch another token, because Google does not accept `refused`. Returns whether a different token was
-        fetched."""
+        """Fetch another token, because Google does not accept the token `refused`. Returns whether a different token is
+        available now."""
         async with self._lock:
             if self.found is not None and self.found.value == refused:
                 await self._look()
         return self.found is not None and self.found.value != refused
 
     async def _look(self) -> None:
-        """Fetch a token. If that fails, the last token stays in use while Google accepts it."""
+        """Fetch a token. If the fetch fails, the last token stays in use while Google accepts it."""
         now = time.time()
         try:
             self.found = await self._fetched()
@@ -125,9 +125,11 @@ def _base64(data: bytes) -> bytes:
 
 
 async def _federated(given: dict[str, Any]) -> Token:
-    """Exchange another provider's token, read from a file or a URL, for an access token (workload identity federation).
+    """Exchange another provider's token, which is read from a file or a URL, for an access token (workload identity
+    federation). `given`: the contents of the credentials file.
 
-    If the file names a service account, the access token is then exchanged for one of that account.
+    If the credentials file names a service account, the access token is then exchanged for an access token of that
+    account.
     """
     source = given["credential_source"]
     if "file" in source:
@@ -161,8 +163,8 @@ async def _post(url: str, form: dict[str, str]) -> bytes:
 
 
 async def _ask(method: str, url: str, headers: Headers, body: bytes = b"") -> bytes:
-    """The body of an answer with status 200. Raises BackendError for any other answer; its text contains nothing that
-    was sent."""
+    """The body of an answer with status 200. Raises BackendError for any other answer. The text of the error contains
+    nothing that was sent."""
     at = urlsplit(url)
     client = connect(f"{at.scheme}://{at.netloc}", concurrent=1, name=f"Google's token endpoint {at.hostname}")
     try:
@@ -178,7 +180,7 @@ async def _ask(method: str, url: str, headers: Headers, body: bytes = b"") -> by
 
 
 def _why(answer: bytes) -> str:
-    """OAuth's error code. It contains no secret."""
+    """The error code in an OAuth answer. The code contains no secret."""
     try:
         code = orjson.loads(answer).get("error")
     except (ValueError, AttributeError):
