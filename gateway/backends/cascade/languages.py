@@ -11,10 +11,11 @@ _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|\$[^$\n]*\$", re.DOTALL)
 _READ = 4000
 """Maximum characters of a text that are read."""
 _LEAST_HITS, _LEAST_SHARE, _MARGIN = 3, 0.15, 1.5
-"""Conditions for recognising a language: minimum number of function words, their minimum share of all words, and
-minimum ratio to the second language."""
+"""Conditions for recognising a language: minimum number of function words found, minimum share of these among all
+words, and minimum ratio of this number to the number for the second language."""
 _ENDS = 120
-"""Number of characters read at each end of a longer question, because the middle may be a quotation."""
+"""Number of characters that are read at each end of a long question. The middle is not read, because it may be a
+quotation."""
 _LANGUAGE_WORD = re.compile(
     r"\b(?:translat|tradu[cz]|language|idioma|lengua|língua|linguagem|english|ingl[eéê]s|spanish|español|espanhol|"
     r"castellano|portugu|french|francés|francês|german|alem[aá]n|alemão|italian|chinese|chin[eoê]s|japan|japon)",
@@ -24,7 +25,7 @@ _LEAST_LETTERS = 20
 
 
 def language(text: str) -> Language | None:
-    """The language of `text` without its code and formulas; None if that is unclear."""
+    """The language of `text`. Code and formulas are ignored. None if the language is unclear."""
     words = [word.lower() for word in _WORD.findall(_CODE.sub(" ", text[:_READ]))]
     hits: list[tuple[int, Language]] = sorted(
         ((sum(word in small for word in words), name) for name, small in FUNCTION_WORDS.items()), reverse=True
@@ -36,7 +37,8 @@ def language(text: str) -> Language | None:
 
 
 def asked_in(text: str) -> Language | None:
-    """The language of a user's question; None if unclear, or if the beginning and the end of a long text differ."""
+    """The language of a user's question; None if the language is unclear, or if the beginning and the end of a long
+    question are in different languages."""
     if len(text) <= 2 * _ENDS:
         return language(text)
     begins, ends = language(text[:_ENDS]), language(text[-_ENDS:])
@@ -44,7 +46,8 @@ def asked_in(text: str) -> Language | None:
 
 
 def names_one(text: str) -> bool:
-    """Whether `text` mentions a language or translation. If so, an answer in another language may be correct."""
+    """Whether `text` mentions a language or translation. If so, an answer in a language other than that of the question
+    may be correct."""
     return _LANGUAGE_WORD.search(text[:_READ]) is not None or _LANGUAGE_WORD.search(text[_READ:][-_READ:]) is not None
 
 

@@ -27,7 +27,8 @@ INSTANCE = "http://169.254.169.254"
 """URL of the metadata endpoint of an EC2 instance, at a fixed link-local address."""
 _CONTAINER = "http://169.254.170.2"
 _CONTAINERS = frozenset({"169.254.170.2", "169.254.170.23", "fd00:ec2::23"})
-"""Hosts of container endpoints (ECS, EKS) that may be called without TLS. So may this machine."""
+"""Hosts of container endpoints (ECS, EKS) that may be called without TLS. The loopback addresses of this machine may
+also be called without TLS."""
 _INSTANCE_PATH = "/latest/meta-data/iam/security-credentials/"
 _TOKEN_PATH = "/latest/api/token"  # noqa: S105 - a path
 _WAIT_S = 2.0
@@ -68,8 +69,8 @@ class CredentialChain(Renewed[Credentials]):
         return Credentials(key, secret, given.get("AWS_SESSION_TOKEN", ""))
 
     async def _web_identity(self) -> Credentials | None:
-        """The credentials of a role, in exchange for a token in a file. Kubernetes provides this file to a service
-        account (IRSA)."""
+        """The credentials of a role, obtained in exchange for a token in a file. In Kubernetes, the cluster provides
+        this file to pods of a service account (IRSA)."""
         given = variables("AWS_")
         file, role = given.get("AWS_WEB_IDENTITY_TOKEN_FILE"), given.get("AWS_ROLE_ARN")
         if not file or not role:
@@ -118,7 +119,8 @@ class CredentialChain(Renewed[Credentials]):
 
 
 def _check_container(url: str) -> None:
-    """Check the URL. Raises ValueError for an address to which AWS's SDKs would not send a token."""
+    """Check the URL of a container endpoint. Raises ValueError for an address to which AWS's SDKs would not send a
+    token."""
     at = urlsplit(url)
     if at.scheme != "https" and at.hostname not in _CONTAINERS and not loopback(url):
         raise ValueError(f"AWS_CONTAINER_CREDENTIALS_FULL_URI names {at.hostname}; without https only this machine may")
@@ -136,7 +138,8 @@ def _temporary(body: bytes) -> Credentials:
 
 
 def _of_files(profile: str | None) -> Credentials | None:
-    """The keys of a profile in `~/.aws/credentials` or `~/.aws/config`; None if the profile has none."""
+    """The keys of a profile in `~/.aws/credentials` or `~/.aws/config`. `profile`: the profile's name; None: the
+    profile that AWS's SDKs would use. None if the profile has no keys."""
     given = variables("AWS_")
     name = profile or given.get("AWS_PROFILE") or given.get("AWS_DEFAULT_PROFILE") or "default"
     home = Path(variables("HOME").get("HOME", "/")) / ".aws"
@@ -154,7 +157,7 @@ def _sections(file: Path) -> Mapping[str, Mapping[str, str]]:
         parser.read_string(file.read_text(encoding="utf-8"), source=str(file))
     except FileNotFoundError:
         return {}
-    except configparser.Error as error:  # its text contains the line, which may be a secret
+    except configparser.Error as error:  # the error's text contains the line of the file, which may be a secret
         raise ValueError(f"{file} is not in the format of AWS's files ({type(error).__name__})") from None
     return {section: dict(parser[section]) for section in parser.sections()}
 

@@ -17,8 +17,8 @@ _VERSION = "vertex-2023-10-16"
 
 
 class Vertex(OverHttp):
-    """A Vertex AI backend. Addresses calls by project, location and model, and authenticates with an access token that
-    it renews."""
+    """A Vertex AI backend. Calls are addressed by project, location and model, and authenticated with an access token
+    that is renewed."""
 
     models_path = None
 
@@ -38,17 +38,18 @@ class Vertex(OverHttp):
         return f"{self._google}:{operation(request)}"
 
     def sign(self, headers: list[tuple[bytes, bytes]], body: bytes) -> list[tuple[bytes, bytes]]:
-        """`headers` with the access token, or with the API key in `x-goog-api-key`."""
+        """`headers` with the access token added, or with the API key added in `x-goog-api-key`."""
         return [*headers, (b"x-goog-api-key", self.secret.encode())] if self._by_key else super().sign(headers, body)
 
     def headers(self, request: CompletionRequest, wire: Translator, body: bytes) -> list[tuple[bytes, bytes]]:
-        """The headers without those of Anthropic. The API version is in the body, and Google refuses unknown betas."""
+        """The headers of a request, without Anthropic's own headers. Clouds expect the API version in the body, and
+        Google refuses unknown betas."""
         found = [pair for pair in super().headers(request, wire, body) if not pair[0].startswith(b"anthropic-")]
         betas = asked_betas(request, wire)
         return [*found, (b"anthropic-beta", ",".join(betas).encode())] if betas else found
 
     async def send(self, call: Call) -> Upstream:
-        """Send the call. If Google refuses the token and another one can be fetched, send it again."""
+        """Send the call. If Google refuses the access token, and another token can be fetched, send the call again."""
         if call.wire.backend == "anthropic_messages":
             call.body = claude_body(call.body, _VERSION, streams_by_path=False)
         if self._by_key:

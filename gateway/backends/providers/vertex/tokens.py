@@ -83,9 +83,11 @@ def _base64(data: bytes) -> bytes:
 
 
 async def _federated(given: dict[str, Any]) -> Token:
-    """Exchange another provider's token, read from a file or a URL, for an access token (workload identity federation).
+    """Exchange another provider's token, which is read from a file or a URL, for an access token (workload identity
+    federation). `given`: the contents of the credentials file.
 
-    If the file names a service account, the access token is then exchanged for one of that account.
+    If the credentials file names a service account, the access token is then exchanged for an access token of that
+    account.
     """
     source = given["credential_source"]
     if "file" in source:
