@@ -104,8 +104,13 @@ class PlanTrials:
 
 
 def outcome(plan: Plan, job: Sample, given: Sequence[StrategyAnswer], score: float, fleet: Fleet) -> Outcome | None:
-    """The outcome of `plan` for a judged request, decided as in serving: an answer is read only after the plan has paid
-    for it. None if the plan would call a backend whose answer is not in `given`."""
+    """The quality and cost that `plan` would have had for the judged request `job`.
+
+    The plan is followed as in serving: it sees the answer of a backend only after it has called that backend, and each
+    call counts in the cost. `given`: the answers that backends gave to the request. `score`: quality of any answer
+    other than the reference's. Returns None if the plan calls a backend that has no answer in `given`, if the fleet no
+    longer has the reference, or if the route has no target quality.
+    """
     route, record = job.record.route, job.record
     assert route is not None
     candidates = [

@@ -106,11 +106,13 @@ class Lease:
     # ── on the hot path ────────────────────────────────────────────────────────────────────────────────────────────
 
     def take(self, units: int, step: int) -> None:
-        """Take `units`, which must be `free`. Only a rate needs `step`."""
+        """Take `units`. Before the call, the caller must check that `free` is at least `units`. `step`: the server's
+        clock in steps of 100 ms; only counters of the kind `rate` use it."""
         take_all(((self, units),), step)
 
     def force(self, units: int, step: int) -> None:
-        """Take `units` that were not granted, because the server is unreachable and the policy says to serve anyway."""
+        """Take `units` even if the server has not leased them. This is for the case that the server is unreachable and
+        the policy says that requests are served anyway. `step`: see `take`."""
         self.free += units
         self.take(units, step)
 

@@ -232,8 +232,8 @@ class Leases:
             self._report_now.set()
 
     async def refresh(self, leases: Sequence[Lease], max_age_s: float) -> None:
-        """Read counters with one tag from the server, except those read within the last `max_age_s` seconds. Raises
-        StateUnavailable."""
+        """Read the state of `leases` from the server. All of them must have the same tag. Counters that were read
+        within the last `max_age_s` seconds are not read again. Raises StateUnavailable."""
         now = self._monotonic()
         old = [lease for lease in leases if now - lease.seen > max_age_s]
         if old:
