@@ -37,7 +37,7 @@ def permitted(model: str, policy: Policy, backends: Sequence[Backend], access: A
 def resolve(
     model: str, policy: Policy, backends: Sequence[Backend], offered: Sequence[Backend] | None = None
 ) -> ResolvedModel:
-    """Resolve by the policy, else by a backend's name, else by its model.
+    """Resolve by the policy, else by a backend's name, else by its model or group.
 
     Raises UnknownModel, which lists the names of the `offered` backends (default: all).
     """
@@ -45,7 +45,9 @@ def resolve(
     if isinstance(rule, ModelRule):
         return _chosen_from(rule, backends)
     wanted = rule or model
-    found = [each for each in backends if each.name == wanted] or [each for each in backends if each.model == wanted]
+    found = [each for each in backends if each.name == wanted] or [
+        each for each in backends if wanted in (each.model, each.model_group)
+    ]
     if not found and rule is not None:
         found = [each for each in backends if each.tier == wanted]
     if not found:
@@ -61,7 +63,7 @@ def resolve(
 def known(policy: Policy, backends: Sequence[Backend]) -> list[str]:
     """All names that `resolve` accepts, each once."""
     names = ["auto", *policy.models, *(each.name for each in backends), *(each.model for each in backends)]
-    return list(dict.fromkeys(names))
+    return list(dict.fromkeys([*names, *(each.model_group for each in backends if each.model_group)]))
 
 
 def _chosen_from(rule: ModelRule, backends: Sequence[Backend]) -> ResolvedModel:
@@ -77,5 +79,7 @@ def _chosen_from(rule: ModelRule, backends: Sequence[Backend]) -> ResolvedModel:
 
 
 def _meant(name: str, backends: Sequence[Backend]) -> list[Backend]:
-    """The backend called `name`, else all backends of the tier `name`, which may be none."""
-    return [each for each in backends if each.name == name] or [each for each in backends if each.tier == name]
+    """The backend called `name`, else all backends of the group or tier `name`, which may be none."""
+    return [each for each in backends if each.name == name] or [
+        each for each in backends if name in (each.model_group, each.tier)
+    ]

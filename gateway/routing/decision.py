@@ -64,15 +64,19 @@ def choose(
 
 
 def reference_of(candidates: Sequence[Candidate], named: str | None) -> Candidate:
-    """The named backend or the most expensive of the named tier, else the most expensive of the strongest tier. If that
-    one cannot serve: the strongest that can and is not more expensive."""
+    """The named backend or the most expensive of the named group or tier, else the most expensive of the strongest
+    tier. If that one cannot serve: the strongest that can and is not more expensive. Of a group, the cheapest member
+    that can serve takes its place."""
     meant = [each for each in candidates if each.backend.name == named] or [
-        each for each in candidates if each.backend.tier == named
+        each for each in candidates if named in (each.backend.model_group, each.backend.tier)
     ]
     first = max(meant or candidates, key=_strength)
+    able = [each for each in candidates if not each.excluded]
+    group = first.backend.model_group if first.backend.name != named else ""
+    if group and (members := [each for each in able if each.backend.model_group == group]):
+        return min(members, key=by_cost)
     if not first.excluded:
         return first
-    able = [each for each in candidates if not each.excluded]
     return max([each for each in able if not _dearer(each, first)] or able, key=_strength)
 
 

@@ -128,7 +128,7 @@ class _Race:
 def _as_good(backend: Backend, route: Route) -> bool:
     """Whether `backend` may answer although the first backend has not failed. Some backends are routed as fallbacks
     only."""
-    if route.reference is None or backend.model == route.backends[0].model:
+    if route.reference is None or backend.same_model(route.backends[0]):
         return True
     if route.observed is not None:
         return False

@@ -96,7 +96,8 @@ def unknown_backends(settings: Settings, policies: PolicySet) -> list[str]:
     backends = settings.config.backends
     if not backends:
         return []
-    known = {backend.name for backend in backends} | set(RANK)
+    groups = {backend.model_group for backend in backends if backend.model_group}
+    known = {backend.name for backend in backends} | groups | set(RANK)
     models = {backend.model for backend in backends}
     problems = []
     for team, policy in policies.policies.items():

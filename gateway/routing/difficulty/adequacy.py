@@ -24,7 +24,7 @@ _ROW: dict[Gap, int] = {"below": 0, "near": 1}
 
 def gap(backend: Backend, reference: Backend, cost_pico: int | None, reference_pico: int | None) -> Gap:
     """Classify how much weaker than `reference` the backend is, by tier or, if both are hosted, by cost."""
-    if backend.name == reference.name or backend.model == reference.model:
+    if backend.name == reference.name or backend.same_model(reference):
         return "equal"
     below = RANK[reference.tier] - RANK[backend.tier]
     if below > 0:
