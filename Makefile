@@ -101,7 +101,7 @@ LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hash
 lock:  ## pin everything anew within the ranges of pyproject.toml
 	$(PIP) install uv
 	PATH=$(BIN):$$PATH $(LOCK) --upgrade --group build --extra local --extra litellm -o requirements.lock
-	PATH=$(BIN):$$PATH $(LOCK) --group build --extra local --extra litellm --extra postgres --extra loadtest --extra dev \
+	PATH=$(BIN):$$PATH $(LOCK) --group build --extra local --extra litellm --extra postgres --extra loadtest --extra dev --extra apprise \
 		-c requirements.lock -o requirements-dev.lock
 	PATH=$(BIN):$$PATH $(LOCK:pyproject.toml=) --upgrade --group page -c requirements-dev.lock -o requirements-page.lock
 	PATH=$(BIN):$$PATH $(LOCK) --group build --extra postgres -c requirements-dev.lock -o requirements-image.lock

@@ -43,19 +43,19 @@ from gateway.wiring import Wiring, Worker
 
 
 class Application:
-    """ASGI: inference paths go to the raw endpoint, everything else to Starlette."""
+    """The ASGI application. Inference paths go to the inference endpoint, everything else to Starlette."""
 
     def __init__(self, worker: Worker) -> None:
         self.wiring = Wiring(worker)
         self.failure: Exception | None = None
-        """The exception that stopped the wiring from opening; None without one."""
+        """The exception that prevented the wiring from opening; None if there is none."""
         self._inference: Inference | None = None
         self.sockets: ResponsesSockets | None = None
         """Responses on WebSockets; None until the wiring is open."""
         config = worker.settings.config
         self._envelope = Envelope(Cors(config.cors.origins), config.compression)
         self._service = Starlette(lifespan=self._lifespan, exception_handlers={404: not_found, 405: not_allowed})
-        self._service.router.redirect_slashes = False  # a redirect would lead wherever the Host header says
+        self._service.router.redirect_slashes = False  # a redirect would lead to whatever host the Host header names
         self._others = self._envelope.asgi(self._service, self._methods)
 
     @asynccontextmanager
@@ -88,14 +88,14 @@ class Application:
             await wiring.aclose()
 
     def _methods(self, path: str) -> str:
-        """The `Allow` header for `path`; for an unknown path, the methods of any path."""
+        """The value of the `Allow` header for `path`. For an unknown path, all methods that any path has."""
         if at(path):
             return "OPTIONS, POST"
         return allowed(self._service, path, "OPTIONS") or "DELETE, GET, HEAD, OPTIONS, POST"
 
     def endpoint(self, path: bytes) -> Inference | None:
-        """The endpoint that answers a POST to `path` without ASGI, for the gateway's own protocol; None: ASGI
-        answers, also for a path with a slash at its end."""
+        """The endpoint that answers a POST to `path` without ASGI, for the gateway's own protocol. None: ASGI answers.
+        A path that ends with a slash is also answered by ASGI."""
         return self._inference if path.isascii() and at(path.decode()) else None
 
     def socket_at(self, path: bytes) -> bool:
@@ -119,8 +119,8 @@ _OPERATORS = ("/admin", "/dashboard", "/metrics")
 
 
 def _without_slash(path: str) -> str:
-    """The same route without the slash that some clients append. A path of the operator's own has one spelling, so that
-    rules of a proxy in front hold for it."""
+    """The path without the slash that some clients append. The operator's own paths have only one spelling, so that the
+    rules of a proxy in front apply to them."""
     return path if path == "/" or path.startswith(_OPERATORS) else path[:-1]
 
 
@@ -180,7 +180,7 @@ def _routes(wiring: Wiring) -> list[Route]:
 
 
 def troubles(worker: Worker) -> list[str]:
-    """Problems with workers and restarts, from the file that the supervisor writes. Reads a small file."""
+    """Problems with workers and restarts, from a small file that the supervisor writes."""
     try:
         return list(orjson.loads(worker.settings.paths.runtime.read_bytes()).get("troubles", ()))
     except (OSError, ValueError):  # no supervisor runs
@@ -197,21 +197,22 @@ async def not_found(request: Request, error: Exception) -> Response:
 
 
 def allowed(service: Starlette, path: str, *more: str) -> str:
-    """The `Allow` header: the methods of all routes that serve `path`, and `more`; empty if none serves it."""
+    """The value of the `Allow` header: the methods of all routes that serve `path`, and `more`; empty if no route
+    serves it."""
     serving = [each for each in service.routes if isinstance(each, Route) and each.path_regex.match(path)]
     methods = {method for route in serving for method in route.methods or ()}
     return ", ".join(sorted({*methods, *more})) if methods else ""
 
 
 async def not_allowed(request: Request, error: Exception) -> Response:
-    """Respond 405 with `Allow`. Starlette's own response names the methods of one route, and a path may have
+    """Respond 405 with `Allow`. Starlette's own response contains the methods of one route only, and a path may have
     several."""
-    told = MethodNotAllowed(f"{request.url.path} does not take {request.method}.")
-    return error_response(told, request, {"Allow": allowed(request.app, request.scope["path"])})
+    problem = MethodNotAllowed(f"{request.url.path} does not take {request.method}.")
+    return error_response(problem, request, {"Allow": allowed(request.app, request.scope["path"])})
 
 
 def worker_from(description: Mapping[str, Any]) -> Worker:
-    """The worker that the supervisor describes. Raises ConfigError."""
+    """The worker that is described by the supervisor. Raises ConfigError."""
 
     def path(name: str) -> Path | None:
         return Path(description[name]) if description.get(name) else None

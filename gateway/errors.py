@@ -1,4 +1,4 @@
-"""Everything the gateway can refuse or fail with.
+"""All errors with which the gateway refuses a request or fails.
 
 GatewayError
 ├── BadRequest 400                 ContextTooLong 400 · UnknownModel 404 · NotFound 404 · MethodNotAllowed 405
@@ -13,34 +13,35 @@ GatewayError
 ├── NoBackend 503                  nothing configured, or nothing that can serve this request
 ├── DeadlineExceeded 504
 ├── Overloaded 503                 shutting down, more than can be served, or a bounded queue is full
-│                                  ShareExceeded 429: and it is this team's own share of the queue that is used up
-├── LedgerUnavailable 503          spend could not be written down, so none is caused
-├── BackendError 502               what one attempt met; above `backends/` only as a part of:
+│                                  ShareExceeded 429: this team's own share of the queue is used up
+├── LedgerUnavailable 503          spend could not be recorded, so no call is made
+├── BackendError 502               the failure of one attempt; above `backends/` only as a part of:
 │   ├── BackendUnreachable · BackendTimeout · BackendGarbage · BackendFailed (5xx)
 │   │                              BackendOverloaded (503, 529)
 │   │                              NotSpoken (404, 405, 501): it has no such endpoint, but another one serves
 │   ├── BackendRateLimited (429)
 │   └── BackendRefused (other 4xx: the client's own mistake, passed on as it came)
 ├── AllBackendsFailed 429/502/503
-└── StreamBroken 502               after the first byte: an error event is the only honest end
+└── StreamBroken 502               after the first byte: only an error event can report it
 
-StateUnavailable, EmbedderUnavailable: inside only; rooms degrade by the documented rule.
+StateUnavailable, EmbedderUnavailable: inside only; callers use their documented fallback.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Self
 
 from gateway.domain.text.truncation import cut
 
 _LONGEST_MESSAGE = 4000
-"""Characters of a message; it may repeat text of a client or a provider."""
+"""Maximum characters of a message, because it may repeat text of a client or a provider."""
 _LONGEST_PARAM = 256
 
 
 class GatewayError(Exception):
-    """An error with a status and a code. `message` states the fault and its remedy; `param` names the field at fault,
-    if any."""
+    """An error with a status and a code. `message` contains the fault and the remedy; `param` names the wrong field, if
+    any."""
 
     status = 500
     code = "internal_error"
@@ -92,13 +93,13 @@ class RequestTimeout(BadRequest):
 
 
 class UnknownResponse(BadRequest):
-    """A request continues a response that is not stored, or no longer."""
+    """A request continues a response that is not stored, or not stored any more."""
 
     code = "previous_response_not_found"
 
 
 class KeyReused(BadRequest):
-    """Two different requests with one Idempotency-Key."""
+    """Two different requests have the same Idempotency-Key."""
 
     status, code = 422, "idempotency_key_reused"
 
@@ -145,7 +146,7 @@ class BudgetExhausted(GatewayError):
     status, code, kind = 429, "insufficient_quota", "insufficient_quota"
 
     def __init__(self, message: str, *, retry_after_s: float | None = None, truncates: bool = False) -> None:
-        """`truncates`: an answer in progress ends as if it had reached its length limit, not with this error."""
+        """`truncates`: an answer in progress ends as if it had reached its length limit, without this error."""
         super().__init__(message, retry_after_s=retry_after_s)
         self.truncates = truncates
 
@@ -155,11 +156,13 @@ class CacheOnlyMiss(GatewayError):
 
 
 class NoBackend(GatewayError):
-    status, code, retryable = 503, "no_backend_configured", True
+    """Not retryable: only the operator can configure a backend."""
+
+    status, code = 503, "no_backend_configured"
 
 
 class NoAdequateBackend(NoBackend):
-    code = "no_backend_available"
+    code, retryable = "no_backend_available", True
 
 
 class DeadlineExceeded(GatewayError):
@@ -182,17 +185,24 @@ class BackendError(GatewayError):
     """The failure of one attempt. `backend` is the backend's name."""
 
     status, code, retryable = 502, "backend_error", True
-    said_retryable: bool | None = None
+    retry_header: bool | None = None
     """The backend's `x-should-retry` header; None without one."""
+    needs_operator = False
+    """Whether only the gateway's operator can correct the cause: a key, an account, an address."""
 
     def __init__(self, message: str, *, backend: str = "", retry_after_s: float | None = None) -> None:
         super().__init__(message, retry_after_s=retry_after_s)
         self.backend = backend
 
+    def of_operator(self) -> Self:
+        """This error, marked as one that only the operator can correct. No call is repeated then."""
+        self.retryable, self.needs_operator = False, True
+        return self
+
     def heed(self, should_retry: bytes | None) -> None:
-        """Take over the backend's `x-should-retry` header, if it sent one."""
+        """Apply the backend's `x-should-retry` header, if it sent one."""
         if should_retry in (b"true", b"false"):
-            self.retryable = self.said_retryable = should_retry == b"true"
+            self.retryable = self.retry_header = should_retry == b"true"
 
 
 class BackendUnreachable(BackendError):
@@ -224,11 +234,11 @@ class NotSpoken(BackendFailed):
 class BackendRateLimited(BackendError):
     status, code, kind = 429, "backend_rate_limited", "rate_limit_error"
     no_quota = False
-    """The account behind the gateway's key has no quota left; waiting does not help."""
+    """Whether the account of the gateway's key has no quota left, so that waiting does not help."""
 
 
 class BackendRefused(BackendError):
-    """The backend refuses the request itself; `status` and the error object are the backend's own."""
+    """The backend refuses the request itself. `status` and the error object are those of the backend."""
 
     retryable = False
 
@@ -253,9 +263,16 @@ class StreamBroken(BackendError):
     code = "stream_broken"
 
 
+_ADVICE = {
+    False: "Try again shortly; the attempts are in the request's flight record.",
+    True: "The gateway's operator can find the cause with `thriftgate doctor`.",
+}
+"""The end of the message, by whether the operator is needed."""
+
+
 class AllBackendsFailed(GatewayError):
-    """429 if every attempt was rate-limited (the code then says so), 503 if all were rate-limited or overloaded or none
-    could be tried, else 502."""
+    """All attempts failed. Status 429 if every attempt was rate-limited (and the code says so); 503 if all were
+    rate-limited or overloaded, or none could be made; else 502."""
 
     code, retryable = "all_backends_failed", True
 
@@ -269,22 +286,26 @@ class AllBackendsFailed(GatewayError):
             self.code, self.kind = LimitExceeded.code, LimitExceeded.kind
         elif failures and full:
             self.kind = "overloaded_error"
-        if failures and all(getattr(failure, "said_retryable", None) is False for failure in failures):
+        operators = bool(failures) and all(
+            getattr(failure, "needs_operator", False) and not failure.retryable for failure in failures
+        )
+        if operators or (failures and all(getattr(failure, "retry_header", None) is False for failure in failures)):
             self.retryable = False
         waits = [failure.retry_after_s for failure in failures if failure.retry_after_s is not None]
+        unreachable = bool(failures) and all(isinstance(failure, BackendUnreachable) for failure in failures)
         what = (
             "; ".join(dict.fromkeys(failure.message.rstrip(".") for failure in failures)) or "every backend is resting"
         )
         super().__init__(
-            f"No backend could answer: {what}. Try again shortly; the attempts are in the request's flight record.",
+            f"No backend could answer: {what}. {_ADVICE[operators or unreachable]}",
             retry_after_s=min(waits) if waits else (None if failures else 1.0),
         )
         self.failures = tuple(failures)
 
 
 class StateUnavailable(Exception):
-    """The Redis-protocol server is down, slow or frozen. Callers degrade; most requests are still answered."""
+    """The state server is unavailable, slow or frozen. Callers use their fallback; most requests are still answered."""
 
 
 class EmbedderUnavailable(Exception):
-    """No vector is available: semantic cache and embedding features are off until it is back."""
+    """No vector is available. Semantic cache and embedding features are disabled until it is available again."""

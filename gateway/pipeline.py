@@ -37,7 +37,8 @@ from gateway.telemetry.observe import Telemetry
 
 
 class Pipeline:
-    """Limits → spent budget → cache → grade and route → hold → call; then price, journal, settle, store, emit.
+    """The steps of a request. Limits → spent budget → cache → grade and route → hold → call; then price, journal,
+    settle, store, emit.
 
     Authentication, policy and parsing come before (`gateway/api/routes/inference.py`).
     """
@@ -77,9 +78,9 @@ class Pipeline:
                 estimate = self.contexts.estimate(request)
             reply.permit = permit = await self.limits.admit(tenant, estimate.tokens, record)
             reply.outcome = Unpaid(permit)
-            if tenant.access is not None:  # before the cache: cached answers too are for those who may use the model
+            if tenant.access is not None:  # before the cache: its answers need the same permission
                 self.router.check(request.model, tenant)
-            await self.budgets.refuse_exhausted(tenant, record.end_user, record.started_at)
+            await self.budgets.refuse_exhausted(tenant, record.end_user, record.started_at, record.session)
 
             found = await self.cache.lookup(request, tenant, record, deadline)
             if isinstance(found, Hit):
@@ -103,7 +104,7 @@ class Pipeline:
         estimate: ContextEstimate,
         deadline: float,
     ) -> None:
-        """Get a backend's answer, with its first bytes."""
+        """Get a backend's answer. Returns when its first bytes have arrived."""
         route = await self.router.route(request, record.tenant, estimate, record)
         paid.hold = self.budgets.hold(record.tenant, record, request)
         paid.answer = await self._call(route, request, record, paid.hold, deadline)
@@ -117,8 +118,8 @@ class Pipeline:
     ) -> Answer:
         """Call backends for the gateway's own use, before `deadline` (loop time), without limits and cache.
 
-        When this returns or raises, the answer is closed and its cost is booked and in `record.cost_pico`. The caller
-        settles `hold`. Raises GatewayError.
+        When this returns or raises, the answer is closed, and its cost is booked and stored in `record.cost_pico`. The
+        caller settles `hold`. Raises GatewayError.
         """
         answer: Answer | None = None
         try:
@@ -144,14 +145,15 @@ class Pipeline:
 
 
 class Reply:
-    """The answer and its clean-up. `async with` owns both, so that a reply that is never read is still settled."""
+    """The answer and its clean-up. `async with` closes both, so that a reply that is never read is also settled."""
 
     outcome: Outcome = NOTHING
     permit: Permit | None = None
     last = b""
     """The last piece that was passed on."""
     ending = b""
-    """The bytes to release after everything else: the terminating event, and what arrived together with it."""
+    """The last bytes, which are sent after everything else: the terminating event, and what arrived together with it.
+    """
 
     def __init__(self, pipeline: Pipeline, record: Record, deadline: float) -> None:
         self.record = record
@@ -172,7 +174,7 @@ class Reply:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Synchronous except for its last step, so that no cancellation can interrupt it."""
+        """Close the reply. Only the last step awaits, so no cancellation can interrupt the others."""
         late = None
         try:
             self._deadline.__exit__(kind, error, trace)
@@ -192,12 +194,12 @@ class Reply:
         self._pipeline.telemetry.end(self.record, error)
 
     def settle(self) -> None:
-        """Settle the money: before the end of the answer is released, or at the latest when the reply closes."""
+        """Settle the money. Called before the end of the answer is sent, or at the latest when the reply closes."""
         self.outcome.settle()
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Pass the answer to `take` as it arrives. Returns True when `take` wants no more now, False when only `ending`
-        is left.
+        """Pass the answer to `take` as it arrives. Returns True if `take` wants no more now, False if only `ending` is
+        left.
 
         `ending` is set after the money is settled and journalled. Raises what the answer raises.
         """
@@ -215,7 +217,7 @@ class Reply:
         return False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """All bytes of the answer, `ending` last."""
+        """Yield all bytes of the answer, `ending` last."""
         async for piece in pieces(self.pipe_to):
             yield piece
         yield self.ending

@@ -1,7 +1,7 @@
-"""Settles a request according to where its answer came from: nowhere, the cache, another request's call, or its own
-call.
+"""Settles a request depending on the origin of its answer: none, the cache, another request's call, or its own call.
 
-Its own call holds money first, is paid as the answer arrives, and is settled, journalled and stored at its end.
+For its own call, money is held first. The answer is paid for as it arrives; at its end it is settled, journalled and
+stored.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ log = logging.getLogger(__name__)
 
 
 LONGEST_FINISH = 64
-"""Most characters of a finish reason that are kept; a provider may send any text."""
+"""Maximum characters of a finish reason that are kept, because a provider may send any text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """The packages that take part in settling a paid answer."""
+    """The parts that are needed to settle a paid answer."""
 
     books: AttemptJournal
     counter: TokenCounter
@@ -70,26 +70,26 @@ class Settlement:
 
 
 class Outcome(Protocol):
-    """The result of a request: where its bytes are read from, and how it is settled. Settlement happens once."""
+    """The result of a request: from where its bytes are read, and how it is settled. It is settled only once."""
 
     @property
     def given(self) -> Answer | None:
-        """The answer that the caller gets; None if the request was refused or has not begun."""
+        """The answer for the caller; None if the request was refused or has not begun."""
 
     @property
     def source(self) -> Answer | PaidAnswer:
-        """Where the caller reads its bytes from."""
+        """The object from which the caller reads its bytes."""
 
     def settle(self) -> None:
-        """Settle the money: before the answer's end is released, else when the request is left."""
+        """Settle the money. Called before the answer's end is sent, or else when the request ends."""
 
     def close(self, leave: Callable[[], None]) -> None:
-        """Settle if that has not happened yet, then call `leave` once nothing of the request is in progress.
+        """Settle if that has not been done. Then call `leave`, as soon as nothing of the request is in progress.
         Synchronous."""
 
 
 class Unpaid:
-    """Costs nothing: the request was refused, or its answer is already paid for."""
+    """An outcome without cost: the request was refused, or its answer has already been paid for."""
 
     settled = False
 
@@ -112,11 +112,11 @@ class Unpaid:
 
 
 NOTHING = Unpaid()
-"""The outcome of a request that was not admitted."""
+"""The outcome of a request that has not been admitted."""
 
 
 class StoredAnswer(Unpaid):
-    """A cache hit. It is booked at once, as a row without cost."""
+    """A cache hit. It is booked at once, as a ledger row with cost 0."""
 
     def __init__(self, settlement: Settlement, record: Record, permit: Permit, hit: Hit) -> None:
         super().__init__(permit, hit.answer)
@@ -125,8 +125,8 @@ class StoredAnswer(Unpaid):
 
 
 class JoinedAnswer(Unpaid):
-    """The answer to an identical request in progress. That request's ledger row has the cost; this one's row costs
-    nothing."""
+    """The answer to an identical request in progress. The ledger row of that request has the cost; the row of this one
+    has cost 0."""
 
     def __init__(self, settlement: Settlement, record: Record, permit: Permit, join: Join) -> None:
         super().__init__(permit, join.answer)
@@ -148,16 +148,16 @@ class JoinedAnswer(Unpaid):
 
 
 class PaidAnswer:
-    """An answer from a backend, to be paid. It may outlive the request that pays, while other requests still need
-    it."""
+    """An answer from a backend, which must be paid for. It may outlive its own request while other requests need it."""
 
     answer: Answer | None = None
     published = False
-    """Whether a task of its own reads and settles it; the caller then reads `subscriber`."""
+    """Whether a separate task reads and settles it. If so, the caller reads `subscriber`."""
     subscriber: Answer | None = None
     hold: RequestHold = NO_HOLD
     ending = b""
-    """The bytes to release after everything else: the terminating event, and what arrived together with it."""
+    """The last bytes, which are sent after everything else: the terminating event, and what arrived together with it.
+    """
 
     def __init__(
         self, settlement: Settlement, request: CompletionRequest, record: Record, permit: Permit, miss: Miss
@@ -192,20 +192,20 @@ class PaidAnswer:
 
     @property
     def paid(self) -> Paid:
-        """The cost so far; exact once it is settled."""
+        """The cost so far. It is final after the settlement."""
         if self.answer is None or (attempt := self.answer.attempt) is None:
             return UNPAID
         return Paid(attempt.usage, attempt.cost_pico, attempt.backend.name, attempt.backend.model)
 
     async def share_plain(self, shared: SharedCall, buy: Callable[[], Awaitable[None]]) -> None:
-        """Get a plain answer through `buy` for all subscribers of `shared`, even if this request's client leaves
-        meanwhile."""
+        """Get a plain answer through `buy` for all subscribers of `shared`, even if this request's own client
+        leaves."""
         self._record.others = shared.outlives
         self._after.append(shared.finish_call)
         await shared.run_call(self, buy)
 
     async def share_stream(self, buy: Callable[[], Awaitable[None]], shared: SharedCall) -> None:
-        """Get a stream through `buy` and publish it to all subscribers of `shared`. Runs in a task of its own."""
+        """Get a stream through `buy` and publish it to all subscribers of `shared`. Runs in a separate task."""
         async with self:
             await buy()
             await shared.publish(self)
@@ -219,7 +219,7 @@ class PaidAnswer:
             self._after.append(leave)
 
     def _close(self) -> None:
-        """Settle, store the answer, release the hold. Synchronous, so that no cancellation can interrupt it."""
+        """Settle, store the answer, release the hold. Synchronous, so no cancellation can interrupt it."""
         if not self._settled:
             self._settle_once()
         if self.answer is not None:
@@ -233,7 +233,7 @@ class PaidAnswer:
                 log_errors(step)
 
     def _keep(self, answer: Answer) -> None:
-        """Store the answer in the cache and offer it for comparison, unless the budget cut it short."""
+        """Store the answer in the cache and offer it for comparison, unless the budget has cut it short."""
         settlement = self._settlement
         if self._record.curtailed:
             return
@@ -242,7 +242,7 @@ class PaidAnswer:
             settlement.sampler.offer(self._request, self._record, answer)
 
     def settle(self) -> None:
-        """Price → journal → settle, unless the task that publishes the answer does so."""
+        """Price, journal and settle, unless the task that publishes the answer does this."""
         if not self.published:
             self._settle_once()
 
@@ -259,10 +259,10 @@ class PaidAnswer:
         self._settlement.contexts.learn(self._record)
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Pass the answer to `take` as it arrives. Returns True when `take` wants no more now, False when only `ending`
-        is left.
+        """Pass the answer to `take` as it arrives. Returns True if `take` wants no more now, False if only `ending` is
+        left.
 
-        No piece is passed on before the hold covers it, and `ending` is set after the money is settled and journalled.
+        A piece is passed on only when the hold covers it. `ending` is set after the money is settled and journalled.
         Raises BudgetExhausted and what the answer raises.
         """
         answer = self.answer
@@ -287,7 +287,7 @@ class PaidAnswer:
 
 
 def log_errors(step: Callable[..., object], *what: Any) -> None:
-    """Run `step` and log its error: it must not break a complete answer or the steps that follow."""
+    """Run `step` and log its error, which must not break a complete answer or the following steps."""
     try:
         step(*what)
     except Exception:
@@ -295,7 +295,7 @@ def log_errors(step: Callable[..., object], *what: Any) -> None:
 
 
 async def close_quietly(answer: Answer) -> None:
-    """Close the backend's connection. An error is logged, since the answer does not depend on it."""
+    """Close the backend's connection. An error is only logged, because the answer does not depend on it."""
     try:
         await answer.aclose()
     except Exception:

@@ -25,7 +25,7 @@ from gateway.api.idempotency.idempotency import Idempotency
 from gateway.api.routes.usage import UsageFigures
 from gateway.api.server.shutdown import ShutdownFlag
 from gateway.backends.fleet import Fleet
-from gateway.backends.providers.discover import discover
+from gateway.backends.providers.discover import backends_of, found_text
 from gateway.backends.resilience.drain import BackendDrains
 from gateway.batches.files import Files
 from gateway.batches.jobs import Jobs
@@ -62,7 +62,8 @@ from gateway.policy.tenants import Tenants
 from gateway.responses.memory import StoredContext
 from gateway.responses.store import Responses
 from gateway.routing.affinity.continuity import Affinity
-from gateway.routing.router import Router, followed, packaged
+from gateway.routing.loading import followed, packaged
+from gateway.routing.router import Router
 from gateway.runtime.off_loop import OffLoop
 from gateway.runtime.tasks import Tasks
 from gateway.settings.gateway import EmbedderSettings, Settings
@@ -79,7 +80,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """The settings that a worker is started with."""
+    """The settings with which a worker is started."""
 
     settings: Settings
     redis_url: str
@@ -91,20 +92,20 @@ class Worker:
 
 
 DECODING_THREADS = 2
-"""Most encoded request bodies that one worker decodes at once. The decoders release the interpreter's lock."""
+"""Maximum request bodies that one worker decodes at the same time. The decoders release the interpreter's lock."""
 MOST_CACHED = 50_000
-"""Entries of the cache's index log; each holds a prompt and its vector, about 1.2 kB."""
+"""Maximum entries of the cache's index log. Each contains a prompt and its vector, about 1.2 kB."""
 
 
 def fingerprint(backends: Sequence[Backend]) -> str:
-    """A digest that changes when a backend's name comes to mean another model; the cache then starts empty."""
+    """A digest that changes when a backend's name begins to stand for another model. The cache is then empty at
+    first."""
     identities = [(each.name, each.kind, each.base_url, each.sent_model) for each in backends]
     return blake2b(orjson.dumps(identities), digest_size=8).hexdigest()
 
 
 def embedder(settings: EmbedderSettings) -> ModelEmbedder:
-    """The packaged embedder, unless the operator names another model. Reads a small file. Raises
-    EmbedderUnavailable."""
+    """The packaged embedder, or the model that the operator names. Reads a small file. Raises EmbedderUnavailable."""
     if settings.model is None:
         return OnnxEmbedder()
     if is_built(settings.model):
@@ -127,7 +128,8 @@ class Watched(Protocol):
 
 
 class Wiring:
-    """All parts of a worker, opened in order of dependency and closed in reverse, also after a partial failure."""
+    """All parts of a worker. They are opened in the order of their dependencies and closed in reverse, even after a
+    failure during opening."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
@@ -151,7 +153,7 @@ class Wiring:
         self._begin()
 
     def _begin(self) -> None:
-        """Load the embedder and the classifier in advance if a team with a key has a policy that uses them."""
+        """Load embedder and classifier in advance, if a team that has a key has a policy that uses them."""
         policies = [self.policies.current.find(team)[0] for team in self.ring.teams]
         if any(policy.cache.enabled and policy.cache.semantic.enabled for policy in policies):
             self.cache.begin_by_meaning()
@@ -159,7 +161,7 @@ class Wiring:
             self._tasks.spawn(self.router.load(), "classifier")
 
     async def _open_state(self) -> None:
-        """Open the state server, the database, keys and policies. Readiness waits for these."""
+        """Open the state server, the database, keys and policies. The worker is not ready before they are open."""
         settings, config = self.worker.settings, self.worker.settings.config
         self.state = await self._enter(State(self.worker.redis_url, timeout_s=config.state.timeout))
         self.database = await asyncio.to_thread(Database, settings.database_url)
@@ -171,7 +173,7 @@ class Wiring:
             Policies, settings.policies, config.ceilings, None if self.worker.fd is None else settings.paths.policies
         )
         self.ring = Keys(self.database)
-        self.tenants = Tenants(self.ring, self.policies, config.closed_to)
+        self.tenants = Tenants(self.ring, self.policies, config.closed_to, kept_in=settings.keys_in)
         self._tasks.spawn(self.ring.follow(), "keys")
         self._tasks.spawn(self.policies.watch(), "policies")
         board = None if self.worker.fd is None else settings.paths.figures
@@ -189,7 +191,8 @@ class Wiring:
             log.error("the ledger database cannot be brought up to date: %s", error)
 
     async def _open_path(self) -> None:
-        """Open the packages that a request passes through, in order of dependency, and the pipeline over them."""
+        """Open the packages that a request passes through, in the order of their dependencies, and then the
+        pipeline."""
         await self._open_backends()
         await self._open_admission()
         await self._open_cache()
@@ -205,10 +208,14 @@ class Wiring:
         self.decoding = OffLoop(DECODING_THREADS, "decoding")
         self._exits.callback(self.decoding.close)
         self.fleet = await self._enter(Fleet(backends, drains=BackendDrains(self.state), off_loop=self.off_loop))
+        if not backends:
+            log.error("no backend is configured, so the gateway is not ready; `thriftgate doctor` shows what to do")
         for each in backends:
             price = "priced" if self.prices.price(each) else "no price known"
             nature = "simulated, not a real model" if each.simulated else price
             log.info("backend %s: %s tier, %s (%s)", each.name, each.tier, each.model, nature)
+            if self.worker.settings.config.backends is None and (assumed := found_text(each)):
+                log.info("found %s", assumed)
         self._watch(fleet=self.fleet)
 
     async def _open_admission(self) -> None:
@@ -248,7 +255,7 @@ class Wiring:
         self._watch(embedder=vectors, cache=self.cache)
 
     async def _open_routing(self) -> None:
-        """Open the router and what it learns from."""
+        """Open the router and the evidence that it learns from."""
         config = self.worker.settings.config
         self.learning = await self._enter(Learning(self.database))
         self.spend_cap = SpendCap(self.database, config.trials)
@@ -270,7 +277,7 @@ class Wiring:
         self._watch(learning=self.learning, purse=self.spend_cap, routing=self.router, trials=self.shadows)
 
     async def _open_pipeline(self) -> None:
-        """Open the pipeline, and what calls backends through it in the background."""
+        """Open the pipeline, and the parts that call backends through it in the background."""
         self.counter = Counter()
         contexts = Contexts(self.counter, off_loop=self.off_loop)
         self._exits.callback(contexts.close)
@@ -297,7 +304,8 @@ class Wiring:
         self._watch(context=contexts, plans=plans, fresh=fresh)
 
     async def _open_sides(self) -> None:
-        """Open what completions do not need: feedback, page, batches; and a ledger writer if no supervisor has one."""
+        """Open the parts that completions do not need: feedback, page, batches. Without a supervisor, also open a
+        ledger writer."""
         settings, config = self.worker.settings, self.worker.settings.config
         self.authenticator = Authenticator(self.tenants)
         self.idempotency = Idempotency(self.state, patience_s=config.requests.deadline)
@@ -351,23 +359,20 @@ class Wiring:
             self._tasks.spawn(writer.run(), "ledger writer")
 
     async def _enter(self, part: Opened) -> Opened:
-        """Open `part`, and close it when the worker ends, even if opening fails."""
+        """Open `part`. It is closed when the worker ends, even if opening it fails."""
         self._exits.push_async_callback(part.aclose)
         await part.open()
         return part
 
     def _watch(self, **parts: Watched) -> None:
-        """Export the figures of each part; its keyword is the value of the metrics' label."""
+        """Export the figures of each part. Its keyword becomes the value of the metrics' label."""
         for name, part in parts.items():
             self.telemetry.watch(name, part.stats)
 
     async def _backends(self) -> list[Backend]:
         """The backends of gateway.yaml, else those found on this machine; missing facts come from the catalogue."""
-        config = self.worker.settings.config
-        if config.backends is None:
-            found = await discover(config, self.worker.local_model_url, self.worker.simulate)
-        else:
-            found = list(config.backends)
+        worker = self.worker
+        found = await backends_of(worker.settings.config, worker.local_model_url, worker.simulate)
         return [self.prices.complete(backend) for backend in found]
 
     async def aclose(self) -> None:

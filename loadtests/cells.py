@@ -73,6 +73,8 @@ LRU, GET = 20, 10_000
 """Answers asked for over and over: few enough to stay in a worker's memory; too many for it, so each is fetched."""
 EMBEDDING = 4
 """Questions that are embedded at a time: with more, the gateway goes on without its embedder, by design."""
+AGENT_TURNS, AGENT_BYTES = 100, 310 * 1024
+"""Requests of an agent's session, and the mean size of their bodies."""
 KNOWN = 200
 """Texts whose vectors the embedder remembers."""
 
@@ -86,6 +88,10 @@ def _workloads() -> list[Cell]:
         Cell("32k", 0, replace(kilobyte, bytes=32 * 1024), (*_PLAIN, _PEER), about="prompt of 32 KB, answer of 1 KB"),
         Cell("burst", 0, Shape("burst"), (*_PLAIN, _PEER), about="stream of 100 chunks, sent at once"),
         Cell("paced", 0, Shape("paced"), (*_PLAIN, _PEER), about="stream of 100 chunks, 5 ms apart"),
+        Cell(
+            "agent", 0, Shape("burst", bytes=AGENT_BYTES, turns=AGENT_TURNS), (*_PLAIN, _PEER),
+            about="sessions of a coding agent, 20 to 600 KB a request with tools, streamed", most=16,
+        ),
         Cell(
             "lru", 0, kilobyte,
             (Entry("thriftgate", "miss"), Entry("thriftgate", "hit", distinct=LRU, from_memory=True)), "miss",

@@ -18,7 +18,8 @@ import orjson
 import uvloop
 
 from gateway.runtime.tasks import Tasks
-from loadtests.questions import STAMP, Questions, Shape, fault_in_plain, fault_in_stream, tokens_of
+from loadtests.questions import STAMP, Asked, Questions, Shape, fault_in_plain, fault_in_stream, tokens_of
+from loadtests.sessions import Sessions
 
 PATIENCE_S = 60.0
 """A run without an answer for so long is given up."""
@@ -84,7 +85,9 @@ class Session:
     """One load with its open connections; runs come one after the other."""
 
     def __init__(self, load: Load) -> None:
-        self.load, self.questions = load, Questions(load.shape, load.model)
+        self.load = load
+        asked = Sessions if load.shape.turns else Questions
+        self.questions: Asked = asked(load.shape, load.model)
         more = "".join(f"{name}: {value}\r\n" for name, value in load.headers.items())
         self.head = (
             f"POST /v1/chat/completions HTTP/1.1\r\nhost: {load.host}:{load.port}\r\nuser-agent: loadtest\r\n"

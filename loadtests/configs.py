@@ -16,7 +16,7 @@ backends:
     base_url: http://127.0.0.1:{upstream}/v1
     model: loadtest
     tier: large
-    window_tokens: 128000
+    window_tokens: 400000
     concurrent: 1024
     price: {{input: 2.5, output: 10}}
 """
@@ -26,7 +26,7 @@ SMALL = """\
     base_url: http://127.0.0.1:{upstream}/v1
     model: loadtest
     tier: small
-    window_tokens: 128000
+    window_tokens: 400000
     concurrent: 1024
     price: {{input: 2.5, output: 10}}      # as the large one, so that the ledger can be checked to the pico-dollar
 """

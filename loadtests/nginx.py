@@ -17,7 +17,7 @@ error_log {folder}/error.log warn;
 events {{ worker_connections 4096; }}
 http {{
     access_log off;
-    client_body_buffer_size 256k;        # a 32 KB prompt never touches the disk
+    client_body_buffer_size 1m;          # no prompt touches the disk
     client_max_body_size 20m;
     client_body_temp_path {folder}/body;
     proxy_temp_path {folder}/proxy;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import orjson
 
@@ -57,10 +57,20 @@ class Shape:
     short: bool = False
     """The prompt's bulk is a system prompt that all share, and the user says something short and new."""
     temperature: float | None = None
+    turns: int = 0
+    """Not 0: sessions of a coding agent with so many requests each; `bytes` is the mean of their bodies."""
 
     @property
     def base_tokens(self) -> int:
         return self.bytes // 4
+
+
+class Asked(Protocol):
+    """The bodies of a shape."""
+
+    def body(self, number: int) -> bytes:
+        """The body of question `number`."""
+        ...
 
 
 class Questions:

@@ -6,11 +6,13 @@ import asyncio
 import random
 import uuid
 from collections.abc import AsyncIterator, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.money.usage import Usage
 from gateway.domain.request import Controls
 from gateway.domain.tenant import Tenant
@@ -24,12 +26,14 @@ from gateway.errors import (
     LimitExceeded,
     StreamBroken,
 )
+from gateway.ledger.store.archive import Archive
 from gateway.state.redis.commands import Command
 from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
-from tests.fakes.gateway import INPUT, OUTPUT, InProcessGateway, open_gateway, record_of, tenant
+from gateway.telemetry.flight import flight
+from tests.fakes.gateway import INPUT, OUTPUT, InProcessGateway, backend, open_gateway, record_of, tenant
 from tests.fakes.money import StrictBooks
-from tests.fakes.provider import Fail, Raw, Reply
+from tests.fakes.provider import Fail, Provider, Raw, Reply
 from tests.support.requests import small_request
 from tests.support.waiting import until
 
@@ -617,3 +621,23 @@ async def test_a_common_miss_waits_for_its_backend_alone(gateway: InProcessGatew
     await until(lambda: state.callers)  # what is asked for all requests together is noted, so ours would have been
     assert me.get_name() not in state.callers
     assert gateway.record.cache == "miss"
+
+
+async def test_a_fallback_dearer_than_the_named_model_is_marked_on_its_row(
+    state: State, database: Database, tmp_path: Path
+) -> None:
+    def dear(provider: Provider) -> tuple[Backend, ...]:
+        return (backend(provider, "dear", price=PriceEntry(input=Decimal(5), output=Decimal(50))),)
+
+    async with open_gateway(state, database, tmp_path, more=dear) as gateway:
+        who = tenant(models={"small": {"candidates": ["small", "dear"], "reference": "dear"}})
+        gateway.provider.script(Fail(500), Fail(500))
+        await gateway.read(small_request(model="small"), who)
+        rows = [(row["backend"], row["outcome"], row["above_ceiling"]) for row in await gateway.rows()]
+        assert rows == [("small", "failed", False), ("small", "failed", False), ("dear", "ok", True)]
+        shown = flight(gateway.record)
+        assert [attempt["above_ceiling"] for attempt in shown["attempts"]] == [False, False, True]
+        assert shown["route"]["ceiling_usd"] == shown["route"]["considered"][0]["cost_usd"]
+        stored = await Archive(database).find(gateway.record.request_id, "search")
+        assert stored is not None
+        assert [attempt["above_ceiling"] for attempt in stored["attempts"]] == [False, False, True]

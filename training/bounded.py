@@ -82,7 +82,9 @@ def follow(stream: Stream, score: Score, seed: int) -> Outcome:
             continue  # an exact hit
         lookups += 1
         near = [each for each in stream.near[place] if each[0] in stored][:CANDIDATES]
-        ranked = [(score(stream.questions[other].text, asked.text, cosine), other) for other, cosine in near]
+        ranked = [
+            (score(stream.questions[other].text, asked.text, cosine, len(stored)), other) for other, cosine in near
+        ]
         bar = thresholds.bar("s", MAX_ERROR)
         given = next(((certainty, other) for certainty, other in ranked if certainty >= bar), None)
         best = given or max(ranked, default=(0.0, -1))

@@ -24,10 +24,11 @@ from numpy.typing import NDArray
 
 from gateway.cache.quality.error_bound import LEVELS
 from gateway.cache.semantic.partitions import CANDIDATES, LEAST_COSINE
-from gateway.cache.verifier.lexicon import load_words
-from gateway.cache.verifier.verify import Scorer, Verifier
+from gateway.cache.verifier.lexicon import Words, load_words
+from gateway.cache.verifier.verify import Scorer, Verifier, crowded
+from training.interchangeable import mined, with_lists
 from training.vectors import Vectors
-from training.verifier import fit, framed_pairs, half_of, labelled_pairs, open_pairs, own_pairs, table
+from training.verifier import Pair, fit, framed_pairs, half_of, labelled_pairs, open_pairs, own_pairs, table
 
 SOURCES = {
     "advising": 900,
@@ -51,7 +52,8 @@ _RESAMPLES = 300
 _NEAREST = 48
 """Earlier questions, stored or not, that a replay chooses its candidates from."""
 
-Score = Callable[[str, str, float], float]
+Score = Callable[[str, str, float, int], float]
+"""Of a stored question, one that is asked, their cosine, and the number of stored questions."""
 
 
 class Asked(NamedTuple):
@@ -82,14 +84,16 @@ class Stream:
         """For each question, the place of the one whose answer it gets; -1: it is stored."""
         stored = np.zeros(len(self.questions), dtype=np.bool_)
         found = np.full(len(self.questions), -1)
+        kept = 0
         for place, question in enumerate(self.questions):
             near = [each for each in self.near[place] if stored[each[0]]]
             for other, cosine in near[:CANDIDATES]:
-                if score(self.questions[other].text, question.text, cosine) >= bar:
+                if score(self.questions[other].text, question.text, cosine, kept) >= bar:
                     found[place] = other
                     break
             else:
                 stored[place] = True
+                kept += 1
         return found
 
     def wrong(self, found: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -170,16 +174,25 @@ def opened(folder: Path, times: float = 1.0) -> list[Asked]:
     return asked
 
 
-def scored(scorer: Scorer) -> Score:
-    """The verifier's score with these networks, each pair once."""
-    verifier, known = Verifier(load_words(), scorer), dict[tuple[str, str], float]()
+def scored(scorer: Scorer, words: Words | None = None) -> Score:
+    """The verifier's score with these networks; each pair is compared once."""
+    verifier, known = Verifier(words or load_words(), scorer), dict[tuple[str, str], tuple[float, bool]]()
 
-    def score(stored: str, asked: str, cosine: float) -> float:
+    def score(stored: str, asked: str, cosine: float, among: int) -> float:
         if (stored, asked) not in known:
-            known[stored, asked] = verifier.verify(stored, asked, cosine).score
-        return known[stored, asked]
+            verdict = verifier.verify(stored, asked, cosine)
+            known[stored, asked] = verdict.score, verdict.reason == "same"
+        probability, same = known[stored, asked]
+        return probability if same else crowded(probability, among)
 
     return score
+
+
+def judged_on(half: int, folder: Path, pairs: Sequence[Pair], vectors: Vectors) -> Score:
+    """The score of words and networks that were found without this half of the open clusters."""
+    words = with_lists(mined(folder, without=half))
+    taught = table(pairs, vectors, words).without(half)
+    return scored(Scorer(orjson.loads(orjson.dumps(fit(taught)))), words)
 
 
 def main() -> None:
@@ -191,8 +204,7 @@ def main() -> None:
     options = parser.parse_args()
     vectors = Vectors(options.vectors)
     pairs = [*open_pairs(options.open), *own_pairs(), *labelled_pairs(options.pairs), *framed_pairs()]
-    taught = table(pairs, vectors)
-    halves = [scored(Scorer(orjson.loads(orjson.dumps(fit(taught.without(half)))))) for half in (0, 1)]
+    halves = [judged_on(half, options.open, pairs, vectors) for half in (0, 1)]
     packaged = scored(Scorer.load())
     for name, asked, models in (
         ("quora", quora(options.quora), [packaged]),
@@ -206,7 +218,9 @@ def main() -> None:
     for times in GROWTH:
         stream = Stream(opened(options.open, times), vectors)
         for bar in (LEVELS[0], COLD):
-            _tell("growth", len(stream.questions), "fixed", 0, bar, stream.tally(stream.replay(halves[0], bar), 0))
+            for half in (0, 1):
+                tally = stream.tally(stream.replay(halves[half], bar), half)
+                _tell("growth", len(stream.questions), "fixed", half, bar, tally)
 
 
 def _tell(stream: str, questions: int, what: str, half: int, bar: float, tally: Tally) -> None:

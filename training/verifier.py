@@ -22,7 +22,7 @@ import orjson
 from numpy.typing import NDArray
 
 from gateway.cache.verifier.features import NAMES
-from gateway.cache.verifier.lexicon import load_words
+from gateway.cache.verifier.lexicon import Words, load_words
 from gateway.cache.verifier.verify import WEIGHTS, Verifier
 from training.frames import Frames
 from training.vectors import Vectors
@@ -126,9 +126,9 @@ def framed_pairs() -> Iterator[Pair]:
         yield from (Pair(*pair) for pair in Frames(language).pairs(count))
 
 
-def table(pairs: Iterable[Pair], vectors: Vectors) -> Table:
+def table(pairs: Iterable[Pair], vectors: Vectors, words: Words | None = None) -> Table:
     """The pairs that the networks decide on while serving."""
-    verifier = Verifier(load_words(), None)
+    verifier = Verifier(words or load_words(), None)
     found = []
     for pair in pairs:
         cosine = vectors.cosine(pair.stored, pair.asked)

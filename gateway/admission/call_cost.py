@@ -1,4 +1,4 @@
-"""The cost of one call as a function of its output tokens, as its hold needs it."""
+"""The cost of one call as a function of its output tokens. Used to compute holds."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ class CallCost:
     expectation: Forecast
     backend: Backend
     counted: int
-    """Input tokens by the gateway's own count, attachments included."""
+    """Input tokens as the gateway counts them, including attachments."""
     attached: Attached
     input_tokens: int
-    """The most input tokens that the backend may count, images and sound excluded."""
+    """Maximum input tokens that the backend may count, without images and sound."""
     most: int
-    """The most tokens that the answer can have, over all choices."""
+    """Maximum tokens of the answer, over all choices."""
     cache_writes: bool
     """Whether the backend may charge for prompt cache writes."""
     media: bool
     """Whether the answer may be sound or images."""
     paid: int = 0
-    """Output tokens that the hold pays for."""
+    """Output tokens for which the hold pays."""
     capped: bool = False
 
     def cost(self, output_tokens: int) -> int:
-        """The most units that the call can cost with this many output tokens."""
+        """Maximum units that the call can cost with this many output tokens."""
         price, attached = self.price, self.attached
         if attached is not NOTHING_ATTACHED:
             most = price.most(
@@ -49,7 +49,7 @@ class CallCost:
         return pico_to_nano_up(most)
 
     def affordable(self, units: int) -> int:
-        """Output tokens that `units` pay for after the input; below zero if they do not even pay for the input."""
+        """Output tokens that `units` pay for in addition to the input; negative if `units` do not pay for the input."""
         begun = self.cost(0)
         thousand = self.cost(1000) - begun
         return (units - begun) * 1000 // max(thousand, 1)

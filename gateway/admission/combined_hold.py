@@ -9,19 +9,19 @@ from gateway.domain.routing.route import NOTHING_ATTACHED, Attached
 
 
 class BudgetHolds:
-    """Implements `Hold`. The tightest of its holds decides."""
+    """Implements `Hold` with several holds. The one with the lowest limit decides."""
 
     def __init__(self, parts: tuple[BudgetHold, ...]) -> None:
         self._parts = parts
         self.covers = float("inf")
         self.output_limit: int | None = None
         self.held = 0
-        """Sum over all holds, each in its own units."""
+        """Sum of all holds, each in its own unit."""
 
     async def extend(
         self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False
     ) -> None:
-        """Also hold enough for a call of `backend`. Raises BudgetExhausted; some holds then stay larger than needed
+        """Also hold enough for a call of `backend`. Raises BudgetExhausted; then some holds stay larger than needed
         until the next call or the end."""
         for part in self._parts:
             await part.extend(backend, input_tokens, attached, marked=marked)
@@ -31,13 +31,13 @@ class BudgetHolds:
         self._cover()
 
     async def grow(self, output_tokens: int, seen: int) -> None:
-        """The stream has `output_tokens` now: make sure that the holds cover some more. Raises BudgetExhausted."""
+        """Make sure that the holds cover an answer that has `output_tokens` so far. Raises BudgetExhausted."""
         for part in self._parts:
             await part.grow(output_tokens, seen)
         self._cover()
 
     def follow(self, attempt: Attempt) -> None:
-        """Let `covers` and `grow` refer to `attempt`, whose answer is served, out of several attempts with holds."""
+        """Let `covers` and `grow` refer to `attempt`, whose answer is served. Needed if several attempts have holds."""
         for part in self._parts:
             part.follow(attempt)
         self._cover()
@@ -52,6 +52,6 @@ class BudgetHolds:
             part.settle(cost_pico, learn=number == 0)
 
     def release(self) -> None:
-        """Give everything back, unless it was settled."""
+        """Release everything that is held, unless it was settled."""
         for part in self._parts:
             part.release()

@@ -1,4 +1,4 @@
-"""Budgets of one level and unit as one group: each hold, settlement and release applies to all of them."""
+"""Groups the budgets of one level and unit. Each hold, settlement and release applies to all of them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from gateway.state.leases.counter import Lease, NotEnough
 from gateway.state.leases.leases import Leases
 
 _LOOK_S = 0.1
-"""Seconds after which holds that other workers ended are noticed at the latest."""
+"""Maximum seconds after which the end of other workers' holds is noticed."""
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetWindow:
-    """One budget in one window. Amounts on the lease are in the unit of its meter; a soft budget has no limit there."""
+    """One budget in one window. The lease counts in the unit of its meter, and has no limit for a soft budget."""
 
     budget: Budget
     owner: str
-    """The budget's owner, as messages name it."""
+    """The budget's owner, as named in messages."""
     where: str
     """The file and key that set the limit."""
     lease: Lease
@@ -35,12 +35,12 @@ class BudgetWindow:
 
     @property
     def spent(self) -> int:
-        """Settled units, as far as this worker knows."""
+        """Settled units, as far as this worker knows them."""
         return self.lease.limit - self.lease.left
 
 
 class Settled:
-    """Set when a hold of this worker ends. Requests that wait for money wait for it."""
+    """An event that is set when a hold of this worker ends. Requests that wait for money wait for it."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -61,7 +61,8 @@ class Settled:
 
 
 class CounterGroup:
-    """Valid from the start of the last of its windows to the end of the first. All its counters share one hash tag."""
+    """Counters that are valid from the start of the last of their windows to the end of the first one. All share one
+    hash tag."""
 
     def __init__(
         self,
@@ -84,7 +85,7 @@ class CounterGroup:
         self.truncates = any(account.budget.on_exhausted == "truncate" for account in hard)
         """Whether an answer that reaches the limit is ended there."""
         self.bounds = any(account.budget.on_exhausted != "finish" for account in hard)
-        """Whether the most that all calls may cost must stay below a limit. Otherwise the expected cost is held."""
+        """Whether the maximum cost of all calls must stay below a limit. Otherwise only the expected cost is held."""
         self._needs_price = next(
             (each for each in hard if each.budget.limit_usd is not None and each.budget.on_unpriced == "refuse"), None
         )
@@ -99,16 +100,16 @@ class CounterGroup:
 
     @property
     def remaining(self) -> int:
-        """What the tightest budget has left after all holds; 0 while unknown."""
+        """The smallest remainder of any budget after all holds; 0 while unknown."""
         return min([lease.remaining for lease in self.leases])
 
     @property
     def left(self) -> int:
-        """What the tightest budget has not spent; holds are ignored."""
+        """The smallest unspent amount of any budget, not counting holds."""
         return min([lease.left for lease in self.leases])
 
     def sound(self, age_s: float) -> bool:
-        """Whether the counters were read within `age_s` and no budget is `exhausted`."""
+        """Whether the counters were read within the last `age_s` seconds and no budget is `exhausted`."""
         oldest = self._leases.now - age_s
         for lease in self.leases:
             if lease.seen <= oldest:
@@ -120,14 +121,14 @@ class CounterGroup:
         await self._leases.refresh(self.leases, max_age_s)
 
     def exhausted(self) -> BudgetWindow | None:
-        """An exhausted budget whose policy then refuses everything; None without one."""
+        """An exhausted budget whose policy refuses all requests; None if there is none."""
         for account in self.refusing:
             if account.lease.generation and account.lease.left <= 0:
                 return account
         return None
 
     def refuse_unpriced(self, backend: Backend, what: str = "") -> None:
-        """Raises BudgetExhausted where a hard budget in dollars does not allow calls of unknown price.
+        """Raise BudgetExhausted if a hard budget in dollars does not allow calls of unknown price.
 
         `what` is the unit without a price; empty: the model. A backend on the operator's own machines counts as free.
         """
@@ -135,7 +136,7 @@ class CounterGroup:
             raise messages.unpriced(self._named(self._needs_price), backend, what)
 
     def note_soft(self, record: Record) -> None:
-        """Note on the record which soft budgets are spent."""
+        """Store on the record which soft budgets are exhausted."""
         for account in self.soft:
             if account.spent >= account.limit and account.budget.title not in record.over_budget:
                 record.over_budget += (account.budget.title,)
@@ -144,15 +145,15 @@ class CounterGroup:
         return messages.spent(self._named(account), self._time())
 
     def try_take(self, units: int, record: Record) -> bool:
-        """Set `units` aside from what is already leased. Returns whether that was enough."""
+        """Take `units` from what is already leased. Returns whether that was enough."""
         if self.tag in self._leases.away:
             record.degraded.add("state")
         return self._leases.try_hold(self.leases, units)
 
     async def take(self, units: int, held: int, record: Record, patience_s: float) -> None:
-        """Set `units` aside that `try_take` could not, on top of the `held` that the request already has.
+        """Take `units` that `try_take` could not take, in addition to the `held` units of the request.
 
-        Waits up to `patience_s` while only the holds of other requests are in the way. Raises BudgetExhausted.
+        Waits up to `patience_s` seconds while only the holds of other requests prevent it. Raises BudgetExhausted.
         """
         wants = [(lease, units) for lease in self.leases]
         loop = asyncio.get_running_loop()
@@ -171,7 +172,7 @@ class CounterGroup:
             await self._freed.wait(min(_LOOK_S, left_s))
 
     async def stretch(self, units: int, held: int, record: Record) -> BudgetExhausted | None:
-        """Set `units` aside for an answer in progress without waiting. Returns the refusal if that is impossible.
+        """Take `units` for an answer in progress, without waiting. Returns the refusal if that is impossible.
 
         Budgets that let running answers finish are overdrawn for it. Raises BudgetExhausted if the counters cannot be
         read.
@@ -191,7 +192,7 @@ class CounterGroup:
         return None
 
     def _without_state(self, units: int, record: Record) -> None:
-        """Use what is leased first; then each budget's `on_state_loss` decides."""
+        """Use leased units first. If they are not enough, each budget's `on_state_loss` decides."""
         record.degraded.add("state")
         for account in self.accounts:
             budget = account.budget
@@ -216,11 +217,11 @@ class CounterGroup:
         return messages.too_little(self._named(account), self._time(), need)
 
     def give(self, units: int) -> None:
-        """A hold of `units` ends without spend."""
+        """End a hold of `units` without spend."""
         self._leases.give(self.leases, units)
         self._freed.tell()
 
     def settle(self, held: int, cost: int) -> None:
-        """A hold of `held` units ends with a spend of `cost`."""
+        """End a hold of `held` units with a spend of `cost` units."""
         self._leases.settle(self.leases, held, cost)
         self._freed.tell()

@@ -1,4 +1,4 @@
-"""Passes a stream's pieces on only as far as the money held for the request covers them."""
+"""Passes on a stream's pieces only while the money held for the request covers them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from gateway.errors import BudgetExhausted
 
 
 class HoldGate:
-    """Wraps the paid stream of `attempt`. Where the hold cannot grow, the stream breaks or is truncated."""
+    """Wraps the paid stream of `attempt`. If the hold cannot grow, the stream breaks or is truncated."""
 
     def __init__(self, answer: Answer, attempt: Attempt, hold: Hold, record: Record) -> None:
         self._answer, self._attempt, self._hold, self._record = answer, attempt, hold, record
 
     async def pipe_to(self, take: Sink) -> bool:
-        """As `Answer.pipe_to`. A piece that the hold does not cover is handed to `take` after the hold has grown.
+        """Like `Answer.pipe_to`. If the hold does not cover a piece, the hold grows before the piece is passed to
+        `take`.
 
-        Raises BudgetExhausted where it cannot grow, unless the budget's rule truncates the answer.
+        Raises BudgetExhausted if the hold cannot grow, unless the budget's rule truncates the answer.
         """
         answer, attempt, hold = self._answer, self._attempt, self._hold
         uncovered = b""
@@ -49,7 +50,7 @@ class HoldGate:
 
     async def _truncate(self, spent: BudgetExhausted) -> None:
         """End the answer as if it had reached its length limit. Raises `spent` if this kind of answer cannot be ended
-        so."""
+        early."""
         answer, attempt = self._answer, self._attempt
         delivered = delivered_at_most(answer, attempt)
         if not await answer.cut(interrupted(attempt.reported, attempt.input_tokens, delivered)):

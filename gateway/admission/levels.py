@@ -1,4 +1,4 @@
-"""Maps a request to the budgets that apply to it, and keeps their counters."""
+"""Finds the budgets that apply to a request, and keeps their counters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.admission.counter_group import BudgetWindow, CounterGroup, Settled
 from gateway.admission.meter import Dollars, Meter, Tokens
 from gateway.domain.money.windows import window_bounds
 from gateway.domain.policy import Budget
-from gateway.domain.protocols import BudgetChecker, PriceList, Spending, SpentReader
+from gateway.domain.protocols import BudgetChecker, PriceList, Spending, SpentReader, Subject
 from gateway.domain.tenant import Tenant
 from gateway.state.leases.counter import MOST
 from gateway.state.leases.leases import Leases
@@ -20,30 +20,31 @@ from gateway.state.leases.leases import Leases
 _DAY_S = 86_400
 _LONGEST_S = 40 * _DAY_S
 _USER_LIFE_S = 3600
-"""Seconds that an end user's counter is kept after its last use. There may be very many; the ledger has all sums."""
+"""Seconds that an end user's or session's counter is kept after its last use. There may be very many; the ledger has
+all sums."""
 
 Known = Callable[[float, float], Awaitable[SpentReader]]
-"""Reads the spend of requests that began in `[since, until)`."""
+"""A function that reads the spend of requests that began in `[since, until)`."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """The levels at which a budget may be shared."""
+    """A level at which budgets may be shared."""
 
     tag: str
     name: str
-    """Level and owner, as used in the names of their counters."""
+    """Level and owner, as used in the names of the counters."""
     owner: str
     where: str
     known: Known
     budgets: Sequence[tuple[int, Budget]]
     """(Index in the policy file, budget)."""
     many: bool = False
-    """Whether there are so many owners that no lease is taken ahead for one."""
+    """Whether the level has so many owners that no lease is taken ahead for one."""
 
 
 class Levels:
-    """Organisation → team → key → end user."""
+    """The levels organisation, team, key, and end user or session."""
 
     def __init__(
         self,
@@ -57,11 +58,11 @@ class Levels:
         self._organisations = organisations
         self._meters: tuple[Meter, ...] = (Dollars(prices), Tokens(prices))
         self._freed = Settled()
-        self._gatherings: dict[tuple[str, float, float], _Gathering] = {}
+        self._gatherings: dict[tuple[Subject, str, float, float], _Gathering] = {}
 
     def of_key(self, tenant: Tenant, at: float) -> tuple[CounterGroup, ...]:
-        """All groups except those of end users. The team's dollars come first, because most teams have no other budget.
-        `at` (Unix seconds) selects the windows, which may be over."""
+        """All groups except those of end users and sessions. The team's dollars come first, because most teams have no
+        other budget. `at` (Unix seconds) selects the windows, which may be over."""
         team, key, organisation = tenant.team, tenant.key.lineage, tenant.organisation
         budgets, spent = list(enumerate(tenant.policy.budget)), self._spending.spent
         of_team = _Level(
@@ -88,23 +89,25 @@ class Levels:
             known=lambda since, until: spent(BudgetChecker(organisation=organisation), since, until),
             budgets=list(enumerate(self._organisations.get(organisation, ()))),
         )
-        return self._purses(tenant, at, [of_team, of_key]) + self._purses(tenant, at, [above])
+        return self._groups(tenant, at, [of_team, of_key]) + self._groups(tenant, at, [above])
 
-    def of_end_user(self, tenant: Tenant, end_user: str, at: float) -> tuple[CounterGroup, ...]:
+    def of_subject(self, tenant: Tenant, per: Subject, name: str, at: float) -> tuple[CounterGroup, ...]:
+        """The groups of the end user or session `name`."""
         team = tenant.team
         level = _Level(
-            tag=f"{team} {blake2b(end_user.encode(), digest_size=8).hexdigest()}",
-            name="end_user",
-            owner=f"this end user of team {team}",
-            where="budget.* (per: end_user) in the team's policy",
-            known=lambda since, until: self._of_end_user(team, since, until, end_user),
-            budgets=[each for each in enumerate(tenant.policy.budget) if each[1].per == "end_user"],
+            tag=f"{team} {blake2b(name.encode(), digest_size=8).hexdigest()}",
+            name=per,
+            owner=f"this {per.replace('_', ' ')} of team {team}",
+            where=f"budget.* (per: {per}) in the team's policy",
+            known=lambda since, until: self._spent_by(per, team, since, until, name),
+            budgets=[each for each in enumerate(tenant.policy.budget) if each[1].per == per],
             many=True,
         )
-        return self._purses(tenant, at, [level])
+        return self._groups(tenant, at, [level])
 
-    def _purses(self, tenant: Tenant, at: float, levels: Sequence[_Level]) -> tuple[CounterGroup, ...]:
-        """One group for each meter; what it counts is charged to all its budgets. All `levels` share one hash tag."""
+    def _groups(self, tenant: Tenant, at: float, levels: Sequence[_Level]) -> tuple[CounterGroup, ...]:
+        """One group for each meter. What a group counts is charged to all its budgets. All `levels` share one hash
+        tag."""
         tag, rest = levels[0].tag, (self._leases, self._freed, self._time)
         return tuple(
             CounterGroup(tag, tenant.policy, meter, accounts, *rest)
@@ -131,26 +134,26 @@ class Levels:
             )
             yield BudgetWindow(budget, level.owner, level.where, lease, limit, start, end)
 
-    async def _of_end_user(self, team: str, since: float, until: float, end_user: str) -> SpentReader:
-        """Read this end user's sum together with all others that are missing at the time."""
-        asked = team, since, until
+    async def _spent_by(self, per: Subject, team: str, since: float, until: float, name: str) -> SpentReader:
+        """Read the sum of this end user or session, together with all other sums that are missing at the moment."""
+        asked = per, team, since, until
         gathering = self._gatherings.get(asked)
         if gathering is None:
-            gathering = self._gatherings[asked] = _Gathering(partial(self._spending.spent_by_end_users, *asked))
+            gathering = self._gatherings[asked] = _Gathering(partial(self._spending.spent_by_each, *asked))
         try:
-            return await gathering.of(end_user)
+            return await gathering.of(name)
         finally:
             if gathering.idle:
                 self._gatherings.pop(asked, None)
 
 
 async def _base(known: Known, start: float, end: float, meter: Meter) -> int:
-    """Units on the ledger in the window."""
+    """Units that the ledger contains for the window."""
     return meter.of_ledger(await known(start, end))
 
 
 class _Gathering:
-    """Batches reads of single values: a read that is requested while another is in progress goes into the next
+    """Combines reads of single values: a read that is requested while another is in progress becomes part of the next
     batch."""
 
     def __init__(self, ask: Callable[[Sequence[str]], Awaitable[Mapping[str, SpentReader]]]) -> None:
@@ -169,12 +172,12 @@ class _Gathering:
         self._people += 1
         try:
             async with self._turn:
-                if name in self._waiting:  # nobody has requested it since the last batch
+                if name in self._waiting:  # no read of it has been requested since the last batch
                     asked, self._waiting = self._waiting, set()
                     try:
                         found = await self._ask(tuple(asked))
                     except BaseException:
-                        self._waiting |= asked  # later requests start their own batch
+                        self._waiting |= asked  # later requests start a new batch
                         raise
                     self._answers |= {each: found.get(each, SpentReader()) for each in asked}
                 return self._answers[name]

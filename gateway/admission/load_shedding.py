@@ -1,11 +1,11 @@
-"""Limits the number of requests that one worker accepts: fewer while its event loop is late, batch requests first, with
-a fair share for each team.
+"""Limits the number of requests that one worker accepts. The limit falls while the event loop is late. Batch requests
+are refused first, and each team has a fair share.
 
-A refusal costs a fraction of an answer, so it comes early, before the body is read. While the loop keeps up, only
-`requests.concurrent` bounds the worker. While it stays late, the bound is lowered by a tenth at each look; while it is
-not late, the bound rises by a twentieth. As in CoDel, the loop counts as late only if it was late at each of the last
-looks: a queue that never empties is overload, one that empties is a burst, a garbage collection or a neighbour on the
-same processor.
+A refusal costs a fraction of an answer, so it is made early, before the body is read. While the loop keeps up, only
+`requests.concurrent` limits the worker. While the loop stays late, the limit falls by a tenth at each measurement;
+otherwise it rises by a twentieth. As in CoDel, the loop counts as late only if it was late at each of the last
+measurements: a queue that never empties means overload, while one that empties means a burst, a garbage collection, or
+another program on the same processor.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Reason = Literal["", "full", "share", "batch"]
 
 TICK_S = 0.1
 LOOKS = 10
-"""Consecutive late looks that count as overload."""
+"""Number of consecutive late measurements that count as overload."""
 _LONGEST_PAUSE_S = 2.0
 _LEAST = 32
-"""The lowest bound: this few requests never make a loop late, so something else does."""
+"""The lowest limit. So few requests never make a loop late, so the cause must be something else."""
 _NEWEST = 0.5
 _MOST_WAIT_S = 30.0
 
@@ -33,8 +33,9 @@ def refuses(bound: int, most: int, total: int, mine: int, teams: int, *, batch: 
     """The reason why one more request may not start; empty if it may.
 
     `total` requests are in progress: `mine` of the same team, `batches` of class batch, from `teams` teams including
-    this one. The last tenth below `bound` is for teams below their share, the tenth before it for interactive requests;
-    a twentieth is reserved for batch. Only teams below their share may exceed `bound`; nobody may exceed `most`.
+    this one. The last tenth below `bound` is for teams below their share, and the tenth before it for interactive
+    requests; a twentieth is reserved for batch. Only teams below their share may exceed `bound`; no team may exceed
+    `most`.
     """
     tenth = bound // 10
     if total >= most:
@@ -51,15 +52,15 @@ def _calm(bound: int) -> int:
 
 
 class LoadShedder:
-    """Counts requests in progress, and measures ten times a second how late the loop runs its timers."""
+    """Counts requests in progress, and measures ten times per second how late the loop runs its timers."""
 
     def __init__(self, *, concurrent: int, lag_s: float) -> None:
-        """`concurrent`: the most requests in progress. The bound is lower while the loop is constantly at least `lag_s`
-        late."""
+        """`concurrent`: maximum requests in progress. The limit is lower while the loop is constantly late by at least
+        `lag_s` seconds."""
         self._most, self._most_lag_s = concurrent, lag_s
         self._bound = concurrent
         self._calm = _calm(concurrent)
-        """With fewer requests in progress than this, none is refused."""
+        """Number of requests in progress below which no request is refused."""
         self._total = self._most_lately = self._batches = 0
         self._teams: dict[str, int] = {}
         self._ended = self._refused = 0
@@ -114,14 +115,14 @@ class LoadShedder:
             del self._teams[team]
 
     def pause_s(self, refusal: GatewayError) -> float:
-        """Seconds for which a refused connection is not read, so that immediate retries cost accepted requests nothing;
-        0 while the loop keeps up."""
+        """Seconds for which a refused connection is not read, so that immediate retries cause no load; 0 while the loop
+        keeps up."""
         if self._bound == self._most or not isinstance(refusal, Overloaded):
             return 0.0
         return min(refusal.retry_after_s or 0.0, _LONGEST_PAUSE_S)
 
     def tick(self, lag_s: float) -> None:
-        """Take one measurement and move the bound."""
+        """Use one measurement to change the limit."""
         self._lags_s.append(lag_s)
         self._served_per_s += (self._ended / TICK_S - self._served_per_s) * _NEWEST
         self._refused_per_s += (self._refused / TICK_S - self._refused_per_s) * _NEWEST
@@ -149,7 +150,7 @@ class LoadShedder:
         return Overloaded(f"{why}; try again later, or send fewer requests at a time.", retry_after_s=self._wait_s())
 
     def _wait_s(self) -> float:
-        """Seconds after which the requests refused within one second could be served if they came back evenly;
+        """Seconds after which the requests refused within one second could be served if they were repeated evenly;
         randomised."""
         needed = self._refused_per_s / max(1.0, self._served_per_s)
         return min(max(1.0, needed), _MOST_WAIT_S) * random.uniform(0.8, 1.4)  # noqa: S311 - scatter, no secret

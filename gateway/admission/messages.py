@@ -1,4 +1,4 @@
-"""Error messages of exhausted budgets: name, window, reset time and remedy."""
+"""Error messages about exhausted budgets: name, window, reset time and remedy."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ _SPAN = {"hour": "this hour", "day": "today", "week": "this week", "month": "thi
 
 @dataclass(frozen=True, slots=True)
 class NamedBudget:
-    """A budget, as messages to clients describe it."""
+    """A budget as it is described in messages to clients."""
 
     budget: Budget
     owner: str
-    """The owner: `team search`."""
+    """The owner, such as `team search`."""
     where: str
-    """Of its limit: `budget` in the team's policy."""
+    """The place where the limit is set, such as `budget` in the team's policy."""
     ends: float
-    """Unix seconds."""
+    """End of the window in Unix seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """Nano-dollars, or tokens."""
+    """The amounts in a message, in nano-dollars or tokens."""
 
     wanted: int
-    """What the request may cost."""
+    """Maximum cost of the request."""
     left: int
-    """Not spent."""
+    """Amount that is not spent."""
     held: int
-    """Of that, set aside for other requests."""
+    """The part of `left` that is held for other requests."""
 
 
 def spent(named: NamedBudget, now: float) -> BudgetExhausted:
@@ -67,7 +67,7 @@ def too_little(named: NamedBudget, now: float, need: Shortfall) -> BudgetExhaust
 
 def out_of_reach(named: NamedBudget) -> BudgetExhausted:
     return BudgetExhausted(
-        f"What {named.owner} has left of its budget of {_limit(named.budget)} cannot be told: the counters are out of "
+        f"It is unknown what {named.owner} has left of its budget of {_limit(named.budget)}: the counters are out of "
         "reach and this worker's share is used up. Try again shortly; on_state_loss: allow beside "
         f"{_key(named)} lets requests through meanwhile.",
         retry_after_s=1.0,
@@ -76,7 +76,7 @@ def out_of_reach(named: NamedBudget) -> BudgetExhausted:
 
 
 def unpriced(named: NamedBudget, backend: Backend, what: str) -> BudgetExhausted:
-    """`what` has no price on `backend`; empty: its model."""
+    """The error for `what` without a price on `backend`; empty `what`: its model."""
     thing = f"{what} on {backend.name}" if what else f"{backend.model} on {backend.name}"
     return BudgetExhausted(
         f"Nobody knows what {thing} costs, and {named.owner} has a hard budget of {_limit(named.budget)}, which could "
@@ -87,7 +87,7 @@ def unpriced(named: NamedBudget, backend: Backend, what: str) -> BudgetExhausted
 
 
 def usd(nano: int) -> str:
-    """At most six decimals, rounded up."""
+    """US dollars with at most six decimals, rounded up."""
     amount = (Decimal(nano) / NANO_PER_USD).quantize(Decimal("0.000001"), ROUND_UP).normalize()
     return f"{amount:f}"
 

@@ -1,4 +1,4 @@
-"""The unit of a budget: US dollars, or tokens of backends that cost something."""
+"""The unit in which a budget counts: US dollars, or tokens of backends that cost something."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from gateway.domain.record import Attempt, Record
 from gateway.domain.units import NANO_PER_USD, PICO_PER_NANO, pico_to_nano_up
 
 _TOKEN = Price(PICO_PER_NANO, PICO_PER_NANO)
-"""Every token is one unit, whatever its class."""
+"""A price at which every token is one unit, whatever its class."""
 _NOTHING = Price(0, 0)
 
 
 class Meter(Protocol):
-    """Units are integers: nano-dollars, or tokens."""
+    """Converts cost and usage to integer units: nano-dollars or tokens."""
 
     name: str
 
     def price(self, backend: Backend) -> Price | None:
-        """In thousandths of a unit per token. None: unknown, so that nothing can be held for it."""
+        """The price in thousandths of a unit per token. None: unknown, so nothing can be held."""
         ...
 
     def limit(self, budget: Budget) -> int | None:
-        """Of a budget that counts this; None for others."""
+        """The limit of `budget` in this unit; None if the budget counts in another unit."""
         ...
 
     def of_attempt(self, attempt: Attempt) -> int | None:
@@ -34,14 +34,14 @@ class Meter(Protocol):
         ...
 
     def of_request(self, cost_pico: int, record: Record) -> int:
-        """What a request took that cost so much."""
+        """Units that a request with the cost `cost_pico` used."""
         ...
 
     def of_ledger(self, spent: SpentReader) -> int: ...
 
 
 class Dollars:
-    """Nano-dollars, rounded up."""
+    """Counts nano-dollars, rounded up."""
 
     name = "usd"
 
@@ -62,8 +62,8 @@ class Dollars:
 
 
 class Tokens:
-    """Input and output tokens of every class. Backends at price zero and simulated ones count nothing, since an
-    exhausted tenant may still use them. Backends of unknown price count."""
+    """Counts input and output tokens of every class. Tokens of backends with price zero and of simulated backends do
+    not count, because an exhausted tenant may still use these. Tokens of backends with unknown price count."""
 
     name = "tokens"
 

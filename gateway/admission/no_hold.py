@@ -1,4 +1,4 @@
-"""The hold of a request that no budget limits."""
+"""The hold of a request that has no budget."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EVER = float("inf")
 
 
 class RequestHold(Hold, Protocol):
-    """A hold as the pipeline settles it."""
+    """A hold with the methods that the pipeline needs to settle it."""
 
     held: int
 
@@ -23,12 +23,13 @@ class RequestHold(Hold, Protocol):
         ...
 
     def release(self) -> None:
-        """Give everything back, unless it was settled."""
+        """Release everything that is held, unless it was settled."""
         ...
 
 
 class NoHold:
-    """Implements `RequestHold`: it holds nothing and covers every answer. Stateless; all requests share one."""
+    """Implements `RequestHold` for requests without budgets: it holds nothing and covers every answer. All requests
+    share one instance, because it has no state."""
 
     covers = EVER
     output_limit: int | None = None

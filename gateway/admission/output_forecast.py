@@ -9,18 +9,19 @@ from gateway.domain.money.usage import Usage
 
 FIRST_OUTPUT_TOKENS = 512
 FIRST_INPUT_RATIO = 1.25
-"""Backends count slightly more than the gateway does, because of chat templates and other tokenizers."""
+"""Ratio of the backend's input count to the gateway's, before the first answer. Backends count slightly more, because
+of chat templates and other tokenizers."""
 MOST_INPUT_RATIO = 4.0
-"""No tokenizer splits text four times as finely; a larger ratio means that the gateway did not count something."""
+"""Maximum plausible ratio. No tokenizer splits text four times as finely, so a larger ratio means that the gateway did
+not count something."""
 _FIRST_ATTACHED_RATIO = 1.0
-"""Attachments are counted at their maximum."""
+"""Ratio for attachments. It is 1, because attachments are counted at their maximum."""
 _REMEMBERED = 128
 _WEIGHT = 4
-"""The first guess weighs as much as this many answers: a few long answers raise the quantile at once, some forty lower
-it."""
+"""Weight of the first guess, as a number of answers. A few long answers raise the quantile at once, and about forty
+short ones lower it."""
 _MOST_RISE = 8
-"""One answer counts as at most this multiple of the quantile, so that a single endless answer is not remembered in
-full."""
+"""Maximum factor on the quantile with which one answer counts, so that a single endless answer does not count fully."""
 _MOST = 10_000
 
 
@@ -38,7 +39,7 @@ class _Quantile:
 
     @property
     def known(self) -> bool:
-        """Whether observations outweigh the first guess."""
+        """Whether the observations have more weight than the first guess."""
         return len(self._recent) > 2 * _WEIGHT
 
     def add(self, value: float) -> None:
@@ -64,13 +65,13 @@ class Forecast:
         self._ratio = _Quantile(0.95, FIRST_INPUT_RATIO)
         """Input ratio for text alone."""
         self._ratios: dict[str, _Quantile] = {}
-        """Input ratio by kind of other content: the tokens of a document do not predict those of text."""
+        """Kind of content other than text → input ratio. The tokens of a document do not predict those of text."""
         self.ignored = 0
-        """Tokens of the longest answer that exceeded its call's limit; 0 while the backend obeys its limits."""
+        """Tokens of the longest answer that exceeded the limit of its call; 0 while the backend obeys limits."""
 
     @property
     def output_tokens(self) -> int:
-        """Nine of ten answers are not longer than this."""
+        """A number of tokens that nine of ten answers do not exceed."""
         return int(self._output.value) or 1
 
     @property
@@ -79,9 +80,9 @@ class Forecast:
         return self._output.known
 
     def input_tokens(self, counted: int, kind: str = "text", attached: int = 0) -> int:
-        """The backend's expected count of input tokens. `counted`: the gateway's count, of which `attached` tokens are
-        not text."""
-        # never below the own count: fields that a backend ignores say nothing about the next request's text
+        """The expected input count of the backend. `counted`: the gateway's count, of which `attached` tokens are not
+        text."""
+        # never below the own count, because fields that a backend ignored may matter for the next text
         text = max(1.0, min(self._ratio.value, MOST_INPUT_RATIO))
         if kind == "text":
             return int(counted * text) + 1
@@ -92,7 +93,7 @@ class Forecast:
         return int((counted - attached) * max(text, ratio) + attached * ratio) + 1
 
     def learn(self, counted: int, usage: Usage, answers: int, kind: str = "text") -> None:
-        """Learn from a call: `usage` as the backend reported it, for `answers` answers to `counted` input tokens."""
+        """Learn from a call. `usage`: as the backend reported it, for `answers` answers to `counted` input tokens."""
         output, tokens = self._output, usage.all_output / answers
         if tokens > _MOST_RISE * FIRST_OUTPUT_TOKENS:
             tokens = min(tokens, _MOST_RISE * max(output.value, FIRST_OUTPUT_TOKENS))
@@ -109,7 +110,7 @@ class Forecast:
 
 
 def least_input_tokens(counted: int, attached: int) -> int:
-    """The gateway's own count without learned ratios: a request is never refused because of learned ratios alone."""
+    """The gateway's own count, without learned ratios. A request is never refused because of learned ratios alone."""
     return int((counted - attached) * FIRST_INPUT_RATIO + attached * _FIRST_ATTACHED_RATIO) + 1
 
 

@@ -1,4 +1,4 @@
-"""Computes in the background how far each team's budgets are ahead of plan (0..1); routing reads it."""
+"""Computes in the background how far each team's spend is ahead of plan (0..1). Routing reads the result."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ EVERY_S = 1.0
 
 class TeamBudgets(Protocol):
     def accounts(self) -> Iterator[tuple[Policy, BudgetWindow]]:
-        """The budget windows in use that paced teams or their organisations share; one may be yielded repeatedly."""
+        """Yield the budget windows in use that paced teams or their organisations share. A window may be yielded
+        repeatedly."""
         ...
 
 
 class Pacer:
-    """Computes `pressures` in the background. Requests only read one dictionary entry."""
+    """Computes `pressures` in the background, so that requests only read a dictionary entry."""
 
     def __init__(
         self, budgets: TeamBudgets, *, every_s: float = EVERY_S, clock: Callable[[], float] = time.time
@@ -32,7 +33,7 @@ class Pacer:
         self._tasks = Tasks()
         self._pressures: dict[str, float] = {}
         self.pressures: Mapping[str, float] = self._pressures
-        """Team → 0..1, the highest pressure of its budgets; teams within plan are missing."""
+        """Team → 0..1, the highest pressure of its budgets. Teams within plan are omitted."""
 
     async def open(self) -> None:
         self._tasks.spawn(self._pace(), "pacing")

@@ -1,8 +1,8 @@
 """Limits requests per minute, tokens per minute and concurrent requests, per team and per key.
 
-Rates are exact over a sliding window of 60 s in steps of 100 ms, shared by all workers through leases: on the common
-path `admit` awaits nothing. While the state server is away and a worker's lease is used up, the worker applies its
-share of each limit (limit ÷ workers) to its own last minute, and notes that in `record.degraded`.
+Rates are exact over a sliding window of 60 s in steps of 100 ms. All workers share them through leases, so usually
+`admit` awaits nothing. While the state server is unavailable and a worker's lease is used up, the worker applies its
+share of each limit (limit ÷ workers) to its own last minute, and records that in `record.degraded`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _RATES: tuple[What, ...] = ("requests", "tokens")
 class _Rule:
     what: What
     whose: str
-    """Team or key, as used in error messages."""
+    """Team or key, as named in error messages."""
     setting: str
     limit: int
     lease: Lease
@@ -44,14 +44,14 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """Three related response headers, and the rules of team and key that they can describe."""
+    """The names of three related response headers, and the rules of team and key that they can describe."""
 
     limit: str
     remaining: str
     reset: str
     rules: tuple[_Rule, ...]
     only: _Rule | None
-    """The only rule, if there is just one: nothing has to be compared."""
+    """The rule, if there is only one; then nothing needs to be compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +61,18 @@ class _Account:
     policy: Policy
     rules: tuple[_Rule, ...]
     ones: tuple[Want, ...]
-    """Units that each request takes once."""
+    """Counters from which each request takes one unit."""
     tokens: tuple[_Rule, ...]
     gauges: tuple[Lease, ...]
     shown: tuple[_Shown, ...]
-    """The rules that headers describe."""
+    """The rules that response headers describe."""
     headers: dict[str, str]
     """The headers' values before anything is used."""
 
 
 class RateLimits:
-    """Opened once per worker. `workers`: the number of workers that share a limit, as the supervisor reports it."""
+    """Applies rate limits. Opened once per worker. `workers`: number of workers that share a limit, as reported by the
+    supervisor."""
 
     def __init__(self, state: State, *, workers: int = 1, leases: Leases | None = None) -> None:
         self._leases = leases or Leases(state, workers=workers)
@@ -88,8 +89,8 @@ class RateLimits:
         return {**self._counts, **{f"leases.{name}": value for name, value in self._leases.stats().items()}}
 
     async def admit(self, tenant: Tenant, tokens: int, record: Record) -> Permit:
-        """Count a request of about `tokens` tokens. Raises LimitExceeded. The caller releases the permit exactly once,
-        however the request ends."""
+        """Count a request of about `tokens` tokens. Raises LimitExceeded. The caller must release the permit exactly
+        once, however the request ends."""
         account = self._accounts.get(tenant.key.lineage)
         if account is None or account.policy is not tenant.policy:
             account = self._open_account(tenant)
@@ -140,7 +141,7 @@ class RateLimits:
 
     def _open_account(self, tenant: Tenant) -> _Account:
         if len(self._accounts) >= _MOST_ACCOUNTS:
-            self._accounts.clear()  # they are rebuilt from the leases in use
+            self._accounts.clear()  # they are created again from the leases in use
         limits, key = tenant.policy.limits, tenant.key
         whose = f"Key {key.name or key.lineage}"
         rules = (
@@ -173,7 +174,7 @@ class RateLimits:
 
 
 class Permit:
-    """A request's permission to run, until it is released."""
+    """The permission of one request to run, until it is released."""
 
     __slots__ = ("_account", "_leases", "_step", "_tokens")
 
@@ -183,40 +184,40 @@ class Permit:
         self._step = leases.taken_at
 
     def settle(self, tokens: int) -> None:
-        """Replace the estimate by the tokens used, input and output; 0 for an answer from the cache. Only the first
-        call counts."""
+        """Replace the estimate by the tokens that were used (input and output; 0 for an answer from the cache). Only
+        the first call counts."""
         charged, self._tokens = self._tokens, None
         if charged is not None and tokens != charged:
             for rule in self._account.tokens:
                 self._leases.correct(rule.lease, tokens - charged, self._step)
 
     def release(self) -> None:
-        """Free the slot. If nothing was settled, no backend was called."""
+        """Free the slot. If the permit was not settled, no backend was called."""
         if self._tokens is not None:
             self.settle(0)
         self._leases.give(self._account.gauges, 1)
 
 
 def _shown(what: What, rules: Sequence[_Rule]) -> _Shown:
-    """The header names that OpenAI uses."""
+    """The header names, which are those that OpenAI uses."""
     names = (f"x-ratelimit-limit-{what}", f"x-ratelimit-remaining-{what}", f"x-ratelimit-reset-{what}")
     return _Shown(*names, tuple(rules), rules[0] if len(rules) == 1 else None)
 
 
 def _unused(shown: _Shown) -> dict[str, str]:
-    """Header values while nothing is used: everything used a moment ago is available again within a minute."""
+    """Header values while nothing is used. Everything that was used a moment ago is available again within a minute."""
     limit = str(shown.rules[0].limit)
     return {shown.limit: limit, shown.remaining: limit, shown.reset: _WHOLE_AGAIN}
 
 
 def _headers(account: _Account, short: NotEnough | None = None) -> dict[str, str]:
-    """Headers of the rule that has less left, the team's or the key's."""
+    """The headers of the rule that has less left, either the team's or the key's."""
     headers = account.headers.copy()
     for shown in account.shown:
         rule = shown.only
         if rule is None:
-            rooms = [rule.lease.rest + rule.lease.free for rule in shown.rules]
-            rule = shown.rules[rooms.index(min(rooms))]
+            remainders = [rule.lease.rest + rule.lease.free for rule in shown.rules]
+            rule = shown.rules[remainders.index(min(remainders))]
             headers[shown.limit] = str(rule.limit)
         lease = rule.lease
         left = lease.rest + lease.free
@@ -227,7 +228,7 @@ def _headers(account: _Account, short: NotEnough | None = None) -> dict[str, str
 
 
 def duration(seconds: float) -> str:
-    """`120ms`, `12.5s`, `1m0s`: OpenAI's format for the time until a limit is whole again."""
+    """A duration in OpenAI's format: `120ms`, `12.5s`, `1m0s`."""
     if seconds < 1:
         return f"{max(1, round(seconds * 1000))}ms"
     minutes, rest = divmod(round(seconds, 1), 60)

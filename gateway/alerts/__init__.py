@@ -1,1 +1,1 @@
-"""Alerts on budgets, forecasts, anomalies and quality: detection and delivery."""
+"""Detects and delivers alerts about budgets, forecasts, anomalies and quality."""

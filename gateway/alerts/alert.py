@@ -7,23 +7,26 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from gateway.domain.policy import Notify, Policy, Severity
+from gateway.domain.notify import Notify, Severity
+from gateway.domain.policy import Policy
 
-Kind = Literal["threshold", "forecast", "spend_rate", "unpriced", "zero_cost", "hit_rate", "quality", "lost_host"]
+Kind = Literal[
+    "threshold", "forecast", "spend_rate", "unpriced", "zero_cost", "hit_rate", "quality", "lost_host", "report"
+]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 _SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One event in a window of a budget or, for an anomaly, of a team."""
+    """One alert about a window of a budget or, for an anomaly, about a team."""
 
     id: str
-    """The same in every process that detects the event, at any time."""
+    """The alert's id. It is the same in every process that detects the event, at any time."""
     kind: Kind
     severity: Severity
     payload: dict[str, Any]
-    """JSON values sent to receivers: `text` is for people, the other fields are for programs."""
+    """JSON values that are sent to receivers: `text` is for people, the other fields are for programs."""
 
     def addressed(self, target: str) -> str:
         """The id of the copy that is sent to one receiver."""
@@ -31,7 +34,7 @@ class Alert:
 
 
 def alert(id: str, kind: Kind, severity: Severity, team: str, facts: dict[str, Any]) -> Alert:
-    """An alert with the fields that every payload has, and `facts`."""
+    """An alert with the fields of every payload, and those in `facts`."""
     return Alert(id, kind, severity, {"team": team, "kind": kind, "severity": severity, **facts})
 
 
@@ -44,12 +47,12 @@ def digest(text: str, length: int) -> str:
 
 
 def targets(receivers: Iterable[Notify], severity: Severity) -> list[str]:
-    """The receivers that accept this severity, each once."""
+    """The receivers that accept this severity, without repetitions."""
     reached = _SEVERITIES.index(severity)
     return list(dict.fromkeys(each.target for each in receivers if _SEVERITIES.index(each.severity) <= reached))
 
 
 def receivers(policy: Policy) -> list[Notify]:
-    """All receivers that a policy names."""
+    """All receivers named in a policy."""
     named = [*policy.alerts.notify, *(each for budget in policy.budget for each in budget.notify)]
-    return [*named, *policy.alerts.escalate_to]
+    return [*named, *policy.alerts.escalate_to, *policy.alerts.weekly_report]

@@ -18,6 +18,7 @@ from gateway.alerts.delivery.deliveries import BATCH, Delivery, DeliveryResult
 from gateway.alerts.delivery.receivers import TIMEOUT_S, Answer, Receivers
 from gateway.alerts.detect.samples import sample
 from gateway.alerts.detect.watch import Watch
+from gateway.alerts.detect.weekly_report import References
 from gateway.domain.policy import AlertsPolicy, Budget, Policy
 from gateway.domain.protocols import Clock
 from gateway.ledger.rows import Row
@@ -27,7 +28,7 @@ log = logging.getLogger(__name__)
 
 INTERVAL_S = 2.0
 PAUSE_FACTOR = 20
-"""The pause after a check is at least this many times the check's duration: in a large ledger a check takes seconds."""
+"""Minimum pause after a check, as a multiple of the check's duration. In a large ledger a check takes seconds."""
 
 
 class Alerts:
@@ -39,12 +40,13 @@ class Alerts:
         policies: Callable[[], Mapping[str, Policy]],
         *,
         organisations: Mapping[str, Sequence[Budget]] = MappingProxyType({}),
+        reference_of: References = lambda policy: None,
         receivers: Receivers | None = None,
         interval_s: float = INTERVAL_S,
         clock: Clock = time,
     ) -> None:
         self._database, self._policies, self._clock = database, policies, clock
-        self._watch = Watch(database, policies, organisations=organisations, clock=clock)
+        self._watch = Watch(database, policies, organisations=organisations, reference_of=reference_of, clock=clock)
         self._receivers = receivers or Receivers()
         self._interval_s = interval_s
         self._counts = {"created": 0, "delivered": 0, "failures": 0, "dead": 0, "escalated": 0}
@@ -56,11 +58,11 @@ class Alerts:
         await self._receivers.aclose()
 
     def notice(self, rows: Iterable[Row]) -> None:
-        """Note new ledger rows; called by the writer (`on_rows`)."""
+        """Store that there are new ledger rows; called by the writer (`on_rows`)."""
         self._watch.notice(rows)
 
     def used(self) -> dict[tuple[str, str, str], float]:
-        """The spent share of each budget, by team, window and limit, as of its last check."""
+        """The spent share of each budget at its last check, by team, window and limit."""
         return self._watch.used()
 
     def undrained(self) -> dict[str, int]:
@@ -71,7 +73,7 @@ class Alerts:
         return dict(self._counts)
 
     async def run(self) -> None:
-        """Check and deliver until cancelled, each at its own interval."""
+        """Check and deliver until cancelled. Each has a separate interval."""
         await asyncio.gather(self._check_forever(), self._deliver_forever())
 
     async def _check_forever(self) -> None:
@@ -95,7 +97,7 @@ class Alerts:
                 await asyncio.sleep(self._interval_s)
 
     async def check_once(self) -> int:
-        """Store the alerts that are due and not stored yet; returns their number. Raises SQLAlchemyError."""
+        """Store the alerts that are due and not stored yet. Returns their number. Raises SQLAlchemyError."""
         fired = await self._watch.check()
         self._counts["created"] += len(fired)
         for alert in fired:
@@ -103,7 +105,7 @@ class Alerts:
         return len(fired)
 
     async def deliver_once(self) -> int:
-        """Attempt the deliveries that are due; returns their number. Raises SQLAlchemyError."""
+        """Attempt the deliveries that are due. Returns their number. Raises SQLAlchemyError."""
         due = await self._database.run(partial(deliveries.claim, now=self._clock.time(), busy_s=2 * TIMEOUT_S))
         answers = await self._receivers.deliver_all([(each.target, each.id, each.payload) for each in due])
         for delivery, answer in zip(due, answers, strict=True):
@@ -123,7 +125,7 @@ class Alerts:
         log.log(level, "alert %s to %s: %s; %s", delivery.id, delivery.target, answer.said, outcome)
 
     async def escalate_once(self) -> int:
-        """Send alerts that were not acknowledged in time to the escalation receivers; returns their number. Raises
+        """Send alerts that were not acknowledged in time to the escalation receivers. Returns their number. Raises
         SQLAlchemyError."""
         policies = self._policies()
 
@@ -146,7 +148,7 @@ class Alerts:
         return await self._database.run(partial(deliveries.dead, team=team, limit=limit), writes=False)
 
     async def revive(self, team: str | None = None) -> int:
-        """Retry deliveries that were given up; returns their number. Raises SQLAlchemyError."""
+        """Retry deliveries that were given up. Returns their number. Raises SQLAlchemyError."""
         return await self._database.run(partial(deliveries.revive, team=team, now=self._clock.time()))
 
     async def acknowledge(self, id: str, by: str) -> str | None:

@@ -1,4 +1,5 @@
-"""Authenticates callers and authorizes routes by scope. Routes that need no key are listed here; all others do."""
+"""Authenticates callers and authorizes routes by scope. Routes that need no key are listed here; all other routes need
+one."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from gateway.policy.tenants import Tenants
 log = logging.getLogger(__name__)
 
 OPEN = ("/", "/openapi.json", "/health", "/health/live", "/health/ready", "/dashboard", "/dashboard/static/{path:path}")
-"""Routes that need no key. The dashboard's files hold no data; the routes that supply its data need a key."""
+"""Routes that need no key. The dashboard's files contain no data; the routes that return its data need a key."""
 
 Endpoint = Callable[[Request, Tenant], Awaitable[Response]]
 
@@ -35,7 +36,8 @@ def json_response(value: Any, status: int = 200) -> Response:
 
 
 def spoken(request: Request) -> ClientDialect:
-    """The dialect of an error's shape: the path's, or the one of the client's SDK if vendors share the path."""
+    """The dialect in which to write an error: that of the path, or that of the client's SDK if several vendors share
+    the path."""
     path = request.scope["path"]
     if path not in PATHS and "anthropic-version" in request.headers:
         path = "/v1/messages"
@@ -44,16 +46,16 @@ def spoken(request: Request) -> ClientDialect:
 
 def error_response(error: GatewayError, request: Request, headers: Mapping[str, str] | None = None) -> Response:
     request_id = request.scope.get(REQUEST_ID) or new_request_id()
-    told = {
+    hints = {
         name.decode(): value.decode() for name, value in [*of_error(error), *of_id(request_id), *closing(error.status)]
     }
     dialect = spoken(request)
     body = dialect.error_body(error, request_id)
-    return Response(body, dialect.status(error), {**(headers or {}), **told}, media_type="application/json")
+    return Response(body, dialect.status(error), {**(headers or {}), **hints}, media_type="application/json")
 
 
 class Authenticator:
-    """Wraps an endpoint so that only a key with one of `scopes` reaches it."""
+    """Wraps an endpoint so that only requests whose key has one of `scopes` reach it."""
 
     def __init__(self, tenants: Tenants) -> None:
         self._tenants = tenants
@@ -61,7 +63,7 @@ class Authenticator:
     def knows(
         self, endpoint: Callable[[Request, Tenant | None], Awaitable[Response]]
     ) -> Callable[[Request], Awaitable[Response]]:
-        """For routes that are open to all and show more to a key. An unknown key counts as none."""
+        """Wrap a route that is open to all but shows more with a key. An unknown key counts as no key."""
 
         async def greeted(request: Request) -> Response:
             try:
@@ -85,7 +87,7 @@ class Authenticator:
                     return await endpoint(request, tenant)
                 except GatewayError as error:
                     return error_response(error, request)
-                except ConnectionResetError:  # the client left while it sent its body, so nobody reads this
+                except ConnectionResetError:  # the client disconnected while it sent its body, so no answer is needed
                     return Response(status_code=400)
                 except (SQLAlchemyError, OSError) as error:
                     log.error(
@@ -93,7 +95,7 @@ class Authenticator:
                     )
                     away = Overloaded("The gateway's database or disk does not answer; try again shortly.")
                     return error_response(away, request)
-                except Exception:  # an unexpected error stays inside, and the client keeps its connection
+                except Exception:  # the error is only logged, and the client keeps its connection
                     log.exception("%s %s failed inside the gateway", request.method, cut(request.url.path, 200))
                     return error_response(GatewayError("The gateway failed at this request."), request)
 

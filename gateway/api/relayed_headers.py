@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 MOST_RELAYED = 32
-"""Most headers of one answer."""
+"""Maximum headers of one answer."""
 LONGEST_NAME = 64
-"""Most bytes of a name."""
+"""Maximum bytes of a name."""
 LONGEST_RESET_S = 31 * 86400.0
-"""Providers' longest limits are monthly."""
+"""Maximum seconds until a limit is reset. The longest limits of providers are monthly."""
 
 _NUMBER = re.compile(rb"-?\d{1,15}(?:\.\d{1,9})?")
 _WORD = re.compile(rb"[A-Za-z][\w -]{0,63}", re.ASCII)
@@ -25,7 +25,8 @@ _UNITS_S = (86400.0, 3600.0, 60.0, 1.0, 0.001)
 
 
 def is_bounded(name: bytes, value: bytes) -> bool:
-    """Whether `value` is printable, short and, if `name` (lower case) holds a number, plausible."""
+    """Whether `value` is printable and short. If `name` (lower case) stands for a number, the value must also be
+    plausible."""
     if len(name) > LONGEST_NAME:
         return False
     if b"ratelimit" not in name:
@@ -51,7 +52,7 @@ def _is_near(value: bytes) -> bool:
 
 
 def _moment(value: bytes) -> float | None:
-    """Unix seconds; None if it is no time."""
+    """Unix seconds; None if the value is not a time."""
     if _NUMBER.fullmatch(value):
         at = float(value)
         return at / 1000 if at > 1e11 else at

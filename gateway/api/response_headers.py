@@ -1,4 +1,4 @@
-"""Response headers of a request's record: `x-thriftgate-*`, rate limits, relayed headers."""
+"""Writes a request's response headers from its record: `x-thriftgate-*`, rate limits, relayed headers."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from gateway.errors import GatewayError
 
 _LIMITS = (b"x-ratelimit-", b"anthropic-ratelimit-")
 _OF_BACKENDS = (b"openai-", *_LIMITS)
-"""Prefixes of backend response headers that a client may get; most begin otherwise."""
+"""Prefixes of backend response headers that a client may get. Most headers do not have them."""
 _WHOSE_ACCOUNT = frozenset((b"openai-organization", b"openai-project"))
-"""They name the gateway's account, not the client's."""
+"""Headers that name the gateway's account. They are not relayed."""
 _SHORTEST_KEY = 8
-"""Bytes; most limits are shorter."""
+"""Minimum bytes of a value that is searched for the key; most limits are shorter."""
 _RFC_3339 = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def of_id(request_id: str) -> list[tuple[bytes, bytes]]:
-    """The request id under the names that OpenAI's and Anthropic's clients look for."""
+    """The request id, under the names that the clients of OpenAI and Anthropic read."""
     value = request_id.encode()
     return [(b"x-request-id", value), (b"request-id", value)]
 
 
 def of_record(record: Record) -> list[tuple[bytes, bytes]]:
-    """Ids, `x-thriftgate-*`, limits and the backend's headers, as far as they are known now."""
+    """Ids, `x-thriftgate-*`, limits and the backend's headers, as far as they are known at this time."""
     value = record.request_id.encode()
     found = [(b"x-request-id", value), (b"request-id", value), (b"x-thriftgate-cache", record.cache.encode())]
     if (served := record.served_by) is not None:
@@ -66,7 +66,7 @@ def of_record(record: Record) -> list[tuple[bytes, bytes]]:
 
 
 def _may_pass(pair: tuple[bytes, bytes], record: Record, backend: Backend) -> bool:
-    """Whether a backend's header may be relayed. Its rate limits are relayed only if the team has none of its own."""
+    """Whether a backend's header may be relayed. Its rate limits are relayed only if the team has no limits."""
     name, value = pair
     if record.ratelimit if name.startswith(_LIMITS) else name in _WHOSE_ACCOUNT:
         return False
@@ -74,7 +74,7 @@ def _may_pass(pair: tuple[bytes, bytes], record: Record, backend: Backend) -> bo
 
 
 def _tells_key(value: bytes, backend: Backend) -> bool:
-    """Whether a backend's header repeats the gateway's key."""
+    """Whether a backend's header contains the gateway's key."""
     if backend.api_key is None or len(value) < _SHORTEST_KEY:
         return False
     text = value.decode("latin-1")
@@ -85,8 +85,8 @@ _concealer = lru_cache(maxsize=256)(Concealer)
 
 
 def _as_anthropic(ratelimit: dict[str, str]) -> list[tuple[bytes, bytes]]:
-    """Anthropic's names and values for OpenAI's headers: `x-ratelimit-limit-requests` becomes
-    `anthropic-ratelimit-requests-limit`, and resets become times."""
+    """OpenAI's headers with Anthropic's names and values: `x-ratelimit-limit-requests` becomes
+    `anthropic-ratelimit-requests-limit`, and durations become times."""
     found = []
     for name, value in ratelimit.items():
         what, _, of = name.removeprefix("x-ratelimit-").partition("-")
@@ -98,7 +98,7 @@ def _as_anthropic(ratelimit: dict[str, str]) -> list[tuple[bytes, bytes]]:
 
 @lru_cache(maxsize=1024)
 def seconds(duration: str) -> float:
-    """The seconds in `120ms`, `12.5s`, `1m0s`."""
+    """The seconds of a duration such as `120ms`, `12.5s` or `1m0s`."""
     if duration.endswith("ms"):
         return float(duration[:-2]) / 1000
     minutes, _, rest = duration.removesuffix("s").rpartition("m")
@@ -114,7 +114,8 @@ def _of_backend(name: str, model: str) -> tuple[tuple[bytes, bytes], ...]:
 
 
 def of_error(error: GatewayError) -> list[tuple[bytes, bytes]]:
-    """Headers that say whether and when to retry. An unexpected error has none, so the client's SDK decides."""
+    """Headers that tell clients whether and when to retry. An unexpected error has none, so the client's SDK
+    decides."""
     if error.status == GatewayError.status:
         return []
     found = [(b"x-should-retry", b"true" if error.retryable else b"false")]

@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 _TIERED = frozenset(("service_tier", "speed", "inference_geo"))
 """Fields that ask for a service tier."""
 HEDGE = "hedge"
-"""The `kind` of an attempt that was cancelled because a parallel attempt began to answer first."""
+"""The `kind` of a cancelled attempt: a parallel attempt had begun to answer first."""
 
 
 @dataclass(slots=True)
@@ -59,10 +59,10 @@ class CallContext:
     deadline: float
     """Time of the event loop, in seconds, at which the request must be finished."""
     turn: asyncio.Lock | None = None
-    """Set when several calls of one request run in parallel. A task must hold this lock to extend the hold and to open
-    an attempt."""
+    """Set if several calls of one request run in parallel. A task must hold this lock to extend the hold and to open an
+    attempt."""
     kind: str = ""
-    """The `kind` that the ledger records for attempts closed from now on; empty for an ordinary attempt."""
+    """The `kind` with which attempts are closed on the ledger from now on; empty for an ordinary attempt."""
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ class Attempts:
         self._exchanges = exchanges
         self._clock = clock
         self._loop: asyncio.AbstractEventLoop | None = None
-        """The running loop. Kept because looking it up takes a system call."""
+        """The running loop. It is stored, because looking it up takes a system call."""
 
     async def first_of(
         self,
@@ -97,15 +97,18 @@ class Attempts:
         unsure: Backend | None = None,
         last_resort: bool = True,
     ) -> Relayed | Whole:
-        """Return the first answer that a backend begins. The backend `unsure` is asked to send log-probabilities.
+        """Call the backends in order and return the first answer that begins. The backend `unsure` is asked for
+        log-probabilities.
+
+        A backend that refuses the context's length is called again if the context can be trimmed for it.
 
         A backend whose circuit breaker is open is skipped. If every backend was skipped and `last_resort` is true, they
         are called all the same, with at most one such call at a time for each backend.
 
-        Raises BackendRefused at once, because another backend would refuse it too; after a 403, or if the context
-        is too long for the backend, the next backend is called. Raises BadRequest, ContextTooLong or BudgetExhausted if
-        no backend could be called, Overloaded if all were busy, DeadlineExceeded, LedgerUnavailable, and
-        AllBackendsFailed.
+        Raises BackendRefused at once, because another backend would refuse the request too. After a 403, or if the
+        context is too long for the backend, the next backend is called instead. Raises BadRequest, ContextTooLong or
+        BudgetExhausted if no backend could be called, Overloaded if all were busy, DeadlineExceeded, LedgerUnavailable,
+        and AllBackendsFailed.
         """
         errors = _Failures()
         for backend in backends:
@@ -133,11 +136,15 @@ class Attempts:
         logprobs: bool,
         last_resort: bool = False,
     ) -> Relayed | Whole | None:
-        """Call the backend, and once more after a failure that a short pause may cure. Returns None if both fail."""
+        """Call the backend, and call it again after a failure that may be temporary. Returns None if both calls
+        fail."""
         before = len(call_context.record.attempts)
         for again in (False, True):
             try:
-                return await self._attempt(backend_call, call_context, logprobs, last_resort)
+                answer = await self._attempt(backend_call, call_context, logprobs, last_resort)
+                if answer is None:
+                    errors.skipped += (backend_call.health,)
+                return answer
             except (BadRequest, BudgetExhausted, Overloaded) as obstacle:
                 call_context.record.note("backend skipped", backend=backend_call.backend.name, why=obstacle.code)
                 if isinstance(obstacle, Overloaded):
@@ -148,8 +155,9 @@ class Attempts:
             except BackendRefused as refused:
                 if refused.code != "context_length_exceeded" and refused.status != 403:
                     raise  # another backend has another window, and other rules for content, models and regions
-                errors.misfits += (refused,)
-                return None
+                if again or not await self._shorter(backend_call.backend, call_context, refused):
+                    errors.misfits += (refused,)
+                    return None
             except BackendError as failure:
                 errors.failures += (failure,)
                 errors.asked = errors.asked or len(call_context.record.attempts) > before
@@ -157,6 +165,18 @@ class Attempts:
                     return None
                 self.totals.retries += 1
         return None
+
+    async def _shorter(self, backend: Backend, call_context: CallContext, refused: BackendRefused) -> bool:
+        """Whether a request that `backend` refused as too long can be sent again with less context."""
+        request, attempt = call_context.request, call_context.record.attempts[-1]
+        if refused.status == 403 or (attempt.trimmed_tokens and not attempt.frozen) or attempt.backend is not backend:
+            return False
+        request.too_long_for |= {backend.name}
+        try:
+            plan = await call_context.plan_for(backend)
+        except BadRequest:
+            return False
+        return plan.touched and not plan.frozen
 
     async def _pause(self, backend_call: BackendCall, call_context: CallContext, failure: BackendError) -> bool:
         """Wait before the same backend is called again. Returns False, without waiting, if a second call would not
@@ -231,7 +251,10 @@ class Attempts:
         written: Written | None,
     ) -> tuple[Call, Attempt]:
         """Build the call to send at loop time `now`, and open its attempt in the journal. The hold must already cover
-        it. Raises BadRequest if the backend's dialect cannot express the request, and LedgerUnavailable."""
+        the attempt.
+
+        Raises BadRequest if the backend's dialect cannot express the request, and LedgerUnavailable.
+        """
         record = call_context.record
         call = backend_call.call(
             call_context.request,
@@ -245,7 +268,7 @@ class Attempts:
         attempt = record.attempt(backend_call.backend)
         call.attempt_id, attempt.sent_bytes = attempt.id, len(call.body)
         attempt.input_tokens, attempt.trimmed_tokens = plan.expected_tokens, plan.trimmed_tokens
-        attempt.counted_tokens, attempt.marks = plan.counted_tokens, plan.marks
+        attempt.counted_tokens, attempt.marks, attempt.frozen = plan.counted_tokens, plan.marks, plan.frozen
         attempt.pace = backend_call.paces[call_context.request.stream]
         if not _TIERED.isdisjoint(call_context.request.body) and (
             wanted := surcharges(call_context.request, backend_call.kind.dialect)
@@ -297,7 +320,7 @@ class Attempts:
     async def drop(
         self, call_context: CallContext, answer: Relayed | Whole | StreamGate, outcome: Outcome, why: str
     ) -> None:
-        """Discard an answer that will not be served: bill the part that was received, then close its connection."""
+        """Discard an answer that will not be served: bill what was received, then close its connection."""
         self.bill(call_context, answer, outcome, why)
         await answer.aclose()
 
@@ -325,13 +348,12 @@ class Attempts:
             call_context.books.close(attempt, call_context.record)
         except (
             LedgerUnavailable
-        ):  # the next `open` raises this error to the client; a replay of the journal closes this entry
+        ):  # the next `open` raises this error to the client; the journal's replay closes this entry
             log.exception("attempt %s could not be closed in the ledger", attempt.id)
 
 
 def _delivered(answer: Relayed | Whole | StreamGate) -> int:
-    """Estimated output tokens of an answer for which the backend reported no usage. Also stores the answer's
-    confidence."""
+    """Estimated output tokens of an answer without reported usage. Also stores the answer's confidence."""
     attempt = answer.attempt
 
     def characters() -> int:
@@ -349,16 +371,23 @@ class _Failures:
     misfits: tuple[GatewayError, ...] = ()
     busy: tuple[GatewayError, ...] = ()
     asked = False
+    skipped: tuple[Health, ...] = ()
+    """Backends that were not called, because their circuit breakers are open."""
 
     def verdict(self) -> GatewayError:
-        """The error to raise: backend failures first, then errors that the client can fix, then overload.
+        """The error to raise: backend failures have priority, then errors that the client can fix, then overload.
 
-        NotSpoken (the backend lacks this endpoint) does not count if the backend was called over another endpoint
-        afterwards.
+        NotSpoken (the backend lacks this endpoint) does not count if the backend was then called over another endpoint.
         """
         if any(not isinstance(failure, NotSpoken) for failure in self.failures):
             return AllBackendsFailed(self.failures)
-        return next(iter((*self.misfits, *self.busy)), AllBackendsFailed(self.failures))
+        return next(iter((*self.misfits, *self.busy)), AllBackendsFailed(self.failures or self._known()))
+
+    def _known(self) -> list[BackendError]:
+        """Why the skipped backends failed before, if only the operator can help with each of them."""
+        if not all(health.needs_operator for health in self.skipped):
+            return []
+        return [BackendFailed(health.trouble, backend=health.name).of_operator() for health in self.skipped]
 
 
 def together(errors: Sequence[GatewayError]) -> GatewayError:

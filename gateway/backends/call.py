@@ -1,4 +1,4 @@
-"""One call of one backend: from the request to an answer with its first bytes in hand, or an error."""
+"""One call of one backend: builds it, sends it, and returns an answer whose first bytes have arrived, or an error."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from gateway.errors import (
 _MOST_PLAIN_BYTES = 64 * 2**20
 _CONTENT_TYPE = re.compile(rb"[\x20-\x7e]{1,256}")
 """Pattern for a content type that may be relayed to the client."""
-_OPERATOR_ERRORS = {
+OPERATOR_ERRORS = {
     401: "does not accept the gateway's key; check its `api_key`",
     402: "wants to be paid first; check the account behind its `api_key`",
     403: "forbids the gateway this call; check what its `api_key` may do",
@@ -60,12 +60,11 @@ _OVERLOADED = frozenset({503, 529})
 _NO_ENDPOINT = frozenset({404, 405, 501})
 _OTHER_ENDPOINT = "v1/responses"
 _MOST_RETRY_AFTER_S = 86_400.0
-"""Upper bound, in seconds, for the `retry-after` that clients see, because a client waits as long as the header states.
-"""
+"""Maximum seconds of the `retry-after` that clients get. Clients wait as long as it states."""
 _LONGEST_DRAIN_S = 60.0
-"""Longest drain, in seconds, that a backend can ask for with `retry-after`."""
+"""Maximum seconds of a drain that a backend causes with `retry-after`."""
 _RELEARN_S = 600.0
-"""Seconds until an endpoint that a server lacked is tried again: a newer server may have it."""
+"""Seconds after which a missing endpoint is tried again, because the server may have been updated."""
 
 Written = tuple[Translator, bytes]
 """A translator, and the request body that it wrote."""
@@ -90,8 +89,8 @@ class BackendCall:
         self._leaves_out = vendor(backend).leaves_out
         chosen = "first_byte_timeout" in backend.model_fields_set
         self._begin_s = (backend.first_byte_timeout if chosen else backend.timeout, backend.first_byte_timeout)
-        """Seconds until the first byte, for a plain answer and for a stream. A plain answer begins only when it is
-        finished, so a limit applies to it only if the operator configured one."""
+        """Seconds to wait for the first byte, of a plain answer and of a stream. The first byte of a plain answer comes
+        only when it is finished, so a limit applies only if the operator configured one."""
 
     def call(
         self,
@@ -104,12 +103,11 @@ class BackendCall:
         paid_output: int | None = None,
         written: Written | None = None,
     ) -> Call:
-        """Build the call to send at `now`. It must end before `deadline` (both are loop times), with at most
+        """Build the call to send at `now`. It must end before `deadline` (both are loop times) and generate at most
         `paid_output` tokens.
 
         `written`: the result of `write` for the same arguments, if it was called before. Raises BadRequest if the
-        backend's dialect cannot express the request, or if the request contains URLs that the backend's library would
-        download.
+        backend's dialect cannot express the request, or if the backend's library would download URLs in the request.
         """
         backend = self.backend
         if written is None:
@@ -157,10 +155,10 @@ class BackendCall:
         return translator, body
 
     def _most_output(self, request: CompletionRequest, paid: int | None) -> int | None:
-        """The output limit to send, in tokens; None keeps the client's own limit.
+        """The output limit to send, in tokens; None: the client's own limit is sent.
 
-        It is the limit that the budget pays for, or the backend's own limit if the client allows more, because many
-        backends refuse a limit that is too high.
+        The limit is what the budget pays for. If the client allows more than the backend can generate, it is the
+        backend's own limit, because many backends refuse a higher one.
         """
         most, asked = self.backend.max_output_tokens, request.max_output_tokens
         if paid is not None and (asked is None or paid < asked):
@@ -187,14 +185,14 @@ class BackendCall:
         self._relearn_at = asyncio.get_running_loop().time() + _RELEARN_S
 
     def _lacks(self, wire: Translator, error: UpstreamError | None) -> bool:
-        """Whether a 404, 405 or 501 means that the endpoint is missing, as opposed to the model or the resource."""
-        # OpenAI serves some models over Responses alone, and the error text names that endpoint
+        """Whether a 404, 405 or 501 means that the endpoint is missing (and not the model or the resource)."""
+        # OpenAI serves some models over Responses only, and its error text names that endpoint
         if wire.backend == self.kind.dialect:
             return error is not None and _OTHER_ENDPOINT in error.message and self._has_other(wire)
         return error is None or (error.code != UnknownModel.code and error.param in (None, "model"))
 
     def _has_other(self, wire: Translator) -> bool:
-        """Whether another translator can still be tried for the request that `wire` was used for."""
+        """Whether another translator than `wire` can still be tried for the request."""
         return any(
             each.backend != wire.backend and each.backend not in self._unspoken
             for each in self._translators(wire.client)
@@ -212,7 +210,7 @@ class BackendCall:
         )
 
     async def ask(self, call: Call, attempt: Attempt, slot: Slot) -> Relayed | Whole:
-        """Send the call and return the answer, which owns `slot` from then on. On an error, updates `slot` and raises
+        """Send the call and return the answer, which then owns `slot`. On an error, updates `slot` and raises
         BackendError."""
         try:
             upstream = await self.kind.send(call)
@@ -240,18 +238,18 @@ class BackendCall:
         if isinstance(error, BackendRateLimited):
             slot.limited(error.retry_after_s)
         elif isinstance(error, BackendRefused | NotSpoken):
-            slot.succeeded(answered=False)  # the backend works; the request is at fault
+            slot.succeeded(answered=False)  # the backend works; the error is in the request
         elif isinstance(error, BackendTimeout) and call.out_of_time:
-            slot.left()  # the request's own deadline was short, which says nothing about the backend
+            slot.left()  # the request's own deadline was short, so this is no failure of the backend
         else:
-            slot.failed()
+            slot.failed(error)
             if isinstance(error, BackendOverloaded) and (error.retry_after_s or 0.0) > SHORT_PAUSE_S:
                 self._drains.see(self.backend.name, min(error.retry_after_s or 0.0, _LONGEST_DRAIN_S), "it said 503")
 
     async def _by_content_type(
         self, call: Call, wire: Passthrough, upstream: Upstream, attempt: Attempt, slot: Slot
     ) -> Relayed | Whole:
-        """Read an answer of a passed-through path. Its content type decides whether it is a stream."""
+        """Read an answer on a passed-through path. The content type shows whether it is a stream."""
         header = upstream.header(b"content-type") or b""
         content_type = header.decode("ascii") if _CONTENT_TYPE.fullmatch(header) else "application/octet-stream"
         answer: Relayed | Whole
@@ -288,7 +286,7 @@ class BackendCall:
         attempt.chunks = 1
         answer = Whole(plain, attempt)
         attempt.usage = usage = plain.usage
-        # most bodies are shorter than their reported tokens allow, and then the text need not be read
+        # most bodies are too short to contradict their reported tokens, so their text need not be read
         if usage is not None and (size > usage.all_output * MOST_PER_TOKEN or not usage.all_input):
             echoed = call.request.max_output_tokens == 0 or "echo" in call.request.body
             attempt.usage = checked_usage(usage, attempt, answer, echoed=echoed)
@@ -302,14 +300,14 @@ class BackendCall:
         return answer
 
     async def _failure(self, call: Call, upstream: Upstream) -> BackendError:
-        """Turn an error response into a BackendError, and set whether another call may succeed."""
+        """Convert an error response to a BackendError, and set whether another call may succeed."""
         failure = await self._meaning(call, upstream)
         if not isinstance(failure, NotSpoken):
             failure.heed(upstream.header(b"x-should-retry"))
         return failure
 
     async def _meaning(self, call: Call, upstream: Upstream) -> BackendError:
-        """Turn a status code into a BackendError. Only a refusal contains the backend's own text, because the client
+        """Convert a status code to a BackendError. Only a refusal contains the backend's own text, because the client
         can act on it."""
         name, status = self.backend.name, upstream.status
         wait_s = self.kind.retry_after_s(upstream)
@@ -333,12 +331,10 @@ class BackendCall:
                 return unspoken
         if status == 403 and upstream_error.about_request(upstream_error.error_in(body := await error_body(upstream))):
             return call.wire.refusal(status, body, name)
-        if status in _OPERATOR_ERRORS or status < 400:
-            problem = _OPERATOR_ERRORS.get(status, "answers with a redirect; check its `base_url`")
+        if status in OPERATOR_ERRORS or status < 400:
+            problem = OPERATOR_ERRORS.get(status, "answers with a redirect; check its `base_url`")
             problem = problem.format(addressed_by=self.backend.facts.addressed_by)
-            failure = BackendFailed(f"{name} {problem} (status {status})", backend=name)
-            failure.retryable = False
-            return failure
+            return BackendFailed(f"{name} {problem} (status {status})", backend=name).of_operator()
         if status in _OVERLOADED:
             return BackendOverloaded(f"{name} is overloaded (status {status})", backend=name, retry_after_s=wait_s)
         if status >= 500 or status in _TEMPORARY:

@@ -1,4 +1,4 @@
-"""All configured backends with their health, and the call that gets an answer from them."""
+"""All configured backends with their health. Calls them to get an answer."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Fleet:
         return backend_call.backend if backend_call else None
 
     def state(self, backend: Backend) -> BackendState:
-        """Availability, load and speed of a backend as this worker knows them."""
+        """Availability, load and speed of a backend, as far as this worker knows."""
         return self._loads.state(backend, self._exchanges[backend.name].health)
 
     async def call(
@@ -121,7 +121,7 @@ class Fleet:
         journal.
 
         `deadline` is loop time in seconds. Raises the errors of `Attempts.first_of`. Every attempt that is not served
-        is closed in the journal when this returns, raises or is cancelled.
+        is closed in the journal when this function returns, raises or is cancelled.
         """
         call_context = CallContext(request, record, plan_for, hold, books, deadline)
         if self._loads.looks:

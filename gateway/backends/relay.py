@@ -1,4 +1,4 @@
-"""A backend's answer: relayed as a stream, or read whole."""
+"""A backend's answer: relayed as a stream, or read to its end."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from gateway.domain.record import Attempt
 from gateway.errors import BackendError, BackendGarbage, DeadlineExceeded, StreamBroken
 
 MISREAD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Exceptions that a reader raises if the backend's answer has values of the wrong types."""
+"""Exceptions that a reader raises if values in the backend's answer have the wrong types."""
 _GRACE_S = 0.1
-"""Seconds that a backend has to end the response after its last event. The connection can be reused only if it does."""
+"""Seconds that a backend has, after its last event, to end the response. Only then can the connection be reused."""
 
 
 def content_chunks(reader: StreamReader) -> int:
@@ -33,7 +33,7 @@ def misread(answer: object) -> BackendGarbage:
 
 
 class Relayed:
-    """Implements `Answer` over a stream: passes bytes on unchanged, and lets the reader parse them on the way."""
+    """Implements `Answer` over a stream: passes the bytes on unchanged while the reader parses them."""
 
     stream = True
     status = 200
@@ -67,10 +67,10 @@ class Relayed:
         return self._reader.ended
 
     async def begin(self) -> None:
-        """Read until the first event that can be passed on. Raises BackendError; no byte has been sent to the client
+        """Read up to the first event that can be passed on. Raises BackendError; no byte has been sent to the client
         yet.
 
-        Keep-alive comments do not count as a beginning until `first_byte_timeout` has passed.
+        Keep-alive comments count as a beginning only after `first_byte_timeout` has passed.
         """
         attempt = self.attempt
         self._comments_until = asyncio.get_running_loop().time() + self._call.first_byte_timeout
@@ -132,7 +132,7 @@ class Relayed:
             if not reader.ended and await self._upstream.pipe_to(relay) and not reader.ended:
                 return True
             if not wants:
-                return True  # everything was read, but the caller asked for a pause before the end
+                return True  # everything was read, but `take` asked for a pause before the end
             self._end()
         except BackendError as error:
             self._broken(error)
@@ -153,12 +153,12 @@ class Relayed:
         self._slot.succeeded()
 
     def _broken(self, error: BackendError) -> None:
-        """Record the failure in the attempt and raise. Another call is impossible, because the client already has a
-        part."""
+        """Record the failure in the attempt, and raise it. No other backend can be called, because the client already
+        has a part of this answer."""
         reader, attempt = self._reader, self.attempt
         self.finish = reader.finish
         attempt.ended_at = self._time()
-        if reader.finish:  # usage reported before the finish reason is incomplete
+        if reader.finish:  # usage that was reported before the finish reason is incomplete
             attempt.usage = self._usage()
         name = attempt.backend.name
         if self._call.out_of_time:
@@ -167,7 +167,7 @@ class Relayed:
             raise DeadlineExceeded(
                 f"The answer of {name} was still under way at the request's deadline; allow more time, or ask for less."
             ) from error
-        self._slot.failed()
+        self._slot.failed(error)
         attempt.error = error.code
         self._call.conceal(error)
         broken = StreamBroken(f"The stream of {name} broke: {error.message}", backend=name)
@@ -176,7 +176,7 @@ class Relayed:
         raise broken from error
 
     def _usage(self) -> Usage | None:
-        """The usage that the backend reported, corrected where it cannot be true."""
+        """The usage that the backend reported, corrected where it is impossible."""
         echoed = "echo" in self._call.request.body
         return checked_usage(self._reader.usage, self.attempt, self._reader, echoed=echoed)
 
@@ -204,7 +204,7 @@ class Relayed:
         return self._reader.delivered_characters()
 
     async def cut(self, delivered: Usage) -> bool:
-        """End the answer here with the finish reason `length`. Returns False if this dialect cannot end an answer
+        """End the answer here with the finish reason `length`. Returns False if the dialect cannot end an answer
         early."""
         ending = self._reader.cut(delivered)
         if ending is None:
@@ -215,7 +215,7 @@ class Relayed:
                 async with asyncio.timeout(_GRACE_S):
                     await self._upstream.pipe_to(self._count)
         except (TimeoutError, BackendError):
-            pass  # the stream was meant to break off
+            pass  # the gateway itself ended this stream early
         finally:
             await self._upstream.aclose()
         self.attempt.ended_at = self._time()
@@ -224,7 +224,7 @@ class Relayed:
         return True
 
     def _count(self, piece: bytes) -> bool:
-        """Count a piece that the backend sent after the cut. The client does not get it."""
+        """Count a piece that the backend sent after the cut and that the client does not get."""
         self._read(piece)
         self.attempt.came(len(piece), content_chunks(self._reader))
         return not self._reader.ended
@@ -239,7 +239,7 @@ class Relayed:
                 async with asyncio.timeout(_GRACE_S):
                     await self._upstream.pipe_to(_ignore)
         except (TimeoutError, BackendError):
-            pass  # the answer is whole; only the connection is lost
+            pass  # the answer is complete; only the connection is lost
         finally:
             await self._upstream.aclose()
 
@@ -249,7 +249,7 @@ def _ignore(piece: bytes) -> bool:
 
 
 class Whole:
-    """Implements `Answer` over a plain body that was already read: it has no pieces, and `ending` is the body."""
+    """Implements `Answer` over a plain body that was read completely: it has no pieces, and `ending` is the body."""
 
     stream = False
     status = 200
@@ -286,8 +286,8 @@ class Whole:
         return len(self.text)
 
     async def cut(self, delivered: Usage) -> bool:
-        """Returns False: the whole answer was already received."""
+        """Returns False, because the whole answer has already been received."""
         return False
 
     async def aclose(self) -> None:
-        """Does nothing: the connection was released when the body was read."""
+        """Does nothing, because the connection was released when the body was read."""

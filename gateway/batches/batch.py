@@ -19,15 +19,15 @@ from gateway.state.sql.tables import batches
 
 WINDOW_S = 24 * 3600.0
 KEPT_S = 29 * 24 * 3600.0
-"""Seconds that the results of a message batch are kept after its creation."""
+"""Seconds for which the results of a message batch are kept, counted from its creation."""
 MOST_OPEN = 100
-"""Most unfinished batches of one team."""
+"""Maximum unfinished batches of one team."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A row of `batches`. Its status is one of OpenAI's: `validating` until a runner takes it. Times are Unix
-    seconds."""
+    """A row of `batches`. Its status is one of OpenAI's; it is `validating` until a runner takes the batch. Times are
+    Unix seconds."""
 
     id: str
     team: str
@@ -56,7 +56,7 @@ class Batch:
     idempotency: str | None = None
     fingerprint: str | None = None
     owner: str = ""
-    """Lineage of the key that may see it; empty: every key of the team may."""
+    """Lineage of the key that may see the batch; empty: all keys of the team may."""
 
     @property
     def name(self) -> str:
@@ -65,17 +65,19 @@ class Batch:
 
     @property
     def kept_until(self) -> float:
-        """Time at which the results of a message batch are deleted."""
+        """Unix time at which the results of a message batch are deleted."""
         return self.created_at + KEPT_S
 
     def result_id(self, kind: str) -> str:
-        """Id of its `output` or `error` file, derived from the batch's id, so that a restart finds the file again."""
+        """Id of its `output` or `error` file. It is derived from the batch's id, so that it is the same after a
+        restart."""
         return f"file-{self.name}-{kind}"
 
 
 @dataclass(frozen=True, slots=True)
 class BatchFields:
-    """The `Idempotency-Key` of a request: repeating the request with the same key returns the existing batch."""
+    """The idempotency fields of a batch. If a request is repeated with the same `Idempotency-Key`, the existing batch
+    is returned."""
 
     idempotency: str | None = None
     """Digest of the key and its owner; None if no key was sent."""
@@ -88,29 +90,30 @@ EACH_TIME = BatchFields()
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a batch ended."""
+    """The end of a batch."""
 
     status: str
     """`completed`, `cancelled` or `expired`."""
     sizes: Mapping[str, int] = field(default_factory=dict)
-    """Sizes in bytes of the `output` and `error` files; empty files are left out."""
+    """Bytes of the `output` and `error` files. Empty files are omitted."""
     counts: tuple[int, int] = (0, 0)
     """Number of lines (completed, failed)."""
     unsent: int = 0
     """Number of failed lines that were not sent before the batch ended."""
     usage: Mapping[str, Any] | None = None
-    """Token sums in OpenAI's form."""
+    """Token sums in OpenAI's format."""
 
 
 def family(endpoint: str) -> ColumnElement[bool]:
-    """Selects the batches of the same vendor's API as `endpoint`: clients of one API do not see the other's batches."""
+    """The condition for batches of the same vendor's API as `endpoint`. Clients of one API do not see the other's
+    batches."""
     return batches.c.endpoint == MESSAGES if endpoint == MESSAGES else batches.c.endpoint != MESSAGES
 
 
 def add(connection: Connection, batch: Batch) -> Batch:
-    """Insert the batch. If the same request was made before, returns that batch.
+    """Insert the batch. If the same request was made before, return its batch.
 
-    Raises KeyReused, LimitExceeded; NotFound if its file has been deleted meanwhile.
+    Raises KeyReused, LimitExceeded; NotFound if the batch's file has been deleted.
     """
     if known := made(connection, BatchFields(batch.idempotency, batch.fingerprint)):
         return known
@@ -124,7 +127,7 @@ def add(connection: Connection, batch: Batch) -> Batch:
 
 
 def made(connection: Connection, once: BatchFields) -> Batch | None:
-    """The batch made earlier with this idempotency key. Raises KeyReused if that request was different."""
+    """The batch that was made earlier with this idempotency key. Raises KeyReused if that request was different."""
     if once.idempotency is None:
         return None
     row = connection.execute(select(batches).where(batches.c.idempotency == once.idempotency)).first()
@@ -138,7 +141,8 @@ def made(connection: Connection, once: BatchFields) -> Batch | None:
 
 
 async def keep(database: Database, batch: Batch) -> Batch:
-    """Like `add`, in its own transaction. If two requests with one key arrive at once, one of them makes the batch."""
+    """Like `add`, in its own transaction. If two requests with one idempotency key arrive at once, one of them makes
+    the batch."""
     try:
         return await database.run(lambda connection: add(connection, batch))
     except IntegrityError:
@@ -146,7 +150,8 @@ async def keep(database: Database, batch: Batch) -> Batch:
 
 
 def get(connection: Connection, viewer: Viewer, batch_id: str, endpoint: str = "") -> Batch:
-    """The batch with this id, if it was made with the API of the vendor of `endpoint` (empty: any). Raises NotFound."""
+    """The batch with this id, if it was made through the API of the vendor of `endpoint` (empty: any). Raises
+    NotFound."""
     query = select(batches).where(batches.c.id == batch_id, seen_by(batches, viewer), family(endpoint))
     row = connection.execute(query).first()
     if row is None:
@@ -155,7 +160,7 @@ def get(connection: Connection, viewer: Viewer, batch_id: str, endpoint: str = "
 
 
 def cancel(connection: Connection, viewer: Viewer, batch_id: str, now: float, endpoint: str = "") -> Batch:
-    """Cancel a batch. Lines in progress are still answered; cancelling twice has no further effect. Raises NotFound,
+    """Cancel a batch. Lines in progress are still answered. Cancelling a second time has no effect. Raises NotFound,
     BadRequest."""
     batch = get(connection, viewer, batch_id, endpoint)
     if batch.status not in OPEN or batch.status == "finalizing":
@@ -166,5 +171,5 @@ def cancel(connection: Connection, viewer: Viewer, batch_id: str, now: float, en
 
 
 def still_open(batch_id: str) -> Any:
-    """An SQL update of a batch that has not ended. A batch that has ended never changes."""
+    """An SQL update that applies only if the batch has not ended. An ended batch never changes."""
     return update(batches).where(batches.c.id == batch_id, batches.c.status.in_(OPEN))

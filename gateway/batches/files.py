@@ -1,4 +1,4 @@
-"""Files that teams upload or batches produce: their bytes in one directory, their metadata in SQL."""
+"""Files that teams upload or that batches produce. The bytes are in one directory, the metadata in SQL."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from gateway.state.sql.ownership import seen_by
 from gateway.state.sql.tables import batches, files
 
 MAX_BYTES = 256 * 10**6
-"""Largest upload in bytes: the larger of both vendors' limits."""
+"""Maximum bytes of an upload: the larger of both vendors' limits."""
 TEAM_BYTES = 5 * 2**30
-"""Most bytes of all files of a team, because a full disk would stop the journal and so all requests."""
+"""Maximum bytes of all files of a team, because a full disk would stop the journal and so all requests."""
 ABANDONED_S = 3600.0
 GONE_S = 3600.0
-"""A file's row is deleted this many seconds after its expiry, even if its bytes are on another host."""
+"""Seconds after its expiry at which a file's row is deleted, even if its bytes are on another host."""
 OPEN = ("validating", "in_progress", "finalizing", "cancelling")
-"""States of a batch in which its file is still needed."""
+"""States of a batch in which it still needs its file."""
 INLINE = "message_batch"
-"""Purpose of files with requests that were not uploaded as a file (message batches). Clients do not see these files."""
+"""Purpose of files with requests that were not uploaded as a file (message batches). Clients cannot see these files."""
 
 
 def new_id() -> str:
-    """A file id. Ids sort by time and cannot be guessed."""
+    """A new file id. Ids sort by time and cannot be guessed."""
     return f"{time.time_ns() // 1_000_000:012x}{os.urandom(10).hex()}"
 
 
@@ -50,12 +50,12 @@ class StoredFile:
     created_at: float
     expires_at: float | None = None
     owner: str = ""
-    """Lineage of the key that may see it; empty: every key of the team may."""
+    """Lineage of the key that may see the file; empty: all keys of the team may."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of a list: rows that `viewer` may see, after the id `after`."""
+    """A page of a list: rows after the id `after` that `viewer` may see."""
 
     limit: int = 20
     after: str = ""
@@ -63,7 +63,8 @@ class Page:
     purpose: str = ""
 
     def of(self, table: Table, viewer: Viewer, *more: ColumnElement[bool]) -> Select[tuple[object, ...]]:
-        """Selects one row more than requested, which shows whether there are more. Ids sort by time."""
+        """A query for one row more than was requested; the additional row shows whether there are more. Ids sort by
+        time."""
         query = select(table).where(seen_by(table, viewer), *more).limit(self.limit + 1)
         if self.purpose:
             query = query.where(table.c.purpose == self.purpose)
@@ -73,7 +74,7 @@ class Page:
 
 
 class Upload:
-    """An upload in progress. Its name is not known to any client."""
+    """An upload in progress. No client knows its name."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.size = path, 0
@@ -93,13 +94,13 @@ class Upload:
         self._file.close()
 
     def discard(self) -> None:
-        """Delete the upload. Has no effect once it was kept, because the file was renamed."""
+        """Delete the upload. After it was kept, this has no effect, because the file has been renamed."""
         self.close()
         self.path.unlink(missing_ok=True)
 
 
 class Files:
-    """Reads and writes files. Files of other owners count as unknown, even if the id is right."""
+    """Reads and writes files. A file of another owner counts as unknown, even if the id is right."""
 
     def __init__(self, directory: Path, database: Database) -> None:
         self.directory, self._database = directory, database
@@ -109,7 +110,7 @@ class Files:
         await asyncio.to_thread(self._tidy)
 
     async def aclose(self) -> None:
-        """Does nothing: no resource stays open between calls."""
+        """Does nothing, because no resource stays open between calls."""
 
     def _tidy(self) -> None:
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -120,12 +121,12 @@ class Files:
                 left.unlink(missing_ok=True)
 
     def path(self, file_id: str) -> Path:
-        """Path of a file. Only for ids that the gateway generated."""
+        """Path of a file. Use it only for ids that the gateway generated."""
         return self.directory / file_id
 
     @asynccontextmanager
     async def upload(self) -> AsyncIterator[Upload]:
-        """A new upload. It is deleted at the end unless it was kept."""
+        """A new upload. At the end it is deleted, unless it was kept."""
         upload = await asyncio.to_thread(Upload, self.directory / f"{new_id()}.part")
         try:
             yield upload
@@ -135,7 +136,7 @@ class Files:
     async def keep(
         self, upload: Upload, tenant: Tenant, filename: str, purpose: str, expires_s: float | None = None
     ) -> StoredFile:
-        """Turn an upload into a file. Raises BodyTooLarge if the team's files exceed TEAM_BYTES."""
+        """Make a file of an upload. Raises BodyTooLarge if the team's files exceed TEAM_BYTES."""
         now = time.time()
         file = StoredFile(
             id=f"file-{new_id()}",
@@ -167,7 +168,7 @@ class Files:
         return await self._database.run(lambda connection: find(connection, viewer, file_id), writes=False)
 
     async def page(self, viewer: Viewer, page: Page) -> list[StoredFile]:
-        """Files of the page, and one more if there are more."""
+        """The files of the page, and one more if there are more."""
         query = page.of(files, viewer, *_seen())
         rows = await self._database.run(lambda connection: connection.execute(query).all(), writes=False)
         return [StoredFile(**row._mapping) for row in rows]
@@ -192,7 +193,7 @@ class Files:
         await asyncio.to_thread(self._unlink, file_ids)
 
     async def sweep(self, now: float) -> None:
-        """Delete expired files that no batch needs. Rows of files on other hosts are deleted GONE_S after their
+        """Delete expired files that no batch needs. Rows of files on other hosts are deleted GONE_S seconds after their
         expiry."""
         late = select(files.c.id, files.c.expires_at).where(
             files.c.expires_at <= now, ~select(batches.c.id).where(_reads(files.c.id)).exists()
@@ -208,7 +209,7 @@ class Files:
 
 
 def _seen() -> tuple[ColumnElement[bool], ...]:
-    """Conditions of files that clients may see and that have not expired."""
+    """Conditions for files that clients may see and that have not expired."""
     return files.c.purpose != INLINE, files.c.expires_at.is_(None) | (files.c.expires_at > time.time())
 
 
@@ -218,7 +219,7 @@ def _reads(file_id: object) -> ColumnElement[bool]:
 
 
 def find(connection: Connection, viewer: Viewer, file_id: str, *, lock: bool = False) -> StoredFile:
-    """The row of a file. With `lock`, nobody can delete it before the transaction ends. Raises NotFound."""
+    """The row of a file. With `lock`, it cannot be deleted before the transaction ends. Raises NotFound."""
     query = select(files).where(files.c.id == file_id, seen_by(files, viewer), *_seen())
     row = connection.execute(query.with_for_update() if lock else query).first()
     if row is None:

@@ -1,4 +1,4 @@
-"""Formats of batch lines, OpenAI's and Anthropic's: requests and results."""
+"""Formats of batch lines at OpenAI and Anthropic: requests and results."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ class Line:
 
 
 class Form(Protocol):
-    """The format of one vendor's batches. A mistake in a request itself is reported in the request's result."""
+    """The format of one vendor's batches. A mistake in a request is reported in the result of that request."""
 
     endpoint: str
     prompt: tuple[str, ...]
-    """The fields that a model reads, in that order; empty: their order does not matter."""
+    """The fields that a model reads, in their order; empty if their order does not matter."""
     most: int
-    """Most lines of one batch."""
+    """Maximum lines of one batch."""
 
     def place(self, number: int) -> str:
-        """What error messages call a line of the batch; `number` counts lines from 1."""
+        """How error messages refer to a line of the batch. `number` counts lines from 1."""
         ...
 
     def read(self, number: int, raw: bytes) -> Line:
@@ -54,7 +54,7 @@ class Form(Protocol):
         ...
 
     def refused(self, custom_id: str, request_id: str, error: GatewayError) -> bytes:
-        """A result with an error, in the form in which the endpoint would have returned it."""
+        """A result with an error, in the format in which the endpoint would have returned it."""
         ...
 
     def unanswered(self, custom_id: str, name: str, ending: str) -> bytes:
@@ -62,7 +62,7 @@ class Form(Protocol):
         ...
 
     def unsent(self, result: Mapping[str, Any]) -> bool:
-        """Whether `unanswered` made this result."""
+        """Whether `unanswered` wrote this result."""
         ...
 
 
@@ -77,7 +77,8 @@ def asked(
 
 
 class OpenAIForm:
-    """Requests: `{"custom_id", "method", "url", "body"}`; results: `{"id", "custom_id", "response", "error"}`."""
+    """OpenAI's format. Requests: `{"custom_id", "method", "url", "body"}`; results: `{"id", "custom_id", "response",
+    "error"}`."""
 
     most = 50_000
 
@@ -125,7 +126,7 @@ class OpenAIForm:
 
 
 class MessagesForm:
-    """Requests: `{"custom_id", "params"}`; results: `{"custom_id", "result"}`."""
+    """Anthropic's format. Requests: `{"custom_id", "params"}`; results: `{"custom_id", "result"}`."""
 
     endpoint = MESSAGES
     prompt: tuple[str, ...] = ("tools", "system", "messages")
@@ -171,7 +172,7 @@ ENDPOINTS: Mapping[str, OpenAIForm] = {
     }.items()
     if endpoint in PATHS
 }
-"""Endpoint → format of OpenAI batches for it."""
+"""Endpoint → format of OpenAI's batches for it."""
 FORMS: Mapping[str, Form] = {**ENDPOINTS, MESSAGES: MessagesForm()}
 
 
@@ -186,7 +187,7 @@ def _object(raw: bytes) -> dict[str, Any]:
 
 
 def _member(raw: bytes, key: str) -> bytes:
-    """The bytes of the member `key` as the client wrote them: number formats and key order are kept."""
+    """The bytes of the member `key` as the client wrote them, including number formats and key order."""
     start, end = find(raw, key)[-1]
     return raw[start:end]
 

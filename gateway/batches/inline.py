@@ -10,25 +10,25 @@ import orjson
 from gateway.errors import BadRequest, BodyTooLarge
 
 LONGEST_REST = 2**20
-"""Most bytes of the body outside of its requests, including separators."""
+"""Maximum bytes of the body outside of its requests, including separators."""
 _STRUCTURE = re.compile(rb'["{}\[\]]')
 _IN_STRING = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 _KEY = re.compile(rb'"requests"[ \t\r\n]*:[ \t\r\n]*\Z')
 _QUOTE, _OBJECT, _ARRAY = b'"{['
 _BREAKS = bytes.maketrans(b"\r\n", b"  ")
 _LIST, _REQUEST = 2, 3
-"""Nesting levels of the list of requests and of each request."""
+"""Nesting levels of the list of requests and of each request in it."""
 
 
 class Requests:
-    """Splits a body that is passed to `feed` in pieces. Each object in its `requests` goes to `sink` as one line,
-    unchanged.
+    """Splits a body that is passed to `feed` in pieces. Each object in its `requests` is passed to `sink` unchanged, as
+    one line.
 
-    It only finds where the objects begin and end. Mistakes inside them are found when the lines are read.
+    It only finds where the objects begin and end. Mistakes in them are found when the lines are read.
     """
 
     def __init__(self, sink: Callable[[bytes], object], longest: int, most: int) -> None:
-        """`longest`: most bytes of a request; `most`: most requests."""
+        """`longest`: maximum bytes of a request; `most`: maximum requests."""
         self._sink, self._longest, self._most = sink, longest, most
         self._rest = bytearray()
         self._request: bytearray | None = None
@@ -53,7 +53,7 @@ class Requests:
         self._keep(data[kept : len(data) - len(self._held)])
 
     def close(self) -> None:
-        """Raises BadRequest unless the body was an object with only objects in `requests`."""
+        """End the body. Raises BadRequest unless it was an object with only objects in `requests`."""
         try:
             rest = orjson.loads(self._rest)
         except orjson.JSONDecodeError as error:
@@ -66,7 +66,7 @@ class Requests:
                 raise BadRequest(f"requests.{number}: must be an object.", param=f"requests.{number}")
 
     def _string(self, data: bytes, at: int) -> int:
-        """Returns where the string that is open at `at` ends in `data`."""
+        """The position in `data` at which the string that is open at `at` ends."""
         found = _IN_STRING.match(data, at)
         assert found is not None  # the match may be empty
         end = found.end()
@@ -78,7 +78,7 @@ class Requests:
         return end + 1
 
     def _step(self, data: bytes, kept: int, at: int) -> int:
-        """Process the quote or bracket at `at`. Returns up to where `data` has been passed on."""
+        """Process the quote or bracket at `at`. Returns the position up to which `data` has been passed on."""
         sign = data[at]
         if sign == _QUOTE:
             self._quoted = True

@@ -1,4 +1,4 @@
-"""Batches of OpenAI's API: create, list, cancel. Also the state transitions of all batches."""
+"""Batches of OpenAI's API: create, list, cancel. Also contains the state transitions of all batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gateway.state.sql.tables import batches
 
 
 class Jobs:
-    """Creates, lists and cancels batches. Batches of other owners count as unknown, even if the id is right."""
+    """Creates, lists and cancels batches. A batch of another owner counts as unknown, even if the id is right."""
 
     def __init__(self, database: Database, files: Files, *, max_line_bytes: int, max_line_items: int) -> None:
         self._database, self._files = database, files
@@ -39,7 +39,7 @@ class Jobs:
         """Create a batch and validate all its lines. If a line is invalid, the batch is `failed` and lists the
         mistakes. Raises BadRequest, NotFound.
 
-        `asked`: the body of OpenAI's request. `headers`: headers sent with every line.
+        `asked`: the body of OpenAI's request. `headers`: headers that are sent with every line.
         """
         if known := await self._database.run(lambda connection: rows.made(connection, once), writes=False):
             return known
@@ -79,7 +79,7 @@ class Jobs:
         return await self._database.run(lambda connection: rows.get(connection, viewer, batch_id), writes=False)
 
     async def page(self, viewer: Viewer, page: Page) -> list[Batch]:
-        """Batches of the page, and one more if there are more."""
+        """The batches of the page, and one more if there are more."""
         query = page.of(batches, viewer, family(""))
         found = await self._database.run(lambda connection: connection.execute(query).all(), writes=False)
         return [Batch(**row._mapping) for row in found]
@@ -96,7 +96,7 @@ class Jobs:
         return [Batch(**row._mapping) for row in found]
 
     async def begin(self, batch: Batch) -> bool:
-        """Mark the batch as taken by a runner. Returns False if it has ended meanwhile."""
+        """Mark the batch as taken by a runner. Returns False if it has ended."""
         start = update(batches).where(batches.c.id == batch.id, batches.c.status == "validating")
 
         def work(connection: Connection) -> bool:
@@ -115,7 +115,7 @@ class Jobs:
         await self._database.run(work)
 
     async def finalize(self, batch: Batch, counts: tuple[int, int]) -> None:
-        """Note that every line has a result, so that only the files remain to be completed."""
+        """Store that every line has a result, so that only the files remain to be completed."""
         now = time.time()
         done = still_open(batch.id).where(batches.c.status == "in_progress")
         done = done.values(status="finalizing", finalizing_at=now, completed=counts[0], failed=counts[1])

@@ -13,7 +13,7 @@ from gateway.dialects.requests.body_extent import check_extent
 from gateway.errors import BadRequest, GatewayError
 
 MAX_PROBLEMS = 100
-"""Most mistakes that are reported for a file."""
+"""Maximum mistakes that are reported for a file."""
 _HANDFUL, _PAUSE_S = 32, 0.0005
 
 
@@ -23,7 +23,7 @@ class Checked:
 
     total: int = 0
     problems: list[dict[str, Any]] = field(default_factory=list)
-    """Mistakes in OpenAI's form: code, message, param, line."""
+    """Mistakes in OpenAI's format: code, message, param, line."""
     models: set[str] = field(default_factory=set)
     """Models that the lines name."""
 
@@ -33,7 +33,7 @@ class Checked:
 
 
 def numbered(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yields each line with its number. Blocks. Raises OSError.
+    """Yield each line with its number. Blocks. Raises OSError.
 
     It pauses after every few lines, because a long computation in this thread would hold the interpreter lock and so
     block the event loop.

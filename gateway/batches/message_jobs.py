@@ -1,4 +1,4 @@
-"""Batches of Anthropic's API: all requests are in one body, and results are not files."""
+"""Batches of Anthropic's API. All requests are in one body, and results are not files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PIECE = 2**18
 
 
 class MessageJobs:
-    """Like `Jobs`, for Anthropic's API. Neither sees the other's batches."""
+    """Like `Jobs`, for Anthropic's API. Neither can see the other's batches."""
 
     def __init__(self, database: Database, files: Files, *, max_line_bytes: int, max_line_items: int) -> None:
         self._database, self._files = database, files
@@ -35,7 +35,7 @@ class MessageJobs:
     ) -> Batch:
         """Create a batch from an upload with one request per line. Raises BadRequest, BodyTooLarge, LimitExceeded.
 
-        A mistake in a request itself is reported in the request's result.
+        A mistake in a request is reported in the result of that request.
         """
         upload.close()
         checked = await asyncio.to_thread(check, upload.path, FORMS[MESSAGES], *self._max_line)
@@ -74,7 +74,7 @@ class MessageJobs:
         )
 
     async def page(self, viewer: Viewer, page: Page) -> list[Batch]:
-        """Batches of the page, and one more if there are more."""
+        """The batches of the page, and one more if there are more."""
         query = page.of(batches, viewer, family(MESSAGES))
         found = await self._database.run(lambda connection: connection.execute(query).all(), writes=False)
         return [Batch(**row._mapping) for row in found]
@@ -99,8 +99,8 @@ class MessageJobs:
         await self._files.forget([file_id for file_id in files if file_id])
 
     async def results(self, viewer: Viewer, batch_id: str) -> Iterator[bytes]:
-        """Yields all results in pieces; iterate off the event loop. Raises NotFound if there are none yet, or no
-        longer."""
+        """Yield all results in pieces; iterate off the event loop. Raises NotFound if there are no results yet, or if
+        they have been deleted."""
         batch = await self.get(viewer, batch_id)
         if batch.finished_at is None:
             raise NotFound(f"{batch_id} has not ended yet, so it has no results.", param="message_batch_id")
@@ -125,7 +125,7 @@ def _pieces(paths: list[Path]) -> Iterator[bytes]:
 
 
 def _first_mistake(checked: Checked) -> BadRequest:
-    """The first mistake and its line, in the form that Anthropic's clients expect."""
+    """The first mistake and its line, in the format that Anthropic's clients expect."""
     problem = checked.problems[0]
     place = FORMS[MESSAGES].place(problem["line"]) if problem["line"] else "requests"
     param = f"{place}.{problem['param']}" if problem["param"] else place

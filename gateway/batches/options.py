@@ -46,7 +46,7 @@ def read(asked: Mapping[str, Any]) -> BatchOptions:
 
 
 def seconds(anchor: object, length: object, param: str) -> float:
-    """Seconds until expiry. `param`: the parameter's name in errors, with a placeholder for the field. Raises
+    """Seconds until expiry. `param`: the name of the parameter in errors, with a placeholder for the field. Raises
     BadRequest."""
     if anchor != "created_at":
         raise BadRequest(f"{param.format('anchor')} must be created_at.", param=param.format("anchor"))

@@ -1,6 +1,7 @@
-"""Order of a batch's lines: lines with a common prefix are sent one after another, to use warm prompt caches.
+"""Orders a batch's lines: lines with a common prefix are sent one after another, because they can then use a warm
+prompt cache.
 
-A provider keeps the beginning of a prompt for a few minutes and charges less for it if the next prompt begins alike.
+A provider keeps the beginning of a prompt for a few minutes. It charges less for a prompt that begins in the same way.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from gateway.batches.forms import Form, Line
 from gateway.batches.lines import numbered
 
 BLOCK = 512
-"""Bytes of a prompt that are compared as a whole: about the 128 tokens in which providers count."""
+"""Bytes of a prompt that are compared as a unit: about the 128 tokens in which providers count."""
 SHARED = 8
-"""Least number of equal blocks at the beginning (about 1024 tokens): providers do not cache less."""
+"""Minimum number of equal blocks at the beginning (about 1024 tokens). Providers do not cache a shorter beginning."""
 PAGE = 64
-"""Most lines that are searched for one that may be sent."""
+"""Maximum lines that are searched for one that may be sent."""
 _DIGEST = 8
 
 
@@ -36,11 +37,11 @@ class QueuedLine:
     start: int
     length: int
     group: bytes
-    """Equal for lines whose prompts begin alike; empty if they have too little in common."""
+    """A value that is equal for lines whose prompts begin in the same way; empty if they have too little in common."""
 
 
 def placed(path: Path, form: Form, done: set[str]) -> list[QueuedLine]:
-    """Lines without a result in sending order: by model, then by the beginning of the prompt. Blocks."""
+    """Lines without a result, in sending order: by model, then by the beginning of the prompt. Blocks."""
     found: list[tuple[str, bytes, QueuedLine]] = []
     start = 0
     for number, raw in numbered(path):
@@ -50,12 +51,13 @@ def placed(path: Path, form: Form, done: set[str]) -> list[QueuedLine]:
                 model, begins = str(line.fields.get("model")), beginning(line.fields, form.prompt)
                 found.append((model, begins, QueuedLine(number, start, len(raw), _group(model, begins))))
         start += len(raw)
-    found.sort(key=lambda each: each[:2])  # stable, so that lines with equal beginnings keep the client's order
+    found.sort(key=lambda each: each[:2])  # a stable sort, so that lines with equal beginnings keep the client's order
     return [place for _, _, place in found]
 
 
 def beginning(fields: dict[str, Any], prompt: tuple[str, ...]) -> bytes:
-    """A digest for each whole block of the prompt. Sorted by these, prompts that begin alike are next to each other."""
+    """A digest of each whole block of the prompt. After sorting by them, prompts with equal beginnings are next to each
+    other."""
     if not prompt:
         return b""
     try:
@@ -75,11 +77,11 @@ def _group(model: str, begins: bytes) -> bytes:
 
 
 class Queue:
-    """Returns a file's lines in order. While the first line of a group is in progress, the group's other lines are
+    """Returns a file's lines in order. While the first line of a group is in progress, the other lines of the group are
     skipped."""
 
     def __init__(self, path: Path, form: Form, done: set[str]) -> None:
-        """Blocks. Raises OSError."""
+        """Read the file. Blocks. Raises OSError."""
         self._form = form
         self._far = iter(placed(path, form, done))
         self._near: deque[tuple[bytes, Line]] = deque()
@@ -96,7 +98,7 @@ class Queue:
         self._file.close()
 
     async def take(self) -> tuple[bytes, Line] | None:
-        """Returns (group, line); None if no line is left. The caller must call `leave` with the group afterwards."""
+        """The next (group, line); None if no line is left. Afterwards the caller must call `leave` with the group."""
         async with self._changed:
             while True:
                 if len(self._near) < PAGE // 2 and not self._whole:
@@ -112,7 +114,7 @@ class Queue:
                 await self._changed.wait()
 
     async def leave(self, group: bytes) -> None:
-        """Note that a line of the group has been answered, or will not be."""
+        """Record that a line of the group has been answered, or will not be answered."""
         if group in self._leading:
             async with self._changed:
                 self._leading.discard(group)
@@ -130,7 +132,7 @@ class Queue:
 
 
 def undone(path: Path, form: Form, done: set[str]) -> Iterator[Line]:
-    """Yields the lines that have no result yet, in the order of the file. Blocks."""
+    """Yield the lines that have no result yet, in the order of the file. Blocks."""
     for number, raw in numbered(path):
         if raw.strip():
             line = form.read(number, raw)

@@ -15,13 +15,13 @@ from gateway.batches.lines import numbered
 
 
 class Results:
-    """Appends results. Safe against a kill at any point. All methods block and may raise OSError."""
+    """Appends results. A kill at any point does no harm. All methods block and may raise OSError."""
 
     def __init__(self, output: Path, errors: Path, form: Form) -> None:
         self.done: set[str] = set()
         """Ids of the lines that have a result."""
         self.unsent = 0
-        """Number of them that were not sent because the batch ended."""
+        """Number of `done` lines that were not sent because the batch ended."""
         self._lock, self._form = threading.Lock(), form
         self.output = _File(output, self._found)
         try:
@@ -38,7 +38,7 @@ class Results:
             self.unsent += unsent
 
     def _found(self, line: bytes) -> None:
-        """Count a result that an earlier run wrote."""
+        """Count a result that an earlier run has written."""
         result = orjson.loads(line)
         self.done.add(result["custom_id"])
         self.unsent += self._form.unsent(result)

@@ -16,7 +16,7 @@ from gateway.batches.forms import FORMS, MESSAGES, Line, asked
 from gateway.batches.order import Queue, undone
 from gateway.batches.results import Results
 from gateway.batches.sums import tokens
-from gateway.dialects.controls import parse_controls
+from gateway.dialects.controls import check_overrides, parse_controls
 from gateway.dialects.facts import FACTS
 from gateway.dialects.requests.forwarding import check_forwarding
 from gateway.domain.record import Record, new_request_id
@@ -30,21 +30,21 @@ from gateway.runtime.off_loop import LARGE_BYTES
 log = logging.getLogger(__name__)
 
 LINES = 4
-"""Most lines in progress at a time."""
+"""Maximum lines in progress at a time."""
 TRIES = 4
-"""Most attempts of a line whose backends failed. A line that only has to wait, for example for a rate limit, is retried
-until the batch expires."""
+"""Maximum attempts of a line whose backends fail. A line that only has to wait, for example for a rate limit, is
+retried until the batch expires."""
 _LONGEST_WAIT_S = 300.0
-"""Longest wait before a retry, whatever a backend or budget says: the obstacle may be gone earlier."""
+"""Maximum seconds before a retry, whatever a backend or budget asks for, because the obstacle may be gone earlier."""
 QUERY = b"?"
-"""Key of the query string among the headers of a batch. No header can have this name."""
+"""Key for the query string among the headers of a batch. No header can have this name."""
 
 
 class CacheRecall(Protocol):
-    """Inserts stored items that a request refers to."""
+    """Inserts the stored items to which a request refers."""
 
     async def recall(self, request: CompletionRequest, tenant: Tenant) -> None:
-        """Insert everything that `request` refers to. Raises GatewayError."""
+        """Insert everything to which `request` refers. Raises GatewayError."""
         ...
 
     async def keep(self, request: CompletionRequest, tenant: Tenant, answer: bytes | None) -> None: ...
@@ -52,7 +52,7 @@ class CacheRecall(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Sends one line once."""
+    """Sends a line."""
 
     pipeline: Pipeline
     tenants: Tenants
@@ -61,10 +61,11 @@ class Sender:
     deadline_s: float
 
     async def send(self, batch: Batch, line: Line, request_id: str) -> bytes:
-        """Returns the line's result, under the policy that applies now. Raises GatewayError."""
+        """Send the line once and return its result. The policy that applies now is used. Raises GatewayError."""
         tenant = self.tenants.of_key(batch.key_id)
         headers = wire_headers(batch)
         controls = replace(parse_controls(headers), priority="batch", deadline_s=None)
+        check_overrides(controls, tenant.policy)
 
         def read() -> CompletionRequest:
             request = asked(line, batch.endpoint, request_id, controls, headers)
@@ -92,16 +93,17 @@ class Sender:
 
 
 def wire_headers(batch: Batch) -> dict[bytes, bytes]:
-    """The client's headers, for all lines of the batch."""
+    """The client's headers, which apply to all lines of the batch."""
     kept: dict[str, str] = orjson.loads(batch.headers or "{}")
     return {name.encode(): value.encode("latin-1") for name, value in kept.items()}
 
 
 class Run:
-    """Runs a batch. A line with a stored result is never sent again; a line in progress when the process dies is."""
+    """Runs a batch. A line with a stored result is never sent again. A line that is in progress when the process dies
+    is sent again."""
 
     def __init__(self, batch: Batch, files: Files, sender: Sender, *, wait_s: float) -> None:
-        """`wait_s`: seconds before a line's first retry; the wait doubles each time."""
+        """`wait_s`: seconds before a line's first retry. The wait doubles each time."""
         self.batch, self._sender, self._wait_s = batch, sender, wait_s
         self._form = FORMS[batch.endpoint]
         self._input = files.path(batch.input_file_id)
@@ -109,7 +111,7 @@ class Run:
         self._results: Results | None = None
         self._stop = asyncio.Event()
         self.ending = "completed"
-        """The batch's final status; empty if another process is to continue it."""
+        """The batch's final status; empty if another process will continue it."""
         self.stored_counts = (0, 0)
         """The counts stored in the database."""
 
@@ -119,13 +121,13 @@ class Run:
         return (self._results.output.lines, self._results.errors.lines) if self._results else (0, 0)
 
     def stop(self, ending: str) -> None:
-        """Send no further line. Only the first call sets the reason `ending`."""
+        """Send no further lines. Only the first call sets the reason `ending`."""
         if not self._stop.is_set():
             self.ending = ending
             self._stop.set()
 
     async def go(self) -> None:
-        """Run until every line has a result, or until the run was stopped and the lines in progress have ended. Raises
+        """Run until every line has a result, or until the run was stopped and lines in progress have ended. Raises
         OSError."""
         results = self._results = await asyncio.to_thread(Results, *self._paths, self._form)
         await self._send_all(results)
@@ -134,7 +136,7 @@ class Run:
             await asyncio.to_thread(self._write_unanswered, results)
 
     async def ended(self) -> Ended:
-        """The result of the batch. Raises OSError."""
+        """The end of the batch. Raises OSError."""
         results = self._results
         assert results is not None
         usage = None if self.batch.endpoint == MESSAGES else await asyncio.to_thread(tokens, self._paths[0])
@@ -158,7 +160,7 @@ class Run:
                     group.create_task(self._send(queue, results))
 
     async def _send(self, queue: Queue, results: Results) -> None:
-        """Send lines one after the other."""
+        """Send lines, one after the other."""
         while not self._stop.is_set() and (taken := await queue.take()):
             group, line = taken
             try:
@@ -167,7 +169,7 @@ class Run:
                 await queue.leave(group)
 
     async def _line(self, results: Results, line: Line) -> None:
-        """Send a line and store its result. Stores nothing if the run stops while the line waits for a retry."""
+        """Send a line and store its result. If the run stops while the line waits for a retry, nothing is stored."""
         failures = 0
         while not self._stop.is_set():
             request_id = new_request_id()
@@ -201,7 +203,7 @@ class Run:
         await self._write(results, line, result, failed=True)
 
     async def _write(self, results: Results, line: Line, result: bytes, *, failed: bool) -> None:
-        """Write a result, retrying until the disk accepts it, because its answer has been paid for."""
+        """Write a result. It is retried until the disk accepts it, because the answer has been paid for."""
         written = False
         while not written:
             try:
@@ -220,9 +222,9 @@ class Run:
 
 
 def passes(error: GatewayError) -> bool:
-    """Whether the error means that the line has to wait, not that it cannot be answered."""
+    """Whether the error means that the line must wait. If not, the line cannot be answered."""
     if isinstance(error, LimitExceeded):
-        return error.retry_after_s is not None  # otherwise the line exceeds the limit by itself
+        return error.retry_after_s is not None  # otherwise the line by itself exceeds the limit
     if isinstance(error, AllBackendsFailed):
         return error.status != 502
     return isinstance(error, Overloaded | LedgerUnavailable)

@@ -1,4 +1,4 @@
-"""Runs all batches: one runner per data directory; another process takes over when it dies."""
+"""Runs all batches. There is one runner per data directory; if it dies, another process takes over."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ log = logging.getLogger(__name__)
 
 TICK_S = 0.5
 BATCHES = 4
-"""Most batches at a time. Never two of one team, so that a long batch does not delay other teams."""
+"""Maximum batches at a time. No two are of the same team, so that a long batch does not delay other teams."""
 DRAIN_S = 3.0
 SWEEP_S = 60.0
 
 
 class Runner:
-    """Runs batches until stopped; the next runner continues what is unfinished."""
+    """Runs batches until stopped. The next runner continues unfinished batches."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Runner:
         wait_s: float = 1.0,
         clock: Clock = time,
     ) -> None:
-        """`deadline_s`: for each attempt of a line. `wait_s`: between the first two attempts."""
+        """`deadline_s`: seconds for each attempt of a line. `wait_s`: seconds between the first two attempts."""
         self._jobs, self._files, self._sender = jobs, files, Sender(pipeline, tenants, overload, memory, deadline_s)
         self._tick_s, self._wait_s, self._clock = tick_s, wait_s, clock
         self._tasks = Tasks()
@@ -57,11 +57,11 @@ class Runner:
         self._swept = 0.0
 
     async def open(self) -> None:
-        """Start. Never raises: if the disk or the database fails, it is retried."""
+        """Start. Never raises: if the disk or the database fails, it is tried again."""
         self._follower = self._tasks.spawn(self._follow(), "batches")
 
     async def aclose(self) -> None:
-        """Stop. Lines in progress get a moment to end; the next runner continues the rest."""
+        """Stop. Lines in progress have a moment to end; the next runner continues the rest."""
         if self._follower is not None:
             self._follower.cancel()
         for run in self._runs.values():
@@ -76,7 +76,7 @@ class Runner:
         return {"runner": int(self._lock >= 0), "running": len(self._runs), "ended": self._ended}
 
     async def _follow(self) -> None:
-        """Take and finish batches until cancelled."""
+        """Take batches and finish them, until cancelled."""
 
         async def look() -> None:
             if self._lock >= 0 or await asyncio.to_thread(self._acquire):
@@ -85,7 +85,7 @@ class Runner:
         await repeat(look, self._tick_s, _troubled, SQLAlchemyError, OSError)
 
     def _acquire(self) -> bool:
-        """Become the runner of this directory unless another process is. The lock ends with the process."""
+        """Become the runner of this directory, unless another process is. The lock ends with the process."""
         fd = os.open(self._files.path("runner.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -115,7 +115,7 @@ class Runner:
             await self._files.sweep(now)
 
     async def _count(self) -> None:
-        """Store the progress of the batches that have advanced."""
+        """Store the progress of batches that have advanced."""
         moved = {run: run.counts for run in self._runs.values() if run.counts != run.stored_counts}
         if moved:
             await self._jobs.count({run.batch.id: counts for run, counts in moved.items()})
@@ -123,7 +123,7 @@ class Runner:
             run.stored_counts = counts
 
     async def _take(self, batch: Batch) -> Run | None:
-        """Start running the batch, if its turn has come."""
+        """Start running the batch, if it is its turn."""
         if len(self._runs) >= BATCHES or any(run.batch.team == batch.team for run in self._runs.values()):
             return None
         if not await asyncio.to_thread(self._files.path(batch.input_file_id).exists):
@@ -146,7 +146,7 @@ class Runner:
                 await self._jobs.finish(run.batch, await run.ended())
                 await asyncio.to_thread(run.tidy)
                 self._ended += 1
-        except Exception as error:  # whatever the error is: stored results stay, and a later tick continues the batch
+        except Exception as error:  # after any error, stored results stay, and a later tick continues the batch
             log.exception("batch %s is paused: %s", run.batch.id, error)
             await asyncio.sleep(10 * self._wait_s)
         finally:

@@ -1,4 +1,4 @@
-"""Token sums of a batch, as OpenAI reports them."""
+"""Sums the tokens of a batch in the form in which OpenAI reports them."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ def _details(usage: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def _count(usage: dict[str, Any], *names: str) -> int:
-    """The first count that is present, under the name of the Responses or of the chat API."""
+    """The first count that is present, under the name of the Responses API or of the chat API."""
     return next((value for name in names if type(value := usage.get(name)) is int), 0)

@@ -47,11 +47,11 @@ log = logging.getLogger(__name__)
 
 TIDY_S = 10.0
 CLOSE_S = 1.0
-"""Longest wait on closing for the last answers to reach the state server."""
+"""Maximum seconds that closing waits for the last answers to reach the state server."""
 
 
 class Cache:
-    """The cache of one worker. All workers follow one index log, so they know the same answers within moments."""
+    """The cache of one worker. All workers read the same index log, so an answer stored by one is soon known to all."""
 
     def __init__(
         self,
@@ -68,10 +68,11 @@ class Cache:
         off_loop: OffLoop | None = None,
         unsent: Bounds | None = None,
     ) -> None:
-        """`revision` is part of every key: pass a new value if the backends' names mean other models now.
+        """`revision` is part of every key: pass a new value when the same backend names begin to stand for other
+        models.
 
-        `peers`: the folder in which this host's workers find each other's answers in progress; None: there is one
-        worker. `checks`: share of semantic hits that are compared with fresh answers, once `check_with` was called.
+        `peers`: the folder in which this host's workers find each other's answers in progress; None: there is only one
+        worker. `checks`: the share of semantic hits that are compared with fresh answers, once `check_with` was called.
         `unsent`: how many stored answers may wait to be sent to the state server. `keep`: the snapshot of the index;
         None: no snapshot, so the whole log is read at the start.
         """
@@ -96,12 +97,12 @@ class Cache:
         self._tasks.spawn(self._tidy(), "cache-tidy")
 
     def begin_by_meaning(self) -> None:
-        """Load embedder and verifier in the background. Otherwise the first semantic look-up loads them, and is a
-        miss."""
+        """Load embedder and verifier in the background. Without this call, the first semantic look-up starts the
+        loading and is a miss."""
         self._semantic.begin()
 
     def check_with(self, shadow: FreshAnswerSource) -> None:
-        """Set the source of fresh answers with which hits are compared."""
+        """Set the source of the fresh answers that hits are compared with."""
         self._hit_checker.shadow = shadow
 
     def measure_in(self, database: Database) -> None:
@@ -113,11 +114,11 @@ class Cache:
         return self._hit_checker.report()
 
     async def caught_up(self, timeout_s: float) -> None:
-        """Wait until this worker knows all answers that other workers have stored. Raises StateUnavailable."""
+        """Wait until this worker knows all answers that other workers have stored so far. Raises StateUnavailable."""
         await self._log.caught_up(timeout_s)
 
     async def deliver(self) -> None:
-        """Wait until all answers stored by this worker are on the state server, or lost."""
+        """Wait until each answer stored by this worker has either reached the state server or been lost."""
         await self._meanings.drain(CLOSE_S)
         await self._write_behind.flush()
 
@@ -138,9 +139,9 @@ class Cache:
     async def lookup(
         self, request: CompletionRequest, tenant: Tenant, record: Record, deadline: float = float("inf")
     ) -> Hit | Join | Miss:
-        """Look the request up. Sets `record.cache` and, on a hit, the saved cost. A Join has its first bytes.
+        """Look the request up. Sets `record.cache` and, on a hit, the saved cost. A Join has received its first bytes.
 
-        `deadline` is loop time. Raises CacheOnlyMiss if the client accepts nothing but a cached answer.
+        `deadline` is loop time. Raises CacheOnlyMiss if the client accepts only a cached answer and there is none.
         """
         control = request.controls.cache
         if not tenant.policy.cache.enabled or request.parallel != 1:
@@ -180,8 +181,8 @@ class Cache:
     ) -> None:
         """Call `buy` once for this miss and for all identical requests that arrive while it is in progress.
 
-        When this returns, the first bytes of the answer are there. Raises what `buy` raises. Call it right after
-        `lookup`: an identical request that arrives in between is bought separately.
+        Returns when the first bytes of the answer have arrived. Raises what `buy` raises. Call this right after
+        `lookup`: an identical request that arrives in between makes its own backend call.
         """
         if not miss.shared:
             await buy()
@@ -219,7 +220,7 @@ class Cache:
     async def _by_meaning(
         self, ticket: Ticket, question: Question, request: CompletionRequest, tenant: Tenant, record: Record
     ) -> Hit | None:
-        """The answer to the same question in other words. Its vector is kept on the ticket."""
+        """The semantic hit for this question; None without one. The question's vector is kept on the ticket."""
         if not self._state.healthy:
             return None
         if self._semantic.failed:
@@ -283,9 +284,10 @@ class Cache:
     # -- store -----------------------------------------------------------------------------------------------------
 
     def store(self, miss: Miss, answer: Answer, record: Record) -> None:
-        """Store a complete answer that ended cleanly: this worker has it at once, the others soon. Awaits nothing.
+        """Store a complete answer that ended cleanly: this worker can use it at once, other workers soon after. Does
+        not wait.
 
-        An answer that cannot be stored is no error.
+        An answer that cannot be stored is not an error.
         """
         ticket, attempt = miss.ticket, answer.attempt
         if ticket is None or attempt is None or attempt.usage is None:
@@ -321,7 +323,7 @@ class Cache:
         return Entry(*known, question, vector, place, attempt.cost_pico or 0, ticket.asker)
 
     async def _mean(self, ticket: Ticket, entry: Entry, question: Question) -> None:
-        """Add a stored answer, whose vector was not known before, to the semantic index."""
+        """Compute the vector of a stored answer's question, and add it to the semantic index."""
         ticket.vector = await self._semantic.vector(question, ticket.sharers, urgent=False)
         if ticket.vector is not None and self._exact.get(entry.digest, time.time()) is entry:
             meant = entry._replace(question=question, vector=pack(ticket.vector))
@@ -330,8 +332,8 @@ class Cache:
             self._write_behind.add_vector(meant)
 
     def _learn(self, entry: Entry, policy: CachePolicy) -> bool:
-        """Add an entry to the index, unless it was flushed meanwhile or is too large. Answers evicted for it are
-        deleted."""
+        """Add an entry to the index, unless it has been flushed since or is too large. Deletes the answers that are
+        evicted for it."""
         gone = self._exact.put(entry, time.time(), Quota(policy.quota_answers, policy.quota_bytes))
         if gone is None:
             return False
@@ -356,9 +358,10 @@ class Cache:
         dry_run: bool = False,
         prefix: str | None = None,
     ) -> int:
-        """Delete what `team` (empty: every team) stored, in every worker. Returns the number of answers.
+        """Delete the answers that `team` stored (empty: those of all teams), in every worker. Returns their number.
 
-        `tag`: only answers with this tag; `prefix`: only answers with a tag that begins so. Raises StateUnavailable.
+        `tag`: delete only answers with this tag; `prefix`: only answers with a tag that begins with it. Raises
+        StateUnavailable.
         """
         flush = Flush(team, time.time() - (older_than_s or 0.0), tag, prefix)
         return len(await self._invalidation.flush(flush, dry_run=dry_run))
@@ -370,17 +373,17 @@ class Cache:
         await self._invalidation.wrong(request_id, team)
 
     async def stored(self, digest: bytes) -> Stored | None:
-        """The stored answer with this digest. Raises StateUnavailable."""
+        """Return the stored answer with this digest. Raises StateUnavailable."""
         return await self._find(digest)
 
     def entries(self) -> Iterator[Entry]:
-        """All known entries; valid until the next change."""
+        """All known entries. The iterator is valid until the next change."""
         return self._exact.entries()
 
     # -- follow the log --------------------------------------------------------------------------------------------
 
     async def _follow(self) -> None:
-        await self._snapshots.restore(self._heard)
+        await self._snapshots.restore(self._add_stored)
         leave_out()  # so that later garbage collections skip the entries that are there from the start
         await self._log.follow(self._apply, self._reset)
 
@@ -389,19 +392,19 @@ class Cache:
             return
         change = decode(fields)
         if isinstance(change, Judged):
-            self._hit_checker.hear(change)
+            self._hit_checker.add_report(change)
         elif not isinstance(change, Batch):
             if isinstance(change, Wrong):
                 self._hit_checker.called_wrong(change.request_id, change.team)
             self._invalidation.apply(change)
         elif change.epoch == self._state.epoch:
             for entry in change.entries:
-                self._heard(entry)
+                self._add_stored(entry)
             if not self._log.current:
                 leave_out()
 
-    def _heard(self, entry: Entry) -> None:
-        """Another worker stored the entry and lists the entries evicted for it."""
+    def _add_stored(self, entry: Entry) -> None:
+        """Another worker has stored the entry; it lists the entries that were evicted for it."""
         self._exact.put(entry, time.time())
         if entry.vector is not None and self._exact.get(entry.digest, 0.0) is entry:
             self._semantic.add(entry)

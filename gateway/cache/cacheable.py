@@ -16,7 +16,8 @@ _CLEAN = frozenset({"stop", "length"})
 
 
 def doubtful(record: Record, attempt: Attempt) -> bool:
-    """Whether the backend was less confident than the policy requires. It served because there was nothing better."""
+    """Whether the backend was less confident than the policy requires. Such an answer is sent if there is no better
+    one."""
     below = record.route.escalate_below if record.route else 0.0
     return record.weak or (attempt.confidence is not None and attempt.confidence < below)
 

@@ -13,13 +13,13 @@ from gateway.cache.packing import BYTES_PER_DIMENSION
 
 
 class Entry(NamedTuple):
-    """A tuple, because every stored answer has one in memory. Entries are compared by identity only."""
+    """A stored answer's metadata. It is a tuple to save memory. Entries are compared by identity only."""
 
     digest: bytes
     team: str
     tags: tuple[str, ...]
     asked_at: float
-    """When the look-up missed (Unix seconds). A later flush covers the answer."""
+    """Unix time of the look-up that missed. A flush after this time covers the answer."""
     expires_at: float
     size: int
     """Bytes of the stored answer."""
@@ -27,15 +27,15 @@ class Entry(NamedTuple):
     vector: bytes | None = None
     """The question's vector, as `pack` encodes it."""
     place: str = ""
-    """The bundle on the state server that holds the answer."""
+    """Name of the bundle on the state server that contains the answer."""
     worth_pico: int = 0
-    """Cost that a hit saves, pico-dollars."""
+    """Cost that a hit saves, in pico-dollars."""
     asker: str = ""
-    """The end user or session that asked the question, see `keys.asker`; empty: unknown."""
+    """The end user or session that sent the question, see `keys.asker`; empty: unknown."""
 
 
 class Found(NamedTuple):
-    """A stored entry whose question resembles the one that is asked."""
+    """A stored entry whose question resembles the new one."""
 
     digest: bytes
     score: float
@@ -50,17 +50,18 @@ class Batch:
     """Answers that were stored together."""
 
     name: str
-    """Unique name of the batch."""
+    """The batch's unique name."""
     place: str
     epoch: str
-    """The server's epoch at that time. If the server has lost its data since, it may also have lost a flush."""
+    """The state server's epoch when the batch was stored. A later epoch means that the server has lost data, perhaps
+    also a flush."""
     entries: Sequence[Entry]
 
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Deletes answers asked for until `before`: of `team`, with `tag`, with a tag that begins with `prefix`. Empty or
-    None: any."""
+    """Deletes the answers of `team` that were asked for until `before` (Unix seconds). `tag` and `prefix` restrict it
+    to answers with that tag, or with a tag that begins so. An empty `team` means all teams."""
 
     team: str
     before: float
@@ -78,15 +79,16 @@ class Flush:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """Answers that their worker has deleted, by digest and place. An answer stored again since has another place."""
+    """Answers that the worker that stored them has deleted, by digest and place. If the same answer is stored again, it
+    gets another place."""
 
     entries: Sequence[tuple[bytes, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """The answer that this request of `team` got from the cache was wrong. The worker that gave it knows which
-    answer."""
+    """A report that the answer which this request of `team` got from the cache was wrong. Only the worker that served
+    it knows which answer it was."""
 
     request_id: str
     team: str
@@ -99,14 +101,14 @@ class Check(NamedTuple):
     score: float
     wrong: bool
     probability: float
-    """The probability with which such hits are checked."""
+    """The probability with which a hit like this one is checked."""
     key: str = ""
-    """The key whose client reported it as wrong; empty: it was compared."""
+    """The key whose client reported the hit as wrong; empty: the hit was compared with a fresh answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A worker's results of checking hits: totals by scope, and the single checks since its last report."""
+    """A worker's report about checked hits: its totals by scope, and each check since its last report."""
 
     author: str
     totals: Mapping[str, Sequence[float]]
@@ -135,8 +137,8 @@ def _row(entry: Entry) -> tuple[Any, ...]:
 
 
 def encode_flush(flush: Flush) -> dict[str | bytes, bytes]:
-    told = {"team": flush.team, "before": flush.before, "tag": flush.tag, "prefix": flush.prefix}
-    return {"op": b"flush", "meta": orjson.dumps(told)}
+    values = {"team": flush.team, "before": flush.before, "tag": flush.tag, "prefix": flush.prefix}
+    return {"op": b"flush", "meta": orjson.dumps(values)}
 
 
 def encode_gone(name: str, entries: Iterable[Entry]) -> dict[str | bytes, bytes]:
@@ -156,7 +158,7 @@ def encode_judged(judged: Judged) -> dict[str | bytes, bytes]:
 
 
 def name_of(fields: Mapping[bytes, bytes]) -> bytes:
-    """The author's name of a batch, read without decoding the rest; empty if there is none."""
+    """The batch's name, read without decoding the other fields; empty if there is none."""
     return fields.get(b"name", b"")
 
 
@@ -177,7 +179,7 @@ def decode(fields: Mapping[bytes, bytes]) -> Batch | Flush | Gone | Wrong | Judg
     entries, start = [], 0
     for digest, team, tags, asked_at, expires_at, size, *more in rows:
         question = vector = None
-        worth = more.pop(0) if len(more) % 3 else 0  # rows of earlier versions have no worth, or no asker
+        worth = more.pop(0) if len(more) % 3 else 0  # rows of earlier versions lack the worth, or the asker
         asker = more.pop() if len(more) > 3 else ""
         if more:
             partition, text, dimensions = more

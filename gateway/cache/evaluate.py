@@ -1,4 +1,4 @@
-"""Evaluates the semantic cache on files of questions, with the code that serves."""
+"""Evaluates the semantic cache on files of questions, with the same code that serves requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tenant import Key, Tenant
 
 MAX_ERROR = {"default": 0.01, "strict": 0.0}
-"""Mode → allowed share of wrong hits; with 0, only harmless differences are a hit."""
+"""Mode → allowed share of wrong hits. With 0, a question is a hit only if all differences are harmless."""
 
 _TENANT = Tenant(Key("evaluate", "evaluate"), Policy(team="evaluate"))
 
@@ -33,8 +33,8 @@ class Evaluator:
     """Evaluates files of questions. Blocking; loads the model once. Raises EmbedderUnavailable for a damaged model."""
 
     def __init__(self, mode: str = "default", *, lists: bool = True, embedder: Path | None = None) -> None:
-        """`mode`: default or strict; raises KeyError otherwise. Without `lists`, the verifier has no word lists.
-        `embedder`: a folder that `embedder build` made; None: the packaged embedder."""
+        """`mode`: default or strict; raises KeyError otherwise. `lists=False`: the verifier uses no word lists.
+        `embedder`: a folder made by `embedder build`; None: the packaged embedder."""
         self._max_error = MAX_ERROR[mode]
         self._keys = Keys("")
         facts = read_facts(embedder) if embedder is not None else None
@@ -46,9 +46,9 @@ class Evaluator:
         self._verifier = Verifier(words if lists else words.without_lists(), Scorer.load())
 
     def evaluate(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-        """`{"id", "stored", "asked"}`, each a text or a list of messages → `{"id", "hit", "score"}`.
+        """Read rows `{"id", "stored", "asked"}`, each a text or a list of messages, and yield `{"id", "hit", "score"}`.
 
-        `score` is the verifier's, 0..1, also for a miss; 0 if a rule refuses.
+        `score` is the verifier's, from 0 to 1, also for a miss. It is 0 if a rule refuses the pair.
         """
         for row in rows:
             semantic_index = self._empty()
@@ -58,9 +58,10 @@ class Evaluator:
             yield {"id": row["id"], "hit": match is not None, "score": score}
 
     def replay(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-        """`{"id", "asked"}` in order, each stored unless it is a hit → `{"id", "hit", "match", "score"}`.
+        """Read rows `{"id", "asked"}` in order, store each one that is not a hit, and yield `{"id", "hit", "match",
+        "score"}`.
 
-        `match` is the id of the row whose answer would be served, else None.
+        `match` is the id of the row whose answer would be served; None for a miss.
         """
         semantic_index = self._empty()
         known: dict[bytes, str] = {}
@@ -74,8 +75,8 @@ class Evaluator:
     def _ask(
         self, semantic_index: SemanticIndex, known: dict[bytes, str], name: str, asked: str | list[dict[str, Any]]
     ) -> tuple[str | None, float]:
-        """The row that answers, and its score. None on a miss, which stores the row; the score is then the best
-        candidate's."""
+        """The id of the row whose answer would be served, and its score. For a miss: None and the best candidate's
+        score; the row is then stored."""
         request = _request(asked)
         digest = self._keys.digest(request, _TENANT)
         if digest in known:
@@ -99,7 +100,7 @@ class Evaluator:
 
 
 def _request(asked: str | list[dict[str, Any]]) -> CompletionRequest:
-    """The request that a client would send for it, at temperature 0. Raises BadRequest."""
+    """The request that a client would send for `asked`, at temperature 0. Raises BadRequest."""
     messages = [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
     body = orjson.dumps({"model": "auto", "messages": messages, "temperature": 0})
     return parse(body, "evaluate", Controls(), {})

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from hashlib import _Hash
 
 MAX_TEMPERATURE = 0.3
-"""With a higher temperature, or without one, a client expects answers to vary."""
+"""Maximum temperature of a semantic look-up. With a higher one, or without one, a client expects answers to vary."""
 LONGEST_QUESTION = 6000
-"""Most characters of a question; a longer text does not fit an embedder's window."""
+"""Maximum characters of a question; a longer text does not fit an embedder's window."""
 
 _MOST_SEEDS = 10_000
 _DIGEST_BYTES = 16
@@ -32,14 +32,14 @@ _SHAPING = ("models", "cache", "context", "data", "mode", "share")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The last user turn, and the hash of everything else that must be equal for its answer to be reused."""
+    """The last user message, and a hash of everything else that must be equal for an answer to be reused."""
 
     partition: bytes
     text: str
 
 
 def scope(tenant: Tenant) -> str:
-    """The scope in which this tenant shares answers, by its policy."""
+    """The scope in which this tenant shares answers, as its policy sets it."""
     match tenant.policy.cache.scope:
         case "key":
             return f"key/{tenant.organisation}/{tenant.team}/{tenant.key.lineage}"
@@ -52,28 +52,30 @@ def scope(tenant: Tenant) -> str:
 
 
 def asker(request: CompletionRequest, tenant: Tenant) -> str:
-    """The hash of the end user, or else the session, that the request names, together with its key; empty: neither is
-    named.
+    """A hash of the key and of the end user whom the request names, or else of its session; empty if it names neither.
 
-    A user who asks again in other words was not satisfied with the first answer.
+    It identifies users who ask again in other words: they were not satisfied with the first answer.
     """
     who = named(request.body) or request.controls.session
     return blake2b(f"{tenant.key.lineage}/{who}".encode(errors="replace"), digest_size=8).hexdigest() if who else ""
 
 
 def epoch(tenant: Tenant) -> str:
-    """A value that changes with the policy. For teams that share answers, only the sections that influence answers
-    count."""
+    """A value that changes when the policy changes. If several teams share answers, only the policy sections that
+    influence answers count."""
     if tenant.policy.cache.scope in ("key", "team"):
         return tenant.epoch
-    shaping = tenant.policy.model_dump(mode="json", include=set(_SHAPING), exclude={"context": {"prompt_cache"}})
+    shaping = tenant.policy.model_dump(
+        mode="json", include=set(_SHAPING), exclude={"context": {"prompt_cache", "old_outputs"}}
+    )
     return blake2b(orjson.dumps(shaping, option=orjson.OPT_SORT_KEYS), digest_size=8).hexdigest()
 
 
 class Keys:
-    """Computes keys under one `revision`. The part that all requests of a tenant share is hashed once.
+    """Computes keys for one `revision`. The part that all requests of a tenant share is hashed only once.
 
-    SHA-256, cut to 16 bytes: processors have instructions for it, so a long body takes half as long as with BLAKE2.
+    SHA-256, cut to 16 bytes: processors have instructions for it, so hashing a long body takes half as long as with
+    BLAKE2.
     """
 
     def __init__(self, revision: str) -> None:
@@ -105,7 +107,7 @@ class Keys:
         return hashed.digest()[:_DIGEST_BYTES]
 
     def _seed(self, request: CompletionRequest, tenant: Tenant, what: str) -> _Hash:
-        """The hash of everything in a key except the body."""
+        """The hash of everything that belongs to the key, except the body."""
         controls = request.controls
         betas = []
         if request.headers:
@@ -131,7 +133,7 @@ class Keys:
 
 
 def _without_last_text(request: CompletionRequest, index: int) -> dict[str, Any] | None:
-    """The canonical body without the last message's text; None if that message has more than text."""
+    """The canonical body without the last message's text; None if that message contains anything but text."""
     body = canonical(request)
     name = FACTS[request.dialect].text_field
     messages = body.get(name)

@@ -1,4 +1,4 @@
-"""Encodes unit vectors as half-precision bytes; cosines stay exact to about 0.0003."""
+"""Encodes unit vectors as half-precision bytes, which changes cosines by about 0.0003."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def pack(vector: Vector) -> bytes:
 
 
 def unpack(packed: bytes, dimensions: int) -> Vector:
-    """The vectors as rows: (n, `dimensions`)."""
+    """The vectors as an array of shape (n, `dimensions`)."""
     import numpy as np
 
     rows: Vector = np.frombuffer(packed, dtype=np.float16).astype(np.float32).reshape(-1, dimensions)

@@ -1,4 +1,4 @@
-"""Results of a look-up: hit, join, or miss with what storing its answer needs."""
+"""The results of a look-up: a hit, a join, or a miss with the data that storing its answer needs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Hit:
 
     @property
     def saved_pico(self) -> int | None:
-        """The cost of the answer at the backend that first gave it; None: unpriced."""
+        """The cost of the backend call that produced the answer; None: unpriced."""
         return self.stored.cost_pico
 
     @property
@@ -35,12 +35,12 @@ class Join:
 
     answer: Answer
     call: SharedCall
-    """The shared call; it has the exact cost once it is over."""
+    """The shared call, which has the exact cost after it has ended."""
 
 
 @dataclass(slots=True)
 class Ticket:
-    """What storing the answer needs, computed once."""
+    """The data that storing the answer needs. It is computed once."""
 
     digest: bytes
     team: str
@@ -49,17 +49,17 @@ class Ticket:
     policy: CachePolicy
     question: Question | None
     sharers: str
-    """The scope in which answers are shared; see `keys.scope`."""
+    """The scope in which the answer is shared; see `keys.scope`."""
     asker: str = ""
-    """The end user or session that asks; see `keys.asker`."""
+    """The end user or session that sent the request; see `keys.asker`."""
     vector: Vector | None = None
     near: SemanticHit | None = None
-    """The candidate that was closest to a hit, with which the fresh answer is compared."""
+    """The candidate closest to a hit. Its answer is compared with the fresh one."""
 
 
 @dataclass(slots=True)
 class Miss:
     ticket: Ticket | None
-    """None: the answer is not stored."""
+    """None: the answer will not be stored."""
     shared: bool = False
-    """Whether identical requests may join its answer."""
+    """Whether identical requests may join the answer."""

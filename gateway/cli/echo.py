@@ -18,5 +18,5 @@ def echo_json(text: bytes, *, nl: bool = True) -> None:
 
 
 def echo_raw(data: bytes) -> None:
-    """Print bytes unchanged: a file's content, or rendered output of `tables.console`."""
+    """Print bytes unchanged, such as a file's content or the rendered output of `tables.console`."""
     click.echo(data, nl=False)

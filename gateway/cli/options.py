@@ -27,7 +27,8 @@ class Context:
     as_json: bool
 
     def settings(self, *, keys: bool = False) -> Settings:
-        """Load the settings. `keys`: also the backends' keys, for commands that call backends. Raises ConfigError."""
+        """Load the settings. `keys`: also load the backends' keys, for commands that call backends. Raises
+        ConfigError."""
         return load_settings(self.config, self.data_dir, self.policies, keys=keys)
 
     def of_running(self, *, keys: bool = False, writes: bool = False) -> Settings:
@@ -59,7 +60,7 @@ class Context:
         return load_settings(config, gateway.data, policies, keys=keys)
 
     def print(self, value: Any, text: Callable[[], None] | str) -> None:
-        """Print `value` as JSON if --json was given, else the text for people."""
+        """Print `value` as JSON if --json was given, otherwise the text for people."""
         if self.as_json:
             echo_json(orjson.dumps(value, default=str))
         elif isinstance(text, str):
@@ -69,7 +70,8 @@ class Context:
 
 
 def common(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --config, --data-dir, --policies and --json. The command receives them as its first argument, a Context."""
+    """Add --config, --data-dir, --policies and --json. The command gets their values as a Context, in its first
+    argument."""
 
     path = click.Path(path_type=Path)
 

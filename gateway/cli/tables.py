@@ -1,11 +1,11 @@
-"""Tables for the terminal: as wide as the terminal, or WIDE columns in a file or pipe."""
+"""Tables for the terminal. They are as wide as the terminal, or WIDE columns in a file or pipe."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleOptions, OverflowMethod, RenderableType
 from rich.segment import Segment
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -14,12 +14,12 @@ from gateway.domain.text.visible import visible
 from gateway.settings.environment import variable
 
 WIDE = 200
-"""Width without a terminal. Rich's default of 80 would break long names into many short lines."""
+"""Number of columns without a terminal. Rich's default of 80 would break long names into many short lines."""
 
 
 class Output(Console):
-    """Prints strings unchanged except for escaped control characters: no markup unless `markup=True` is given, no emoji
-    codes."""
+    """Prints strings unchanged, except that control characters are escaped. There is no markup unless `markup=True` is
+    given, and no emoji codes."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, emoji=False, **options)
@@ -34,14 +34,17 @@ class Output(Console):
 
 
 class Table(RichTable):
-    """Each cell is one line of text; line breaks in it are escaped."""
+    """A table in which each cell is one line of text. Line breaks in a cell are escaped; long text is folded."""
+
+    def add_column(self, *names: RenderableType, overflow: OverflowMethod = "fold", **options: Any) -> None:
+        super().add_column(*names, overflow=overflow, **options)
 
     def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
         super().add_row(*(visible(cell) if isinstance(cell, str) else cell for cell in cells), **options)
 
 
 def console(*, highlight: bool = True, stderr: bool = False) -> Console:
-    """A console. The environment variable COLUMNS, if set, decides its width."""
+    """A console. If the environment variable COLUMNS is set, it determines the width."""
     paper = Output(highlight=highlight, stderr=stderr)
     if not paper.is_terminal and not variable("COLUMNS"):
         paper.width = WIDE

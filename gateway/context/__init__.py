@@ -1,1 +1,1 @@
-"""Context: token counts, and trimming of what does not fit a backend's window or a team's limit."""
+"""Counts a request's tokens, and trims what does not fit a backend's window or a team's limit."""

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from tiktoken import Encoding
 
 _ON_LOOP_CHARACTERS = 16_000
-"""Maximum characters that are counted on the event loop. It takes about a millisecond, so a thread is not worth its
-cost."""
+"""Maximum characters that are counted on the event loop. Counting them takes about a millisecond, which is less than
+starting a thread is worth."""
 _CL100K = re.compile(r"(?:^|/)(?:gpt-4(?![o.\d])|gpt-3\.5|gpt-35)")
 _FAMILIES: tuple[tuple[re.Pattern[str], float], ...] = (
     (re.compile(r"claude"), 1.2),
@@ -30,26 +30,25 @@ _FAMILIES: tuple[tuple[re.Pattern[str], float], ...] = (
 
 @lru_cache(maxsize=256)
 def encoding_of(model: str) -> EncodingName:
-    """The encoding with which the tokens of `model` are counted: cl100k_base for GPT-4 and GPT-3.5, o200k_base for all
-    others."""
+    """The encoding for counting tokens of `model`: cl100k_base for GPT-4 and GPT-3.5, o200k_base for all others."""
     return "cl100k_base" if _CL100K.search(model.lower()) else "o200k_base"
 
 
 @lru_cache(maxsize=256)
 def family_factor(model: str) -> float:
-    """Tokens in the model's own tokenizer per token counted here; 1.0 for OpenAI's and for unknown models.
+    """Tokens of the model's own tokenizer per token counted here; 1.0 for OpenAI's and for unknown models.
 
     Measured on the corpus of `estimate`: Claude's published tokenizer 1.03–1.30, DeepSeek's 0.9–1.14, Mistral's Tekken
-    1.0–1.2 (1.8 on tables of numbers), SmolLM2's 1.1–1.5 (2.1 on Japanese). Measured on recorded sessions with Claude
-    4.5 and 4.6 by the provider's own usage, without earlier reasoning: at most 1.2, median 1.03. The other tokenizers
-    split single digits as Mistral's does and otherwise resemble cl100k_base.
+    1.0–1.2 (1.8 on tables of numbers), SmolLM2's 1.1–1.5 (2.1 on Japanese). On recorded sessions with Claude 4.5 and
+    4.6, compared with the provider's own usage and without earlier reasoning: median 1.03, at most 1.2. The other
+    tokenizers split digits as Mistral's does, and otherwise resemble cl100k_base.
     """
     name = model.lower()
     return next((factor for family, factor in _FAMILIES if family.search(name)), 1.0)
 
 
 class Counter:
-    """Implements `TokenCounter`. A vocabulary is loaded when it is first needed and kept."""
+    """Implements `TokenCounter`. Each vocabulary is loaded on first use and then kept."""
 
     def __init__(self) -> None:
         self._encodings: dict[EncodingName, Encoding] = {}
@@ -63,8 +62,8 @@ class Counter:
         return vocabulary.count(self.load(encoding), text) if text else 0
 
     def at_once(self, text: str) -> int:
-        """The exact number of tokens if that takes no time, else the estimate. For callers on the event loop that
-        cannot wait."""
+        """The exact number of tokens if it can be counted immediately, else the estimate. For callers on the event loop
+        that cannot wait."""
         return self.count(text) if self.ready() and len(text) <= _ON_LOOP_CHARACTERS else estimate(text)
 
     def ready(self, encoding: EncodingName = "o200k_base") -> bool:

@@ -1,4 +1,4 @@
-"""Trimming strategy: drops the oldest groups, and no more of them than needed."""
+"""Trimming strategy: drops the oldest groups, and only as many as needed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from gateway.context.groups import Group
 
 
 def drop_oldest(groups: Sequence[Group], sizes: Sequence[int], excess: int) -> frozenset[int]:
-    """Indexes of the turns to omit so that `excess` tokens are saved, or of all droppable turns if that is not enough.
+    """Indexes of the turns to drop so that `excess` tokens are saved. If all droppable turns together are not enough,
+    returns all of them.
 
-    `sizes`: tokens per turn.
+    `sizes`: tokens of each turn.
     """
     dropped: set[int] = set()
     for group in groups:

@@ -1,4 +1,4 @@
-"""Groups turns that must stay together, and marks those that must not be dropped."""
+"""Groups turns that must stay together, and marks the groups that must not be dropped."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class Group:
 
     turns: tuple[int, ...]
     kept: bool
-    """Whether the group must not be dropped: it contains the system prompt, the last user turn, user text next to later
-    tool results, or the newest exchange with tools."""
+    """Whether the group must not be dropped. True if it contains the system prompt, the last user turn, user text next
+    to later tool results, or the newest exchange with tools."""
 
 
 def groups(turns: Sequence[Turn]) -> list[Group]:
-    """The groups, oldest first. Before the last user turn a group is a whole exchange: a user turn and everything up to
-    the next user turn. After it, each step of the assistant is one group with the results of its tool calls.
+    """The groups, oldest first. Before the last user turn, a group is one exchange: a user turn and everything up to
+    the next user turn. After it, a group is one step of the assistant with the results of its tool calls.
 
-    A tool result is always in the group of the turn that called the tool, even across exchanges.
+    A tool result is always in the group of the turn that called the tool, even if that turn is in an earlier exchange.
     """
     asked = last_user(turns)
     found = _Union(len(turns))
@@ -43,7 +43,7 @@ def groups(turns: Sequence[Turn]) -> list[Group]:
 
 
 def last_user(turns: Sequence[Turn]) -> int:
-    """Index of the last user message (tool results do not count); if there is none, of the last turn."""
+    """Index of the last user message, not counting tool results. Without one, the index of the last turn."""
     places = range(len(turns) - 1, -1, -1)
     return next((place for place in places if _spoken(turns[place])), len(turns) - 1)
 
@@ -53,7 +53,7 @@ def _spoken(turn: Turn) -> bool:
 
 
 def _join_results(turns: Sequence[Turn], found: _Union) -> None:
-    """Join each tool result with its call. Ids may be reused, so a result belongs to the nearest call before it."""
+    """Join each tool result with its call. Ids may be reused, so the nearest earlier call counts."""
     callers: dict[str, int] = {}
     for place, turn in enumerate(turns):
         for result in turn.results:

@@ -1,4 +1,4 @@
-"""Counts a request's input turn by turn."""
+"""Counts the input tokens of a request, turn by turn."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from gateway.domain.request import CompletionRequest, Turn
 TURN_TOKENS = 4
 """Tokens of the role and separators around a message, as in OpenAI's chat format."""
 REQUEST_TOKENS = 3
-"""Tokens that prompt the model to answer."""
+"""Tokens with which a chat template asks the model to answer."""
 
 _DECLARED = (
     *("tools", "functions", "response_format"),
     *("text", "output_config", "output_format"),  # schemas in Responses and at Anthropic
     *("prediction", "documents", "chat_template", "chat_template_kwargs", "suffix"),  # OpenAI's and vLLM's
 )
-"""Fields in addition to the conversation whose text reaches the model or is billed."""
+"""Fields besides the conversation whose text reaches the model or is billed."""
 _DECLARING = frozenset(_DECLARED)
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Exact tokens; `texts[i]` is the part of `turns[i]` that could be shortened."""
+    """Exact token counts. `texts[i]` is the part of `turns[i]` that can be shortened."""
 
     turns: list[int]
     texts: list[int]
     fixed: int
-    """Tokens of tool declarations, schemas and the text that surrounds them."""
+    """Tokens of tool declarations and schemas, and of the text around them."""
 
     @property
     def total(self) -> int:
@@ -47,7 +47,7 @@ class Sizes:
 async def sizes(
     request: CompletionRequest, counter: Counter, encoding: EncodingName, rooms: Mapping[int, int] | None = None
 ) -> Sizes:
-    """The sizes of a request. `rooms`: index of a turn → tokens for its attachments."""
+    """The token counts of a request. `rooms`: index of a turn → tokens for its attachments."""
     rooms = rooms or {}
     turns = request.turns
     many = len(turns)
@@ -61,7 +61,7 @@ async def sizes(
 
 
 def estimated(request: CompletionRequest) -> int:
-    """Estimated tokens of the whole input; computed once per request."""
+    """Estimated tokens of the whole input. Computed once per request."""
     known = request.estimated_tokens
     if known is None:
         turns = request.turns
@@ -92,16 +92,21 @@ def estimated_turn(request: CompletionRequest, turn: Turn) -> int:
     return estimate(turn.text) + estimate(calls(request, turn)) + TURN_TOKENS + turn.images * IMAGE_TOKENS
 
 
+def fixed_tokens(request: CompletionRequest) -> int:
+    """Estimated tokens of tool declarations, schemas and similar fields."""
+    return 0 if _DECLARING.isdisjoint(request.body) else estimate(declared(request))
+
+
 def declared(request: CompletionRequest) -> str:
-    """Tools, schemas and similar fields as JSON: slightly more text than a chat template makes of them."""
+    """The tools, schemas and similar fields as JSON. This is slightly more text than a chat template makes of them."""
     body = request.body
-    if FACTS[request.dialect].opaque:  # a request that is passed on unread has all of its text in its turn
+    if FACTS[request.dialect].opaque:  # a passed-through request has all of its text in its only turn
         return ""
     return "".join([orjson.dumps(value).decode() for name in _DECLARED if (value := body.get(name))])
 
 
 def calls(request: CompletionRequest, turn: Turn) -> str:
-    """The tool calls of a turn and the thinking before them as JSON, in any dialect; empty for most turns."""
+    """The tool calls of a turn and the thinking before them as JSON, for any dialect; empty for most turns."""
     if not (turn.calls or turn.asides) or turn.index < 0:
         return ""
     message = request.body[request.input_field][turn.index]

@@ -1,9 +1,10 @@
-"""Decides which part of a request is sent to a backend: all of it if it fits, else the part that remains after
+"""Decides which part of a request is sent to a backend: the whole request if it fits, otherwise what remains after
 trimming."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,6 +15,8 @@ from gateway.context.attachments.beside import NOTHING, Attachments, beside, gue
 from gateway.context.attachments.find import find
 from gateway.context.attachments.process import MeasuringProcess
 from gateway.context.count import Counter, encoding_of, family_factor
+from gateway.context.cuts.cutting import Cutting
+from gateway.context.cuts.session import Cut
 from gateway.context.drop import drop_oldest
 from gateway.context.groups import groups, last_user
 from gateway.context.marks import CacheMarking
@@ -31,28 +34,38 @@ from gateway.errors import ContextTooLong
 from gateway.runtime.off_loop import LARGE_BYTES, OffLoop
 
 _NEAR = 0.8
-"""Below this share of a limit the estimate is sufficient, because its error is smaller than the remainder (see
-`estimate`)."""
+"""Share of a limit. An input estimated below it is not counted exactly, because the error of `estimate` is smaller than
+the rest of the limit."""
 _ANSWER_TOKENS = 1024
-"""Tokens kept free for an answer whose length the client did not limit; at most a quarter of the window."""
+"""Tokens reserved for an answer whose length the client did not limit; but at most a quarter of the window."""
 _MANY_TURNS = 1000
-"""From this number of turns on, they are examined in a thread; on the event loop that would delay others for
-milliseconds."""
+"""Number of turns from which they are examined in a thread, because it would block the event loop for milliseconds."""
 _STEPS = 4
-"""A cut removes whole quarters of the tokens that may remain; see `_droppable`."""
+"""Number of steps. Trimming removes whole steps, each a quarter of the tokens that may remain; see `_droppable`."""
+_ENDS_AT_WINDOW = re.compile(r"claude-(?:[a-z]+-)?(?:4[-.][5-9]|[5-9])")
+"""Models whose provider accepts an output limit larger than the rest of the window, and ends the answer there."""
+_MOST_OVER = 1.5
+"""A session's own tokens per counted token exceed its family's factor by at most this. A larger ratio is due to tokens
+that the provider adds once, such as those of its own tools."""
+_WITHOUT_THINKING = 0.7
+"""Least share of the counted tokens that a provider read in recorded sessions with thinking."""
 _SMALL = 512
-"""Requests below this number of tokens are not examined for possible trimming."""
+"""Minimum tokens of a request that is examined for possible trimming."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
     aim: int
     """Tokens to which trimming reduces the input."""
+    tries: int
+    """Tokens above which the input is trimmed at the first call. Between `aim` and `tries` it may fit, so it is trimmed
+    only after the backend refused it."""
     most: int
-    """Tokens above which the request is refused; between `aim` and `most` the backend's own tokenizer decides."""
+    """Maximum tokens; above them the request is refused. Between `aim` and `most`, the backend's own tokenizer decides.
+    """
     trims: bool
     answer: int | None
-    """Tokens of the window that are kept for the answer; None if the limit is the team's policy."""
+    """Tokens of the window that are reserved for the answer; None if the team's policy is the limit."""
 
 
 class Contexts:
@@ -68,6 +81,7 @@ class Contexts:
         self._counter, self._off_loop = counter, off_loop or OffLoop()
         self._measuring = measuring or MeasuringProcess()
         self._reported, self._marking = ReportedSizes(), CacheMarking(monotonic)
+        self._cutting = Cutting(self._off_loop)
         self._counts = {"planned": 0, "counted": 0, "trimmed": 0, "shortened": 0, "refused": 0, "trimmed_tokens": 0}
 
     def close(self) -> None:
@@ -75,21 +89,24 @@ class Contexts:
         self._measuring.close()
 
     def stats(self) -> dict[str, int | float | str]:
-        return {**self._counts, **self._marking.stats(), "reported_sizes": len(self._reported)}
+        more = {**self._marking.stats(), **self._cutting.stats()}
+        return {**self._counts, **more, "reported_sizes": len(self._reported)}
 
     def learn(self, record: Record) -> None:
-        """Store the facts for the session's next request: the input size that the backend reported, and the present
-        content of its prompt cache."""
+        """Store facts for the session's next request: the input size that the backend reported, and what its prompt
+        cache now contains."""
+        if record.route is None or (prefix := record.route.prefix) is None:
+            return
         self._reported.learn(record)
-        attempt, prefix = record.served_by, record.route.prefix if record.route is not None else None
-        if attempt is not None and attempt.outcome == "ok" and prefix is not None:
+        attempt = record.served_by
+        if attempt is not None and attempt.outcome == "ok":
             self._marking.learn(attempt, record.tenant.team, prefix)
 
     def estimate(self, request: CompletionRequest) -> ContextEstimate:
-        """Estimated tokens of a request, without tokenising. `least`: the smallest size that dropping and shortening
-        could reach.
+        """Estimated tokens of a request, without tokenising. `least` is the smallest size that dropping and shortening
+        can reach.
 
-        Takes microseconds; for a large body milliseconds, so call it in a thread.
+        Takes microseconds, but milliseconds for a large body; call it in a thread for those.
         """
         tokens = measure.estimated(request)
         if not request.one_context:
@@ -115,10 +132,34 @@ class Contexts:
     async def plan_for(
         self, request: CompletionRequest, tenant: Tenant, backend: Backend, prefix: Prefix | None = None
     ) -> ContextPlan:
-        """The plan for a request. Raises ContextTooLong if it does not fit even after trimming."""
-        plan = await self._fitting(request, tenant, backend, prefix)
-        cut = plan.drop.union(plan.replace) if plan.touched else plan.drop
-        plan.marks = self._marking.plan(request, tenant, backend, prefix, plan.tokens_after, cut)
+        """The plan for a request. Raises ContextTooLong if the request does not fit even after trimming."""
+        found = await self._cutting.cut(request, tenant, backend, prefix)
+        if found.texts:
+            plan = await self._with_cut(request, tenant, backend, prefix, found)
+        else:
+            plan = await self._fitting(request, tenant, backend, prefix)
+        if found.anchor:
+            plan.anchor = request.turns[found.anchor - 1].index + 1
+        if backend.facts.caches_marked_only:
+            plan.marks = self._marking.plan(request, tenant, backend, prefix, plan)
+        return plan
+
+    async def _with_cut(
+        self, request: CompletionRequest, tenant: Tenant, backend: Backend, prefix: Prefix | None, found: Cut
+    ) -> ContextPlan:
+        """The plan of a request without the outputs that are left out, fitted like any other."""
+        turns = list(request.turns)
+        for place, text in found.texts.items():
+            turns[place] = replace(turns[place], text=text)
+        tokens = measure.estimated(request)
+        less = replace(request, turns=turns, estimated_tokens=max(1, tokens - found.tokens))
+        plan = await self._fitting(less, tenant, backend, prefix)
+        request.attachments = less.attachments
+        texts = {turns[place].index: text for place, text in found.texts.items()}
+        plan.frozen = not plan.touched
+        plan.replace = {index: text for index, text in {**texts, **plan.replace}.items() if index not in plan.drop}
+        plan.no_thinking = frozenset(turns[place].index for place in found.no_thinking) - plan.drop
+        plan.tokens_before = max(tokens, plan.tokens_after)
         return plan
 
     async def _fitting(
@@ -127,8 +168,8 @@ class Contexts:
         """The part of the request that fits the backend's window and the team's limit."""
         self._counts["planned"] += 1
         report = self._reported.last(prefix, backend)
-        bounds = _bounds(request, tenant.policy.context, backend, report) if request.one_context else None
         tokens = measure.estimated(request)
+        bounds = _bounds(request, tenant.policy.context, backend, report) if request.one_context else None
         others = NOTHING
         if request.estimated_beside or request.asides:
             others = await self._beside(request, backend)
@@ -138,15 +179,16 @@ class Contexts:
         encoding = encoding_of(backend.model)
         self._counts["counted"] += 1
         sizes = await measure.sizes(request, self._counter, encoding, others.rooms())
-        if sizes.total <= (bounds.aim if bounds.trims else bounds.most + others.doubt()):
+        most = bounds.aim if backend.name in request.too_long_for else _tried(request, bounds, backend, report)
+        if sizes.total <= (most if bounds.trims else bounds.most + others.doubt()):
             return replace(others.plan(sizes.total, sizes.total), counted_tokens=sizes.total)
         if not bounds.trims:
             raise self._too_long(request, backend, sizes.total, bounds)
         return await self._trim(request, backend, sizes, others, bounds, encoding)
 
     async def _beside(self, request: CompletionRequest, backend: Backend) -> Attachments:
-        """The attachments, as `backend` counts them. They are opened at the first plan of a request, for any
-        backend."""
+        """The attachments with the token counts of `backend`. They are opened only once per request, for its first
+        plan."""
         attachments = request.attachments
         if attachments is None:
             if len(request.raw) > LARGE_BYTES:
@@ -194,7 +236,7 @@ class Contexts:
         bounds: _Bounds,
         encoding: EncodingName,
     ) -> tuple[dict[int, str], int]:
-        """Index of a turn → shortened text, and the tokens of the whole remaining input."""
+        """Index of a turn → its shortened text, and the tokens of the whole remaining input."""
         asked = last_user(request.turns)
         may = [
             place
@@ -241,11 +283,11 @@ class Contexts:
 
 
 def _droppable(request: CompletionRequest, sizes: Sizes, excess: int, step: int) -> frozenset[int]:
-    """Indexes of the oldest turns to drop so that the input has `excess` tokens less. Drops whole steps if that is
+    """Indexes of the oldest turns to drop so that the input has at least `excess` tokens less. Drops whole steps if
     possible.
 
-    A growing session keeps the same cut until it has grown by a step, so the provider's prompt cache contains the text
-    after the cut. Each new cut makes the provider process all of that text again.
+    Each new cut makes the provider process all text after the cut again. With steps, a growing session keeps the same
+    cut until it has grown by a step. Until then the provider's prompt cache contains the text after the cut.
     """
     found = groups(request.turns)
     may_go = sum(sizes.turns[place] for group in found if not group.kept for place in group.turns)
@@ -256,7 +298,7 @@ def _droppable(request: CompletionRequest, sizes: Sizes, excess: int, step: int)
 def _bounds(
     request: CompletionRequest, policy: ContextPolicy, backend: Backend, report: Report | None
 ) -> _Bounds | None:
-    """The bounds; None: nothing limits this request."""
+    """The token limits for a request; None if it has no limit."""
     limit, window_tokens = policy.max_input_tokens, backend.window_tokens
     if limit is None and window_tokens is None:
         return None
@@ -266,43 +308,55 @@ def _bounds(
         window = _window_bounds(window_tokens, backend.model, backend.max_output_tokens, asked, trims)
         if report is not None:
             window = _as_reported(window, window_tokens, report, family_factor(backend.model))
+        if not backend.hosted:  # some servers drop the beginning of a prompt that is too long instead of refusing it
+            window = replace(window, tries=window.aim)
     if not trims or limit is None:
         return window
     if window is None or limit <= window.aim:
-        return _Bounds(limit, limit, trims, None)
+        return _Bounds(limit, limit, limit, trims, None)
     if limit >= window.most:
         return window
-    return _Bounds(window.aim, limit, trims, None)
+    return _Bounds(window.aim, min(window.tries, limit), limit, trims, None)
 
 
 @lru_cache(maxsize=1024)
 def _window_bounds(window: int, model: str, longest: int | None, asked: int | None, trims: bool) -> _Bounds:
-    """The bounds of a window. `longest`: the model's maximum answer; `asked`: the answer that the client requests.
-    Clients request the same few lengths, so results are cached."""
-    # An answer may be given half the window at most: clients that always ask for the maximum must not be shut out.
+    """The token limits that follow from a window. `longest`: the model's maximum answer; `asked`: the answer length
+    that the client requests. Results are cached, because clients request only a few different lengths."""
+    # An answer gets at most half the window, so that clients that always request the maximum can still send input.
     answer = min(asked, longest or asked, window // 2) if asked else 0
-    most = window - max(answer, 1)
+    most = window - (1 if _ENDS_AT_WINDOW.search(model) else max(answer, 1))
     aim = int(window / family_factor(model)) - (answer or min(_ANSWER_TOKENS, window // 4))
-    return _Bounds(max(1, min(aim, most)), most, trims, max(answer, 1))
+    return _Bounds(max(1, min(aim, most)), most, most, trims, max(answer, 1))
+
+
+def _tried(request: CompletionRequest, bounds: _Bounds, backend: Backend, report: Report | None) -> int:
+    """Counted tokens above which the request is trimmed before its first call."""
+    if report is None and bounds.answer is not None and backend.hosted and any(turn.asides for turn in request.turns):
+        return int(bounds.tries / _WITHOUT_THINKING)  # some models are not given the thinking of earlier turns
+    return bounds.tries
 
 
 def _as_reported(window: _Bounds, tokens: int, report: Report, factor: float) -> _Bounds:
-    """The bounds of a session whose last request to this backend had a reported size: that size is exact, and what was
-    added since is scaled by `factor`, the family's, or by the session's own where that is larger.
+    """The limits of a session whose last request to this backend has a reported size.
 
-    `tokens`: the backend's context window.
+    The reported size is exact. Only the tokens added since are scaled, by `factor` (of the model's family) or by the
+    session's own factor if that is larger. `tokens`: the backend's context window.
     """
     answer = window.answer or 0
     room = tokens - report.reported - (answer if answer > 1 else min(_ANSWER_TOKENS, tokens // 4))
     if room >= 0:
-        aim = report.counted + int(room / max(factor, report.reported / report.counted))
+        ratio = min(report.reported / report.counted, _MOST_OVER * factor)
+        aim = report.counted + int(room / max(factor, ratio))
     else:  # the session is larger than this window, so the remaining part is scaled like the whole
         aim = report.counted * (report.reported + room) // report.reported
-    return replace(window, aim=max(1, aim), most=max(window.most, aim))
+    aim = max(1, aim)
+    tries = max(aim, report.counted + window.tries - report.reported)
+    return replace(window, aim=aim, tries=tries, most=max(window.most, aim))
 
 
 def _words(request: CompletionRequest, backend: Backend, bounds: _Bounds) -> tuple[str, str]:
-    """The limit that a request exceeds, and the advice to the client, in words."""
+    """The name of the limit that a request exceeds, and advice for the client."""
     if bounds.answer is None:
         return (
             "the team's policy allows",

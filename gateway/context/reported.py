@@ -1,9 +1,9 @@
-"""Input sizes that backends reported for earlier requests of a session.
+"""Remembers the input sizes that backends reported for a session's earlier requests.
 
-For a model without a public tokenizer, the counted tokens are wrong by a factor that depends on the texts (see
-`family_factor`), and by the tokens that a provider adds or omits, such as earlier reasoning. A session's last report is
-exact; only the text added since is scaled by a factor. Each worker has its own reports; a session that another worker
-served is scaled by the factor alone.
+For a model without a public tokenizer, the gateway's token count is wrong by a factor that depends on the texts (see
+`family_factor`), and by tokens that the provider adds or omits, such as earlier reasoning. A session's last report is
+exact; only the text added since must be scaled. Each worker has its own reports. Without a report, because another
+worker served the session, the whole count is scaled.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ from gateway.domain.record import Record
 from gateway.domain.routing.route import Prefix
 
 MOST_SESSIONS = 4096
-"""Maximum number of reports, of about half a kilobyte each. When full, the least recently used is evicted."""
+"""Maximum number of reports, of about 500 bytes each. When full, the least recently used one is evicted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The last request of a session that was sent to one backend."""
+    """The last request of a session to one backend."""
 
     counted: int
-    """Tokens, by this gateway's count."""
+    """The input's tokens as the gateway counts them."""
     reported: int
-    """Tokens of the same input, by the backend's usage."""
+    """The same input's tokens as the backend reported them."""
     lengths: tuple[int, ...]
-    """Lengths as in `Prefix`. A later request that does not begin with them has another history."""
+    """Lengths as in `Prefix`. If a later request does not begin with them, the client has rewritten the history."""
 
 
 class ReportedSizes:
-    """Least-recently-used map of session and backend → `Report`. No locks: it belongs to one event loop."""
+    """(Session, backend) → `Report`, with eviction of the least recently used. No locks, because it belongs to one
+    event loop."""
 
     def __init__(self, most: int = MOST_SESSIONS) -> None:
         self._most = most
@@ -42,7 +43,8 @@ class ReportedSizes:
         return len(self._known)
 
     def learn(self, record: Record) -> None:
-        """Store the size of an answered request that was counted exactly; other requests are far below every limit."""
+        """Store the size of an answered request, if it was counted exactly. Other requests are far below every
+        limit."""
         attempt = record.served_by
         if attempt is None or not attempt.counted_tokens or attempt.outcome != "ok":
             return
@@ -56,7 +58,7 @@ class ReportedSizes:
             self._known.popitem(last=False)
 
     def last(self, prefix: Prefix | None, backend: Backend) -> Report | None:
-        """The last report of this session by `backend`; None if there is none, or if the history was rewritten."""
+        """This session's last report from `backend`; None if there is none, or if the history was rewritten."""
         if prefix is None or not self._known:
             return None
         found = self._known.get((prefix.session, backend.name))

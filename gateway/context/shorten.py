@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 LEAST_TOKENS = 96
-"""Minimum tokens of a shortened text; a shorter one would be useless."""
+"""Minimum tokens of a shortened text. A shorter text would be useless."""
 _MARKER_TOKENS = 24
 _HEAD = 0.6
 """Share of the remaining text that is taken from the beginning."""
@@ -13,8 +13,8 @@ _TRIES = 8
 
 
 def level(sizes: Sequence[int], room: int) -> int | None:
-    """The size (tokens) to which the longest of `sizes` must be cut so that all fit in `room`. None if even
-    LEAST_TOKENS each is too much."""
+    """The maximum size in tokens for each text so that all texts fit in `room`. None if even `LEAST_TOKENS` for each is
+    too much."""
     if sum(min(size, LEAST_TOKENS) for size in sizes) > room:
         return None
     low, high = LEAST_TOKENS, max(sizes, default=LEAST_TOKENS)
@@ -28,7 +28,8 @@ def level(sizes: Sequence[int], room: int) -> int | None:
 
 
 def shorten(text: str, size: int, wanted: int, count: Callable[[str], int]) -> str:
-    """`text` of `size` tokens cut in the middle to at most `wanted` (≥ LEAST_TOKENS) as `count` counts."""
+    """`text` (of `size` tokens) with its middle cut out, so that `count` returns at most `wanted` tokens (≥
+    `LEAST_TOKENS`)."""
     keep = int(len(text) * max(wanted - _MARKER_TOKENS, 0) / size)
     for _ in range(_TRIES):
         cut = _cut(text, keep, size)

@@ -41,14 +41,15 @@ _SHA256: dict[EncodingName, str] = {
     "cl100k_base": "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
 }
 _PIECE = 20_000
-"""Characters per call: the splitter overflows its stack on a million spaces, and merging slows down with length."""
+"""Maximum characters per call. The splitter overflows its stack on a million spaces, and long texts slow down merging.
+"""
 _SEAM = 200
-"""Number of characters that are searched backwards for a space, so that a cut rarely splits a word."""
+"""Number of characters before a cut that are searched for a space, so that a cut rarely splits a word."""
 
 
 def load(name: EncodingName) -> Encoding:
-    """The encoding. Takes 0.3 s, of which it holds the interpreter's lock for 0.13 s, and 47 MiB (o200k_base); call it
-    in a thread."""
+    """Load the encoding. It needs 47 MiB (o200k_base) and takes 0.3 s, in 0.13 s of which it holds the interpreter's
+    lock; call it in a thread."""
     from tiktoken import Encoding  # with its vocabulary, or not at all
 
     data = (files("gateway.context") / "data" / f"{name}.tiktoken").read_bytes()
@@ -61,8 +62,8 @@ def load(name: EncodingName) -> Encoding:
 
 
 def count(encoding: Encoding, text: str) -> int:
-    """Number of tokens of `text`; names of special tokens are counted as plain text. A cut may add one token per 20,000
-    characters."""
+    """Number of tokens of `text`. Names of special tokens count as plain text. Cutting the text into pieces may add one
+    token per 20,000 characters."""
     if len(text) <= _PIECE:
         return len(encoding.encode_ordinary(text))
     total = start = 0

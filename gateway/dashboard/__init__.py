@@ -1,1 +1,1 @@
-"""The team lead's page: spend, budgets and savings."""
+"""The web page for team leads: spend, budgets and savings."""

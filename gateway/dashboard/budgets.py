@@ -16,14 +16,14 @@ from gateway.ledger.reports.forecast import Point
 from gateway.ledger.reports.formats import dollars
 
 MOST_POINTS = 120
-"""Most points of a chart; a small plot can show about this many."""
+"""Maximum points of a chart. A small plot can show about this many."""
 
 
 def of(connection: Connection, team: str, policy: Policy, now: float) -> list[dict[str, Any]]:
-    """All budgets of `policy`, with `standings` in the same form as in the usage report.
+    """All budgets of `policy`. `standings` have the same form as in the usage report.
 
     A budget per key or per end user has one entry for each of them that spent something. An organisation's budgets are
-    left out: a team must not see the spend of other teams.
+    omitted, because a team must not see the spend of other teams.
     """
     return [_budget(connection, team, policy, budget, now) for budget in policy.budget]
 
@@ -55,7 +55,7 @@ def _budget(connection: Connection, team: str, policy: Policy, budget: Budget, n
 
 
 def cumulated(points: list[Point], window: tuple[float, float]) -> list[Point]:
-    """Cumulative spend in `window` as at most `MOST_POINTS` points; the last point is exact."""
+    """The cumulative spend in `window`, in at most `MOST_POINTS` points. The last point is exact."""
     start, end = window
     total, sums = 0, list[Point]()
     for at, amount in points:

@@ -1,4 +1,4 @@
-"""Data for the page: one team's spend as JSON, read at one moment, with amounts as exact decimal text."""
+"""Data for the page: one team's spend at one moment, as JSON. Amounts are exact decimal text."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ DEAREST = 10
 ALERTS = 8
 GROUPINGS = ("day", "backend", "model", "key", "tag")
 HOURLY_DAYS = 2
-"""Up to this number of days, hourly figures are shown too."""
+"""Maximum days of a period for which hourly figures are shown too."""
 REFRESH_S = 5.0
-"""Shortest interval at which a visible page reloads its data."""
+"""Minimum seconds between two reloads of a visible page's data."""
 KEEP_FACTOR = 20
-"""Figures are kept for this many times the seconds that they took to compute, which may be several in a large ledger.
-"""
+"""Factor on the seconds that computing the figures took. They are kept for this long, because computing them may take
+several seconds in a large ledger."""
 LONGEST_REST_S = 300.0
 WAIT_S = 30.0
 _KEPT = 64
@@ -50,7 +50,7 @@ _DAY_S = 86400
 
 
 class Prices(SimulatedCall, PriceList, Protocol):
-    """Prices of calls, and hypothetical prices of simulated calls."""
+    """Provides prices of calls, and hypothetical prices of simulated calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class _Made:
 
 
 class Figures:
-    """Computes one team's figures at a time, so that the page does not slow down the ledger's writers."""
+    """Computes the figures of one team at a time, so that the page does not slow down the ledger's writers."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Figures:
         return figures
 
     async def teams(self) -> list[str]:
-        """All teams that have a key or a policy of their own, sorted, for an admin to choose from."""
+        """All teams that have a key or their own policy, sorted. An admin can choose among them."""
         try:
             known = await self._database.run(queries.teams, writes=False)
         except SQLAlchemyError as error:
@@ -112,7 +112,8 @@ class Figures:
         return sorted(known | (self._policies.current.policies.keys() - {DEFAULT}))
 
     async def _make(self, asked: tuple[str, int]) -> dict[str, Any] | None:
-        """Compute the figures and keep them for a time that depends on the duration. None if the database is down."""
+        """Compute the figures, and keep them for a time that depends on how long this took. None if the database is
+        unavailable."""
         team, days = asked
         try:
             async with self._turn:
@@ -164,7 +165,7 @@ class Figures:
         return figures
 
     def _savings(self, connection: Connection, team: str, policy: Policy, since: float, until: float) -> dict[str, Any]:
-        """The same figures as `usage --savings`."""
+        """The same figures as in `usage --savings`."""
         reference = savings.reference_of(policy, self._backends(), self._prices)
         price = None if reference is None else self._prices.price(reference)
         against = None if reference is None or price is None else (reference, price)
@@ -178,7 +179,7 @@ def _wrong_hits(connection: Connection, team: str, since: float, until: float) -
 
 
 def _keys(figures: dict[str, Any]) -> set[str]:
-    """Ids of all keys in the figures."""
+    """The ids of all keys in the figures."""
     subjects = {
         one["subject"] for budget in figures["budgets"] for one in budget["standings"] if budget["per"] == "key"
     }
@@ -186,7 +187,7 @@ def _keys(figures: dict[str, Any]) -> set[str]:
 
 
 def _usage(reports: Sequence[Report]) -> dict[str, Any]:
-    """The usage report with its own field names. Total and simulated spend are the same in each of `reports`."""
+    """The usage report with its own field names. Total and simulated spend are equal in all `reports`."""
     written = [as_object(report) for report in reports]
     return {
         "currency": written[0]["currency"],

@@ -1,4 +1,4 @@
-"""`/dashboard`: static files, public because they contain no figures, and the data, which needs a key."""
+"""`/dashboard`: static files, which are public because they contain no figures, and the data, which need a key."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ DAYS = "30"
 
 Endpoint = Callable[[Request, Tenant], Awaitable[Response]]
 Guard = Callable[[Endpoint], Callable[[Request], Awaitable[Response]]]
-"""Wraps an endpoint so that it requires a suitable key, and turns a GatewayError into a reply."""
+"""Wraps an endpoint so that it requires a key with the right scope, and answers a GatewayError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class _File:
 
 
 class Dashboard:
-    """The routes of the page. They work once `open` has been called."""
+    """The routes of the page. They work after `open` has been called."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Dashboard:
         return self._send(request, request.path_params["path"])
 
     def _send(self, request: Request, path: str) -> Response:
-        """Send a file of the package. Only its file names are known, so a path cannot lead out of the folder."""
+        """Send a file of the package. Only known file names are accepted, so a path cannot lead out of the folder."""
         file = self._files.get(path)
         if file is None:
             raise HTTPException(404)
@@ -101,7 +101,7 @@ class Dashboard:
         return Response(file.body, headers=headers, media_type=file.media_type)
 
     async def data(self, request: Request, tenant: Tenant) -> Response:
-        """Query parameters: `days=1..366` (default 30) and, with an admin's key, `team=`."""
+        """The data. Query parameters: `days=1..366` (default 30) and, with an admin's key, `team=`."""
         admin = "admin" in tenant.key.scopes
         team = request.query_params.get("team", tenant.team)
         if team != tenant.team and not admin:

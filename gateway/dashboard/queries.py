@@ -1,4 +1,4 @@
-"""SQL queries of the page that the usage report does not have. Each reads on a snapshot's connection."""
+"""SQL queries that only the page needs. Each one reads from a snapshot's connection."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from gateway.ledger.store.entries import CHECK
 from gateway.state.sql.tables import keys, ledger
 
 _LETTERS = 200
-"""Rows read to find the latest alerts. An alert has one row for itself and one per receiver."""
+"""Rows that are read to find the latest alerts. An alert has one row for itself and one per receiver."""
 _superseded = select(ledger.c.supersedes).where(ledger.c.supersedes != "")
 
 
 def raw(team: str, since: float, until: float) -> ColumnElement[bool]:
-    """Selects the team's single rows in `[since, until)` (Unix seconds) that count. Rolled-up rows are not among
-    them."""
+    """The condition for the team's single rows in `[since, until)` (Unix seconds) that count. Rolled-up rows are
+    excluded."""
     c = ledger.c
     period = and_(c.team == team, c.at >= since, c.at < until)
     return and_(period, c.simulated.is_(False), c.id.not_in(_superseded))
@@ -49,7 +49,7 @@ def latency(connection: Connection, which: ColumnElement[bool]) -> list[dict[str
 def _milliseconds(
     connection: Connection, which: ColumnElement[bool], column: ColumnElement[Any]
 ) -> dict[str, Counter[int]]:
-    """Backend → milliseconds → number of answers. These are far fewer rows to sort than the answers themselves."""
+    """Backend → milliseconds → number of answers. Sorting these takes less time than sorting the answers."""
     c = ledger.c
     rounded = column + 0.5
     # SQLite may lack FLOOR, PostgreSQL's CAST rounds.
@@ -144,7 +144,7 @@ def latest_alerts(connection: Connection, team: str, count: int) -> list[dict[st
         id = sent.payload["id"]
         if sent.target:
             found.setdefault(id, _alert(sent))["receivers"].append(_receiver(sent))
-        else:  # an escalation's row may come first, and its text says that nobody acknowledged
+        else:  # an escalation's row may come first, and its text says that the alert was not acknowledged
             found[id] = {**_alert(sent), "receivers": found[id]["receivers"] if id in found else []}
     return sorted(found.values(), key=lambda one: str(one["at"]), reverse=True)[:count]
 
@@ -181,5 +181,5 @@ def key_names(connection: Connection, ids: Iterable[str]) -> dict[str, str]:
 
 
 def teams(connection: Connection) -> set[str]:
-    """Teams that have or had a key."""
+    """Teams that have, or once had, a key."""
     return set(connection.scalars(select(keys.c.team).distinct()))

@@ -1,1 +1,1 @@
-"""Wire formats: parsing and writing of clients' and backends' bytes. Pure: values in, values out."""
+"""Wire formats: parses and writes the bytes of clients and backends. No I/O."""

@@ -17,18 +17,19 @@ __all__ = ["Plain", "StreamReader", "Translator"]
 class StreamReader(Protocol):
     """Reads one streamed answer: takes the backend's bytes and returns the client's bytes.
 
-    Call `feed` with each piece and send its result to the client, until `ended` is true or the backend closes. Then
-    always call `eof`. A failure of the backend is raised after everything before it was returned.
+    Call `feed` with each piece and send its result to the client, until `ended` is true or the backend closes the
+    connection. Then always call `eof`. A failure of the backend is raised after everything that came before it has been
+    returned.
     """
 
     @property
     def usage(self) -> Usage | None:
-        """The usage of the whole answer; None until it was reported."""
+        """The usage of the whole answer; None before it is reported."""
         ...
 
     @property
     def reported(self) -> Usage | None:
-        """The usage reported so far, perhaps partial. For an answer that ends early, it is all there is."""
+        """The usage reported so far, which may be partial. For an answer that ends early, it is the only usage."""
         ...
 
     @property
@@ -40,16 +41,16 @@ class StreamReader(Protocol):
         ...
 
     ending: bytes
-    """The last bytes to send, after the money is settled; empty if the backend sent no terminating event."""
+    """The last bytes, which are sent after the money is settled; empty if the backend sent no terminating event."""
 
     @property
     def chunks(self) -> int:
-        """Number of events with a delta so far; about one token each."""
+        """Number of events with a delta so far, which is about one per token."""
         ...
 
     @property
     def silent(self) -> int:
-        """How many of these are known to have no content, such as role and finish reason."""
+        """Number of `chunks` that are known to have no content, such as role and finish reason."""
         ...
 
     @property
@@ -58,17 +59,18 @@ class StreamReader(Protocol):
         ...
 
     def feed(self, data: bytes) -> bytes:
-        """Process data; returns bytes to send now. Raises BackendGarbage if it is not an event stream, StreamBroken
-        on an error event."""
+        """Process data and return the bytes to send now. Raises BackendGarbage if the data is not an event stream,
+        StreamBroken for an error event."""
         ...
 
     def eof(self) -> None:
-        """The backend closed, or `ended` is true. Raises StreamBroken if the answer is incomplete."""
+        """Called when the backend has closed the connection or `ended` is true. Raises StreamBroken if the answer is
+        incomplete."""
         ...
 
     def cut(self, delivered: Usage) -> bytes | None:
-        """The events that end the answer here with its length limit, to be sent after all others; None if this kind
-        of answer has no such end. Data fed later is only counted."""
+        """The events that end the answer here with its length limit, to be sent after all others. Data fed later is
+        only counted. None if this kind of answer has no such end."""
         ...
 
     def completion(self) -> bytes | None:
@@ -76,7 +78,7 @@ class StreamReader(Protocol):
         ...
 
     def delivered_text(self) -> str:
-        """Content, reasoning, refusals, tool names and arguments so far; of a long text, the beginning."""
+        """Content, reasoning, refusals, tool names and arguments so far. For a long text, only the beginning."""
         ...
 
     def delivered_characters(self) -> int:
@@ -111,7 +113,7 @@ class Translator(Protocol):
         ...
 
     def forwarded(self, request: CompletionRequest) -> Iterable[tuple[bytes, bytes]]:
-        """The client's headers that the backend may get; never credentials."""
+        """The client's headers that may be forwarded to the backend; never credentials."""
         ...
 
     def reader(self, request: CompletionRequest) -> StreamReader: ...
@@ -121,5 +123,5 @@ class Translator(Protocol):
         ...
 
     def refusal(self, status: int, body: bytes, backend: str) -> BackendRefused:
-        """The client's error for a 4xx. A body without readable error, such as HTML, becomes one sentence."""
+        """The client's error for a 4xx. A body without a readable error, such as HTML, is replaced by one sentence."""
         ...

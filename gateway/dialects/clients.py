@@ -33,14 +33,14 @@ _DEFAULT = CLIENTS["openai_chat"].dialect
 
 
 def at(path: str) -> ClientDialect | None:
-    """The dialect of the inference endpoint at `path`, which may name a model; None if there is none."""
+    """The dialect of the inference endpoint at `path`, which may contain a model's name; None: there is none."""
     if found := PATHS.get(path):
         return found
     return next((found for find in _FINDERS if (found := find(path))), None)
 
 
 def of_path(path: str) -> ClientDialect:
-    """The dialect in which to answer requests at `path` or below it, also for unknown paths (OpenAI chat)."""
+    """The dialect for answering requests at `path` or below it. For unknown paths, it is OpenAI chat."""
     if shaped := next((found for shape in _SHAPERS if (found := shape(path))), None):
         return shaped
     while path:

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import cast
 
 from gateway.domain.backend import RANK
+from gateway.domain.policy import Policy
 from gateway.domain.request import CacheControl, Controls
 from gateway.domain.units import parse_duration
-from gateway.errors import BadRequest
+from gateway.errors import BadRequest, Forbidden
 
 MAX_TAGS = 16
 MAX_DEADLINE_S = 86400.0
@@ -24,7 +25,7 @@ _NONE = Controls()
 def parse_controls(headers: Mapping[bytes, bytes]) -> Controls:
     """Parse the control headers (names in lower case). Raises BadRequest with the header's name. Unknown headers are
     ignored."""
-    if _PREFIX not in b"\n".join(headers):  # most requests have none; one search over all names is cheap
+    if _PREFIX not in b"\n".join(headers):  # most requests have no such header, and one search over all names is cheap
         return _NONE
     found = {name[len(_PREFIX) :]: _text(name, value) for name, value in headers.items() if name.startswith(_PREFIX)}
     found = {name: value for name, value in found.items() if value}
@@ -40,6 +41,18 @@ def parse_controls(headers: Mapping[bytes, bytes]) -> Controls:
         untouched=_one_of(found, b"context", ("untouched",)) == "untouched",
         priority="batch" if _one_of(found, b"priority", ("batch", "interactive")) == "batch" else "",
     )
+
+
+def check_overrides(controls: Controls, policy: Policy) -> None:
+    """Raises Forbidden if the request overrides a decision and the policy denies that."""
+    if policy.overrides == "allowed":
+        return
+    headers = {"cache": controls.cache, "tier": controls.tier, "context": controls.untouched}
+    if used := [f"x-thriftgate-{name}" for name, value in headers.items() if value]:
+        raise Forbidden(
+            f"{' and '.join(used)} is refused by `overrides: denied` in the policy of team {policy.team}. Send the "
+            "request without it."
+        )
 
 
 def _refuse(name: str, wanted: str) -> BadRequest:

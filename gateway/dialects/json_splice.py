@@ -11,6 +11,8 @@ from functools import cache
 
 import orjson
 
+from gateway.domain.body_scan import MODEL, BodyScan
+
 Span = tuple[int, int]
 """Start and end (exclusive) of a value."""
 
@@ -65,7 +67,7 @@ def _skip(raw: bytes, at: int) -> int:
 
 
 def members(raw: bytes, start: int = 0) -> Iterator[tuple[str, Span]]:
-    """Yield each key of the object at `start` with the span of its value, in order, including duplicates."""
+    """Yield each key of the object at `start` with the span of its value, in order. Duplicate keys are yielded too."""
     at = _skip(raw, _skip(raw, start) + 1)
     while raw[at] == _QUOTE:
         key_end = string_end(raw, at)
@@ -89,9 +91,10 @@ def elements(raw: bytes, start: int) -> Iterator[Span]:
 
 
 def find(raw: bytes, key: str) -> list[Span]:
-    """Spans of the values of the top-level `key` (lower-case letters and `_`); several for duplicate keys.
+    """Spans of the values of the top-level `key` (lower-case letters and `_`). There are several if the key is
+    duplicated.
 
-    `key` must be in the parsed object. If the quoted key occurs once and no escape could spell it, that occurrence
+    `key` must be in the parsed object. If the quoted key occurs only once and no escape can spell it, this occurrence
     is the key and the rest is not scanned.
     """
     quoted, escapes = _spellings(key)
@@ -104,8 +107,8 @@ def find(raw: bytes, key: str) -> list[Span]:
 
 @cache
 def _spellings(key: str) -> tuple[bytes, tuple[bytes, ...]]:
-    """The quoted key, and the escape prefixes that could spell one of its letters, such as `\\u006` of `\\u006d` for
-    an m."""
+    """The quoted key, and the beginnings of escapes that could spell one of its letters, such as `\\u006` of `\\u006d`
+    for an m."""
     return b'"%s"' % key.encode(), tuple({(b"\\u%04x" % ord(letter))[:5] for letter in key})
 
 
@@ -130,12 +133,15 @@ def replace(raw: bytes, changes: Iterable[tuple[Span, bytes]]) -> bytes:
     return b"".join(pieces)
 
 
-def splice(raw: bytes, body: Mapping[str, object], changes: Mapping[str, bytes]) -> bytes:
+def splice(raw: bytes, body: Mapping[str, object], changes: Mapping[str, bytes], scan: BodyScan | None = None) -> bytes:
     """Set top-level keys of `raw` (which parses to the non-empty `body`) to the JSON in `changes`.
 
     Missing keys are added at the front. Every occurrence of a duplicate key is replaced, so that all parsers read
-    the same value.
+    the same value. `scan`: the scan of `raw`, if there is one.
     """
+    if scan is not None and scan.models == 1 and not scan.escaped_letter and changes.keys() == {"model"} <= body.keys():
+        at = _skip(raw, raw.index(b":", raw.index(MODEL) + len(MODEL)) + 1)
+        return b"%b%b%b" % (raw[:at], changes["model"], raw[value_end(raw, at) :])
     # Most clients write JSON as orjson does. Then dumping the body again changes no other byte and takes a third of the
     # time of a search. Non-ASCII text is excluded, because encoding it is slow.
     if raw.isascii() and orjson.dumps(body) == raw:

@@ -22,8 +22,8 @@ _ORDER: tuple[DialectName, ...] = (
     *("openai_chat", "anthropic_messages", "openai_responses"),
     *("bedrock_converse", "gemini_generate"),
 )
-"""Order of preference among backend dialects that differ from the client's: the most expressive and most widely
-supported first."""
+"""Order of preference among backend dialects that differ from the client's: those that can express most and are most
+widely supported come first."""
 
 
 @lru_cache(maxsize=16)
@@ -56,12 +56,12 @@ def translators(
     strict: bool = False,
     leaves_out: frozenset[str] = frozenset(),
 ) -> tuple[Translator, ...]:
-    """The translators from `client` to a backend with the dialects `spoken` (hashable), the best one first; empty if
+    """The translators from `client` to a backend that speaks the dialects `spoken` (hashable), best first; empty if
     there is none.
 
-    `thinks`: the backend accepts a reasoning effort; otherwise the field is dropped. `limits`: the fields of
-    `LIMITS` that it knows; all of them are sent when the gateway lowers a request's limit. `strict`: it rejects
-    fields of messages and tools that only Anthropic's API has. `leaves_out`: fields of chat requests that it refuses.
+    `thinks`: the backend accepts a reasoning effort; otherwise the field is dropped. `limits`: the fields of `LIMITS`
+    that it knows; all of them are sent when the gateway lowers a request's limit. `strict`: it rejects fields of
+    messages and tools that only Anthropic's API has. `leaves_out`: fields of chat requests that it rejects.
     """
     wires = _table(thinks, limits, strict, leaves_out)
     order = (client, *(dialect for dialect in _ORDER if dialect != client))

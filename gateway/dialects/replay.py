@@ -31,7 +31,7 @@ class Replayed:
         self._dialect = DIALECTS[request.dialect]
         self._completion = completion
         self._body: dict[str, Any] | None = None
-        if request.dialect == "openai_responses":  # later requests may refer to it, so it gets a new id
+        if request.dialect == "openai_responses":  # later requests may refer to the answer, so it gets a new id
             self._body = again(request, orjson.loads(completion))
             self._completion = completion = orjson.dumps(self._body)
         self._rest, self.ending = b"", completion
@@ -56,7 +56,7 @@ class Replayed:
         return pieces(self.pipe_to)
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Passes a stream on in one piece, because all of it is available."""
+        """Pass a stream on in one piece, because all of it is available."""
         rest, self._rest = self._rest, b""
         return bool(rest) and not take(rest)
 
@@ -70,8 +70,8 @@ class Replayed:
         return len(self.delivered_text())
 
     async def cut(self, delivered: Usage) -> bool:
-        """Returns False: the whole answer is already available."""
+        """Returns False, because the whole answer is already available."""
         return False
 
     async def aclose(self) -> None:
-        """Does nothing: no connection is open."""
+        """Does nothing, because no connection is open."""

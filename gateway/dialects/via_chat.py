@@ -1,4 +1,4 @@
-"""Translates between two dialects, with OpenAI chat as the intermediate form."""
+"""Translates between two dialects through OpenAI chat as the intermediate form."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Writer(Protocol):
 
 
 class Translation(Protocol):
-    """Converts a client's dialect to OpenAI chat with the fields `reasoning_content`, `thinking_blocks` and
-    `cache_control`."""
+    """Converts a client's dialect to OpenAI chat, which here also has the fields `reasoning_content`, `thinking_blocks`
+    and `cache_control`."""
 
     client: DialectName
     fields: Mapping[str, str]
@@ -82,7 +82,7 @@ class ViaChat:
     ) -> bytes:
         if plan is None or not plan.touched:
             chat = self._as_chat(request)
-        else:  # this plan may keep more turns than an earlier one, so the result is not cached
+        else:  # this plan may keep more turns than an earlier plan, so the result is not cached
             chat = self._chat_request(request, self._translation.chat(request, plan))
         if not self._thinks and _EFFORT in chat.body:
             body = {name: value for name, value in chat.body.items() if name != _EFFORT}
@@ -224,8 +224,7 @@ class Translated:
         return written
 
     def eof(self) -> None:
-        """End the stream. Only after this call is the answer known to be complete, so the last event is written
-        here."""
+        """End the stream. The last event is written here, because only now is the answer known to be complete."""
         if self._failure:
             raise self._failure
         self._inner.eof()

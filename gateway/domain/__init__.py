@@ -1,1 +1,1 @@
-"""Values and protocols that all packages share. Imports nothing but `runtime`."""
+"""Values and protocols that all packages share. Imports only `runtime`."""

@@ -1,4 +1,4 @@
-"""The backends that a tenant may use, by its policy's list, its key's list, and the backends' `teams`."""
+"""Decides which backends a tenant may use: by its policy's list, its key's list, and the backends' `teams`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Named(Protocol):
-    """The names under which a list of allowed models may mention a backend."""
+    """The names by which a list of allowed models may refer to a backend."""
 
     @property
     def name(self) -> str: ...
@@ -20,24 +20,24 @@ class Named(Protocol):
 
 
 class Access:
-    """The restrictions of one tenant. Built once, and only for a restricted tenant."""
+    """The restrictions of one tenant. Created once, and only if the tenant is restricted."""
 
     __slots__ = ("_closed", "_lists", "_team", "mark")
 
     def __init__(
         self, team: str, policy: Sequence[str] | None, key: Collection[str] | None, closed: Collection[str]
     ) -> None:
-        """`policy`, `key`: names of backends, of their models or groups, or tiers; None: all. `closed`: names of
-        backends that are open to other teams only."""
+        """`policy`, `key`: names of backends, of their models or groups, or tiers; None: all are allowed. `closed`:
+        names of backends that only other teams may use."""
         found = ((f"allowed_models of team {team}'s policy", policy), ("allowed_models of this key", key))
         self._team = team
         self._lists = tuple((place, frozenset(filter(None, names))) for place, names in found if names is not None)
         self._closed = frozenset(closed)
         self.mark = repr((sorted(self._closed), [sorted(names) for _, names in self._lists]))
-        """Equal for tenants with the same restrictions, so that they may share cached answers."""
+        """A value that is equal for tenants with the same restrictions. Only these may share cached answers."""
 
     def excludes(self, backend: Named) -> str:
-        """The setting that keeps the tenant from using `backend`; empty if it may use it."""
+        """The setting that prevents the tenant from using `backend`; empty if the tenant may use it."""
         if backend.name in self._closed:
             return f"`teams` of the backend {backend.name} in the operator's file does not hold {self._team}"
         for place, names in self._lists:
@@ -49,7 +49,7 @@ class Access:
 def access(
     team: str, policy: Sequence[str] | None, key: Collection[str] | None, closed: Collection[str]
 ) -> Access | None:
-    """None where nothing is restricted, which keeps such requests cheap."""
+    """The restrictions; None if nothing is restricted, which keeps such requests cheap."""
     if policy is None and key is None and not closed:
         return None
     return Access(team, policy, key, closed)

@@ -1,4 +1,4 @@
-"""An answer in progress: always a stream inside the gateway."""
+"""An answer in progress. Inside the gateway, every answer is a stream."""
 
 from __future__ import annotations
 
@@ -12,29 +12,28 @@ from gateway.domain.record import Attempt
 log = logging.getLogger(__name__)
 
 Sink = Callable[[bytes], bool]
-"""Takes a piece of an answer; returns whether it wants more now."""
+"""A function that takes a piece of an answer and returns whether it wants more now."""
 
 
 _CHARACTERS_PER_TOKEN = 4
 MOST_PER_CHUNK = 8
-"""Characters. If chunks are longer on average, they hold more than one token each (a token has about four characters).
-"""
+"""Characters per chunk above which chunks contain more than one token each. A token has about four characters."""
 
 
 def delivered_tokens(chunks: int, characters: Callable[[], int], count: Callable[[int], int]) -> int:
-    """Output tokens of an answer without reported usage. Most backends stream one token a chunk; for others, `count`
+    """Output tokens of an answer without reported usage. Most backends stream one token per chunk. For others, `count`
     estimates the tokens from the delivered `characters`."""
     try:
-        said = characters()
-        return chunks if said <= chunks * MOST_PER_CHUNK else count(said)
+        character_count = characters()
+        return chunks if character_count <= chunks * MOST_PER_CHUNK else count(character_count)
     except Exception:  # text that cannot be read must not prevent the attempt from being closed
         log.exception("what was delivered could not be read; its chunks are counted")
         return chunks
 
 
 def delivered_at_most(answer: Answer, attempt: Attempt) -> int:
-    """Output tokens of an answer in progress, rounded up: few texts have fewer characters per token than assumed
-    here."""
+    """Output tokens of an answer in progress, rounded up. Few texts have fewer characters per token than this
+    assumes."""
     try:
         return max(attempt.chunks, -(-answer.delivered_characters() // _CHARACTERS_PER_TOKEN))
     except Exception:  # text that cannot be read must not prevent the hold from being extended
@@ -43,7 +42,7 @@ def delivered_at_most(answer: Answer, attempt: Attempt) -> int:
 
 
 async def pieces(pipe_to: Callable[[Sink], Awaitable[bool]]) -> AsyncIterator[bytes]:
-    """The pieces of `pipe_to` as an iterator: each piece is read when it is asked for."""
+    """Yield the pieces of `pipe_to`. Each piece is read when it is requested."""
     poured: list[bytes] = []
 
     def keep(piece: bytes) -> bool:
@@ -55,11 +54,11 @@ async def pieces(pipe_to: Callable[[Sink], Awaitable[bool]]) -> AsyncIterator[by
 
 
 class Answer(Protocol):
-    """Bytes in the client's dialect.
+    """An answer in the client's dialect.
 
-    Iterating yields everything except the terminating event. `ending` is that event (`data: [DONE]`), known once
-    iteration has stopped. A plain answer yields nothing and has its whole body in `ending`. This lets the reader settle
-    the money between the two. Iteration raises a `GatewayError` when the backend's stream breaks.
+    Iterating yields everything except the terminating event. `ending` is that event (`data: [DONE]`), and it is known
+    when the iteration has stopped. A plain answer yields nothing, and `ending` is its whole body. So the reader can
+    settle the money between the two. If the backend's stream breaks, the iteration raises a `GatewayError`.
     """
 
     stream: bool
@@ -76,24 +75,25 @@ class Answer(Protocol):
 
     @property
     def over(self) -> bool:
-        """Whether the terminating event was read: only `ending` follows the piece that is being passed on."""
+        """Whether the terminating event has been read, so that only `ending` follows the piece that is being passed
+        on."""
         ...
 
     @property
     def finish(self) -> str:
-        """stop, length, tool_calls, content_filter … in OpenAI's words; empty while unknown."""
+        """The finish reason in OpenAI's terms (stop, length, tool_calls, content_filter …); empty while unknown."""
         ...
 
     @property
     def attempt(self) -> Attempt | None:
-        """None for an answer from the cache."""
+        """The attempt that gave the answer; None for an answer from the cache."""
         ...
 
     def __aiter__(self) -> AsyncIterator[bytes]: ...
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Pass each piece to `take` as it arrives, without a task switch. `attempt.chunks` already counts the piece.
-        Returns True when `take` wants no more now, False at the end of the answer."""
+        """Pass each piece to `take` as it arrives, without a task switch. `attempt.chunks` counts the piece before
+        `take` gets it. Returns True if `take` wants no more now, False at the end of the answer."""
         ...
 
     def completion(self) -> bytes | None:
@@ -106,7 +106,8 @@ class Answer(Protocol):
         ...
 
     def delivered_text(self) -> str:
-        """The text received so far, to count the tokens of an interrupted stream; only the beginning of a long one."""
+        """The text received so far, for counting the tokens of an interrupted stream. For a long text, only the
+        beginning."""
         ...
 
     def delivered_characters(self) -> int:
@@ -114,9 +115,9 @@ class Answer(Protocol):
         ...
 
     async def cut(self, delivered: Usage) -> bool:
-        """End the answer here as if it had reached its length limit: leave the backend at once, and set `ending` to
-        what the client still needs. `attempt` counts what the backend sends until it notices. Returns False if this
-        kind of answer cannot be cut."""
+        """End the answer here as if it had reached its length limit: disconnect from the backend at once, and set
+        `ending` to what the client still needs. `attempt` counts what the backend sends until it notices. Returns False
+        if this kind of answer cannot be cut."""
         ...
 
     async def aclose(self) -> None:

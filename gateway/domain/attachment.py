@@ -1,4 +1,4 @@
-"""A file, recording or video that a request carries beside its text."""
+"""A file, recording or video that a request contains in addition to its text."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 LABELS = frozenset({"role", "type", "id", "status", "call_id", "tool_call_id", "tool_use_id"})
-"""Keys of messages and parts whose values do not reach the model, unless the values are longer than such a label can
-be."""
+"""Keys of messages and parts whose values do not reach the model. A value that is longer than `MOST_LABEL` counts as
+text."""
 MOST_LABEL = 128
-"""Most characters of such a label."""
+"""Maximum characters of such a value."""
 
 AttachmentKind = Literal["document", "image", "audio"]
-"""How its tokens are billed. A video is billed as images."""
+"""The kind of content, which decides how its tokens are billed. A video is billed as images."""
 
 FILE_PARTS = frozenset(
     {
@@ -22,16 +22,16 @@ FILE_PARTS = frozenset(
         "computer_screenshot",
     }
 )
-"""Types of content parts, in any dialect, that carry neither text nor an image that the parser counts."""
+"""Types of content parts, in any dialect, that contain neither text nor an image that the parser counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Counts from the opened content, not from the sender's declaration."""
+    """Counts from the opened content. They do not depend on the sender's declaration."""
 
     pages: int = 0
     text_bytes: int = 0
-    """Bytes of text in it; for an Office file, of the XML that holds the text."""
+    """Bytes of text in the content; for an Office file, bytes of the XML that contains the text."""
     seconds: float = 0.0
 
 
@@ -44,17 +44,17 @@ class Attachment:
     format: str = ""
     """`pdf`, `text`, `office`, `image`, `video`, or the name of a sound format; empty if unknown."""
     data: str | None = None
-    """The inline content; None if a URL or an id names it."""
+    """The inline content; None if it is given by a URL or an id."""
     start: int = 0
-    """The offset of the content in `data`, after the head of a data URL."""
+    """Position in `data` at which the content begins, after the head of a data URL."""
     plain: bool = False
-    """Whether `data` is the content itself, not its base64."""
+    """Whether `data` is the content itself and not its base64."""
     measured: Measured | None = None
-    """None until the file has been opened, or if it cannot be opened."""
+    """None if the file has not been opened or cannot be opened."""
 
     @property
     def size(self) -> int:
-        """Bytes of the content; 0 if it is not inline."""
+        """Bytes of the content; 0 if the content is not inline."""
         if self.data is None:
             return 0
         held = len(self.data) - self.start

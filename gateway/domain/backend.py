@@ -12,24 +12,25 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from gateway.domain.kinds import KINDS, BackendDialectName, Kind, KindFacts
 from gateway.domain.money.price_classes import Factor, TierKey, few_factors
-from gateway.domain.policy import Section
 from gateway.domain.provider_name import provider_name
 from gateway.domain.request import DialectName
 from gateway.domain.routing.whereabouts import host_of, private, providers_own
+from gateway.domain.section import Section
 from gateway.domain.units import DurationS, TokenUsd, Usd
 
 Location = Literal["local", "hosted"]
 Strength = Literal["small", "large"]
 TierName = Literal["small", "large", "hosted"]
-"""How policies and `x-thriftgate-tier` select backends: local ones by strength, and all hosted ones."""
+"""A tier, by which policies and `x-thriftgate-tier` select backends: local ones by strength, and all hosted ones."""
 Capability = Literal["tools", "vision", "json_schema", "reasoning", "logprobs"]
 
 Billing = Literal["on_demand", "spot", "reserved"]
-"""The hours that are paid: all hours in which the gateway runs; only hours in which the machine answered; all hours."""
+"""The hours that are paid: on_demand: all hours in which the gateway runs; spot: only hours in which the machine
+answered; reserved: all hours."""
 
 STRENGTHS: tuple[Strength, ...] = get_args(Strength)
 _PARTICULAR = {name: kind for kind, facts in KINDS.items() for name in facts.settings}
-"""Key → the only kind that has it."""
+"""Key → the only kind that has this key."""
 _GOOGLE_LOCATION = re.compile(r"[a-z]+(-[a-z]+\d{1,2})?")
 _AWS_REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)+-\d{1,2}")
 RANK: dict[str, int] = {"small": 0, "large": 1, "hosted": 2}
@@ -48,7 +49,8 @@ class TierEntry(Section):
 
 
 class PriceEntry(Section):
-    """`{machine_hour_usd: 2.10}` or USD per 1M tokens `{input: 0.15, cached_input: 0.075, output: 0.60}`."""
+    """Prices as written in the file: `{machine_hour_usd: 2.10}`, or USD per 1M tokens `{input: 0.15, cached_input:
+    0.075, output: 0.60}`."""
 
     input: TokenUsd | None = Field(None, description="USD per 1M input tokens.")
     cached_input: TokenUsd | None = Field(None, description="USD per 1M input tokens read from the provider's cache.")
@@ -64,7 +66,11 @@ class PriceEntry(Section):
     tokens_per_second: float | None = Field(
         None, gt=0, description="Throughput that a machine's price is divided by, until its own has been measured."
     )
-    billing: Billing = Field("on_demand", description="Which hours the machine costs: on_demand, spot or reserved.")
+    billing: Billing | Literal["busy"] = Field(
+        "on_demand",
+        description="Which hours the machine costs: on_demand, spot or reserved; busy: only the time in which it "
+        "answers, as a machine on one's own desk.",
+    )
 
     @model_validator(mode="after")
     def _one_way(self) -> PriceEntry:
@@ -167,7 +173,8 @@ class Backend(Section):
     @model_validator(mode="before")
     @classmethod
     def _defaults(cls, given: Any) -> Any:
-        """Completes raw values by the kind's address and key, and the tier; later validators refuse unusable ones."""
+        """Complete raw values: add the kind's address and key, and the tier. Later validators refuse unusable
+        values."""
         if not isinstance(given, dict):
             return given
         given = _of_preset(given)
@@ -179,7 +186,7 @@ class Backend(Section):
     @field_validator("api_version", mode="before")
     @classmethod
     def _as_text(cls, given: Any) -> Any:
-        """YAML reads 2024-10-21 as a date, so turn it back into text."""
+        """Convert a date back to text, because YAML reads 2024-10-21 as a date."""
         return given.isoformat() if isinstance(given, date) else given
 
     @model_validator(mode="after")
@@ -220,25 +227,30 @@ class Backend(Section):
 
     @property
     def facts(self) -> KindFacts:
-        """Facts of its kind, and of its model where that makes a difference."""
+        """The facts of its kind, or of its model where the model makes a difference."""
         facts = KINDS[self.kind]
         return facts.of_claude if facts.of_claude is not None and "claude" in self.model.lower() else facts
 
     @property
     def takes_marks(self) -> bool:
-        """May the gateway mark prompts to it for its prompt cache?"""
+        """Whether the gateway may mark prompts for its prompt cache."""
         if not self.facts.caches_marked_only:
             return False
         return host_of(self.base_url) == "api.anthropic.com" if self.prompt_cache is None else self.prompt_cache
 
     @property
     def simulated(self) -> bool:
-        """Whether no model is behind it."""
+        """Whether it is simulated, without a real model."""
         return self.kind == "simulated"
 
     @property
+    def managed(self) -> bool:
+        """Whether it stands for the local model that the gateway itself starts."""
+        return self.kind == "local" and not self.base_url
+
+    @property
     def sent_model(self) -> str:
-        """The model name in requests to it."""
+        """The model name that is sent to it."""
         return self.deployment or self.model
 
     @property
@@ -248,7 +260,7 @@ class Backend(Section):
 
     @property
     def why_hosted(self) -> str:
-        """Why prompts to it leave the operator's machines; empty if they do not. The tier decides only if the file says
+        """Why prompts to it leave the operator's machines; empty if they do not. The tier matters only if the file says
         `hosted`, as for a proxy at a private address."""
         written = self.tier == "hosted" and self.strength is None and "tier" in self.model_fields_set
         explicit = "hosted" if written else ""
@@ -261,7 +273,8 @@ class Backend(Section):
 
     @property
     def own(self) -> bool:
-        """Whether it runs on the operator's own machines, without a provider's bill. Host names are not resolved."""
+        """Whether it runs on the operator's own machines, so that no provider sends a bill. Host names are not
+        resolved."""
         if providers_own(self.base_url) or self.facts.why_hosted:
             return False
         if self.location is not None:
@@ -272,7 +285,7 @@ class Backend(Section):
 
 
 def _of_preset(given: dict[str, Any]) -> dict[str, Any]:
-    """`given` with the address and the key of its kind, if that has them and `given` names no address."""
+    """`given` with the address and key of its kind, if the kind has them and `given` contains no address."""
     facts = KINDS.get(str(given.get("kind")))
     if facts is None or not facts.base_url or given.get("base_url"):
         return given

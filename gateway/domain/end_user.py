@@ -8,15 +8,17 @@ from typing import Any
 from gateway.domain.text.truncation import cut_apart
 
 MOST_CHARACTERS = 512
-"""Most characters of a name that are kept; a longer name ends with a hash of the whole."""
+"""Maximum characters of a name that are kept. A longer name is cut and ends with a hash of the whole name."""
 PREFIX = "eu_"
 _DIGEST_BYTES = 14
 
 
 def named(body: dict[str, Any]) -> str:
-    """`safety_identifier` or `user` as in OpenAI's dialects, or `metadata.user_id` as in Anthropic's; otherwise empty.
+    """The end user's name: `safety_identifier` or `user` as in OpenAI's dialects, or `metadata.user_id` as in
+    Anthropic's; empty if there is none.
 
-    Claude Code appends `_session_…`, which is removed: otherwise each session would be another end user.
+    Claude Code appends `_session_…` to it. This is removed, because otherwise each session would count as another end
+    user.
     """
     name = body.get("safety_identifier") or body.get("user")
     if name is None and type(metadata := body.get("metadata")) is dict:
@@ -27,7 +29,7 @@ def named(body: dict[str, Any]) -> str:
 
 
 class Pseudonyms:
-    """Computes pseudonyms. A name always has the same one, which can be computed only with the secret."""
+    """Computes pseudonyms. A name always gets the same pseudonym, which cannot be computed without the secret."""
 
     def __init__(self, secret: bytes) -> None:
         """`secret`: at most 64 bytes."""

@@ -8,9 +8,9 @@ from decimal import Decimal
 from typing import Any, Literal
 
 Own = Literal["openai", "anthropic", "azure", "local", "litellm", "simulated", "bedrock", "gemini", "vertex"]
-"""Kinds with a module in `backends/providers/`."""
+"""Kinds that have a module in `backends/providers/`."""
 Preset = Literal["openrouter", "mistral", "groq", "deepseek", "xai", "together", "cohere", "gemini_openai", "ollama"]
-"""Kinds that are a row of `KINDS` and nothing else."""
+"""Kinds of OpenAI's API at another address: a row of `KINDS` below, without a module."""
 Kind = Literal[Own, Preset]
 
 BackendDialectName = Literal[
@@ -39,50 +39,51 @@ _OPENAIS: tuple[BackendDialectName, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class KindFacts:
-    """The facts of one kind. `backends/providers/` has a module for each kind."""
+    """The facts of one kind. Kinds in `Own` also have a module in `backends/providers/`, presets have not."""
 
     dialects: tuple[BackendDialectName, ...]
     """The dialects that its servers may speak, its own first. Servers with OpenAI's dialect differ in the others they
     know."""
     needs_base_url: bool = False
     why_hosted: str = ""
-    """Why prompts to it leave the operator's machines at any address; empty: the address decides."""
+    """Why prompts to it leave the operator's machines at any address; empty if that depends on the address."""
     own_machine: bool = False
     """Whether it runs on this machine unless `location` is set."""
     requires_max_tokens: bool = False
-    """Whether its API refuses a request that does not limit the output."""
+    """Whether its API refuses a request without an output limit."""
     caches_marked_only: bool = False
-    """Whether its prompt cache stores only what the client marks, and reports how much that was."""
+    """Whether its prompt cache stores only marked parts of a prompt, and reports how much was marked."""
     limits_per_answer: tuple[str, ...] = ()
-    """The fields of a chat request that limit the output tokens; empty: derived from address and model."""
+    """The fields of a chat request that limit the output tokens; empty: they are found by address and model."""
     strict: bool = False
-    """Whether its API refuses chat message fields that only Anthropic's API has; False: derived from the address."""
+    """Whether its API refuses chat message fields that only Anthropic's API has. False: this is found by the address.
+    """
     resumable: bool = True
     """Whether an interrupted read of its stream can be resumed."""
     addressed_by: str = "`base_url` and `model`"
     """The settings to check after a 404 for an unknown path or model."""
     prefix_names_provider: bool = False
-    """Whether the prefix of a model's name tells which provider is called."""
+    """Whether the prefix of a model's name decides which provider is called."""
     preset_of: str = ""
-    """The kind whose module calls it; empty: its own."""
+    """The kind whose module is used; empty: its own."""
     base_url: str = ""
-    """Its address where the backend names none."""
+    """Its address, used if the backend's entry has none."""
     key: str = ""
-    """The environment variable with its key where the backend names neither a key nor an address."""
+    """The environment variable that contains its key, used if the backend's entry has neither a key nor an address."""
     prices: str = ""
-    """The provider in the price list, wherever its address leads; empty: its address and model decide."""
+    """The provider in the price list, whatever its address is; empty: address and model decide."""
     provider: str = ""
-    """Its name in OpenTelemetry's conventions, where its address does not decide."""
+    """Its name in OpenTelemetry's conventions; empty if the address decides."""
     leaves_out: frozenset[str] = frozenset()
-    """The fields of a chat request that its API refuses and the answer does not need."""
+    """The fields of a chat request that its API refuses and that the answer does not need."""
     beside_name: str = ""
-    """Pattern of what stands beside a model's public name in the names that it uses."""
+    """Pattern for the parts before or after a model's public name in this kind's model names."""
     regional_factor: Decimal | None = None
-    """What prices are multiplied by where `region` and model do not say `global`."""
+    """Factor on prices if `region` and model do not say `global`."""
     settings: tuple[str, ...] = ()
-    """The keys of a backend that it alone has."""
+    """The settings of a backend that only this kind has."""
     of_claude: KindFacts | None = None
-    """Its facts where the model is one of Anthropic's, if they differ."""
+    """Its facts if the model is one of Anthropic's, if these differ."""
 
 
 def _preset(base_url: str, *, dialects: tuple[BackendDialectName, ...] = _CHAT, **facts: Any) -> KindFacts:
@@ -102,8 +103,9 @@ _BEDROCK = KindFacts(
     beside_name=r"^(?:arn:[^/]*/)?(?:[a-z-]+\.)?anthropic\.|-v\d+(?::\w+)*$",
 )
 _REGIONAL = Decimal("1.1")
-"""Factor on Claude's prices in a cloud's region, from Sonnet 4.5 and Haiku 4.5 on; earlier models are booked too high.
-Public price tools list 10 %. The vendors' pages were not checked, so a team with an invoice should compare it."""
+"""Factor on Claude's prices in a cloud's region, from Sonnet 4.5 and Haiku 4.5 on. For earlier models the computed cost
+is too high. Public price tools list 10 %. The vendors' pages were not checked, so a team with an invoice should compare
+it."""
 _VERTEX = KindFacts(
     ("gemini_generate",),
     needs_base_url=True,
@@ -168,7 +170,7 @@ KINDS: Mapping[str, KindFacts] = {
         provider="mistral_ai",
         limits_per_answer=("max_tokens",),
         strict=True,
-        leaves_out=_BOOKKEEPING | {"stream_options", "user"},  # its streams end with their usage in any case
+        leaves_out=_BOOKKEEPING | {"stream_options", "user"},  # its streams always end with their usage
     ),
     "groq": _preset(
         "https://api.groq.com/openai/v1",

@@ -6,13 +6,14 @@ from decimal import Decimal
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from gateway.domain.notify import Notify
+from gateway.domain.section import Section
 from gateway.domain.units import DelayS, DurationS, Share, Size, Usd
 
 TEAM_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 TEAM_NAME_LENGTH = 64
-RECEIVER_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 MOST_COUNT = 10**15
 """The largest limit: the state server's counters are doubles, exact up to nine times as much."""
@@ -22,12 +23,6 @@ Priority = Literal["interactive", "batch"]
 
 PassThrough = Literal["audio", "images", "moderations", "rerank"]
 """OpenAI endpoints that are passed on without being interpreted."""
-
-
-class Section(BaseModel):
-    """Strict and immutable: an unknown key is an error, and a loaded policy never changes."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
 
 class ModelRule(Section):
@@ -91,45 +86,11 @@ class ContextPolicy(Section):
         description="Marks for Anthropic's prompt cache: auto adds those that pay beside the client's, client sends "
         "only the client's, off none.",
     )
-
-
-Severity = Literal["info", "warning", "critical"]
-
-Variable = Annotated[str, Field(pattern=r"^env:[A-Z][A-Z0-9_]*$", max_length=100)]
-
-
-class Notify(Section):
-    """A receiver of alerts. Addresses come from the operator's environment, never from the file."""
-
-    webhook: Variable | None = Field(
-        None, description="env:NAME of the variable that holds a URL; signed when NAME_SECRET is set too."
+    old_outputs: Literal["cut", "keep"] = Field(
+        "cut",
+        description="Old tool outputs that are probably no longer needed: cut leaves them out where that pays, keep "
+        "sends them.",
     )
-    slack: Variable | None = Field(
-        None, description="Instead: env:NAME of the URL of an incoming webhook that reads as Slack's do."
-    )
-    email: Variable | None = Field(
-        None, description="Instead: env:NAME of the variable that holds the recipients, separated by commas."
-    )
-    receiver: Annotated[str, Field(pattern=RECEIVER_NAME, max_length=64)] | None = Field(
-        None, description="Instead: one of the operator's `receivers`; where there are any, only those may be named."
-    )
-    severity: Severity = Field("info", description="Only alerts that are at least so severe: info, warning, critical.")
-
-    @model_validator(mode="after")
-    def _one_address(self) -> Notify:
-        if sum(address is not None for address in (self.webhook, self.slack, self.email, self.receiver)) != 1:
-            raise ValueError("give one of webhook, slack, email and receiver")
-        return self
-
-    @property
-    def target(self) -> str:
-        """The receiver as written in lists and tables: `env:NAME`, `slack:env:NAME`, `email:env:NAME` or
-        `receiver:NAME`."""
-        if self.receiver is not None:
-            return f"receiver:{self.receiver}"
-        if self.webhook is not None:
-            return self.webhook
-        return f"slack:{self.slack}" if self.slack is not None else f"email:{self.email}"
 
 
 class Budget(Section):
@@ -138,8 +99,9 @@ class Budget(Section):
     name: str = Field(
         "", max_length=64, description="How refusals, alerts and headers call it; empty: by its window and level."
     )
-    per: Literal["organisation", "team", "key", "end_user"] = Field(
-        "team", description="Who shares it: the whole team, or each key or end user has one; organisation: see there."
+    per: Literal["organisation", "team", "key", "end_user", "session"] = Field(
+        "team",
+        description="Who shares it: the whole team, or each key, end user or session has one; organisation: see there.",
     )
     limit_usd: Usd | None = Field(None, description="US dollars per window.")
     limit_tokens: int | None = Field(
@@ -213,8 +175,14 @@ class AlertsPolicy(Section):
     """Receivers of a team's alerts, including those about budgets."""
 
     notify: tuple[Notify, ...] = Field((), description="Receivers of all the team's alerts, besides the log.")
-    escalate_to: tuple[Notify, ...] = Field((), description="Who hears of a critical one that nobody acknowledged.")
+    escalate_to: tuple[Notify, ...] = Field(
+        (), description="Receivers of critical alerts that were not acknowledged in time."
+    )
     escalate_after: DurationS = Field(1800.0, description="How long that is waited for, e.g. 30m.")
+    weekly_report: tuple[Notify, ...] = Field(
+        (),
+        description="Receivers of a report each Monday (UTC): spend and savings of last week, forecast of the month.",
+    )
     anomalies: bool = Field(
         True, description="Tell of spend that is unlike the team's own past, of rows without a cost, of a cold cache."
     )
@@ -335,7 +303,9 @@ class Policy(Section):
     cost_centre: str = Field("", max_length=64, description="Written beside each of the team's attempts.")
     mode: Literal["observe", "route"] = Field("route", description="observe: serve as asked, record the decision.")
     share: Share = Field(1.0, description="Share of requests that the decision applies to.")
-    models: dict[str, ModelEntry] = Field(default_factory=dict, description="Name an app uses → rule, alias or list.")
+    models: dict[str, ModelEntry] = Field(
+        default_factory=dict, description="Name an app uses, or a pattern with * → rule, alias or list."
+    )
     allowed_models: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] | None = Field(
         None,
         max_length=1000,
@@ -351,6 +321,16 @@ class Policy(Section):
     trials: TrialsPolicy = TrialsPolicy()
     limits: LimitsPolicy = LimitsPolicy()
     data: DataPolicy = DataPolicy()
+    max_usd_per_request: Usd | None = Field(
+        None,
+        gt=0,
+        description="Most that one request may cost, in USD, with retries and escalation. A dearer backend is skipped, "
+        "an answer of text is asked for with a lower max_tokens.",
+    )
+    overrides: Literal["allowed", "denied"] = Field(
+        "allowed",
+        description="denied: a request with `x-thriftgate-cache`, `-tier` or `-context` gets 403.",
+    )
     passthrough: tuple[PassThrough, ...] = Field(
         (), description="Other endpoints that the team may use: audio, images, moderations, rerank."
     )
@@ -371,10 +351,11 @@ class Policy(Section):
     def rule(self, model: str) -> ModelRule | str | None:
         """The rule for `model` (aliases are followed), a backend's name, or None if the policy does not mention it.
 
-        `auto` always exists. Raises ValueError for a circular alias.
+        A name without an entry gets that of the longest pattern that fits (`claude-opus-*`). Patterns apply to the
+        client's name only, not to what an alias leads to. `auto` always exists. Raises ValueError for a circular alias.
         """
-        seen = {model}
-        name = model
+        name = model if model in self.models or model == "auto" else self._pattern(model)
+        seen = {name}
         while True:
             entry = self.models.get(name)
             if entry is None:
@@ -387,3 +368,29 @@ class Policy(Section):
                 raise ValueError(f"models.{model}: the alias leads back to itself")
             seen.add(entry)
             name = entry
+
+    def _pattern(self, model: str) -> str:
+        """The longest pattern of `models` that fits `model`; `model` itself if none does."""
+        fitting = (name for name in self.models if "*" in name and fits(name, model))
+        return max(fitting, key=len, default=model)
+
+
+def fits(pattern: str, name: str) -> bool:
+    """Whether `name` fits `pattern`, in which each `*` stands for any characters.
+
+    The time is linear in both, because a team writes the pattern and a client the name, and both share the worker with
+    other teams.
+    """
+    first, *parts = pattern.split("*")
+    if not parts:
+        return name == pattern
+    *middle, last = parts
+    at, end = len(first), len(name) - len(last)
+    if at > end or not (name.startswith(first) and name.endswith(last)):
+        return False
+    for part in middle:
+        found = name.find(part, at, end)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True

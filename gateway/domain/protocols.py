@@ -1,10 +1,10 @@
-"""Interfaces between packages of one layer, which do not import each other."""
+"""Interfaces between packages of one layer, because these packages do not import each other."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from gateway.domain.answer import Answer
 from gateway.domain.backend import Backend
@@ -27,7 +27,7 @@ class Clock(Protocol):
 
 
 class Embedder(Protocol):
-    """Text → unit vector (float32, `dimensions`). Runs off the loop; raises EmbedderUnavailable."""
+    """Converts a text to a unit vector (float32, `dimensions`). Runs off the event loop; raises EmbedderUnavailable."""
 
     name: str
     dimensions: int
@@ -44,32 +44,41 @@ class Embedder(Protocol):
         ...
 
     def begin(self) -> None:
-        """Start loading in the background, unless already started."""
+        """Start loading in the background. Repeated calls have no effect."""
         ...
 
     async def embed(self, text: str, owner: str = "") -> Any | None:
-        """The vector; None if the text is longer than the model reads. A vector cached for one `owner` is not used for
-        another."""
+        """The vector; None if the text is longer than the model can read. A vector cached for one `owner` is not used
+        for another."""
         ...
 
 
 class TokenCounter(Protocol):
     def estimate(self, text: str) -> int:
-        """An estimate from byte lengths; takes microseconds."""
+        """The estimated number of tokens, from byte lengths. Takes microseconds."""
         ...
 
     def count(self, text: str) -> int:
-        """The exact count for the tokenizer family. Call it off the loop for long text."""
+        """The exact number of tokens for the tokenizer family. For a long text, call it off the event loop."""
         ...
 
     def at_once(self, text: str) -> int:
-        """The exact count if that is fast, else the estimate; for callers on the loop that cannot wait."""
+        """The exact number of tokens if that can be counted quickly, else the estimate. For callers on the event loop
+        that cannot wait."""
         ...
 
 
 class PriceList(Protocol):
     def price(self, backend: Backend) -> Price | None:
-        """None: unknown, which is never 0."""
+        """The price; None if unknown. An unknown price is never 0."""
+        ...
+
+
+class ModelPrices(PriceList, Protocol):
+    """Also knows models that are no backends."""
+
+    def listed(self, model: str) -> Price | None:
+        """The list price of a model by its name alone; None: unknown."""
         ...
 
 
@@ -80,24 +89,31 @@ class BackendState:
     in_flight: int = 0
     first_byte_ms: float | None = None
     load: Load | None = None
-    """None: nothing is known except this worker's own requests."""
+    """The server's load; None: only this worker's own requests are known."""
     wait_s: float = 0.0
     """Estimated time that a further request would wait there for its turn."""
+    trouble: str = ""
+    """Why calls of the backend fail at present; empty if they do not, or if there was none yet."""
     headroom: float | None = None
-    """Part of its provider's scarcest rate limit that is left; 0: one more call would exceed it; None: unknown."""
+    """Share of the provider's scarcest rate limit that is left; 0: one more call would exceed the limit; None: unknown.
+    """
 
 
 class FleetView(Protocol):
-    """The current health of backends."""
+    """The current health of the backends."""
 
     def state(self, backend: Backend) -> BackendState: ...
 
 
 class SessionView(Protocol):
-    """Tells how much of a conversation each backend still has in its prompt cache."""
+    """Estimates how much of a conversation each backend still has in its prompt cache."""
 
     def warm_tokens(self, prefix: Prefix, backend: Backend, input_tokens: int) -> int:
-        """How many of `input_tokens` `backend` is expected to read from its cache."""
+        """The number of `input_tokens` that `backend` is expected to read from its cache."""
+        ...
+
+    def warmest(self, prefix: Prefix, input_tokens: int) -> int:
+        """The most of them that any backend is expected to read from its cache."""
         ...
 
 
@@ -107,22 +123,22 @@ class Contexts(Protocol):
     def plan_for(
         self, request: CompletionRequest, tenant: Tenant, backend: Backend, prefix: Prefix | None = None
     ) -> Awaitable[ContextPlan]:
-        """What to send to `backend`. Raises ContextTooLong if the request does not fit even when trimmed. `prefix`: the
-        session, if any."""
+        """The plan of what to send to `backend`. Raises ContextTooLong if the request does not fit even after trimming.
+        `prefix`: the session, if any."""
         ...
 
     def learn(self, record: Record) -> None:
-        """Remember the input size that the backend reported for the session."""
+        """Store the input size that the backend reported for the session."""
         ...
 
 
 class Hold(Protocol):
-    """Money set aside for one request."""
+    """Money that is held for one request."""
 
     covers: float
-    """`grow` need not be called while `Attempt.seen` is at most this."""
+    """`grow` need not be called until `Attempt.seen` exceeds this number of tokens."""
     output_limit: int | None
-    """Most output tokens that the backend may be asked for, because the hold pays for no more; None: no limit."""
+    """Maximum output tokens that the backend may be asked for, because the hold pays for no more; None: no limit."""
 
     async def extend(
         self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False
@@ -132,19 +148,22 @@ class Hold(Protocol):
         ...
 
     async def grow(self, output_tokens: int, seen: int) -> None:
-        """Make sure that the hold covers an answer with `output_tokens` by its text, of which its attempt has `seen` at
-        most. Raises BudgetExhausted."""
+        """Make sure that the hold covers an answer. `output_tokens`: estimated from its text; `seen`: maximum tokens of
+        its attempt so far. Raises BudgetExhausted."""
         ...
 
     def follow(self, attempt: Attempt) -> None:
-        """The answer of `attempt` is served, out of several attempts with holds: `covers` and `grow` now refer to
-        it."""
+        """Let `covers` and `grow` refer to `attempt`, whose answer is served. Needed if several attempts have holds."""
         ...
+
+
+Subject = Literal["end_user", "session"]
+"""Of which a team has so many that budgets name none of them: a column of the ledger."""
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetChecker:
-    """Whose spend is read; empty parts are ignored."""
+    """Identifies whose spend is read. Empty fields are ignored."""
 
     organisation: str = ""
     team: str = ""
@@ -153,7 +172,8 @@ class BudgetChecker:
 
 @dataclass(frozen=True, slots=True)
 class SpentReader:
-    """What an attempt counts: simulated ones nothing, unpriced ones no money, free ones no tokens."""
+    """Spend as budgets count it: nothing for simulated attempts, no money for unpriced ones, no tokens for free
+    ones."""
 
     pico: int = 0
     tokens: int = 0
@@ -168,39 +188,41 @@ class EndUsers(Protocol):
 
 
 class Spending(Protocol):
-    """The actual spend, from which counters are rebuilt. May raise if the ledger cannot be read."""
+    """Reads the actual spend, from which counters are rebuilt. May raise if the ledger cannot be read."""
 
     def spent(self, payer: BudgetChecker, since: float, until: float) -> Awaitable[SpentReader]:
-        """Spend of attempts that have ended, of requests that began in `[since, until)` (Unix seconds; `until` may be
-        infinite). Includes the attempts of dead workers."""
+        """Spend by ended attempts of requests that began in `[since, until)` (Unix seconds; `until` may be infinite).
+        Includes the attempts of dead workers."""
         ...
 
-    def spent_by_end_users(
-        self, team: str, since: float, until: float, end_users: Collection[str]
+    def spent_by_each(
+        self, by: Subject, team: str, since: float, until: float, names: Collection[str]
     ) -> Awaitable[Mapping[str, SpentReader]]:
-        """As `spent`, for each of the `end_users` (pseudonyms) of one team; those without spend are left out."""
+        """Like `spent`, for each of the `names` (pseudonyms of end users, or ids of sessions) of one team. Those
+        without spend are omitted."""
         ...
 
 
 class AttemptJournal(Protocol):
-    """The ledger as seen by callers of backends: one entry per attempt."""
+    """The ledger as callers of backends use it: one entry per attempt."""
 
     def open(self, attempt: Attempt, record: Record) -> None:
-        """Journal the *opened* entry; the call may start only after this. Raises LedgerUnavailable."""
+        """Write the *opened* entry to the journal. The call may start only after this. Raises LedgerUnavailable."""
         ...
 
     def close(self, attempt: Attempt, record: Record) -> None:
-        """Price the attempt (sets `cost_pico`, `price_source`) and journal the *closed* entry. Call once only."""
+        """Price the attempt (sets `cost_pico`, `price_source`) and write the *closed* entry to the journal. Call it
+        only once."""
         ...
 
     def cached(self, record: Record, usage: Usage, saved_pico: int | None, outcome: Outcome = "ok") -> None:
-        """Journal an answer that this request did not pay for, stored or shared: cost 0, with the cost that it
-        saved."""
+        """Write an answer to the journal that this request did not pay for, because it was stored or shared. The cost
+        is 0; `saved_pico` is the cost that was saved."""
         ...
 
 
 class Archive(Protocol):
-    """Finds requests in the ledger that are no longer in any worker's memory."""
+    """Finds requests in the ledger that no worker has in memory any more."""
 
     async def find(self, request_id: str, team: str) -> dict[str, Any] | None:
         """A flight record as JSON values, shorter than the recorder's own; None if this team has no such request."""
@@ -208,28 +230,28 @@ class Archive(Protocol):
 
 
 class Sampler(Protocol):
-    """What lower layers need of `learning`."""
+    """The part of `learning` that lower layers need."""
 
     def holdout(self, request: CompletionRequest) -> bool:
-        """Whether to serve this request from the baseline, as a comparison group."""
+        """Whether to serve this request with the reference, so that it belongs to the comparison group."""
         ...
 
     def offer(self, request: CompletionRequest, record: Record, answer: Answer) -> None:
-        """Offer a served request before its answer is closed. Fast, never raises; useful ones go to a bounded queue and
-        are dropped when it is full."""
+        """Offer a served request before its answer is closed. Fast; never raises. Useful requests go to a bounded
+        queue, and are dropped if it is full."""
         ...
 
 
 class Evidence(Protocol):
-    """What a team's own judged answers say about a backend."""
+    """Evidence about a backend from a team's own judged answers."""
 
     def adjust(self, team: str, backend: str) -> Learned:
-        """Read from memory; `NOTHING` for a backend without judged answers."""
+        """The evidence, read from memory. `NOTHING` for a backend without judged answers."""
         ...
 
 
 class NoEvidence:
-    """Implements `Evidence` where nothing is learned."""
+    """Implements `Evidence` without any evidence."""
 
     def adjust(self, team: str, backend: str) -> Learned:
         return NOTHING
@@ -237,7 +259,7 @@ class NoEvidence:
 
 @dataclass(frozen=True, slots=True)
 class FreshAnswer:
-    """An answer that was paid for to compare with another; no client gets it."""
+    """An answer that was bought for comparison with another. It is sent to no client."""
 
     completion: bytes
     """The plain body in the request's dialect."""
@@ -245,9 +267,9 @@ class FreshAnswer:
 
 
 class FreshAnswerSource(Protocol):
-    """Buys answers for comparison, under the tenant's budget and a separate cap."""
+    """Buys answers for comparison. The cost counts in the tenant's budget and in a separate cap."""
 
     async def ask(self, request: CompletionRequest, tenant: Tenant) -> FreshAnswer | None:
-        """A backend's answer to `request` now, booked as `shadow`; None if the money does not allow it or no backend
-        answers."""
+        """A new answer of a backend to `request`, recorded as `shadow`. None if the money does not allow it or no
+        backend answers."""
         ...

@@ -1,7 +1,7 @@
-"""The provider behind a backend, under OpenTelemetry's name (`gen_ai.provider.name`), as far as its settings tell.
+"""Finds the provider of a backend from its settings, and names it as OpenTelemetry does (`gen_ai.provider.name`).
 
-Well-known values of OpenTelemetry's semantic conventions for generative AI, read 2026-11; a provider that they do not
-list has litellm's name. An unknown server is `_OTHER`, since any server may speak OpenAI's dialect.
+The names are the well-known values of OpenTelemetry's semantic conventions for generative AI, read 2026-11. A provider
+that they do not list has litellm's name. An unknown server is `_OTHER`, because any server may speak OpenAI's dialect.
 """
 
 from __future__ import annotations
@@ -62,17 +62,17 @@ _PREFIXES = {
 }
 """litellm's prefix of a model name → OpenTelemetry's name, if different."""
 _OF_KIND = {"local": "local", "simulated": "simulated", "azure": "azure.ai.openai"}
-"""Kinds whose provider does not depend on the address."""
+"""Kind → provider, for kinds whose provider does not depend on the address."""
 _ANY_SERVER = frozenset({"openai", "custom_openai", "openai_like", "text-completion-openai", "anthropic"})
-"""Prefixes that, together with a base URL, name a dialect only: any server may speak it."""
+"""Prefixes that name only a dialect if there is also a base URL, because any server may speak it."""
 _PREFIX = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _OWN_NAMES = ((re.compile(r"gpt-(?!oss)|chatgpt-|o\d"), "openai"), (re.compile(r"claude-"), "anthropic"))
-"""Model names that litellm accepts without a prefix."""
+"""(Pattern of a model name without a prefix that litellm accepts, provider)."""
 
 
 @lru_cache(maxsize=4096)
 def provider_name(kind: str, base_url: str, model: str) -> str:
-    """The provider of a backend. Kinds `local` and `simulated` are their own providers."""
+    """The provider of a backend. For the kinds `local` and `simulated`, it is the kind itself."""
     if kind in _OF_KIND:
         return _OF_KIND[kind]
     if base_url:
@@ -87,7 +87,7 @@ def _of_address(base_url: str) -> str:
     host = host_of(base_url)
     for domains, name in _HOSTS:
         if domains.fullmatch(host):
-            # Azure also serves OpenAI's models at its newer addresses, below a separate path.
+            # Azure also serves OpenAI's models at its newer addresses, under a separate path.
             return "azure.ai.openai" if name == "azure.ai.inference" and "/openai" in base_url else name
     return ""
 

@@ -1,4 +1,4 @@
-"""The record of one request: packages add facts; ledger, telemetry and response headers read them."""
+"""The record of one request. Packages add facts; ledger, telemetry and response headers read them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ Outcome = Literal["open", "ok", "failed", "interrupted", "escalated"]
 CacheResult = Literal["exact", "semantic", "join", "miss", "bypass", "off"]
 
 _LEAST_BYTES = 4
-"""The fewest bytes of a token in a stream, with its surroundings."""
+"""Minimum bytes of a token in a stream, including the JSON around it."""
 CHUNK_BITS = 28
-"""Bits of the progress word that count chunks; the upper bits count bytes. 2**28 chunks, 64 GiB."""
+"""Number of bits of the progress word that count chunks; the upper bits count bytes. The limits are 2**28 chunks and 64
+GiB."""
 
 
 def new_request_id() -> str:
-    """Sortable by time and unguessable: 12 hex digits of milliseconds, 20 random ones."""
+    """A new id that sorts by time and cannot be guessed: 12 hex digits of milliseconds, 20 random hex digits."""
     return f"req_{time.time_ns() // 1_000_000:012x}{os.urandom(10).hex()}"
 
 
@@ -37,7 +38,7 @@ class Reporter(Protocol):
 
     @property
     def reported(self) -> Usage | None:
-        """The usage that the backend has reported so far, possibly partial; None: nothing yet."""
+        """The usage that the backend has reported so far, which may be partial; None if it has reported nothing."""
         ...
 
     def delivered_characters(self) -> int: ...
@@ -45,64 +46,69 @@ class Reporter(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """One call of one backend; its id is the ledger entry's id."""
+    """One call of one backend. Its id is the id of the ledger entry."""
 
     id: str
     number: int
     backend: Backend
     started_at: float
-    """Unix seconds."""
+    """Time of the start in Unix seconds."""
     outcome: Outcome = "open"
     status: int | None = None
     error: str = ""
     input_tokens: int = 0
-    """The gateway's own count of what it sent, used if the backend reports none."""
+    """The gateway's own count of what it sent. Used if the backend reports none."""
     chunks: int = 0
-    """Content-bearing stream events received."""
+    """Number of stream events with content that have arrived."""
     output_bytes: int = 0
-    """Bytes received, for progress marks."""
+    """Number of bytes that have arrived, for progress marks."""
     usage: Usage | None = None
     cost_pico: int | None = None
-    """None: the price is unknown."""
+    """The cost; None if the price is unknown."""
     price_source: str = ""
     first_byte_at: float | None = None
     ended_at: float | None = None
     trimmed_tokens: int = 0
+    frozen: bool = False
+    """As in `ContextPlan`."""
     counted_tokens: int = 0
-    """As in `ContextPlan`."""
+    """See `ContextPlan.counted_tokens`."""
     marks: CacheMarks | None = None
-    """As in `ContextPlan`."""
+    """See `ContextPlan.marks`."""
     confidence: float | None = None
     """Mean token probability of the answer, if the backend sent log-probabilities."""
     headers: Sequence[tuple[bytes, bytes]] = ()
-    """Headers of the backend's response, names in lower case."""
+    """Headers of the backend's response. Names are in lower case."""
     service_tier: str = ""
-    """The requested tier, named as in `Usage.service_tier`: an answer without usage is billed at it."""
+    """The requested tier, named as in `Usage.service_tier`. An answer without reported usage is billed at this tier."""
     unpriced: str = ""
     """Units without a price, as `unpriced_units` writes them."""
     kind: str = ""
-    """`hedge`: the slower of two attempts for one answer. `shadow`: made for comparison; no client gets its answer."""
+    """`hedge`: the slower of two attempts for one answer. `shadow`: made for comparison; its answer is sent to no
+    client. Empty: an ordinary attempt."""
     sent_bytes: int = 0
     """Bytes of the request body sent to the backend."""
     output_cap: int | None = None
-    """Most output tokens per answer that the backend was asked for, because the budget pays for no more; None: no cap.
-    """
+    """Maximum output tokens per answer that were requested of the backend, because the budget pays for no more; None:
+    no cap."""
     most_output: int | None = None
-    """Most output tokens of all its answers together; None: unlimited."""
+    """Maximum output tokens of all its answers together; None: unlimited."""
     pace: Pace | None = None
     """Measurements of the backend's streams, or of its plain answers."""
+    above_ceiling: bool = False
+    """Whether it was expected to cost more than the model that the client named."""
     spoke_at: float | None = None
-    """When the first text of a stream arrived, Unix seconds."""
+    """Unix time at which the first text of a stream arrived."""
     progress: memoryview | None = None
-    """Two 64-bit words in the ledger's shared memory, which survive this process."""
+    """Two 64-bit words in the ledger's shared memory. They survive this process."""
     reporter: Reporter | None = None
-    """Reads a stream in progress."""
+    """Reads the usage of a stream in progress."""
     looked_at: tuple[int, int, int] | None = None
-    """Characters, chunks and bytes that had arrived when its pace was first measured."""
+    """(Characters, chunks, bytes) that had arrived when the stream was first measured."""
 
     def estimate_usage(self, delivered: int) -> None:
-        """Set `usage`, unless known: to what the backend reported before the answer ended, completed by the gateway's
-        estimates. `delivered`: output tokens that arrived."""
+        """Set `usage` if it is unknown: to what the backend reported before the answer ended, completed by estimates.
+        `delivered`: output tokens that arrived."""
         reporter, self.reporter = self.reporter, None
         if self.usage is None:
             found = interrupted(reporter.reported if reporter else None, self.input_tokens, delivered)
@@ -110,7 +116,7 @@ class Attempt:
             self.usage = with_unseen(found, self._unseen(time.time()), self.most_output, plain=plain)
 
     def _unseen(self, now: float) -> int:
-        """Tokens that the backend is expected to have generated before its text began."""
+        """Tokens that the backend has probably generated before its text began."""
         if self.pace is None or not self.pace.hides or not self.started_at:
             return 0
         if self.pace.plain and self.ended_at is not None:  # everything has arrived
@@ -129,13 +135,13 @@ class Attempt:
         if known is not None and (most is None or known < most):
             most = known
         if window is not None:
-            room = max(1, window - self.input_tokens) if one_context else window
-            if most is None or room < most:
-                most = room
+            left = max(1, window - self.input_tokens) if one_context else window
+            if most is None or left < most:
+                most = left
         self.most_output = None if most is None else most * answers
 
     def look_at_pace(self) -> None:
-        """Measure a stream in progress, until a complete stream of its backend has been measured."""
+        """Measure a stream in progress, as long as no complete stream of its backend has been measured."""
         pace, reporter = self.pace, self.reporter
         if pace is None or reporter is None or not pace.wants_look(self.chunks):
             return
@@ -153,7 +159,7 @@ class Attempt:
         usage, pace = self.usage, self.pace
         if pace is None or usage is None or usage.estimated or not self.ended_at:
             return
-        if self.spoke_at is None:  # a plain answer: nothing was seen before its end
+        if self.spoke_at is None:  # a plain answer: no part was seen before its end
             pace.learn(usage.all_output, self.ended_at - self.started_at)
             return
         pace.learn_frame(usage.all_output, usage.reasoning_tokens, self.chunks, self.output_bytes)
@@ -167,17 +173,18 @@ class Attempt:
 
     @property
     def reported(self) -> Usage | None:
-        """What the backend has reported so far, possibly partial."""
+        """The usage that the backend has reported so far, which may be partial."""
         return self.usage or (self.reporter.reported if self.reporter else None)
 
     @property
     def seen(self) -> int:
-        """The most output tokens that can have arrived: a token has at least one byte of text, and few have less than
+        """Maximum output tokens that can have arrived. A token has at least one byte of text, and few have less than
         four."""
         return max(self.chunks, self.output_bytes // _LEAST_BYTES)
 
     def came(self, size: int, chunks: int) -> None:
-        """`size` more bytes arrived; `chunks` in all carry content. Call before the bytes are passed on."""
+        """Record that `size` more bytes have arrived, and that `chunks` chunks in total have content. Call it before
+        the bytes are passed on."""
         self.output_bytes += size
         self.chunks = chunks
         if self.spoke_at is None and chunks:
@@ -200,14 +207,14 @@ class Record:
     attempts: list[Attempt] = field(default_factory=list, init=False)
     cache: CacheResult = "off"
     saved_pico: int | None = None
-    """The cost of the answer at the backend that first gave it, saved by a cache hit."""
+    """The cost of the answer at the backend that first gave it. A cache hit saves this cost."""
     cache_score: float | None = None
     route: Route | None = None
     difficulty: float | None = None
     trimmed_tokens: int = 0
     escalated: bool = False
     weak: bool = False
-    """The answer should have been escalated, but could not be."""
+    """Whether the answer should have been escalated but could not be."""
     cost_pico: int | None = None
     finish: str = ""
     status: int = 200
@@ -217,24 +224,29 @@ class Record:
     degraded: set[str] = field(default_factory=set, init=False)
     tags: dict[str, str] = field(default_factory=dict)
     session: str = ""
+    """Named by the client with `x-thriftgate-session`, else the agent's own id."""
+    agent: str = ""
+    """The coding agent that sent the request; empty: none is recognised."""
+    traffic_class: str = ""
+    """Language, needs and step, as `domain/traffic.py` writes them."""
     end_user: str = ""
     """Pseudonym of the end user named by the client."""
     over_budget: tuple[str, ...] = ()
-    """Soft budgets that are spent."""
+    """Soft budgets that are exhausted."""
     ratelimit: dict[str, str] = field(default_factory=dict, init=False)
-    """`x-ratelimit-*` headers, set by the rate limits."""
+    """`x-ratelimit-*` response headers, set by the rate limits."""
     kind: str = ""
-    """Kind of its attempts: `shadow` if no client gets the answer."""
+    """Kind of the request's attempts: `shadow` if its answer is sent to no client."""
     before: int = 0
-    """Attempts of the same request on another record."""
+    """Number of attempts of the same request that are on another record."""
     answers: Sequence[StrategyAnswer] = ()
     """The answers that a strategy of several backends received, in the order of the calls."""
     others: Callable[[asyncio.Task[Any]], bool] | None = None
-    """Called when the client leaves: whether other requests still need the answer of the serving task."""
+    """Called when the client leaves. Returns whether other requests still need the answer of the serving task."""
     trace: Mapping[bytes, bytes] | None = None
     """The client's headers, including `traceparent` and `tracestate` if it sent them."""
     notes: list[dict[str, Any]] = field(default_factory=list, init=False)
-    """Dated facts for the flight record; never prompts or keys."""
+    """Facts with their times, for the flight record. They never contain prompts or keys."""
 
     def note(self, what: str, **facts: Any) -> None:
         self.notes.append({"ms": round((time.perf_counter() - self.started) * 1000, 3), "what": what, **facts})
@@ -248,13 +260,15 @@ class Record:
         """A new, numbered attempt on this record."""
         number = self.before + len(self.attempts) + 1
         attempt = Attempt(f"{self.request_id}-{number}", number, backend, time.time(), kind=self.kind)
+        if self.route is not None and backend.name in self.route.above:
+            attempt.above_ceiling = True
         self.attempts.append(attempt)
         return attempt
 
     @property
     def curtailed(self) -> bool:
-        """Whether the served answer ended because the budget paid for no more. Such an answer is not cached and says
-        nothing about its backend."""
+        """Whether the served answer ended early because the budget paid for no more. Such an answer is not cached, and
+        is no evidence about its backend."""
         if self.finish != "length":
             return False
         served = self.served_by
@@ -262,7 +276,7 @@ class Record:
 
     @property
     def served_by(self) -> Attempt | None:
-        """The attempt whose answer the client gets; the last one if none succeeded."""
+        """The attempt whose answer the client gets; if none succeeded, the last attempt."""
         attempts = self.attempts
         if len(attempts) > 1:
             for outcomes in (

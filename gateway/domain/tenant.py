@@ -1,4 +1,4 @@
-"""A tenant: team, key and policy of a request."""
+"""The tenant of a request: team, key and policy."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ Scope = Literal["inference", "usage", "admin"]
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What is known of a key; the secret itself is never kept."""
+    """The stored facts about a key. The secret itself is never kept."""
 
     id: str
     team: str
     name: str = ""
     scopes: frozenset[str] = frozenset({"inference"})
     expires_at: float | None = None
-    """Unix seconds."""
+    """Expiry in Unix seconds; None: it does not expire."""
     lineage: str = ""
-    """Id of the first key of the chain that `keys rotate` made, its own where it was never rotated. Spend, limits and
-    ownership belong to the lineage, so that a new secret changes none of them."""
+    """Id of the first key in the chain of rotations by `keys rotate`; for a key that was never rotated, its own id.
+    Spend, limits and ownership belong to the lineage, so that a new secret changes none of them."""
     allowed_models: frozenset[str] | None = None
-    """Besides the policy's: names of backends, of models, or tiers. None: all."""
+    """Allowed models, in addition to the policy's restriction: names of backends, names of models, or tiers. None: all
+    are allowed."""
 
     def __post_init__(self) -> None:
         if not self.lineage:
@@ -39,7 +40,7 @@ class Viewer:
 
     team: str
     key: str = ""
-    """Lineage; what other keys made is hidden from it. Empty: all of the team's."""
+    """Lineage of a key, which cannot see what other keys made. Empty: everything of the team is visible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +48,19 @@ class Tenant:
     key: Key
     policy: Policy
     epoch: str = ""
-    """Fingerprint of the policy: a changed policy never answers from the old one's cache."""
+    """Fingerprint of the policy. After a change of the policy, answers cached under the old one are not used."""
     closed: frozenset[str] = frozenset()
-    """Names of backends that the operator opened to other teams only."""
+    """Names of backends that only other teams may use."""
     team: str = field(init=False)
     organisation: str = field(init=False)
     viewer: Viewer = field(init=False)
     access: Access | None = field(init=False)
-    """None: it may use every backend."""
+    """The restrictions; None: the tenant may use every backend."""
     yields: bool = field(init=False)
-    """Does all that it asks give way to interactive requests?"""
+    """Whether all requests of the tenant have the priority `batch`."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "team", self.key.team)  # every room asks, some several times a request
+        object.__setattr__(self, "team", self.key.team)  # several packages read it, some more than once per request
         object.__setattr__(self, "organisation", self.policy.organisation)
         shares = self.policy.data.share == "team"
         object.__setattr__(self, "viewer", Viewer(self.team, "" if shares else self.key.lineage))
@@ -68,5 +69,5 @@ class Tenant:
         object.__setattr__(self, "yields", self.policy.limits.priority == "batch")
 
     def batch(self, controls: Controls) -> bool:
-        """Does a request with these controls give way to interactive ones? It may lower itself, not raise."""
+        """Whether a request with these controls has the priority `batch`. A client can only lower the priority."""
         return self.yields or controls.priority == "batch"

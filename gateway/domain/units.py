@@ -1,4 +1,4 @@
-"""Parses shares, durations and dollars as people write them in YAML."""
+"""Parses shares, durations, sizes and dollars as people write them in YAML."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
 LONGEST_S = 10 * 366 * 86400.0
-"""The longest duration that clocks and the state server's expiry accept."""
+"""Maximum duration in seconds that clocks and the state server's expiry accept."""
 MOST_USD = 10**9
-"""Counters are nano-dollars in 64 bits, which end at nine billion dollars."""
+"""Maximum amount in dollars. Counters are nano-dollars in 64 bits, whose limit is nine billion dollars."""
 
 
 def parse_share(value: Any) -> float:
-    """`"80%"` or `0.8` → 0.8. Raises ValueError outside 0..1."""
+    """Parse a share: `"80%"` or `0.8` → 0.8. Raises ValueError outside 0..1."""
     if isinstance(value, str):
         text = value.strip()
         try:
@@ -39,7 +39,8 @@ def parse_share(value: Any) -> float:
 
 
 def parse_duration(value: Any) -> float:
-    """`"24h"`, `"90s"`, `"1h30m"` or plain seconds → seconds. Raises ValueError when not positive."""
+    """Parse a duration to seconds: `"24h"`, `"90s"`, `"1h30m"`, or plain seconds. Raises ValueError if it is not
+    positive."""
     if isinstance(value, str):
         parts = _DURATION.findall(value)
         if not parts or _DURATION.sub("", value).strip():
@@ -59,7 +60,7 @@ _BYTES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "KB": 10**3, "MB": 1
 
 
 def parse_size(value: Any) -> Any:
-    """`"20MiB"`, `"1.5GB"` → bytes; numbers as they are. Raises ValueError."""
+    """Parse a size to bytes: `"20MiB"`, `"1.5GB"`; numbers are unchanged. Raises ValueError."""
     if not isinstance(value, str):
         return value
     if found := _SIZE.fullmatch(value):
@@ -70,12 +71,12 @@ def parse_size(value: Any) -> Any:
 
 
 def parse_delay(value: Any) -> float:
-    """A duration, or 0."""
+    """Parse a duration, or 0."""
     return 0.0 if value is not False and value in (0, "0", "0s") else parse_duration(value)
 
 
 def parse_usd(value: Any) -> Decimal:
-    """A number of US dollars, kept exact (`0.1` means a tenth, not its binary neighbour)."""
+    """Parse a number of US dollars exactly: `0.1` is one tenth, and not the nearest binary fraction."""
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         raise ValueError(f"must be an amount in USD, not {value!r}")
     try:
@@ -90,13 +91,13 @@ def parse_usd(value: Any) -> Decimal:
 
 
 DEAREST_USD = 10_000
-"""USD per 1M tokens; real prices are below a tenth of it. A higher figure is a price per token or per 1,000 tokens by
-mistake."""
+"""Maximum USD per 1M tokens; real prices are below a tenth of it. A higher figure is probably a price per token or per
+1,000 tokens."""
 
 
 def parse_token_usd(value: Any) -> Decimal:
-    """US dollars per 1M tokens: not absurd, and in whole pico-dollars a token, so that nothing is cut off. Raises
-    ValueError."""
+    """Parse US dollars per 1M tokens. Raises ValueError if the price is implausibly high or is not a whole number of
+    pico-dollars per token."""
     usd = parse_usd(value)
     if usd > DEAREST_USD:
         raise ValueError(f"must be USD per 1M tokens, at most {DEAREST_USD:,}, not {value!r}")
@@ -118,7 +119,7 @@ def usd_to_pico(usd: Decimal) -> int:
 
 
 def pico_to_nano_up(pico: int) -> int:
-    """Rounded up: what is held is never less than what it may cost."""
+    """Convert to nano-dollars, rounded up, so that what is held is never less than the cost."""
     return -(-pico // PICO_PER_NANO)
 
 

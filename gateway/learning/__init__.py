@@ -1,1 +1,1 @@
-"""Learning in the background: comparisons of backends, feedback, trials of plans."""
+"""Learns in the background: comparisons of backends, feedback, trials of plans."""

@@ -1,4 +1,5 @@
-"""Comparison calls: held against the comparison cap and the team's budgets, and recorded in the ledger as `shadow`."""
+"""Background calls for comparisons. Their money is held on the comparison cap and the team's budgets, and the ledger
+records them as `shadow`."""
 
 from __future__ import annotations
 
@@ -25,9 +26,9 @@ async def buy(
     record: Record,
     most_output: int,
 ) -> Answer:
-    """Call `route` and return the closed answer, of at most `most_output` tokens.
+    """Call the backends of `route` and return the closed answer, of at most `most_output` tokens.
 
-    Raises GatewayError (BudgetExhausted when a cap is reached), SQLAlchemyError.
+    Raises GatewayError (BudgetExhausted if a cap is reached), SQLAlchemyError.
     """
     tenant = record.tenant
     hold = BackgroundHold(spend_cap, pipeline.budgets.hold(tenant, record, request), prices, tenant, most_output)

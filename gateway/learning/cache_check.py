@@ -1,4 +1,4 @@
-"""Buys fresh answers, which semantic cache hits are compared with."""
+"""Buys fresh answers with which semantic cache hits are compared."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ MOST_OUTPUT = 4096
 
 
 class FreshAnswers:
-    """Implements `Shadow` of domain/protocols.py. Requests are routed like any other of the tenant; answers are not
-    stored."""
+    """Implements `FreshAnswerSource` of domain/protocols.py. The requests are routed like any other request of the
+    tenant. The answers are not stored."""
 
     def __init__(self, pipeline: Pipeline, spend_cap: SpendCap, prices: PriceList) -> None:
         self._pipeline, self._spend_cap, self._prices = pipeline, spend_cap, prices

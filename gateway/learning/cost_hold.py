@@ -1,4 +1,4 @@
-"""The hold of one comparison call: money is held on the comparison cap and on the team's budgets before the call."""
+"""The hold of one comparison call. Before the call, money is held on the comparison cap and on the team's budgets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KIND = "shadow"
 
 
 def worst(price: Price, input_tokens: int, output_tokens: int) -> int:
-    """The most pico-dollars that one call may cost."""
+    """Maximum pico-dollars that one call may cost."""
     return price.most(input_tokens * 5 // 4 + _SPARE_TOKENS, output_tokens, cache_writes=True)
 
 
@@ -33,7 +33,7 @@ class BackgroundHold:
     def __init__(
         self, spend_cap: SpendCap, budget: RequestHold, prices: PriceList, tenant: Tenant, most_output: int
     ) -> None:
-        """`budget`: the team's own hold. `most_output`: the most output tokens of the answer."""
+        """`budget`: the team's own hold. `most_output`: maximum output tokens of the answer."""
         self._spend_cap, self._budget, self._prices, self._tenant = spend_cap, budget, prices, tenant
         self.output_limit: int | None = most_output
         self._held: list[tuple[str, int]] = []
@@ -42,7 +42,7 @@ class BackgroundHold:
     async def extend(
         self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False
     ) -> None:
-        """Hold the most that the call may cost. Raises BudgetExhausted, SQLAlchemyError."""
+        """Hold the maximum cost of the call. Raises BudgetExhausted, SQLAlchemyError."""
         price = self._prices.price(backend)
         if price is None:
             raise BudgetExhausted(f"{backend.name} has no known price, so the cost of comparing is unknown.")
@@ -56,10 +56,10 @@ class BackgroundHold:
         self._held.append((period, pico))
 
     async def grow(self, output_tokens: int, seen: int) -> None:
-        """Does nothing: comparison calls do not stream."""
+        """Does nothing, because comparison calls do not stream."""
 
     def follow(self, attempt: Attempt) -> None:
-        """Does nothing: there is only one attempt."""
+        """Does nothing, because there is only one attempt."""
 
     async def settle(self, cost_pico: int) -> None:
         """Book the call's actual cost and release the rest. Raises SQLAlchemyError."""

@@ -1,4 +1,4 @@
-"""Figures learned about each team's backends, read from SQL at intervals so that all workers agree."""
+"""What was learned about each team's backends. It is read from SQL at intervals, so that all workers agree."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ log = logging.getLogger(__name__)
 
 INTERVAL_S = 2.0
 AGAIN_S = 3600.0
-"""Seconds between two complete reads, which drop rows that have become too old to count."""
+"""Seconds between two complete reads. A complete read drops rows that have become too old to count."""
 _OVERLAP = 20
-"""Database ids are assigned before transactions commit, so this many ids below the newest one seen are read again."""
+"""Number of ids below the newest one seen that are read again. The database assigns ids before transactions commit, so
+a lower id may appear later."""
 
 Pair = tuple[str, str]
 """(team, backend)."""
@@ -38,7 +39,8 @@ class Learning:
         self._tasks = Tasks()
 
     async def open(self) -> None:
-        """Start reading. Never raises: while the database is unreachable nothing is known, and reading is retried."""
+        """Start reading. Never raises: while the database is unreachable, there is no evidence, and reading is tried
+        again."""
         self._tasks.spawn(self._follow(), "evidence")
 
     async def aclose(self) -> None:
@@ -71,7 +73,7 @@ class Learning:
 
 
 def changed(connection: Connection, seen: tuple[int, int], now: float) -> tuple[tuple[int, int], dict[Pair, Standing]]:
-    """Returns the newest ids, and the standing of each team and backend with rows newer than the ids in `seen`."""
+    """The newest ids, and the standing of each team and backend with rows newer than the ids in `seen`."""
     newest = evidence.newest(connection)
     if newest == seen:
         return seen, {}

@@ -22,12 +22,12 @@ from gateway.state.sql.tables import feedback
 
 RATINGS = {"good": 1.0, "bad": 0.0}
 PER_MINUTE = 60
-"""Ratings accepted from one key in a minute; more are refused."""
+"""Maximum ratings per minute that are accepted from one key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rating:
-    """One rating: `score` 0..1, or None when only the cache hit is rated."""
+    """One rating. `score`: 0..1, or None if only the cache hit is rated."""
 
     score: float | None
     cache: str
@@ -35,7 +35,7 @@ class Rating:
 
 
 def parse(body: Mapping[str, Any]) -> Rating:
-    """`{"rating": "good"|"bad"}` or `{"score": 0..1}`, `{"cache": "wrong"}`, `"comment"`. Raises BadRequest."""
+    """Parse `{"rating": "good"|"bad"}` or `{"score": 0..1}`, `{"cache": "wrong"}`, `"comment"`. Raises BadRequest."""
     if unknown := body.keys() - {"rating", "score", "cache", "comment"}:
         raise BadRequest(f"unknown key {min(unknown)!r}; give rating, score, cache or comment.", param=min(unknown))
     score = body.get("score")
@@ -104,8 +104,8 @@ class Feedback:
         self._stored += 1
 
     def _promise(self, team: str, flight: Mapping[str, Any], backend: str) -> tuple[float | None, float | None]:
-        """Returns (predicted adequacy of the backend that answered, before learned corrections; the quality that
-        routing promised for it). For the baseline: (None, 1.0). If no routing decision is known: (None, None)."""
+        """(Predicted adequacy of the backend that answered, before learned corrections; quality that routing promised
+        for it). For the reference: (None, 1.0). Without a known routing decision: (None, None)."""
         route = flight.get("route") or {}
         if not backend or not route:
             return None, None
@@ -118,8 +118,7 @@ class Feedback:
         return self._learned.adjust(team, backend).prior(adequacy), min(adequacy, quality)
 
     async def quality(self, team: str | None = None) -> list[dict[str, Any]]:
-        """For each backend the robust mean score of its newest ratings and their number, of one team, or of all if
-        None."""
+        """For each backend, the robust mean score of its newest ratings and their number. `team` None: of all teams."""
         c = feedback.c
         query = select(c.backend, c.key_id, c.score).where(c.score.is_not(None)).order_by(c.id.desc()).limit(25 * MOST)
         if team is not None:

@@ -1,4 +1,4 @@
-"""The cap on comparison spend, per team and in total, held in SQL before each call."""
+"""The cap on comparison spend, per team and in total. Amounts are held in SQL before each call."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from gateway.state.sql.database import Database
 from gateway.state.sql.tables import shadow_spend
 
 ALL = ""
-"""The `team` value of rows that count all teams."""
+"""Value of `team` in rows that count all teams."""
 _LATEST = 200
 
 
 @dataclass(frozen=True, slots=True)
 class CapSpent:
-    """Spend of one team, or of all, in one window, in pico-dollars."""
+    """Spend of one team, or of all teams, in one window, in pico-dollars."""
 
     period: str
     team: str
@@ -34,7 +34,7 @@ class CapSpent:
 
 
 def spent(connection: Connection) -> list[CapSpent]:
-    """Spend in the latest windows, the newest first."""
+    """Spend in the latest windows, newest first."""
     c = shadow_spend.c
     query = (
         select(c.period, c.team, c.spent_pico, c.held_pico, c.calls).order_by(c.period.desc(), c.team).limit(_LATEST)
@@ -43,9 +43,9 @@ def spent(connection: Connection) -> list[CapSpent]:
 
 
 class SpendCap:
-    """Several processes may share one database: a transaction that would exceed a cap is refused.
+    """Refuses a transaction that would exceed a cap. Several processes may share one database.
 
-    The holds of a dead process stay until the window's end, so that the cap is never exceeded.
+    The holds of a dead process stay until the window ends, so that the cap is never exceeded.
     """
 
     def __init__(self, database: Database, settings: TrialsSettings, *, clock: Clock = time) -> None:
@@ -57,7 +57,7 @@ class SpendCap:
         return {"spent_usd": float(pico_to_usd(self._spent_pico)), "cap_usd": float(self._settings.cap_usd)}
 
     async def hold(self, tenant: Tenant, pico: int) -> str | None:
-        """Hold `pico` pico-dollars. Returns the window that they are held in, or None if a cap would be exceeded.
+        """Hold `pico` pico-dollars. Returns the window in which they are held, or None if a cap would be exceeded.
         Raises SQLAlchemyError."""
         caps = self._caps(tenant.team, tenant.policy.trials)
         return await self._database.run(lambda connection: self._hold(connection, caps, pico))
@@ -83,7 +83,7 @@ class SpendCap:
         return period
 
     def _begin(self, connection: Connection, period: str, team: str) -> None:
-        """Insert the window's row. Two processes may do so at once."""
+        """Insert the window's row. Two processes may do this at the same time."""
         connection.execute(
             text(
                 "INSERT INTO shadow_spend (period, team, held_pico, spent_pico, calls) "

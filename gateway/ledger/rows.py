@@ -1,4 +1,4 @@
-"""One row of the ledger, and the values that an attempt's start and end write into it."""
+"""One row of the ledger. Some values are written when an attempt starts, the others when it ends."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from gateway.domain.record import Attempt, Outcome, Record
 
 MOST_TOKENS = 2**31 - 1
 MOST_PICO = 2**63 - 1
-"""Largest values of the columns. A usage with larger numbers is ignored."""
+"""Maximum values of the columns. A usage with larger numbers is ignored."""
 MOST_DECIDED = 200
-"""Most characters of the column `decided`."""
+"""Maximum characters of the column `decided`."""
 MOST_TIER, MOST_DOUBT = 128, 200
-"""Most characters of the columns `service_tier` and `doubt`."""
+"""Maximum characters of the columns `service_tier` and `doubt`."""
 
 
 class Row(NamedTuple):
     """The columns of table `ledger`, without those of the chain, in the order in which the journal writes them.
 
     Times are Unix seconds, money is pico-dollars. The columns up to `region` are known when an attempt opens. Those
-    from `stream` on have their defaults in most rows: a line, and its INSERT, ends with the last other value. New
-    columns must be appended, because the hashes of existing rows must not change.
+    from `stream` on have their defaults in most rows. A line, and its INSERT, ends with the last value that is not a
+    default. New columns must be appended, because the hashes of existing rows must not change.
 
     `at` is the request's start for all its attempts, so that all its rows are in the same budget window as its holds.
     The call began `waited_ms` later.
@@ -86,10 +86,13 @@ class Row(NamedTuple):
     unpriced: str = ""
     doubt: str = ""
     waited_ms: int = 0
+    above_ceiling: bool = False
+    agent: str = ""
+    traffic_class: str = ""
 
     @property
     def called_at(self) -> float:
-        """When the call of the backend began, Unix seconds."""
+        """Unix time at which the call of the backend began."""
         return self.at + self.waited_ms / 1000
 
     @property
@@ -108,23 +111,23 @@ class Row(NamedTuple):
 
 
 Values = tuple[Any, ...]
-"""The first values of a Row, at least `LEAST`; the others are defaults."""
+"""The first values of a Row, at least `LEAST` of them. The other columns have their defaults."""
 FIELDS = list(Row._fields)
 TOKENS = tuple(name for name in FIELDS if name.endswith("_tokens") and name != "trimmed_tokens")
-"""The token classes. Each token is in one of them."""
+"""The token classes. Each token belongs to exactly one of them."""
 LEAST = FIELDS.index("stream")
-"""Least number of values in a row of the journal."""
+"""Minimum number of values in a row of the journal."""
 _RARE = tuple(Row._field_defaults[name] for name in FIELDS[LEAST:])
 _UNDECIDED = ("", None, 0)
 _ASKED = (
     *("stream", "end_user", "cost_centre", "difficulty", "trimmed_tokens", "tags", "simulated", "kind"),
-    *("service_tier", "waited_ms"),
+    *("service_tier", "waited_ms", "above_ceiling", "agent", "traffic_class"),
 )
 _UNASKED = tuple(Row._field_defaults[name] for name in _ASKED)
 
 
 def opening(attempt: Attempt, record: Record) -> tuple[Any, ...]:
-    """The first values of a Row. They do not depend on how `attempt` ends."""
+    """The first values of a Row, which do not depend on how `attempt` ends."""
     tenant, backend = record.tenant, attempt.backend
     key = tenant.key
     return (
@@ -147,7 +150,7 @@ def opening(attempt: Attempt, record: Record) -> tuple[Any, ...]:
 
 
 def asked(attempt: Attempt, record: Record) -> dict[str, Any]:
-    """Further values of a Row that are known at the start, by name; empty if all are defaults."""
+    """Column name → value, for further columns that are known at the start; empty if all have their defaults."""
     facts = (
         record.stream,
         record.end_user,
@@ -159,6 +162,9 @@ def asked(attempt: Attempt, record: Record) -> dict[str, Any]:
         attempt.kind,
         attempt.service_tier,
         0 if attempt.number == 1 and attempt.started_at - record.started_at < 1 else _waited_ms(attempt, record),
+        attempt.above_ceiling,
+        record.agent,
+        record.traffic_class,
     )
     return {} if facts == _UNASKED else dict(zip(_ASKED, facts, strict=True))
 
@@ -167,19 +173,19 @@ class Decided(NamedTuple):
     """Routing's decision about an answer that it did not choose (observe mode, hold-out)."""
 
     names: str
-    """Backends that routing would have called, comma-separated."""
+    """Names of the backends that routing would have called, separated by commas."""
     cost_pico: int | None
-    """Expected cost of the answer's tokens there; None: unpriced."""
+    """Expected cost of the answer's tokens on those backends; None: unpriced."""
     ppm: int
-    """Expected adequacy, in millionths."""
+    """The adequacy that routing expected, in millionths."""
 
 
 def ending(
     attempt: Attempt, record: Record, usage: Usage, prices: str, decided: Decided | None = None
 ) -> tuple[Any, ...]:
-    """The values that follow the opening ones, up to the last that is not a default.
+    """The values that follow the opening ones, up to the last one that is not a default.
 
-    `prices`: the prices of the cost, as `applied.text_of` writes them.
+    `prices`: the prices with which the cost was computed, as written by `applied.text_of`.
     """
     started, first, ended = attempt.started_at, attempt.first_byte_at, attempt.ended_at
     names, pico, ppm = _UNDECIDED if decided is None else decided
@@ -211,6 +217,9 @@ def ending(
         attempt.unpriced,
         usage.doubt and usage.doubt[:MOST_DOUBT],
         0 if attempt.number == 1 and started - record.started_at < 1 else _waited_ms(attempt, record),
+        attempt.above_ceiling,
+        record.agent,
+        record.traffic_class,
     )
     usual = (
         attempt.outcome,
@@ -254,7 +263,7 @@ def from_cache(record: Record, usage: Usage, saved_pico: int | None, outcome: Ou
         usage.image_tokens,
         "",
         *_UNDECIDED,
-        *("", "", "", 0),
+        *("", "", "", 0, False, record.agent, record.traffic_class),
     )
     return (
         f"{record.request_id}-0",
@@ -286,8 +295,8 @@ def from_cache(record: Record, usage: Usage, saved_pico: int | None, outcome: Ou
 
 
 def _unusual(rare: tuple[Any, ...]) -> tuple[Any, ...]:
-    """`rare` without the defaults at its end."""
-    if rare[1:] == _RARE[1:]:  # an ordinary stream
+    """`rare` without the default values at its end."""
+    if rare[1:] == _RARE[1:]:  # a stream without unusual values
         return rare[:1]
     length = len(rare)
     while length and rare[length - 1] == _RARE[length - 1]:
@@ -296,7 +305,7 @@ def _unusual(rare: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _waited_ms(attempt: Attempt, record: Record) -> int:
-    """Milliseconds from the request's start to the call. 0 for a first attempt within a second, which keeps rows
+    """Milliseconds from the request's start to the call. It is 0 for a first attempt within a second, which keeps rows
     short."""
     waited_s = attempt.started_at - record.started_at
     if waited_s < 1 and (attempt.number in (1, record.before + 1)):
@@ -309,9 +318,9 @@ def _tags(record: Record) -> str:
 
 
 def usage_of(attempt: Attempt) -> Usage:
-    """The reported usage, else an estimate from the delivered text; a failed attempt has none.
+    """The reported usage, or else an estimate from the delivered text. A failed attempt without a report has no usage.
 
-    An estimate without a service tier gets the requested one.
+    An estimate gets the requested service tier, unless a tier is known.
     """
     usage = attempt.usage
     if usage is not None and believable(usage):
@@ -326,7 +335,8 @@ def usage_of(attempt: Attempt) -> Usage:
 
 
 def believable(usage: Usage) -> bool:
-    """Are all counts between 0 and `MOST_TOKENS`? That is all ones, so the counts can be tested joined by `|`."""
+    """Whether all counts are between 0 and `MOST_TOKENS`. All bits of that limit are ones, so the counts can be
+    combined with `|` and tested together."""
     joined = (
         usage.input_tokens
         | usage.cached_tokens

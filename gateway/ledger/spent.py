@@ -1,4 +1,4 @@
-"""Reads spend from the ledger and the undrained journals, to rebuild budget counters."""
+"""Reads spend from the ledger and from journals that are not drained yet, to rebuild budget counters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from sqlalchemy import ColumnElement, Connection, and_, case, func, literal, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from gateway.domain.protocols import BudgetChecker, SpentReader
+from gateway.domain.protocols import BudgetChecker, SpentReader, Subject
 from gateway.errors import LedgerUnavailable
 from gateway.ledger.journal import segments, slots
 from gateway.ledger.journal.reader import JournalReader
@@ -23,11 +23,12 @@ from gateway.state.sql.tables import journal_offsets, ledger
 
 _TRIES = 5
 _MANY = 500
-"""Most end users named in a query. For more, all of the team's end users are read."""
+"""Most end users or sessions named in a query. For more, all of the team's are read."""
 
 
 class Spending:
-    """Only reads, so any process may use it. Journals of other hosts count when their own writer has drained them."""
+    """Reads spend. It never writes, so any process may use it. Journals of other hosts count after their own writer has
+    drained them."""
 
     def __init__(self, directory: Path, database: Database) -> None:
         self._directory, self._database = directory, database
@@ -46,22 +47,23 @@ class Spending:
 
         return (await self._ask(which, counts, None)).get("", SpentReader())
 
-    async def spent_by_end_users(
-        self, team: str, since: float, until: float, end_users: Collection[str]
+    async def spent_by_each(
+        self, by: Subject, team: str, since: float, until: float, names: Collection[str]
     ) -> Mapping[str, SpentReader]:
-        """The same for each of the `end_users` (pseudonyms) of one team, without those that spent nothing.
+        """The same for each of the `names` (pseudonyms of end users, or ids of sessions) of one team, without those
+        that spent nothing. Rolled-up rows have no session.
 
         Raises LedgerUnavailable.
         """
-        c, wanted = entries.c, frozenset(end_users)
-        which = and_(*_within(since, until), c.team == team)
+        c, wanted = entries.c, frozenset(names)
+        which = and_(*_within(since, until), c.team == team, c[by] != "")  # so that an index on named sessions fits
         if len(wanted) <= _MANY:
-            which = and_(which, c.end_user.in_(wanted))
+            which = and_(which, c[by].in_(wanted))
 
         def counts(row: Row) -> bool:
-            return since <= row.at < until and row.team == team and row.end_user in wanted
+            return since <= row.at < until and row.team == team and getattr(row, by) in wanted
 
-        found = await self._ask(which, counts, "end_user")
+        found = await self._ask(which, counts, by)
         return {name: spent for name, spent in found.items() if name in wanted}
 
     async def _ask(
@@ -78,7 +80,7 @@ class Spending:
     def _spent(
         self, which: ColumnElement[bool], counts: Callable[[Row], bool], by: str | None
     ) -> dict[str, SpentReader]:
-        # The journal first: a row drained between the two reads is then in both, and counted once by its id.
+        # Journal first: a row drained between the two reads is then in both, and its id makes it count once.
         waiting = {row.id: row for row in self._undrained() if counts(row) and not row.simulated}
         with snapshot(self._database) as connection:
             found = _drained(connection, which, by)
@@ -95,13 +97,13 @@ class Spending:
         for attempt in range(_TRIES):
             try:
                 return self._read()
-            except FileNotFoundError:  # drained and deleted meanwhile: read again
+            except FileNotFoundError:  # it was drained and deleted in the meantime: read again
                 if attempt == _TRIES - 1:
                     raise
         return []
 
     def _read(self) -> list[Row]:
-        # Offsets before files: otherwise an offset could be in a newer file than those listed.
+        # Read offsets before files: otherwise an offset could belong to a newer file than those listed.
         table = journal_offsets.c
         with self._database.read() as connection:
             saved = connection.execute(select(table.lane, table.segment, table.position)).all()
@@ -115,7 +117,7 @@ class Spending:
                     while lane.place != before:
                         before = lane.place
                         rows += map(Row.of, lane.read([segment]))
-                if dead:  # its open attempts cost money too, and the writer may not have closed them yet
+                if dead:  # the dead worker's open attempts cost money too, and the writer may not have closed them yet
                     rows += lane.orphans(slots.read(slots.path_of(self._directory, name)))
         return rows
 
@@ -126,7 +128,7 @@ def _within(since: float, until: float) -> list[ColumnElement[bool]]:
 
 
 def _drained(connection: Connection, which: ColumnElement[bool], by: str | None) -> dict[str, SpentReader]:
-    """Spend of the rows in the database by the column `by`; without `by`, of all rows under the empty name."""
+    """Spend of the rows in the database, by the column `by`. Without `by`, the spend of all rows has an empty name."""
     c = entries.c
     tokens = case((c.cost_pico == 0, 0), else_=sum((c[name] for name in TOKENS), start=literal(0)))
     group = [c[by]] if by else []

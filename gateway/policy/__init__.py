@@ -1,1 +1,1 @@
-"""Policies and keys: who calls, and under which rules."""
+"""Policies and keys: identify the caller and the rules that apply."""

@@ -1,12 +1,14 @@
-"""Keeps copies of the policy files in force, from which a worker starts if a file has become invalid since."""
+"""Keeps copies of the policies in force, from which a worker starts if a file has become invalid since."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+import orjson
+import yaml
 
 from gateway.domain.policy import Policy
 from gateway.settings.bounded_yaml import TEAM
@@ -15,17 +17,17 @@ from gateway.settings.regular_file import Unreadable, read_text
 
 log = logging.getLogger(__name__)
 
+_FROM = "# from "
 
-def keep(folder: Path, files: Mapping[Path, Policy]) -> None:
-    """Copy each of `files` whose content is in force into `folder`; otherwise the older copy stays.
 
-    Blocking. A failure is logged, and the next policy change tries again.
+def keep(folder: Path, files: Mapping[Path, Mapping[str, Policy]]) -> None:
+    """Write each policy in force into `folder`, complete with what it extends, one file per team.
+
+    Blocking. A failure is logged, and the next change of policies tries again.
     """
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        for path, policy in files.items():
-            _copy(path, policy, folder)
-        names = set(map(_name, files))
+        names = {_write(folder, path, policy) for path, teams in files.items() for policy in teams.values()}
         for copy in folder.iterdir():
             if copy.name not in names:
                 copy.unlink()
@@ -33,27 +35,26 @@ def keep(folder: Path, files: Mapping[Path, Policy]) -> None:
         log.warning("the policies in force could not be copied to %s: %s", folder, error.strerror)
 
 
-def kept(folder: Path, files: Iterable[Path]) -> dict[Path, Policy]:
-    """The content of the copies of `files` that exist."""
-    found = {}
-    for path in files:
-        with contextlib.suppress(ConfigError):
-            found[path] = load(folder / _name(path), Policy, within=folder)
+def kept(folder: Path, files: Iterable[Path]) -> dict[Path, dict[str, Policy]]:
+    """The copies of policies that came from `files`."""
+    wanted, found = {str(path): path for path in files}, dict[Path, dict[str, Policy]]()
+    for copy in sorted(folder.glob("*.yaml")):
+        with contextlib.suppress(ConfigError, Unreadable, OSError, ValueError):
+            first, _, _ = read_text(copy, folder, TEAM.size_bytes).partition("\n")
+            path = wanted.get(orjson.loads(first.removeprefix(_FROM)))
+            if path is not None:
+                policy = load(copy, Policy, within=folder)
+                found.setdefault(path, {})[policy.team] = policy
     return found
 
 
-def _copy(path: Path, policy: Policy, folder: Path) -> None:
-    fresh = folder / f"{_name(path)}.new"
-    try:
-        text = read_text(path, path.parent, TEAM.size_bytes)
-    except (Unreadable, OSError, UnicodeDecodeError):
-        return
+def _write(folder: Path, path: Path, policy: Policy) -> str:
+    """Returns the name of the copy."""
+    name = f"{policy.team}.yaml"
+    values = yaml.safe_dump(policy.model_dump(mode="json", exclude_unset=True), sort_keys=False, allow_unicode=True)
+    text = f"{_FROM}{orjson.dumps(str(path)).decode()}\n{values}"
+    fresh = folder / f"{name}.new"
     fresh.touch(mode=0o600)
     fresh.write_text(text, encoding="utf-8")
-    with contextlib.suppress(ConfigError):
-        if load(fresh, Policy, within=folder) == policy:
-            fresh.replace(folder / _name(path))
-
-
-def _name(path: Path) -> str:
-    return f"{hashlib.sha256(str(path).encode()).hexdigest()[:32]}.yaml"
+    fresh.replace(folder / name)
+    return name

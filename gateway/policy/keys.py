@@ -1,4 +1,4 @@
-"""Keys: hashed at rest, looked up in a local snapshot, valid on a running gateway within a second."""
+"""API keys: stored as hashes, looked up in a local snapshot. Changes apply on a running gateway within a second."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _MODEL_NAME = re.compile(r"[^,\x00-\x1f\x7f]{1,200}")
 
 
 def digest(secret: str | bytes) -> bytes:
-    """SHA-256 of a secret. A key has 256 random bits, so a slow hash would add nothing."""
+    """SHA-256 of a secret. A key has 256 random bits, so a slow hash would not add security."""
     return hashlib.sha256(secret.encode() if isinstance(secret, str) else secret).digest()
 
 
 def check_team(team: str) -> None:
-    """Raises ValueError unless a policy file could have this team name."""
+    """Raise ValueError unless a policy file could have this team name."""
     if not re.fullmatch(TEAM_NAME, team) or len(team) > TEAM_NAME_LENGTH:
         raise ValueError(
             f"must be at most {TEAM_NAME_LENGTH} letters, digits and ._- and begin with a letter or digit, not {team!r}"
@@ -50,10 +50,10 @@ def create(
     allowed_models: Iterable[str] | None = None,
     actor: str = "cli",
 ) -> tuple[str, Key]:
-    """Create a key. Returns (the secret, which is shown only now, and the stored key).
+    """Create a key. Returns (the secret, which is never shown again; the stored key).
 
-    `allowed_models`: names of backends, models or tiers; None: all that the policy allows. Raises ValueError for a name
-    that no team or no model can have.
+    `allowed_models`: names of backends, models or tiers; None: all that the policy allows. Raises ValueError for an
+    invalid name of a team or model.
     """
     check_team(team)
     allowed = None if allowed_models is None else frozenset(allowed_models)
@@ -65,8 +65,8 @@ def create(
 
 
 def revoke(database: Database, key_id: str, *, actor: str = "cli") -> list[str]:
-    """End a key at once, and with it every key of its lineage: if a leaked key was rotated and its successor is
-    revoked, the leaked secret must not survive in its grace period.
+    """End a key at once, together with every key of its lineage. If a leaked key was rotated and its successor is
+    revoked, the leaked secret must not stay valid in its grace period.
 
     Returns the ids of the ended keys; empty if there is no such active key.
     """
@@ -90,9 +90,9 @@ def living(database: Database, team: str) -> list[str]:
 
 
 def rotate(database: Database, key_id: str, *, grace_s: float = 0.0, actor: str = "cli") -> tuple[str, Key] | None:
-    """Create a copy of the key with a new secret and the same lineage; the old key ends after `grace_s`.
+    """Create a copy of the key with a new secret and the same lineage. The old key ends after `grace_s` seconds.
 
-    Both happen or neither does. Returns None if there is no such active key.
+    Both are done in one transaction. Returns None if there is no such active key.
     """
     with database.begin() as connection:
         row = connection.execute(select(keys).where(keys.c.id == key_id)).first()
@@ -109,7 +109,7 @@ def rotate(database: Database, key_id: str, *, grace_s: float = 0.0, actor: str 
 
 
 def _insert(connection: Connection, asked: Key, actor: str, detail: str) -> tuple[str, Key]:
-    """Insert `asked`, which has no id yet, and no lineage unless it replaces another key."""
+    """Insert `asked`. It has no id yet, and it has a lineage only if it replaces another key."""
     secret, id = f"tg-{secrets.token_urlsafe(32)}", f"key_{secrets.token_hex(8)}"
     key = replace(asked, id=id, lineage=asked.lineage or id)
     connection.execute(
@@ -130,8 +130,8 @@ def _insert(connection: Connection, asked: Key, actor: str, detail: str) -> tupl
 
 
 def _of_lineage(connection: Connection, row: Any) -> ColumnElement[bool]:
-    """Condition for all keys of the lineage of `row`, locked, so that a concurrent rotation and revocation run one
-    after the other and no successor escapes."""
+    """The condition for all keys of the lineage of `row`. These are locked, so that a concurrent rotation and
+    revocation run one after the other, and no successor stays active."""
     lineage = row.lineage or row.id
     connection.execute(select(keys.c.id).where(keys.c.id == lineage).with_for_update())
     return or_(keys.c.lineage == lineage, keys.c.id == lineage)
@@ -151,14 +151,14 @@ def _living_at(now: float) -> ColumnElement[bool]:
 
 
 def _now(connection: Connection) -> float:
-    """Unix seconds on the database's clock: hosts whose own clocks differ agree on which keys have ended."""
+    """Unix seconds by the database's clock. Hosts whose own clocks differ then agree on which keys have ended."""
     if connection.dialect.name != "postgresql":
         return time.time()
     return float(connection.scalar(select(func.extract("epoch", func.clock_timestamp()))) or 0.0)
 
 
 def listing(database: Database, team: str | None = None) -> list[dict[str, Any]]:
-    """The stored facts of every key, newest first; never a secret or its digest."""
+    """The stored facts about every key, newest first. They never contain a secret or its digest."""
     query = select(*[column for column in keys.c if column.name != "digest"]).order_by(keys.c.created_at.desc())
     if team is not None:
         query = query.where(keys.c.team == team)
@@ -168,7 +168,7 @@ def listing(database: Database, team: str | None = None) -> list[dict[str, Any]]
 
 
 def note(database: Database, actor: str, action: str, subject: str, detail: str = "") -> None:
-    """Write an entry into the audit table."""
+    """Write an entry to the audit table."""
     with database.begin() as connection:
         _audit(connection, actor, action, subject, detail)
 
@@ -189,7 +189,7 @@ def _allowed(row: Any) -> frozenset[str] | None:
 
 
 class Keys:
-    """The worker's snapshot of all active keys, by digest. It keeps working while the database is away."""
+    """The worker's snapshot of all active keys, by digest. It stays usable while the database is unavailable."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -198,7 +198,8 @@ class Keys:
         self._digests: dict[str, bytes] = {}
         self._listeners: list[Callable[[], None]] = []
         self.version = 0
-        """Grows with every change, so that values derived from the snapshot can be renewed."""
+        """A number that grows with every change of the snapshot. Values derived from the snapshot are renewed when it
+        changes."""
         self.ready = False
         self._read_at = time.monotonic()
 
@@ -214,17 +215,16 @@ class Keys:
         return self._keys.get(key_digest)
 
     def digest_of(self, lineage: str) -> bytes | None:
-        """The digest that `find` takes, for later work in the name of a key or its successor; None if neither
-        exists."""
+        """The digest that `find` takes, for later work under a key or its successor; None if neither exists."""
         return self._digests.get(lineage)
 
     async def refresh(self) -> None:
-        """Check for changes with one cheap query, and read the keys only after a change. Raises SQLAlchemyError."""
+        """Check for changes with one cheap query. The keys are read only after a change. Raises SQLAlchemyError."""
         mark = await self._database.run(_mark, writes=False)
         if mark != self._mark:
             rows = await self._database.run(_living, writes=False)
             self._keys = {bytes(row.digest): _key(row) for row in rows}
-            # Of a lineage's active keys the newest counts: the last one wins.
+            # Of a lineage's active keys the newest counts, because the last one wins.
             self._digests = {key.lineage: key_digest for key_digest, key in self._keys.items()}
             self._mark = mark
             self.version += 1
@@ -239,7 +239,7 @@ class Keys:
 
     @property
     def age_s(self) -> float:
-        """Age of the snapshot: more than a second or two while the database is away or slow."""
+        """Age of the snapshot in seconds. It exceeds one or two seconds while the database is unavailable or slow."""
         return time.monotonic() - self._read_at
 
     def stats(self) -> dict[str, int | float | str]:
@@ -247,8 +247,8 @@ class Keys:
 
 
 def _mark(connection: Connection) -> tuple[Any, ...]:
-    """A value that differs after every change. It uses the sum, not the latest end, because a key in its grace period
-    may be ended early."""
+    """A value that differs after every change. It uses the sum of all ends and not the latest one, because a key in its
+    grace period may be ended early."""
     ends = keys.c.revoked_at
     return tuple(
         connection.execute(select(func.count(), func.max(keys.c.created_at), func.count(ends), func.sum(ends))).one()

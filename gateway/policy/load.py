@@ -1,32 +1,33 @@
-"""Loads policies/ into one immutable set that is swapped as a whole. The last valid policy stays while its file is
-invalid."""
+"""Loads policies/ into one immutable set, which is replaced as a whole. While a file is invalid, its last valid policy
+applies."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import logging
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gateway.domain.policy import Policy
+from gateway.domain.policy import HedgingPolicy, Policy
+from gateway.policy.inherit import DEFAULT, Part, merge
 from gateway.policy.kept import kept
 from gateway.policy.schema import above_ceilings, under_ceilings
-from gateway.policy.watch import LOOK_S, SUFFIXES, changes, dates
-from gateway.settings.files import ConfigError, load
+from gateway.policy.sources import Sources, policy_files, read_sources
+from gateway.policy.watch import LOOK_S, changes, dates
+from gateway.settings.files import ConfigError
 from gateway.settings.gateway import Ceilings
 from gateway.settings.renamed_keys import OldName
 
 log = logging.getLogger(__name__)
 
-DEFAULT = "default"
-"""The team whose policy applies to every team without a file of its own."""
-
+__all__ = ["DEFAULT", "Policies", "PolicySet", "load_policies", "reload_policies"]
 
 _OldNames = Mapping[Path, tuple[OldName, ...]]
+Files = Mapping[Path, Mapping[str, Policy]]
+"""File → its teams' policies, before the operator's ceilings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +36,15 @@ class PolicySet:
 
     policies: Mapping[str, Policy] = field(default_factory=dict)
     epochs: Mapping[str, str] = field(default_factory=dict)
-    files: Mapping[Path, Policy] = field(default_factory=dict)
-    """Each file's policy, before the operator's ceilings."""
+    files: Files = field(default_factory=dict)
+    bases: Mapping[str, Path] = field(default_factory=dict)
+    """Base → its file, also while that file cannot be read."""
     old_names: _OldNames = field(default_factory=dict, compare=False)
-    """Renamed keys that a file calls by their old names."""
+    """File → the old names of keys that it uses."""
 
     def old_names_of(self, team: str) -> tuple[OldName, ...]:
         """The old names that the team's own file uses."""
-        return next((self.old_names.get(path, ()) for path, policy in self.files.items() if policy.team == team), ())
+        return next((self.old_names.get(path, ()) for path, teams in self.files.items() if team in teams), ())
 
     def find(self, team: str) -> tuple[Policy, str]:
         """The team's own policy, or the default one under the team's name, with its fingerprint."""
@@ -63,109 +65,143 @@ def load_policies(folders: Sequence[Path], ceilings: Ceilings) -> PolicySet:
 def reload_policies(folders: Sequence[Path], ceilings: Ceilings, last: PolicySet) -> tuple[PolicySet, tuple[str, ...]]:
     """Read all files again. Returns (the new set, every mistake in every file).
 
-    An invalid file affects only its own team: that policy stays as in `last`, and changes in other files take effect.
+    A mistake affects only its own team: that policy stays as in `last`, and changes of other teams take effect. A
+    mistake in a base affects only the teams that extend it.
     """
-    problems: list[str] = []
-    old_names: dict[Path, tuple[OldName, ...]] = {}
-    claims: dict[str, dict[Path, Policy]] = {}
-    for path, folder in _files(folders, last, problems):
-        old: list[OldName] = []
-        policy = _read(path, folder, ceilings, problems, old) or last.files.get(path)
-        if policy is not None:
-            claims.setdefault(policy.team, {})[path] = policy
-        if old:
-            old_names[path] = tuple(old)
-    return _build(_settled(claims, last, problems), ceilings, old_names), tuple(problems)
+    found = read_sources(folders, last.files)
+    before = dict(last.bases)
+    before.update((DEFAULT, path) for path, teams in last.files.items() if DEFAULT in teams)
+    lost = {name: path for name, path in before.items() if path in found.broken and name not in found.bases}
+    claims = _Claims(last.files)
+    usable = found.usable()
+    for path, part in found.teams:
+        blocked = part.extends in found.unusable or part.extends in lost
+        policy = None if blocked else _policy(part, usable, ceilings, found.problems)
+        claims.add(path, part, policy)
+    for path in found.broken:
+        claims.keep(path)
+    old = {path: tuple(each) for path, each in _old_names(found).items()}
+    files = claims.settled(found.problems)
+    bases = {name: path for name, (path, _) in found.bases.items()} | lost
+    fresh = _build(files, ceilings, old, bases)
+    return fresh, tuple(dict.fromkeys(found.problems))  # the teams that extend a base repeat what it has wrong
 
 
-def _settled(claims: Mapping[str, Mapping[Path, Policy]], last: PolicySet, problems: list[str]) -> dict[Path, Policy]:
-    """Choose one file per team. If several claim a team, its previous file wins; the others keep the policies that they
-    had."""
-    files: dict[Path, Policy] = {}
-    for team, claim in claims.items():
-        before = [path for path in claim if path in last.files and last.files[path].team == team]
-        owner = next(iter(claim)) if len(claim) == 1 else next(iter(before), None)
-        if owner is not None:
-            files[owner] = claim[owner]
-        first = owner or min(claim)
-        problems += [
-            f"{path}: team: {team!r} has its policy in {first} already; keep one"
-            for path in sorted(set(claim) - {first})
-        ]
-        for path in set(claim) - {owner}:
-            if path in last.files and last.files[path].team not in claims:
-                files[path] = last.files[path]
-    return files
+def _old_names(found: Sources) -> dict[Path, list[OldName]]:
+    names: dict[Path, list[OldName]] = {}
+    for path, part in [*found.teams, *(each for each in found.bases.values() if each[1].is_base)]:
+        if old := part.old_names():
+            names.setdefault(path, []).extend(old)
+    return names
 
 
-def _files(folders: Sequence[Path], last: PolicySet, problems: list[str]) -> Iterator[tuple[Path, Path]]:
-    """Each policy file with its folder; from `last` if a folder cannot be listed."""
-    for folder in folders:
-        try:
-            with os.scandir(folder) as entries:
-                names = sorted(entry.name for entry in entries if entry.name.endswith(SUFFIXES))
-        except OSError as error:
-            problems.append(f"{folder}: cannot be listed: {error.strerror}; its policies stay as they are")
-            names = sorted(path.name for path in last.files if path.parent == folder)
-        yield from ((folder / name, folder) for name in names)
-
-
-def _read(path: Path, folder: Path, ceilings: Ceilings, problems: list[str], old_names: list[OldName]) -> Policy | None:
-    """The file's policy; None, with the reasons added to `problems`, if it is invalid."""
+def _policy(part: Part, bases: Mapping[str, Part], ceilings: Ceilings, problems: list[str]) -> Policy | None:
+    """The team's policy; None, with the reasons added to `problems`, if it is invalid."""
     try:
-        policy = load(path, Policy, within=folder, on_old_name=old_names.append)
+        merged = merge(part, bases)
+        policy = merged.policy()
     except ConfigError as error:
         problems += error.problems
         return None
-    above = [f"{path}: {problem}" for problem in above_ceilings(policy, ceilings)]
+    above = [merged.place(path) + sentence for path, sentence in above_ceilings(policy, ceilings)]
     problems += above
     return None if above else policy
 
 
-def _build(files: Mapping[Path, Policy], ceilings: Ceilings, old_names: _OldNames) -> PolicySet:
+class _Claims:
+    """Which file has which team's policy. If several claim a team, its previous file wins; the others keep the policies
+    that they had."""
+
+    def __init__(self, last: Files) -> None:
+        self._last = last
+        self._claims: dict[str, dict[Path, Policy]] = {}
+        self._places: dict[tuple[str, Path], str] = {}
+
+    def add(self, path: Path, part: Part, policy: Policy | None) -> None:
+        """`policy`: None if it is invalid, so that the previous one stays."""
+        self._places[part.name, path] = part.place(("team",))
+        before = self._last.get(path, {})
+        if policy is not None:
+            self._claims.setdefault(policy.team, {})[path] = policy
+        elif part.name in before:
+            self._claims.setdefault(part.name, {})[path] = before[part.name]
+        elif not part.document.above:
+            self.keep(path)
+
+    def keep(self, path: Path) -> None:
+        """Keep the file's previous policies, except those of teams that it has now."""
+        for team, policy in self._last.get(path, {}).items():
+            self._claims.setdefault(team, {}).setdefault(path, policy)
+
+    def settled(self, problems: list[str]) -> Files:
+        files: dict[Path, dict[str, Policy]] = {}
+        for team, claim in self._claims.items():
+            before = [path for path in claim if team in self._last.get(path, {})]
+            owner = next(iter(claim)) if len(claim) == 1 else next(iter(before), None)
+            if owner is not None:
+                files.setdefault(owner, {})[team] = claim[owner]
+            first = owner or min(claim)
+            for path in sorted(set(claim) - {first}):
+                place = self._places.get((team, path), f"{path}: team: ")
+                problems.append(f"{place}{team!r} has its policy in {first} already; keep one")
+            for path in set(claim) - {owner}:
+                for old, policy in self._last.get(path, {}).items():
+                    if old not in self._claims:
+                        files.setdefault(path, {})[old] = policy
+        return files
+
+
+def _build(files: Files, ceilings: Ceilings, old_names: _OldNames, bases: Mapping[str, Path]) -> PolicySet:
     policies = {DEFAULT: under_ceilings(Policy(team=DEFAULT), ceilings)}
-    policies |= {policy.team: under_ceilings(policy, ceilings) for policy in files.values()}
+    policies |= {team: under_ceilings(policy, ceilings) for teams in files.values() for team, policy in teams.items()}
     epochs = {team: _fingerprint(policy) for team, policy in policies.items()}
-    return PolicySet(policies, epochs, files, old_names)
+    return PolicySet(policies, epochs, files, bases, old_names)
 
 
 _NO_ANSWERS: dict[str, Any] = {
     **dict.fromkeys(("budget", "limits", "alerts", "pacing", "allowed_models"), True),
-    "context": {"prompt_cache": True},
+    **dict.fromkeys(("max_usd_per_request", "overrides"), True),
+    "context": {"prompt_cache": True, "old_outputs": True},
 }
-"""What of a policy changes no answer."""
+"""Keys of a policy that do not influence answers. The fingerprint omits them. Old outputs are left out only if no
+answer should need them."""
+
+
+_AS_DEFAULT: dict[str, Any] = {"cost_centre": "", "hedging": HedgingPolicy()}
+"""More of that. It is hashed as its default, so that files without it keep their fingerprints of earlier versions."""
 
 
 def _fingerprint(policy: Policy) -> str:
-    return hashlib.sha256(policy.model_dump_json(exclude=_NO_ANSWERS).encode()).hexdigest()[:16]
+    shaping = policy.model_copy(update=_AS_DEFAULT)
+    return hashlib.sha256(shaping.model_dump_json(exclude=_NO_ANSWERS).encode()).hexdigest()[:16]
 
 
 class Policies:
     """The policies in force. `on_change` functions are called after every successful reload."""
 
     def __init__(self, folders: Sequence[Path], ceilings: Ceilings, copies: Path | None = None) -> None:
-        """`copies`: the folder with the previous policies, used for files that are invalid now. Without it, raises
-        ConfigError with every mistake in every file."""
+        """`copies`: the folder with the previous policies, which are used for files that are invalid now. Without it,
+        raises ConfigError with every mistake in every file."""
         self._folders = tuple(folders)
         self._ceilings = ceilings
         self._listeners: list[Callable[[], None]] = []
         self._reloads = self._failures = 0
-        self._dates = dates(folders)  # taken before the files are read, so that a change meanwhile is noticed
+        self._dates = dates(folders)  # taken before the files are read, so that a change during the reading is noticed
         self.current, problems = reload_policies(folders, ceilings, PolicySet())
         if problems and copies is None:
             raise ConfigError(problems)
         if problems and copies is not None:
-            names = [path for path, _ in _files(folders, PolicySet(), [])]
+            names = [path for path, _ in policy_files(folders, (), [])]
             self.current, problems = reload_policies(folders, ceilings, PolicySet(files=kept(copies, names)))
             log.error("policy files are wrong, what was in force before stays so:\n%s", "\n".join(problems))
         self.problem = "\n".join(problems)
-        """Which files the last reload refused, and why; empty if none."""
+        """The files that the last reload refused, and the reasons; empty if there are none."""
 
     def on_change(self, listener: Callable[[], None]) -> None:
         self._listeners.append(listener)
 
     async def reload(self) -> bool:
-        """Reload all files. An invalid file's policy stays as it was. Returns True if none is invalid."""
+        """Reload all files. The policy of an invalid file does not change. Returns True if no file is invalid."""
         try:
             fresh, problems = await asyncio.to_thread(reload_policies, self._folders, self._ceilings, self.current)
             changed = fresh != self.current

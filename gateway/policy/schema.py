@@ -6,30 +6,47 @@ from typing import Any
 
 from gateway.domain.policy import Policy
 from gateway.settings.gateway import Ceilings
-from gateway.settings.renamed_keys import POLICY, with_both_names
+from gateway.settings.renamed_keys import POLICY, KeyPath, with_both_names
 
 _SCOPES = ("key", "team", "organisation", "public")
 
 
 def json_schema() -> dict[str, Any]:
     """JSON Schema (2020-12) of policies/TEAM.yaml, for editors and CI."""
+    schema = with_both_names(Policy.model_json_schema(mode="validation"), POLICY)
+    extends = {"type": "string", "description": "`default` or the name of a base; its keys are taken over."}
+    section = {**schema["properties"], "extends": extends}
+    entry = {"type": "object", "additionalProperties": False}
+    schema["$defs"]["Entry"] = {**entry, "properties": {key: section[key] for key in section if key != "team"}}
+    entries = {"type": "object", "additionalProperties": {"$ref": "#/$defs/Entry"}}
+    del schema["required"]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **with_both_names(Policy.model_json_schema(mode="validation"), POLICY),
+        **schema,
+        "properties": {
+            **section,
+            "base": {"type": "string", "description": "Instead of `team`: the name of a base that teams extend."},
+            "teams": {**entries, "description": "Instead of `team`: several teams, name → keys of a policy."},
+            "bases": {**entries, "description": "Beside `teams`: bases that teams extend, name → keys of a policy."},
+        },
+        "anyOf": [{"required": [key]} for key in ("team", "base", "teams", "bases")],
         "title": "Thriftgate team policy",
     }
 
 
-def above_ceilings(policy: Policy, ceilings: Ceilings) -> list[str]:
-    """One sentence for each key that `policy` sets above the operator's ceilings; empty if there is none.
+def above_ceilings(policy: Policy, ceilings: Ceilings) -> list[tuple[KeyPath, str]]:
+    """(Key, sentence) for each key that `policy` sets above the operator's ceilings; empty if there is none.
 
-    A key that is left to its default is no mistake: the ceiling itself applies (see `under_ceilings`).
+    A key that the policy does not set is no mistake: the ceiling itself applies (see `under_ceilings`).
     """
-    found: list[str] = []
+    found: list[tuple[KeyPath, str]] = []
+
+    def refuse(key: str, sentence: str) -> None:
+        found.append((tuple(int(step) if step.isdigit() else step for step in key.split(".")), sentence))
 
     def exceeds(key: str, value: Any, ceiling: Any) -> None:
         if value is not None and ceiling is not None and value > ceiling:
-            found.append(f"{key}: {value} is above the operator's ceiling of {ceiling}; lower it")
+            refuse(key, f"{value} is above the operator's ceiling of {ceiling}; lower it")
 
     for number, budget in enumerate(policy.budget):
         place = f"budget.{number}" if len(policy.budget) > 1 else "budget"
@@ -44,15 +61,14 @@ def above_ceilings(policy: Policy, ceilings: Ceilings) -> list[str]:
     if "max_error" in policy.cache.semantic.model_fields_set:
         exceeds("cache.semantic.max_error", policy.cache.semantic.max_error, ceilings.max_error)
     if "scope" in said and _wider(policy.cache.scope, ceilings.cache_scope):
-        found.append(
-            f"cache.scope: {policy.cache.scope} shares wider than the operator's ceiling {ceilings.cache_scope}"
-        )
+        wide = f"{policy.cache.scope} shares wider than the operator's ceiling {ceilings.cache_scope}; narrow it"
+        refuse("cache.scope", wide)
     if ceilings.hosted == "forbidden" and "hosted" in policy.data.model_fields_set and policy.data.hosted == "allowed":
-        found.append("data.hosted: the operator forbids hosted backends; remove the key or set it to forbidden")
+        refuse("data.hosted", "the operator forbids hosted backends; remove the key or set it to forbidden")
     if ceilings.store_prompts is False and policy.data.store_prompts:
-        found.append("data.store_prompts: the operator forbids storing prompts; set it to false")
+        refuse("data.store_prompts", "the operator forbids storing prompts; set it to false")
     if ceilings.forward is not None and (more := set(policy.data.forward).difference(ceilings.forward)):
-        found.append(f"data.forward: the operator does not allow {', '.join(sorted(more))}; remove it")
+        refuse("data.forward", f"the operator does not allow {', '.join(sorted(more))}; remove it")
     return found
 
 

@@ -1,7 +1,8 @@
-"""Resolves a secret to its tenant under the current policy."""
+"""Finds the tenant of a secret, under the current policy."""
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 
@@ -10,16 +11,28 @@ from gateway.errors import ExpiredKey, InvalidKey, Overloaded
 from gateway.policy.keys import Keys, digest
 from gateway.policy.load import Policies
 
+log = logging.getLogger(__name__)
+
+_QUIET_S = 60.0
+"""Pause between two log lines about unknown keys."""
+
 
 class Tenants:
-    """Finds tenants; unknown keys are refused. A tenant is built once per key and policy set, then found by one
+    """Finds tenants, and refuses unknown keys. A tenant is created once per key and policy set, and then found by one
     dictionary look-up."""
 
     def __init__(
-        self, ring: Keys, policies: Policies, closed_to: Callable[[str], frozenset[str]] = lambda team: frozenset()
+        self,
+        ring: Keys,
+        policies: Policies,
+        closed_to: Callable[[str], frozenset[str]] = lambda team: frozenset(),
+        *,
+        kept_in: str = "",
     ) -> None:
-        """`closed_to`: team → names of backends that the operator opened to other teams only."""
+        """`closed_to`: returns the names of the backends that are closed to a team, because the operator opened them to
+        other teams only. `kept_in`: where the keys are stored, for the operator's log; clients do not see it."""
         self._closed_to = closed_to
+        self._kept_in, self._quiet_until = kept_in, 0.0
         self._ring = ring
         self._policies = policies
         self._known: dict[bytes, Tenant] = {}
@@ -27,12 +40,13 @@ class Tenants:
         policies.on_change(self._known.clear)
 
     def authenticate(self, secret: bytes) -> Tenant:
-        """Raises InvalidKey, ExpiredKey, or Overloaded while the keys have not been read yet."""
+        """The tenant of a secret. Raises InvalidKey, ExpiredKey, and Overloaded while the keys have not been read
+        yet."""
         return self._current(digest(secret))
 
     def of_key(self, lineage: str) -> Tenant:
-        """The current tenant of a key, for later work in its name; a rotated key stands for its successor. Raises as
-        `authenticate` does."""
+        """The current tenant of a key, for later work under it. A rotated key stands for its successor. Raises the same
+        errors as `authenticate`."""
         key_digest = self._ring.digest_of(lineage)
         if key_digest is None and self._ring.ready:
             raise ExpiredKey(f"The key {lineage} that asked for this was revoked; ask again with a living one.")
@@ -55,9 +69,24 @@ class Tenants:
         if key is None:
             if not self._ring.ready:
                 raise Overloaded("Keys have not been read from the database yet; try again.", retry_after_s=1.0)
+            self._log_unknown()
             raise InvalidKey(
-                "Incorrect API key provided. Use a Thriftgate key (tg-…) as Authorization: Bearer or x-api-key; "
-                "`thriftgate keys create --team NAME` makes one."
+                "Incorrect API key provided: this gateway has no such key. Keys belong to the data directory in which "
+                "they were made. `thriftgate keys list` shows the keys, `thriftgate status` the directory that the "
+                "running gateway uses, and `thriftgate keys create --team NAME` makes a key (tg-…). Send it as "
+                "Authorization: Bearer or x-api-key."
             )
         policy, epoch = self._policies.current.find(key.team)
         return Tenant(key, policy, epoch, self._closed_to(key.team))
+
+    def _log_unknown(self) -> None:
+        """Log at most one line a minute, because anyone can send unknown keys. It has nothing of the key."""
+        now = time.monotonic()
+        if now < self._quiet_until or not self._kept_in:
+            return
+        self._quiet_until = now + _QUIET_S
+        log.warning(
+            "401: a request has a key that is not among those of %s. Keys belong to a data directory; "
+            "`thriftgate keys list` shows which it has",
+            self._kept_in,
+        )

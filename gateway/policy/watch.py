@@ -10,11 +10,11 @@ from pathlib import Path
 
 LOOK_S = 0.2
 RESTS = 100
-"""After each check the watcher sleeps at least this multiple of the processor time that the check took."""
+"""Factor on the processor time of a check: after it, the watcher sleeps at least for this multiple."""
 
 SUFFIXES = (".yaml", ".yml")
 RESTLESS_LOOKS = 3
-"""A file that changes at each check is read after this many checks, and does not delay changes of other files."""
+"""Number of checks after which a file that changes at each check is read. It does not delay changes of other files."""
 
 Dates = Mapping[str, tuple[int, ...]]
 
@@ -43,7 +43,8 @@ def _facts(file: os.DirEntry[str]) -> tuple[int, ...]:
 
 
 async def changes(folders: Sequence[Path], known: Dates, look_s: float = LOOK_S) -> AsyncIterator[None]:
-    """Yield once each time the files differ from `known` and have then stopped changing, or never stop. Endless."""
+    """Yield once each time that the files differ from `known` and have stopped changing, or do not stop changing.
+    Endless."""
     last, restless = known, 0
     while True:
         now, cost_s = await asyncio.to_thread(_look, folders)
@@ -56,7 +57,7 @@ async def changes(folders: Sequence[Path], known: Dates, look_s: float = LOOK_S)
 
 
 def _look(folders: Sequence[Path]) -> tuple[Dates, float]:
-    """Check once. Also returns the processor seconds it took: waiting for a turn on a busy machine is no reason to
-    check less often."""
+    """Check once. Also returns the processor seconds that the check took. Processor time is used because waiting on a
+    busy machine is no reason to check less often."""
     began = time.thread_time()
     return dates(folders), time.thread_time() - began

@@ -1,4 +1,4 @@
-"""For the Responses API: replaces references to stored items before routing, and stores the response at the end."""
+"""For the Responses API: inserts stored items for references before routing, and stores the response at the end."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _SESSION_LENGTH = 128
 
 
 class StoredContext:
-    """Stores responses for teams whose policy has `data.store_prompts`; other teams' requests must contain everything.
+    """Stores responses of teams whose policy has `data.store_prompts`. Requests of other teams must contain everything.
 
-    Nothing is stored at backends: the next request may go to another one, and all teams share the gateway's account
-    there.
+    Nothing is stored at backends, because the next request may be sent to another backend, and all teams share the
+    gateway's account there.
     """
 
     def __init__(self, responses: Responses, max_items: int, off_loop: OffLoop | None = None) -> None:
-        """`max_items`: limit on objects and arrays in a request, including the inserted items."""
+        """`max_items`: maximum objects and arrays in a request, including the inserted items."""
         self._responses, self._max_items = responses, max_items
         self._off_loop = off_loop or OffLoop()
 
     async def recall(self, request: CompletionRequest, tenant: Tenant) -> None:
-        """Insert everything that `request` refers to. Raises BadRequest, UnknownResponse; Overloaded if the database is
-        down."""
+        """Insert everything to which `request` refers. Raises BadRequest, UnknownResponse; Overloaded if the database
+        is unavailable."""
         body = request.body
         previous = body.get("previous_response_id")
         before = await self._previous(tenant, previous) if previous is not None else None
@@ -101,7 +101,8 @@ class StoredContext:
     async def keep(self, request: CompletionRequest, tenant: Tenant, answer: bytes | None) -> None:
         """Store the Response object `answer`; None: the stream was too long to be assembled. Failures are only logged.
 
-        Called before the client receives the end of the answer, because it may then use the id at once, on any worker.
+        Called before the client receives the end of the answer, because the client may then use the id at once, on any
+        worker.
         """
         if answer is None:
             log.warning("the response of %s is too long to be stored", request.id)

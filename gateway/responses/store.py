@@ -1,4 +1,4 @@
-"""Stored responses in SQL. Only the key or team that owns one can read it, until it expires."""
+"""Stored responses in SQL. Until a response expires, only the key or team that owns it can read it."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ log = logging.getLogger(__name__)
 Item = dict[str, Any]
 
 KEPT_S = 30 * 86400.0
-"""Seconds that a response is kept, as long as OpenAI does."""
+"""Seconds for which a response is kept, which is as long as at OpenAI."""
 MAX_BYTES = 32 * 2**20
-"""Largest response with all its input, in bytes before compression; a larger one is not stored."""
+"""Maximum bytes of a response with all its input, before compression. A larger one is not stored."""
 TEAM_BYTES = 2 * 2**30
-"""Most bytes that a team may store. If it stores more, its oldest responses are deleted, since a full disk would stop
-all requests."""
+"""Maximum bytes that a team may store. If it stores more, its oldest responses are deleted, because a full disk would
+stop all requests."""
 TIDY_S = 600.0
 WRITE_S = 2.0
-"""Longest that a client's answer is delayed until it is stored."""
+"""Maximum seconds by which a client's answer is delayed until it is stored."""
 READ_S = 5.0
 _ID_LENGTH = 128
 
@@ -50,7 +50,7 @@ class StoredResponse:
 
     @property
     def conversation(self) -> list[Item]:
-        """The items that a follow-up request begins with."""
+        """The items with which a follow-up request begins."""
         return [*self.input, *self.body["output"]]
 
 
@@ -73,7 +73,7 @@ class Responses:
         return dict(self._counts)
 
     async def put(self, tenant: Tenant, stored: StoredResponse) -> bool:
-        """Store a response unless it exists. Returns False if it is too large. Raises SQLAlchemyError."""
+        """Store a response unless it already exists. Returns False if it is too large. Raises SQLAlchemyError."""
         kept = len(stored.id) <= _ID_LENGTH and await self._database.run(
             lambda link: _put(link, tenant, stored, self._clock()), timeout_s=WRITE_S
         )
@@ -81,7 +81,7 @@ class Responses:
         return kept
 
     async def find(self, viewer: Viewer, response_id: str) -> StoredResponse | None:
-        """The response, or None if `viewer` may not see it or it has expired. Raises SQLAlchemyError."""
+        """The response; None if it has expired or `viewer` may not see it. Raises SQLAlchemyError."""
         found = await self._database.run(
             lambda link: _find(link, viewer, response_id, self._clock()), timeout_s=READ_S, writes=False
         )
@@ -96,7 +96,7 @@ class Responses:
         )
 
     async def delete(self, viewer: Viewer, response_id: str) -> bool:
-        """Delete a response; returns whether it existed. Raises SQLAlchemyError."""
+        """Delete a response. Returns whether it existed. Raises SQLAlchemyError."""
 
         def work(link: Connection) -> bool:
             known = select(responses.c.id).where(responses.c.id == response_id, seen_by(responses, viewer))
@@ -149,7 +149,7 @@ def _put(connection: Connection, tenant: Tenant, stored: StoredResponse, now: fl
 
 
 def _select_items(team: str, ids: Iterable[str], *columns: Any) -> Select[Any]:
-    """Selects `columns` of the items with these ids, joined with their responses."""
+    """A query for `columns` of the items with these ids, joined with their responses."""
     same = and_(responses.c.team == response_items.c.team, responses.c.id == response_items.c.response_id)
     found = select(*columns).select_from(response_items.join(responses, same))
     return found.where(response_items.c.team == team, response_items.c.id.in_(sorted(ids)))
@@ -167,7 +167,7 @@ def _find(connection: Connection, viewer: Viewer, response_id: str, now: float) 
 
 
 def _items(connection: Connection, viewer: Viewer, ids: frozenset[str], now: float) -> dict[str, Item]:
-    # If several keys got the same cached answer, several responses contain the same items: one of them is enough.
+    # If several keys got the same cached answer, several responses contain the same items; one of them is enough.
     query = _select_items(viewer.team, ids, func.min(response_items.c.response_id))
     query = query.where(seen_by(responses, viewer), responses.c.expires_at > now).group_by(response_items.c.id)
     found: dict[str, Item] = {}
@@ -185,7 +185,7 @@ def _delete(connection: Connection, team: str, ids: list[str]) -> int:
 
 
 def _expire(connection: Connection, now: float) -> int:
-    """Delete expired responses, and the oldest of teams that store too much; returns their number."""
+    """Delete expired responses, and the oldest ones of teams that store too much. Returns their number."""
     gone = 0
     teams = connection.execute(select(responses.c.team, func.sum(responses.c.bytes)).group_by(responses.c.team)).all()
     for team, held in teams:

@@ -9,19 +9,22 @@ from gateway.domain.access import Access
 from gateway.domain.backend import RANK, Backend
 from gateway.domain.policy import ModelRule, Policy
 from gateway.errors import Forbidden, UnknownModel
+from gateway.routing.ceiling import NamedModel
 
 
 class ResolvedModel(NamedTuple):
-    """The backends that a model name stands for. `rule` None: the client named them, so routing does not choose."""
+    """The backends for which a model name stands. `rule` None: the client named them, so routing does not choose."""
 
     backends: tuple[Backend, ...]
     rule: ModelRule | None = None
     missing: tuple[str, ...] = ()
     """Names in the rule that match no backend."""
+    ceiling: NamedModel | None = None
+    """The named model, if its cost is the ceiling; None: there is none, or the rule's reference is it."""
 
 
 def permitted(model: str, policy: Policy, backends: Sequence[Backend], access: Access | None) -> ResolvedModel:
-    """As `resolve`, but only backends that the tenant may use. Raises Forbidden if there are none."""
+    """Like `resolve`, but only with backends that the tenant may use. Raises Forbidden if there are none."""
     if access is None:
         return resolve(model, policy, backends)
     named = resolve(model, policy, backends, [each for each in backends if not access.excludes(each)])
@@ -37,7 +40,7 @@ def permitted(model: str, policy: Policy, backends: Sequence[Backend], access: A
 def resolve(
     model: str, policy: Policy, backends: Sequence[Backend], offered: Sequence[Backend] | None = None
 ) -> ResolvedModel:
-    """Resolve by the policy, else by a backend's name, else by its model or group.
+    """Find the backends for `model`: by the policy, or else by a backend's name, or else by a backend's model or group.
 
     Raises UnknownModel, which lists the names of the `offered` backends (default: all).
     """
@@ -79,7 +82,7 @@ def _chosen_from(rule: ModelRule, backends: Sequence[Backend]) -> ResolvedModel:
 
 
 def _meant(name: str, backends: Sequence[Backend]) -> list[Backend]:
-    """The backend called `name`, else all backends of the group or tier `name`, which may be none."""
+    """The backend named `name`, or else all backends of the group or tier `name`. May be empty."""
     return [each for each in backends if each.name == name] or [
         each for each in backends if name in (each.model_group, each.tier)
     ]

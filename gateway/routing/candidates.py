@@ -21,15 +21,15 @@ Cause = Literal["", "unknown", "dialect", "data", "tier", "capability", "window"
 
 
 class Demand(NamedTuple):
-    """A request's requirements."""
+    """The requirements of a request."""
 
     dialect: DialectName
     needs: frozenset[str]
     input: ContextEstimate
     output_tokens: int
-    """Expected output, for the cost."""
+    """Expected output tokens, for computing the cost."""
     output_most: int | None
-    """The client's limit of output tokens, which has to fit into the window."""
+    """The client's limit of output tokens, which must fit into the window."""
     data: DataPolicy
     tier: str = ""
     prefix: Prefix | None = None
@@ -37,11 +37,12 @@ class Demand(NamedTuple):
     marked: bool = False
     """Whether the client marks parts of the prompt for the backend's cache."""
     may_mark: bool = False
-    """Whether the gateway may add such marks, at backends that accept them."""
+    """Whether the gateway may add cache marks, at backends that accept them."""
 
 
 class Candidate(NamedTuple):
-    """A backend that was considered. `excluded`: why it cannot serve. `cost_pico`: expected cost; None: unpriced."""
+    """A backend that was considered. `excluded`: why it cannot serve; empty if it can. `cost_pico`: expected cost;
+    None: unpriced."""
 
     backend: Backend
     excluded: str = ""
@@ -52,7 +53,7 @@ class Candidate(NamedTuple):
 
     @property
     def worth_pico(self) -> int | None:
-        """The cost by which models are ranked, because it does not depend on cache and load."""
+        """The cost by which models are ranked. It does not depend on cache and load."""
         return self.cost_pico if self.list_pico is None else self.list_pico
 
 
@@ -63,7 +64,7 @@ def examine(
     fleet: FleetView,
     sessions: SessionView | None = None,
 ) -> list[Candidate]:
-    """Every backend as a candidate, with its expected cost and, if it cannot serve, the first reason."""
+    """All backends as candidates, each with its expected cost and, if it cannot serve, the first reason."""
     found = []
     for backend in backends:
         cause, excluded = against(backend, demand)
@@ -92,7 +93,7 @@ def expected_cost(
 ) -> int | None:
     """Expected pico-dollars of a call; None without a price.
 
-    Warm tokens have the cached price, machines by the hour the price at their load (see `occupancy`).
+    Warm tokens cost the cached price. Machines with an hourly price cost the price at their load (see `occupancy`).
     """
     price = prices.price(backend)
     if price is None:
@@ -109,7 +110,7 @@ def expected_cost(
 
 
 def writes_cache(backend: Backend, price: Price, demand: Demand) -> bool:
-    """Does the backend charge for keeping what it has not read from its prompt cache?"""
+    """Whether the backend charges for storing in its prompt cache what it has not read from it."""
     rules = rules_of(backend.model)
     if price.cache_write_5m is None or demand.input.tokens < rules.least_tokens:
         return False
@@ -119,7 +120,7 @@ def writes_cache(backend: Backend, price: Price, demand: Demand) -> bool:
 
 
 def against(backend: Backend, demand: Demand) -> tuple[Cause, str]:
-    """Why the backend cannot serve, apart from its health and load: cause and reason, both empty if it can."""
+    """Why the backend cannot serve, apart from its health and load: (cause, reason), both empty if it can."""
     data = demand.data
     if not translators(demand.dialect, backend.spoken):
         return "dialect", f"it cannot be asked in the dialect {demand.dialect}"
@@ -140,14 +141,14 @@ def against(backend: Backend, demand: Demand) -> tuple[Cause, str]:
 
 
 def may_go_to(backend: Backend, data: DataPolicy) -> bool:
-    """Does the policy's data rule allow prompts to go to this backend?"""
+    """Whether the policy's data rule allows prompts to be sent to this backend."""
     return not (data.hosted == "forbidden" and backend.hosted) and (not data.regions or backend.region in data.regions)
 
 
 def reserved_output(backend: Backend, demand: Demand) -> int:
-    """Tokens of the context window to leave free for the answer: the client's limit, else the expected length.
+    """Tokens of the context window to reserve for the answer: the client's limit, or else the expected length.
 
-    The expected length counts up to `PRIOR_TOKENS` only, so that learned lengths alone never cause a refusal.
+    The expected length counts only up to `PRIOR_TOKENS`, so that learned lengths alone never cause a refusal.
     """
     wanted = demand.output_most
     if wanted is None:
@@ -158,7 +159,7 @@ def reserved_output(backend: Backend, demand: Demand) -> int:
 def refusal(
     candidates: Sequence[Candidate], missing: Sequence[str] = (), input_field: str = "messages"
 ) -> GatewayError:
-    """The error that tells the client what to change when no candidate can serve."""
+    """The error if no candidate can serve. It tells the client what to change."""
     allowed = [each for each in candidates if each.cause not in ("data", "dialect", "tier")]
     if candidates and not missing and all(each.cause == "data" for each in candidates):
         return Forbidden(

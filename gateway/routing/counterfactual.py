@@ -1,4 +1,4 @@
-"""Finds what would have changed a decision, by deciding again with another quality, difficulty, price or health."""
+"""Finds what would have changed a decision. It decides again with another quality, difficulty, price or health."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from typing import NamedTuple
 from gateway.domain.routing.learned import Learned
 from gateway.domain.routing.route import Grade
 from gateway.routing.candidates import Candidate
+from gateway.routing.ceiling import Ceiling
 from gateway.routing.decision import choose
 from gateway.routing.difficulty.adequacy import Adequacy
 
 STEPS, HALVINGS = 20, 10
-"""Number of values tried between the present one and the end of its range, and of bisections of the first change."""
+"""Number of values that are tried between the present value and the end of its range, and of bisections of the first
+change."""
 _DIGITS = 3
 _TEMPORARY = ("health", "busy")
 _DEAREST = 100.0
-"""Largest factor by which a price is multiplied."""
+"""Maximum factor by which a price is multiplied."""
 
 
 class Change(NamedTuple):
-    """The value nearest to the present one at which another backend would be chosen."""
+    """The value closest to the present one at which another backend would be chosen."""
 
     value: float
     chosen: str
@@ -29,15 +31,17 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The values of one decision by difficulty. They do not include the prompt."""
+    """The inputs of one decision by difficulty. The prompt is not among them."""
 
     candidates: Sequence[Candidate]
     named: str | None
-    """The policy's reference."""
+    """Name of the policy's reference."""
     grade: Grade | None
     quality: float
     adequacy: Adequacy | None
     learnt: Mapping[str, Learned]
+    ceiling: Ceiling | None = None
+    """The cost of the model that the client named."""
 
     def chosen(
         self,
@@ -46,14 +50,14 @@ class Case:
         difficulty: float | None = None,
         candidates: Sequence[Candidate] | None = None,
     ) -> str:
-        """The backend that is chosen with the given values in place of this case's."""
+        """The backend that is chosen if the given values replace those of this case."""
         grade = self.grade if difficulty is None else Grade(difficulty)
         quality = self.quality if quality is None else quality
         found = self.candidates if candidates is None else candidates
-        return choose(found, self.named, grade, quality, self.adequacy, self.learnt).order[0].backend.name
+        return choose(found, self.named, grade, quality, self.adequacy, self.learnt, self.ceiling).order[0].backend.name
 
     def sentences(self) -> tuple[str, ...]:
-        """Sentences that each name one sufficient change and the backend that would have been chosen."""
+        """Sentences, each with one change that would be sufficient and the backend that would then have been chosen."""
         now = self.chosen()
         found = [*changes_of("quality", lambda value: self.chosen(quality=value), self.quality)]
         if self.grade is not None and self.grade.abstained:
@@ -65,7 +69,7 @@ class Case:
         return tuple(found)
 
     def _if_known(self, now: str) -> list[str]:
-        """The sentence for a prompt outside the grader's domain."""
+        """The sentence for a prompt that the grader cannot grade."""
         easiest = self.chosen(difficulty=0.0)
         if easiest == now:
             return []
@@ -119,7 +123,7 @@ def changes_of(what: str, chosen: Callable[[float], str], now: float) -> list[st
 
 
 def boundary(chosen: Callable[[float], str], now: float, end: float) -> Change | None:
-    """The first change of `chosen` between `now` and `end`. Changes that are undone within one step may be missed."""
+    """The first change of `chosen` between `now` and `end`. Changes that are reversed within one step may be missed."""
     usual, before = chosen(now), now
     for step in range(1, STEPS + 1):
         after = now + (end - now) * step / STEPS

@@ -1,4 +1,4 @@
-"""Decides, from plain values: the cheapest candidate that is good enough, else the reference."""
+"""Chooses the cheapest candidate that is good enough, or else the reference. Uses plain values only."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ from gateway.domain.backend import RANK
 from gateway.domain.routing.learned import NOTHING, Learned
 from gateway.domain.routing.route import Grade
 from gateway.routing.candidates import Candidate
+from gateway.routing.ceiling import Ceiling
 from gateway.routing.difficulty.adequacy import Adequacy, Gap, gap
 
 
 class Choice(NamedTuple):
-    """`order[0]` serves, the others are fallbacks. `adequacies`: backend → P(as good as the reference), if known."""
+    """The decision. `order[0]` serves, the others are fallbacks. `adequacies`: backend → P(as good as the reference),
+    if known."""
 
     order: tuple[Candidate, ...]
     reference: Candidate
     reason: str
     adequacies: dict[str, float]
+    ceiling: Ceiling
 
 
 def choose(
@@ -29,14 +32,18 @@ def choose(
     quality: float,
     adequacy: Adequacy | None,
     learnt: Mapping[str, Learned] = MappingProxyType({}),
+    ceiling: Ceiling | None = None,
 ) -> Choice:
-    """Decide among `candidates`, of which at least one can serve.
+    """Decide among `candidates`, at least one of which can serve.
 
     `named`: the policy's reference. `adequacy`: needed only with a grade. `learnt`: evidence of the team's own answers,
     by backend. The share 1 − `quality` of answers that may be worse is split evenly among the kinds of weaker
-    candidates.
+    candidates. `ceiling`: the cost of the model that the client named; None: that of the policy's reference, even if
+    it cannot serve.
     """
-    reference = reference_of(candidates, named)
+    nominal = _nominal(candidates, named)
+    limit = ceiling or Ceiling(nominal.cost_pico, RANK[nominal.backend.tier])
+    reference = _within(candidates, nominal, limit)
     others = [each for each in candidates if not each.excluded and each is not reference]
     gaps: dict[str, Gap] = {
         each.backend.name: gap(each.backend, reference.backend, each.worth_pico, reference.worth_pico)
@@ -58,38 +65,48 @@ def choose(
         good.sort(key=by_cost)
     better = {each.backend.name for each in good}
     rest = [each for each in others if each.backend.name not in better]
-    rest.sort(key=lambda each: _last_resort(each, reference))
+    rest.sort(key=lambda each: _last_resort(each, reference, limit))
     reason = _reason(grade, good, cheap, adequacies, reference, alone=not others)
-    return Choice((*good, reference, *rest), reference, reason, adequacies)
+    if not nominal.excluded and limit.exceeded_by(nominal):
+        reason += f"; {nominal.backend.name} costs more than the model that the client named"
+    return Choice((*good, reference, *rest), reference, reason, adequacies, limit)
 
 
-def reference_of(candidates: Sequence[Candidate], named: str | None) -> Candidate:
+def _nominal(candidates: Sequence[Candidate], named: str | None) -> Candidate:
     """The named backend or the most expensive of the named group or tier, else the most expensive of the strongest
-    tier. If that one cannot serve: the strongest that can and is not more expensive. Of a group, the cheapest member
-    that can serve takes its place."""
+    tier. Of a group, the cheapest member that can serve takes its place."""
     meant = [each for each in candidates if each.backend.name == named] or [
         each for each in candidates if named in (each.backend.model_group, each.backend.tier)
     ]
     first = max(meant or candidates, key=_strength)
-    able = [each for each in candidates if not each.excluded]
     group = first.backend.model_group if first.backend.name != named else ""
-    if group and (members := [each for each in able if each.backend.model_group == group]):
-        return min(members, key=by_cost)
-    if not first.excluded:
-        return first
-    return max([each for each in able if not _dearer(each, first)] or able, key=_strength)
+    members = [each for each in candidates if group and each.backend.model_group == group and not each.excluded]
+    return min(members, key=by_cost) if members else first
+
+
+def _within(candidates: Sequence[Candidate], nominal: Candidate, limit: Ceiling) -> Candidate:
+    """The policy's reference `nominal`. If that one cannot serve or is above the ceiling: the strongest that can and is
+    not more expensive. If all that can serve are above the ceiling: the cheapest of them."""
+    if not nominal.excluded and not limit.exceeded_by(nominal):
+        return nominal
+    able = [each for each in candidates if not each.excluded]
+    within = [each for each in able if not limit.exceeded_by(each)]
+    if not within:
+        return min(able, key=by_cost)
+    return max([each for each in within if not _dearer(each, nominal)] or within, key=_strength)
 
 
 def cheaper(one: Candidate, other: Candidate) -> bool:
-    """Is `one` cheaper? A backend without a price never is; if `other` has none, the backend of the lower tier is."""
+    """Whether `one` is cheaper. A backend without a price is never cheaper than one with a price. If `other` has no
+    price, the backend of the lower tier counts as cheaper."""
     if other.cost_pico is None:
         return RANK[one.backend.tier] < RANK[other.backend.tier]
     return one.cost_pico is not None and one.cost_pico < other.cost_pico
 
 
 def by_cost(one: Candidate) -> tuple[bool, int, int]:
-    """Sort key: cheapest first, at equal cost the stronger first; backends without a price last, the lower tier
-    first."""
+    """Sort key: cheapest first; at equal cost, the stronger tier first. Backends without a price come last, with the
+    lower tier first."""
     rank = RANK[one.backend.tier]
     return (True, 0, rank) if one.cost_pico is None else (False, one.cost_pico, -rank)
 
@@ -104,9 +121,12 @@ def _dearer(one: Candidate, other: Candidate) -> bool:
     return one.cost_pico is None or one.cost_pico > other.cost_pico
 
 
-def _last_resort(one: Candidate, reference: Candidate) -> tuple[bool, int, tuple[bool, int, int]]:
-    """Sort key of further fallbacks: those not more expensive than the reference first, then strong before weak."""
-    return _dearer(one, reference), -RANK[one.backend.tier], by_cost(one)
+def _last_resort(one: Candidate, reference: Candidate, limit: Ceiling) -> tuple[bool, bool, int, tuple[bool, int, int]]:
+    """Sort key of further fallbacks: those not more expensive than the reference, then those not above the ceiling,
+    each strong before weak; then the rest, cheapest first."""
+    if limit.exceeded_by(one):
+        return True, True, 0, by_cost(one)
+    return False, _dearer(one, reference), -RANK[one.backend.tier], by_cost(one)
 
 
 def _reason(

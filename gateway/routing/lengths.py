@@ -1,4 +1,4 @@
-"""Output lengths of models, learned from their answers."""
+"""Learns the output lengths of models from their answers."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections import OrderedDict
 from gateway.domain.record import Record
 
 PRIOR_TOKENS = 256
-"""Expected output tokens before any answer was seen."""
+"""Expected output tokens before the first answer."""
 MEMORY = 20
-"""Number of answers that the running mean covers, approximately."""
+"""Approximate number of answers that the moving average covers."""
 MOST_TOKENS = 131_072
-"""Most tokens of one answer, if neither the backend's limit nor its window is known. No model writes more today."""
+"""Maximum tokens of one answer if neither the backend's limit nor its window is known. No model writes more today."""
 MOST_RISE = 8
-"""One answer counts for at most this many times the mean, so that a single endless one does not spoil the estimate."""
+"""Maximum factor on the mean with which one answer counts, so that a single endless answer does not spoil the estimate.
+"""
 MOST_KEYS = 4096
 
 
@@ -25,7 +26,8 @@ class _Mean:
 
 
 class OutputLengths:
-    """Running means of output tokens per team and requested model name. The least recently used are forgotten."""
+    """Moving averages of output tokens per team and requested model name. The least recently used ones are
+    forgotten."""
 
     def __init__(self) -> None:
         self._means: OrderedDict[tuple[str, str], _Mean] = OrderedDict()
@@ -37,7 +39,7 @@ class OutputLengths:
         return tokens if limit is None or tokens < limit else limit
 
     def learn(self, record: Record) -> None:
-        """Add the length of the served answer, if the answer is complete."""
+        """Add the length of the served answer if it is complete."""
         attempt = record.served_by
         if attempt is None or attempt.outcome != "ok" or attempt.usage is None:
             return

@@ -22,9 +22,9 @@ from gateway.domain.routing.load import Load
 from gateway.domain.units import PICO_PER_USD
 
 IDLE_SHARE = 0.02
-"""Least share of the full price, so that of two idle machines the cheaper one is used first."""
+"""Minimum share of the full price. It makes the cheaper of two idle machines the first choice."""
 _MOST_PLACES = 512
-"""With more places, C is taken as 0 below a = c and 1 above."""
+"""Maximum number of places for which C is computed. With more places, C is taken as 0 for a < c and as 1 above."""
 
 
 def expected_cost(
@@ -37,10 +37,15 @@ def expected_cost(
     writes: bool = False,
     load: Load | None,
 ) -> int:
-    """Pico-dollars of one call. `warm_tokens` of the input have the cached price. A machine by the hour has the price
-    at its `load`. `writes`: the rest of the input is written to the backend's prompt cache."""
+    """Pico-dollars of one call. `warm_tokens` of the input cost the cached price. A machine with an hourly price has
+    the price at its `load`. `writes`: the rest of the input is written to the backend's prompt cache."""
     if load is not None and backend.price is not None and by_the_hour(backend):
         price = at_load(price, float(backend.price.machine_hour_usd or 0), load)
+    return cost_of(price, input_tokens, output_tokens, warm_tokens=warm_tokens, writes=writes)
+
+
+def cost_of(price: Price, input_tokens: int, output_tokens: int, *, warm_tokens: int, writes: bool) -> int:
+    """Pico-dollars of one call at `price`; the arguments are those of `expected_cost`."""
     warm = min(warm_tokens, input_tokens) if price.tier(input_tokens).cached_input is not None else 0
     if writes:
         written = input_tokens - warm
@@ -51,17 +56,18 @@ def expected_cost(
 
 
 def priced_by_load(backend: Backend, load: Load | None) -> bool:
-    """Is it a machine with an hourly price and a known load?"""
+    """Whether it is a machine with paid hours and a known load."""
     return load is not None and by_the_hour(backend)
 
 
 def by_the_hour(backend: Backend) -> bool:
-    """Has the backend an hourly price?"""
-    return backend.price is not None and bool(backend.price.machine_hour_usd)
+    """Whether the backend's hours are paid even while it answers nothing."""
+    price = backend.price
+    return price is not None and bool(price.machine_hour_usd) and price.billing != "busy"
 
 
 def at_load(price: Price, hour_usd: float, load: Load) -> Price:
-    """The price per token of one more request on a machine; never 0. `hour_usd`: its price per hour."""
+    """The price per token of one more request on a machine; never 0. `hour_usd`: the machine's price per hour."""
     factor = max(IDLE_SHARE, congestion(load))
     if load.full_tokens_per_second and price.output:
         factor *= hour_usd * PICO_PER_USD / 3600 / load.full_tokens_per_second / price.output
@@ -69,7 +75,7 @@ def at_load(price: Price, hour_usd: float, load: Load) -> Price:
 
 
 def congestion(load: Load) -> float:
-    """The probability, 0..1, that one more request would make another one wait."""
+    """The probability, 0..1, that one more request would make another request wait."""
     if load.full:
         return 1.0
     if load.capacity is None:
@@ -79,7 +85,7 @@ def congestion(load: Load) -> float:
 
 @lru_cache(maxsize=4096)
 def waiting_share(places: int, in_use: float) -> float:
-    """Erlang's C(c, a): the share of requests that wait, with c = `places` and an offered load of a = `in_use`."""
+    """Erlang's C(c, a): the share of requests that wait, where c = `places` and the offered load is a = `in_use`."""
     if in_use >= places:
         return 1.0
     if in_use <= 0 or places > _MOST_PLACES:

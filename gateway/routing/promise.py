@@ -1,4 +1,4 @@
-"""Expected cost and quality of a decision that is not applied (observe mode, outside the rollout, hold-out)."""
+"""The expected cost and quality of a decision that is not applied (observe mode, outside the rollout, hold-out)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from gateway.routing.strategy.planned import Planned
 def promise(choice: Choice, plan: Planned | None, stronger: Backend | None) -> Decision:
     """The calls that the decision would have made, and its expected adequacy.
 
-    `stronger`: the backend that answers when the chosen one is unsure. The probability of that is unknown; the
-    probability that the chosen one is inadequate is taken.
+    `stronger`: the backend that answers if the chosen one is unsure. How often that happens is unknown, so the
+    probability that the chosen one is inadequate is used.
     """
     first = choice.order[0]
     expected = choice.adequacies.get(first.backend.name)

@@ -1,11 +1,10 @@
-"""The router: decides the route of a request, with its reason and the considered backends."""
+"""The router: decides the route of a request, and records the reason and the backends that were considered."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,8 +12,7 @@ from gateway.domain.access import Access
 from gateway.domain.backend import RANK, Backend
 from gateway.domain.money.pacing import lowered
 from gateway.domain.policy import ModelRule, Policy
-from gateway.domain.prompt_cache import CACHE_FIELDS
-from gateway.domain.protocols import Evidence, FleetView, NoEvidence, PriceList, Sampler
+from gateway.domain.protocols import Evidence, FleetView, ModelPrices, NoEvidence, Sampler
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.routing.learned import Learned
@@ -25,6 +23,7 @@ from gateway.routing import occupancy
 from gateway.routing.affinity.continuity import Affinity
 from gateway.routing.aliases import ResolvedModel, permitted
 from gateway.routing.candidates import Candidate, Demand, against, considered, examine, expected_cost, refusal
+from gateway.routing.ceiling import Ceiling, ceiling_of, named_model
 from gateway.routing.counterfactual import Case
 from gateway.routing.decision import Choice, by_cost, choose
 from gateway.routing.difficulty.adequacy import Adequacy
@@ -43,52 +42,28 @@ log = logging.getLogger(__name__)
 
 
 class Judge(NamedTuple):
-    """Grader and calibration, needed only for a choice among several candidates."""
+    """Grader and calibration. They are needed only for a choice among several candidates."""
 
     grader: Grader
     adequacy: Adequacy
 
 
-def packaged() -> Grader:
-    """The packaged classifier. Imported here, because it and NumPy take 15 MiB that many gateways do not need."""
-    from gateway.routing.difficulty.grader import Grader
-
-    return Grader.load()
-
-
-def fitted(artefact: str | None) -> Plan | None:
-    """The plan at this path; None without a path. Raises ArtefactError, OSError."""
-    if artefact is None:
-        return None
-    from gateway.routing.strategy.plan_file import load_plan
-
-    return load_plan(Path(artefact))
-
-
-def followed(artefact: str | None) -> Plan | None:
-    """As `fitted`, but an unreadable plan is logged and ignored, so that requests are still served."""
-    try:
-        return fitted(artefact)
-    except (OSError, ValueError) as error:
-        log.error("routing.plan_file is not followed, decisions follow the grader: %s", error)
-        return None
-
-
 _MOST_NAMES = 4096
 _AGAIN_S = 30.0
-"""Seconds until a grader that could not be loaded is tried again."""
+"""Seconds after which loading a grader is tried again, if it has failed."""
 _NOTHING: frozenset[str] = frozenset()
 THOUGHT = "reasoning"
-"""A capability that is not required if no candidate has it."""
+"""A capability that is required only if some candidate has it."""
 
 
 class Router:
-    """Decides routes. Its state is learned output lengths, sessions and counters; all else are arguments."""
+    """Decides routes. Its own state is learned output lengths, sessions and counters; everything else is passed as an
+    argument."""
 
     def __init__(
         self,
         load: Callable[[], Grader],
-        prices: PriceList,
+        prices: ModelPrices,
         fleet: FleetView,
         backends: Sequence[Backend],
         *,
@@ -100,8 +75,8 @@ class Router:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """`load` is called once, in a thread, before the first choice among several candidates. `pressures`: team →
-        0..1, how far its budgets are ahead of an even spend (see `domain/money/pacing.py`). `plan`: fitted strategies.
-        `evidence`: results of comparing teams' own answers."""
+        0..1, how far its spend is ahead of an even spend of its budgets (see `domain/money/pacing.py`). `plan`: fitted
+        strategies. `evidence`: results of comparing teams' own answers."""
         self.plan = plan
         self._evidence = evidence or NoEvidence()
         self._pressures = pressures
@@ -110,11 +85,11 @@ class Router:
         self._continuity = continuity or Affinity(self._backends, fleet)
         self._judge = Lazy(lambda: _judge(load()))
         self._now, self._judge_again_at = now, float("-inf")
-        """Time before which loading is not tried again after a failure."""
+        """Monotonic time before which loading is not tried again after a failure."""
         self._lengths = OutputLengths()
         self._names: dict[tuple[str, int], tuple[Policy | Access, ResolvedModel]] = {}
         self._counts = {"routed": 0, "to_reference": 0, "abstained": 0, "escalatable": 0, "observed": 0, "refused": 0}
-        self._counts["planned"] = 0
+        self._counts |= {"planned": 0, "above_ceiling": 0}
 
     async def route(
         self, request: CompletionRequest, tenant: Tenant, estimate: ContextEstimate, record: Record
@@ -132,7 +107,8 @@ class Router:
         return route
 
     async def _prepare(self, record: Record) -> None:
-        """Load the grader. If that fails, the baseline answers, and loading is tried again after `_AGAIN_S`."""
+        """Load the grader. If that fails, the reference answers, and loading is tried again after `_AGAIN_S`
+        seconds."""
         now = self._now()
         if now >= self._judge_again_at:
             try:
@@ -144,7 +120,7 @@ class Router:
             record.degraded.add("grader")
 
     def wants(self, policies: Iterable[Policy]) -> bool:
-        """Does one of these policies need the grader, which is not loaded yet?"""
+        """Whether one of these policies needs the grader and it is not loaded yet."""
         names = ((name, policy) for policy in policies for name in ("auto", *policy.models))
         return not self._judge.ready and any(self._chooses(name, policy) for name, policy in names)
 
@@ -160,11 +136,11 @@ class Router:
         return named.rule is not None and len(named.backends) > 1
 
     def check(self, model: str, tenant: Tenant) -> None:
-        """Raises Forbidden if the tenant may use no backend of that name, UnknownModel, NoBackend."""
+        """Check that the tenant may use a backend of that name. Raises Forbidden, UnknownModel, NoBackend."""
         self._named(model, tenant.policy, tenant.access)
 
     def _named(self, model: str, policy: Policy, access: Access | None = None) -> ResolvedModel:
-        """As `permitted`, cached for as long as `policy` and `access` are the same objects. Also raises NoBackend."""
+        """Like `permitted`, cached while `policy` and `access` are the same objects. Also raises NoBackend."""
         of = policy if access is None else access  # an access object belongs to one tenant, so to one policy
         key = model, id(of)
         known = self._names.get(key)
@@ -177,13 +153,15 @@ class Router:
                 "`thriftgate model fetch`). `thriftgate doctor` shows what this machine has."
             )
         named = permitted(model, policy, self._backends, access)
+        if policy.rule(model) is not None:  # else the client named the backend itself
+            named = named._replace(ceiling=named_model(model, self._backends, self._prices))
         if len(self._names) >= _MOST_NAMES:
             self._names.clear()
         self._names[key] = of, named
         return named
 
     def decide(self, request: CompletionRequest, tenant: Tenant, estimate: ContextEstimate, session: str = "") -> Route:
-        """As `route`, but without a record, for `explain`. Blocks while the classifier is loaded."""
+        """Like `route`, but without a record, for `explain`. Blocks while the classifier is loaded."""
         return self._decide(
             self._named(request.model, tenant.policy, tenant.access), request, tenant, estimate, session
         )
@@ -201,7 +179,7 @@ class Router:
         most = request.max_output_tokens
         demand = Demand(
             request.dialect,
-            request.needs if named.rule else _NOTHING,  # a backend named by the client decides itself what it refuses
+            request.needs if named.rule else _NOTHING,  # a backend that the client named decides itself what it refuses
             estimate,
             self._lengths.expected(tenant.team, request.model, most) * request.parallel,
             most,
@@ -210,18 +188,16 @@ class Router:
             prefix,
         )
         if prefix is not None and any(each.facts.caches_marked_only for each in named.backends):
-            demand = demand._replace(
-                marked=any(name in request.raw for name in CACHE_FIELDS), may_mark=_may_mark(request, tenant)
-            )
+            demand = demand._replace(marked=request.asks_for_cache, may_mark=_may_mark(request, tenant))
         if named.rule is None and len(named.backends) == 1:
-            return self._only(named.backends[0], demand, request)
+            return self._only(named, demand, request)
         sessions = self._continuity.sessions
         candidates = examine(named.backends, demand, self._prices, self._fleet, sessions)
         if THOUGHT in demand.needs and not any(THOUGHT in each.backend.capabilities for each in candidates):
             demand = demand._replace(needs=demand.needs - {THOUGHT})  # the reasoning effort is only a hint
             candidates = examine(named.backends, demand, self._prices, self._fleet, sessions)
         able = [each for each in candidates if not each.excluded]
-        for cause in ("busy", "health"):  # with no other candidate, try these: `backends/` calls them one at a time
+        for cause in ("busy", "health"):  # without another candidate, try these: `backends/` calls them one at a time
             if not able:
                 candidates = [
                     each._replace(excluded="", cause="") if each.cause == cause else each for each in candidates
@@ -232,14 +208,32 @@ class Router:
             raise refusal(candidates, named.missing, request.input_field)
         self._counts["routed"] += 1
         candidates = self._continuity.arrange(candidates, prefix, estimate.tokens)
+        ceiling = self._ceiling(named, candidates, demand)
         if named.rule is None or demand.tier:
-            route = _as_asked(candidates, demand)
+            route = self._limited(_as_asked(candidates, demand), ceiling, candidates)
         else:
-            route = self._by_rule(named.rule, candidates, request, tenant.policy, demand, session)
+            route = self._by_rule(named.rule, candidates, request, tenant.policy, demand, session, ceiling)
         return self._continuity.keep(route, prefix, candidates)
 
-    def _only(self, backend: Backend, demand: Demand, request: CompletionRequest) -> Route:
-        """The route to the backend that the client named. Its health is not considered, because there is no other."""
+    def _ceiling(self, named: ResolvedModel, candidates: Sequence[Candidate], demand: Demand) -> Ceiling | None:
+        if named.ceiling is None:
+            return None
+        sessions = self._continuity.sessions
+        return ceiling_of(named.ceiling, candidates, demand, self._prices, self._fleet, sessions)
+
+    def _limited(self, route: Route, ceiling: Ceiling | None, candidates: Sequence[Candidate]) -> Route:
+        """`route`, with the ceiling and the backends above it."""
+        if ceiling is not None:
+            route.ceiling_pico = ceiling.cost_pico
+            if above := [each.backend.name for each in candidates if ceiling.exceeded_by(each)]:
+                route.above = frozenset(above)
+                self._counts["above_ceiling"] += route.backends[0].name in route.above
+        return route
+
+    def _only(self, named: ResolvedModel, demand: Demand, request: CompletionRequest) -> Route:
+        """The route to the backend that client or policy named. Its health is not considered, because there is no
+        other, and neither is the ceiling."""
+        backend = named.backends[0]
         cause, excluded = against(backend, demand)
         if cause:
             self._counts["refused"] += 1
@@ -255,10 +249,12 @@ class Router:
             input_tokens=demand.input.tokens,
             output_tokens=demand.output_tokens,
         )
+        if named.ceiling is not None:
+            self._limited(route, self._ceiling(named, (), demand), [Candidate(backend, cost_pico=cost)])
         return route if prefix is None else self._continuity.keep(route, prefix, ())
 
     def learn(self, record: Record) -> None:
-        """Learn from a finished answer: its length, and the conversation's backend."""
+        """Learn from a finished answer: its length, and the backend of the conversation."""
         if not record.curtailed:
             self._lengths.learn(record)
         if (route := record.route) is not None and route.prefix is not None:
@@ -277,6 +273,7 @@ class Router:
         policy: Policy,
         demand: Demand,
         session: str,
+        ceiling: Ceiling | None,
     ) -> Route:
         several = sum(not each.excluded for each in candidates) > 1
         failed = not self._judge.ready and self._judge_again_at > float("-inf")
@@ -287,7 +284,7 @@ class Router:
         quality = lowered(rule.quality, pressure, pacing.floor) if pressure else rule.quality
         learnt = {each.backend.name: self._evidence.adjust(policy.team, each.backend.name) for each in candidates}
         adequacy = judge.adequacy if judge else None
-        choice = choose(candidates, rule.reference, grade, quality, adequacy, learnt)
+        choice = choose(candidates, rule.reference, grade, quality, adequacy, learnt, ceiling)
         subject = session or request.controls.session or request.id
         tokens = demand.input.tokens, demand.output_tokens
         plan = self._planned(choice, candidates, request, grade, quality, subject, learnt, tokens)
@@ -297,7 +294,7 @@ class Router:
         asking = plan.asking if plan and not served else None
         stronger = None if served or asking else _stronger(choice, rule, request)
         self._count(choice, grade, served, stronger)
-        return Route(
+        route = Route(
             tuple(each.backend for each in order),
             why or choice.reason,
             escalate_to=stronger,
@@ -315,8 +312,9 @@ class Router:
             strategy=plan.strategy if plan else "",
             what_if=None
             if plan
-            else Case(tuple(candidates), rule.reference, grade, quality, adequacy, learnt).sentences,
+            else Case(tuple(candidates), rule.reference, grade, quality, adequacy, learnt, ceiling).sentences,
         )
+        return self._limited(route, choice.ceiling, candidates)
 
     def _planned(
         self,
@@ -338,7 +336,8 @@ class Router:
     def _override(
         self, choice: Choice, request: CompletionRequest, policy: Policy, subject: str
     ) -> tuple[Candidate | None, str]:
-        """The backend that serves instead of the chosen one, and why (observe mode, outside the rollout, hold-out).
+        """The backend that serves instead of the chosen one, and the reason (observe mode, outside the rollout,
+        hold-out).
 
         None: the chosen one serves.
         """
@@ -362,13 +361,14 @@ def _judge(grader: Grader) -> Judge:
 
 
 def _may_mark(request: CompletionRequest, tenant: Tenant) -> bool:
-    """Will the gateway mark the prompt? Single questions seldom are."""
+    """Whether the gateway will mark the prompt. A request without tools counts as a single question and is not
+    marked."""
     auto = tenant.policy.context.prompt_cache == "auto" and not request.controls.untouched
     return auto and "tools" in request.needs
 
 
 def _as_asked(candidates: Sequence[Candidate], demand: Demand) -> Route:
-    """The route over the backends that the client named by name, model or tier, cheapest first."""
+    """The route over the backends that the client requested by name, model or tier, cheapest first."""
     able = sorted([each for each in candidates if not each.excluded], key=by_cost)
     return Route(
         tuple([each.backend for each in able]),
@@ -384,13 +384,17 @@ def _asked_by(demand: Demand) -> str:
 
 
 def _asked_for(choice: Choice, model: str) -> Candidate:
-    """The backend that the client would have used without the gateway, else the reference."""
+    """The backend that the client would have used without the gateway, or else the reference."""
     same = (each for each in choice.order if model in (each.backend.name, each.backend.model))
     return next(same, choice.reference)
 
 
 def _stronger(choice: Choice, rule: ModelRule, request: CompletionRequest) -> Backend | None:
-    """The backend to call when the small backend's answer is unsure; None: no escalation. Needs a single answer."""
+    """The backend to call if the small backend's answer is unsure; None: no escalation. The request must ask for a
+    single answer."""
     chosen, reference = choice.order[0].backend, choice.reference.backend
     unsure = rule.escalate and chosen.tier == "small" and "logprobs" in chosen.capabilities
-    return reference if unsure and request.parallel == 1 and RANK[reference.tier] > RANK[chosen.tier] else None
+    if not unsure or request.parallel != 1 or RANK[reference.tier] <= RANK[chosen.tier]:
+        return None
+    adequacy = choice.adequacies.get(chosen.name, 1.0)
+    return reference if choice.ceiling.allows(choice.order[0], choice.reference, 1 - adequacy) else None

@@ -1,1 +1,1 @@
-"""Process infrastructure: owned tasks, deadlines, threads, garbage collection, codings."""
+"""Process infrastructure: background tasks, deadlines, threads, garbage collection, codings."""

@@ -1,4 +1,4 @@
-"""HTTP content codings: streaming encoders and decoders with bounds on output and work."""
+"""HTTP content codings: streaming encoders and decoders with limits on output and work."""
 
 from __future__ import annotations
 
@@ -14,26 +14,28 @@ Coding = Literal["zstd", "gzip", "br", "deflate"]
 
 _ALIASES: dict[str, Coding] = {"gzip": "gzip", "x-gzip": "gzip", "deflate": "deflate", "br": "br", "zstd": "zstd"}
 _ZSTD_WINDOW_BYTES = 8 * 2**20
-"""The window size that RFC 9659 allows a sender to require."""
+"""The window size in bytes that RFC 9659 allows a sender to require."""
 _SLICE_BYTES = 16 * 2**10
-"""Bytes read between two checks of the limits; zlib copies the rest of them at the end of every member."""
+"""Bytes that are read between two checks of the limits. zlib copies the rest of them at the end of every member."""
 _ZSTD_SLICE_BYTES = 512
-"""Most bytes given to zstandard at once, because it cannot limit its output: they decode to at most 16 MiB."""
+"""Maximum bytes that are passed to zstandard at once. It cannot limit its output, and these bytes decode to at most 16
+MiB."""
 _PIECE_BYTES = 2**20
-"""Bytes written between two checks of the limits."""
+"""Bytes that are written between two checks of the limits."""
 CPU_S = 1.0
-"""CPU time that decoding one body may take, beyond what its size allows."""
+"""CPU seconds that decoding one body may take, in addition to what its size allows."""
 _BYTES_A_SECOND = 64 * 2**20
-"""Output bytes per second that are allowed in addition; each decoder is several times as fast."""
+"""Output bytes per CPU second; the time for them is allowed in addition. Each decoder is several times as fast."""
 _FEED_S = 0.0001
-"""CPU time allowed for each arrival of bytes in addition; about what reading them from the network takes."""
+"""CPU seconds that are allowed in addition for each arrival of bytes; reading them from the network takes about as
+long."""
 _FREE_MEMBERS = 64
 _MEMBER_BYTES = 512
-"""Beyond the free ones, members or frames must average this many bytes, input and output together."""
+"""Minimum average bytes of members or frames, input and output together, apart from the first ones, which are free."""
 
 
 class UnknownCoding(ValueError):
-    """This coding is not supported."""
+    """The coding is not supported."""
 
 
 class Oversized(ValueError):
@@ -41,7 +43,7 @@ class Oversized(ValueError):
 
 
 class TooCostly(ValueError):
-    """Decoding takes more work than a body of that size should."""
+    """Decoding takes more work than a body of this size should need."""
 
 
 class Stopped(Exception):
@@ -49,7 +51,7 @@ class Stopped(Exception):
 
 
 def parse_coding(header: str) -> Coding | None:
-    """The one coding that `content-encoding` names; None for `identity`.
+    """The coding named in `content-encoding`; None for `identity`.
 
     Raises UnknownCoding, also for several codings, because nesting multiplies the cost that a few bytes can cause.
     """
@@ -69,7 +71,7 @@ class _Format(Protocol):
 
     slice_bytes: int
     members: int
-    """Members (gzip) or frames (zstd) begun so far."""
+    """Number of members (gzip) or frames (zstd) that have begun."""
 
     @property
     def ended(self) -> bool: ...
@@ -80,7 +82,7 @@ class _Format(Protocol):
 
 
 class _Zlib:
-    """gzip (also with several members), and deflate with or without zlib's frame."""
+    """Decodes gzip (also with several members), and deflate with or without zlib's frame."""
 
     slice_bytes = _SLICE_BYTES
 
@@ -119,7 +121,7 @@ class _Zlib:
                 raise ValueError(str(error)) from error
             yield piece
             data = inflate.unconsumed_tail
-            if inflate.eof or not (data or len(piece) == _PIECE_BYTES):  # a full piece: zlib may hold more
+            if inflate.eof or not (data or len(piece) == _PIECE_BYTES):  # the piece is full, so zlib may hold more
                 return
 
 
@@ -179,14 +181,14 @@ def _format(coding: Coding) -> _Format:
 
 
 class Decoder:
-    """Decodes one body. It takes a bounded time for any input: its limits are checked between slices."""
+    """Decodes one body. It takes a limited time for any input, because its limits are checked between slices."""
 
     def __init__(self, coding: Coding, cpu_s: float = CPU_S) -> None:
-        """`cpu_s`: CPU time of the decoding threads, in addition to what the decoded size allows."""
+        """`cpu_s`: CPU seconds of the decoding threads, in addition to what the decoded size allows."""
         self._format, self._left_s = _format(coding), cpu_s
         self._bytes = 0
         self.stopped = False
-        """May be set from any thread: decoding ends at the next slice."""
+        """If it is set to True, decoding ends at the next slice. May be set from any thread."""
 
     @property
     def ended(self) -> bool:
@@ -194,7 +196,7 @@ class Decoder:
         return self._format.ended
 
     def close(self) -> None:
-        """Raises ValueError unless the body is complete."""
+        """Raise ValueError unless the body is complete."""
         if not self.ended:
             raise ValueError("it breaks off")
 
@@ -204,8 +206,7 @@ class Decoder:
         return b"".join(self.pieces(data, most))
 
     def pieces(self, data: bytes, most: int) -> Iterator[bytes]:
-        """As `feed`, piece by piece; some pieces are empty. Work that the caller does between two pieces does not
-        count."""
+        """Like `feed`, piece by piece; some pieces are empty. The caller's work between two pieces does not count."""
         step, left = self._format.slice_bytes, most
         self._left_s += _FEED_S
         for start in range(0, len(data), step):
@@ -223,7 +224,7 @@ class Decoder:
             self._look(since)
 
     def _look(self, since: float) -> float:
-        """Raises TooCostly, Stopped. Returns the thread's CPU time."""
+        """Check the limits, and return the thread's CPU time. Raises TooCostly, Stopped."""
         if self.stopped:
             raise Stopped
         now = time.thread_time()
@@ -236,7 +237,7 @@ class Decoder:
 
 
 class Decoding:
-    """Decodes a whole body; one thread may begin and another may finish."""
+    """Decodes a whole body. One thread may begin and another one may finish."""
 
     def __init__(self, body: bytes, coding: Coding, most: int, cpu_s: float = CPU_S) -> None:
         self._decoder = Decoder(coding, cpu_s)
@@ -244,14 +245,14 @@ class Decoding:
         self._out: list[bytes] = []
 
     def stop(self) -> None:
-        """May be called from any thread: `finish` ends soon and raises Stopped."""
+        """Make `finish` end soon and raise Stopped. May be called from any thread."""
         self._decoder.stopped = True
 
     def begin(self, pause_s: float) -> bytes | None:
-        """The decoded body if decoding takes at most about `pause_s` of CPU time; otherwise None, and `finish` does the
-        rest.
+        """The decoded body, if decoding takes at most about `pause_s` CPU seconds. Otherwise None, and `finish` must do
+        the rest.
 
-        Raises as `finish`.
+        Raises the same errors as `finish`.
         """
         until = time.thread_time() + pause_s
         for piece in self._pieces:
@@ -268,15 +269,15 @@ class Decoding:
 
 
 def decode(body: bytes, coding: Coding, most: int, cpu_s: float = CPU_S) -> bytes:
-    """Decode a whole body. Raises as `Decoding.finish`."""
+    """Decode a whole body. Raises the same errors as `Decoding.finish`."""
     return Decoding(body, coding, most, cpu_s).finish()
 
 
-# -- the other direction ---------------------------------------------------------------------------------------------
+# -- encoding ------------------------------------------------------------------------------------------------------
 
 
 class Encoder(Protocol):
-    """Encodes one body; each result can be decoded without the ones that follow."""
+    """Encodes one body. Each result can be decoded without the following ones."""
 
     def piece(self, data: bytes) -> bytes: ...
 
@@ -284,7 +285,8 @@ class Encoder(Protocol):
 
 
 class _Deflating:
-    """Small windows: successive events resemble each other, and there may be thousands of streams."""
+    """Encodes gzip or deflate with small windows: successive events are similar, and there may be thousands of
+    streams."""
 
     def __init__(self, coding: Coding) -> None:
         self._deflate = zlib.compressobj(1, zlib.DEFLATED, 28 if coding == "gzip" else 12, 5)
@@ -297,7 +299,8 @@ class _Deflating:
 
 
 class _Brotling:
-    """Quality 4: below it brotli forgets everything before a flush and hardly compresses a stream."""
+    """Encodes brotli with quality 4. With a lower quality, brotli forgets everything before a flush and hardly
+    compresses a stream."""
 
     def __init__(self) -> None:
         self._compressor = brotli.Compressor(quality=4, lgwin=16)
@@ -326,7 +329,7 @@ _ZSTD_STREAM = zstandard.ZstdCompressionParameters.from_level(1, window_log=15)
 
 
 def encoder(coding: Coding) -> Encoder:
-    """An encoder for a stream: each piece is sent at once."""
+    """An encoder for a stream. Each piece is sent at once."""
     match coding:
         case "br":
             return _Brotling()
@@ -337,7 +340,7 @@ def encoder(coding: Coding) -> Encoder:
 
 
 def encode(body: bytes, coding: Coding) -> bytes:
-    """Encode a whole body at the fastest setting, because the next hop may be a local network."""
+    """Encode a whole body with the fastest setting, because the next hop may be a local network."""
     match coding:
         case "br":
             out: bytes = brotli.compress(body, quality=1, lgwin=18)

@@ -1,4 +1,4 @@
-"""Deadlines of many tasks: one timer serves all deadlines that fall into the same moment."""
+"""Deadlines of many tasks. One timer serves all deadlines that are rounded to the same moment."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ from typing import Any, Self
 FINE_S = 0.05
 COARSE_S = 1.0
 COARSE_FROM_S = 60.0
-"""Deadlines at least this far away are rounded more coarsely."""
+"""Minimum distance in seconds of deadlines that are rounded more coarsely."""
 
 
 class Deadlines:
-    """Makes `Deadline`s. Belongs to one event loop."""
+    """Creates `Deadline`s. Belongs to one event loop."""
 
     def __init__(self) -> None:
         self._due: dict[float, set[Deadline]] = {}
 
     @cached_property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop whose time counts. Kept here, because asyncio asks the system for the process id on each look-up."""
+        """The event loop whose time counts. It is stored, because asyncio makes a system call for each look-up."""
         return asyncio.get_running_loop()
 
     def __len__(self) -> int:
         return sum(map(len, self._due.values()))
 
     def at(self, when: float) -> Deadline:
-        """A deadline that ends its `with` block at `when` (loop time), or up to `FINE_S` later (`COARSE_S` if `when` is
-        far away). The current task is cancelled and TimeoutError leaves the block, as with asyncio.timeout."""
+        """A deadline that ends its `with` block at `when` (loop time), or up to `FINE_S` seconds later (`COARSE_S` if
+        `when` is far away). As with asyncio.timeout, the current task is cancelled and the block raises TimeoutError.
+        """
         return Deadline(self, when)
 
     def bucket(self, when: float) -> set[Deadline]:
@@ -49,7 +50,7 @@ class Deadlines:
 
 
 class Deadline:
-    """A context manager for one use, by the task that it cancels."""
+    """A context manager for one use, by the task that it will cancel."""
 
     __slots__ = ("_before", "_bucket", "_deadlines", "_task", "_when", "passed")
 
@@ -75,7 +76,7 @@ class Deadline:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Raises TimeoutError if this deadline ended the block and the task was not cancelled from outside."""
+        """Raise TimeoutError if this deadline ended the block and the task was not cancelled from outside."""
         self._bucket.discard(self)
         if self.passed and self._task is not None:
             self.passed = False

@@ -1,4 +1,4 @@
-"""Tuning of Python's garbage collector: off during start-up, long-lived objects frozen, memory returned."""
+"""Tunes Python's garbage collector: off during start-up, long-lived objects excluded, memory returned."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 THRESHOLDS = (10_000, 20, 50)
-"""Requests create few reference cycles: collect after this many new objects, not after 700."""
+"""Numbers of new objects after which a collection runs. They are high (Python's default is 700), because requests
+create few reference cycles."""
 
 _M_ARENA_MAX = -8
 """The constant's value in glibc's malloc.h."""
@@ -17,7 +18,7 @@ _M_ARENA_MAX = -8
 
 @contextmanager
 def postponed() -> Iterator[None]:
-    """Suspend collection while modules are imported: all objects are new and stay, and collection would take a fifth of
+    """Suspend collection while modules are imported. All objects are new and stay, and collection would take a fifth of
     the time."""
     gc.disable()
     try:
@@ -28,7 +29,7 @@ def postponed() -> Iterator[None]:
 
 
 def settle() -> None:
-    """Call when the process has started: collect once, and exclude all current objects from later collections.
+    """Collect once, and exclude all current objects from later collections. Call it when the process has started.
 
     Takes about 50 ms, or a few if the modules were excluded before this process was forked.
     """
@@ -40,13 +41,13 @@ def settle() -> None:
 
 
 def leave_out() -> None:
-    """Exclude all current objects from later collections. Takes microseconds. Garbage in cycles that was not found
-    before also stays, so call this after bulk work, not per request."""
+    """Exclude all current objects from later collections. Takes microseconds. Garbage cycles that have not been found
+    also stay, so call this after bulk work and not per request."""
     gc.freeze()
 
 
 def one_heap() -> None:
-    """Call before any thread starts: threads then share the C library's heap. Separate heaps, the default, never
+    """Make all threads share the C library's heap. Call it before any thread starts. Separate heaps, the default, never
     shrink."""
     if sys.platform == "linux":
         libc = ctypes.CDLL(None)
@@ -55,7 +56,7 @@ def one_heap() -> None:
 
 
 def _give_back() -> None:
-    """Return free memory to the system, if the C library can."""
+    """Return free memory to the system, if the C library supports that."""
     if sys.platform == "linux":
         libc = ctypes.CDLL(None)
         if hasattr(libc, "malloc_trim"):  # glibc only

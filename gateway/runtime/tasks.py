@@ -1,4 +1,4 @@
-"""Owns background tasks: awaits them all, and logs one that fails."""
+"""Owns background tasks: waits for all of them, and logs the ones that fail."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ log = logging.getLogger(__name__)
 async def repeat(
     step: Callable[[], Awaitable[object]], every_s: float, troubled: Callable[[Exception], None], *on: type[Exception]
 ) -> None:
-    """Call `step` forever, pausing `every_s` seconds between calls. `troubled` is called with the first of consecutive
-    errors of the classes `on`."""
+    """Call `step` forever, with pauses of `every_s` seconds. `troubled` is called only with the first of several
+    consecutive errors of the classes `on`."""
     failing = False
     while True:
         try:
@@ -28,7 +28,8 @@ async def repeat(
 
 
 class Tasks:
-    """Named background tasks that are closed together. An error in one is logged and does not affect the others."""
+    """Named background tasks that are closed together. An error in one task is logged and does not affect the
+    others."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[Any]] = set()

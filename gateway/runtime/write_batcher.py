@@ -1,7 +1,7 @@
 """Combines the writes of one event-loop turn into one system call.
 
-A write wakes its reader, which costs more than the write itself if the reader sleeps on the same machine. Of several
-writes in a row only the first wakes it: it is awake for the second. An idle gateway makes one write per turn.
+A write wakes its reader. If the reader sleeps on the same machine, that costs more than the write itself. Of several
+consecutive writes only the first one wakes the reader. An idle gateway makes one write per turn.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import asyncio
 import logging
 
 MOST_BYTES = 65536
-"""Most bytes that wait for the end of the loop's turn; beyond them the transport's own flow control applies."""
+"""Maximum bytes that wait for the end of the loop's turn. Above it, the transport's own flow control applies."""
 
 log = logging.getLogger(__name__)
 
 
 class WriteBatcher:
-    """Belongs to one event loop. Flush before closing a transport, half-closing it, or writing to it directly."""
+    """Belongs to one event loop. Call `flush` before closing a transport, half-closing it, or writing to it
+    directly."""
 
     def __init__(self) -> None:
         self._pending: list[tuple[asyncio.WriteTransport, bytes]] = []
@@ -32,7 +33,7 @@ class WriteBatcher:
             self.flush()
 
     def flush(self) -> None:
-        """Send everything now. Data for a closed transport is lost, as it would be after any write."""
+        """Send everything now. Data for a closed transport are lost, as after any write."""
         pending, self._pending, self._bytes = self._pending, [], 0
         for transport, data in pending:
             if transport.is_closing():

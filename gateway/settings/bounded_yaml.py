@@ -1,4 +1,4 @@
-"""YAML with bounds on size, depth, aliases and values.
+"""Reads YAML with limits on size, depth, aliases and values.
 
 PyYAML keeps about a kilobyte per node, follows aliases without counting, and converts numbers of any length.
 """
@@ -12,13 +12,14 @@ from typing import Any
 import yaml
 
 MOST_DIGITS = 40
-"""Longest number or date, in characters. Conversion takes time quadratic in the length, and no setting is this long."""
+"""Maximum characters of a number or date. The time for conversion grows with the square of the length, and no setting
+is this long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits of a file's content. `nodes`: keys and values; those behind an alias count each time that the alias is
-    used."""
+    """Limits for a file's content. `nodes`: maximum keys and values; those behind an alias count each time that the
+    alias is used."""
 
     size_bytes: int
     nodes: int
@@ -26,26 +27,26 @@ class Bounds:
 
 
 OPERATOR = Bounds(size_bytes=16 * 2**20, nodes=1_000_000, depth=40)
-"""Bounds for gateway.yaml. They are wide, because its writer controls the gateway anyway."""
+"""Limits for gateway.yaml. They are wide, because its author controls the gateway anyway."""
 TEAM = Bounds(size_bytes=2**18, nodes=20_000, depth=20)
-"""Bounds for policy files: reading one takes at most about 20 MB of memory."""
+"""Limits for policy files. Reading one takes at most about 20 MB of memory."""
 
 _NUMBERS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("int", "float", "timestamp"))
 _UNWRITABLE = re.compile("[\\0\ud800-\udfff]")
-"""Characters that a YAML escape can produce, but that neither UTF-8 nor a database can store."""
+"""Matches characters that a YAML escape can produce, but that neither UTF-8 nor a database can store."""
 
 
 class Loader(yaml.SafeLoader):
-    """Reads YAML within `bounds`, with the booleans of YAML 1.2: a bare `off`, `no` or `on` is a string."""
+    """Reads YAML within `bounds`. Booleans are those of YAML 1.2: a bare `off`, `no` or `on` is a string."""
 
     def __init__(self, text: str, bounds: Bounds) -> None:
         super().__init__(text)
         self._bounds = bounds
         self._composed = 0
         self._open: list[list[int]] = []
-        """For each node that is being composed: [number of nodes in it so far, depth]."""
+        """For each node that is being read: [number of nodes in it so far, depth]."""
         self._anchored: dict[int, tuple[int, int]] = {}
-        """Id of an anchored node → (nodes, depth)."""
+        """Id of a node with an anchor → (nodes, depth)."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
@@ -88,7 +89,7 @@ class Loader(yaml.SafeLoader):
 
 
 def _mistake(problem: str, at: Any) -> yaml.composer.ComposerError:
-    """The error to raise. `at`: the event or node that is wrong."""
+    """The error to raise. `at`: the wrong event or node."""
     return yaml.composer.ComposerError(None, None, problem, at.start_mark)
 
 
@@ -121,8 +122,8 @@ Loader.add_constructor("tag:yaml.org,2002:map", _construct_unique)
 
 
 def read(text: str, bounds: Bounds) -> tuple[yaml.Node | None, Any]:
-    """Returns the tree of `text` and its plain values. Raises YAMLError, ValueError, or any other exception that PyYAML
-    raises for input that it does not expect."""
+    """The tree of `text`, and its plain values. Raises YAMLError, ValueError, or any other exception that PyYAML raises
+    for input that it does not expect."""
     loader = Loader(text, bounds)
     try:
         root: yaml.Node | None = loader.get_single_node()

@@ -1,4 +1,4 @@
-"""Environment variables and secret files. Only this module reads them."""
+"""Environment variables and secret files. No other module reads them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PROVIDER_KEYS: dict[str, str] = {
     "cohere": "COHERE_API_KEY",
     "together_ai": "TOGETHER_API_KEY",
 }
-"""litellm's name of a provider → the variable that holds its key."""
+"""litellm's name of a provider → the variable that contains its key."""
 
 
 def variable(name: str, default: str = "") -> str:
@@ -30,7 +30,7 @@ def variable(name: str, default: str = "") -> str:
 
 
 def variables(prefix: str) -> dict[str, str]:
-    """All variables whose name begins so."""
+    """All variables whose names begin with `prefix`."""
     return {name: value for name, value in os.environ.items() if name.startswith(prefix)}
 
 
@@ -40,7 +40,7 @@ def define(name: str, value: str) -> None:
 
 
 def secret(reference: str, where: str) -> str:
-    """The secret behind `env:NAME` or `file:PATH`. Raises ConfigError; its message never contains a value."""
+    """The secret at `env:NAME` or `file:PATH`. Raises ConfigError; its message never contains a value."""
     kind, _, rest = reference.partition(":")
     if kind == "env" and rest:
         value = os.environ.get(rest, "")
@@ -56,12 +56,12 @@ def secret(reference: str, where: str) -> str:
 
 
 def provider_keys() -> dict[str, str]:
-    """Provider → key, for the providers whose variable is set."""
+    """Provider → key, for providers whose variable is set."""
     return {provider: os.environ[name] for provider, name in PROVIDER_KEYS.items() if os.environ.get(name)}
 
 
 def receiver(reference: str) -> str:
-    """The URL or mail addresses behind `env:NAME` or `file:PATH`; empty if not set. May block."""
+    """The URL or mail addresses at `env:NAME` or `file:PATH`; empty if not set. May block."""
     if reference.startswith("file:"):
         try:
             return Path(reference.removeprefix("file:")).read_text(encoding="utf-8").strip()
@@ -71,14 +71,20 @@ def receiver(reference: str) -> str:
 
 
 def receiver_secret(reference: str) -> str:
-    """The value of NAME_SECRET, which signs what is sent to the URL behind `env:NAME`; empty: unsigned."""
+    """The value of NAME_SECRET, which signs messages to the URL at `env:NAME`; empty: they are not signed."""
     return os.environ.get(f"{reference.removeprefix('env:')}_SECRET", "") if reference.startswith("env:") else ""
 
 
 def smtp_settings() -> dict[str, str]:
-    """Values of THRIFTGATE_SMTP_HOST, _PORT, _USER, _PASSWORD, _FROM and _TLS, by `host`, `port` …; empty if unset."""
+    """The values of THRIFTGATE_SMTP_HOST, _PORT, _USER, _PASSWORD, _FROM and _TLS as `host`, `port` …; empty if not
+    set."""
     names = ("host", "port", "user", "password", "from", "tls")
     return {name: os.environ.get(f"THRIFTGATE_SMTP_{name.upper()}", "") for name in names}
+
+
+def pagerduty_url() -> str:
+    """The address of PagerDuty's Events API. Accounts in its European region set THRIFTGATE_PAGERDUTY_URL."""
+    return os.environ.get("THRIFTGATE_PAGERDUTY_URL") or "https://events.pagerduty.com/v2/enqueue"
 
 
 def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
@@ -87,24 +93,24 @@ def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
 
 
 def keep_litellm_offline() -> None:
-    """Keep litellm from downloading a price list. litellm reads this variable when it is imported."""
+    """Prevent litellm from downloading a price list. litellm reads this variable when it is imported."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
 
 def keep_onnxruntime_offline() -> None:
-    """Keep onnxruntime from storing a device id and events on disk and sending them to its maker. onnxruntime reads
+    """Prevent onnxruntime from storing a device id and events on disk and sending them to its maker. onnxruntime reads
     this variable when its library is loaded."""
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 
 def proxy_for(url: str) -> str:
-    """The proxy for `url` by `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy`; empty if there is none."""
+    """The proxy for `url`, by `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy`; empty if there is none."""
     if sys.platform == "linux" and not any(name.lower().endswith("_proxy") for name in os.environ):
-        return ""  # on other systems the system's settings may name a proxy
+        return ""  # on other systems, the system's settings may name a proxy
     from urllib.request import (
         getproxies,
         proxy_bypass,
-    )  # imported late: it loads half of the standard library, and only `serve` needs it
+    )  # imported late, because it loads half of the standard library and only `serve` needs it
 
     address = urlsplit(url)
     proxies = getproxies()
@@ -123,7 +129,7 @@ def names_data_dir() -> bool:
 
 
 def state_home() -> Path:
-    """Folder for facts about this user's running processes. It may be deleted at any time."""
+    """Folder for data about this user's running processes. It may be deleted at any time."""
     base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(base) / "thriftgate"
 

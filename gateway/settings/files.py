@@ -1,10 +1,12 @@
-"""Loads YAML into validated objects. Errors name file, line, key and remedy."""
+"""Loads YAML files into validated objects. Errors name file, line, key and remedy."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +16,8 @@ from pydantic import BaseModel, ValidationError
 
 from gateway.settings.bounded_yaml import OPERATOR, TEAM, Bounds, read
 from gateway.settings.regular_file import Unreadable, read_text
-from gateway.settings.renamed_keys import KeyPath, OldName, Translation, renamings, translate, values
+from gateway.settings.remedies import meant, remedy, shown, yaml_remedy
+from gateway.settings.renamed_keys import KeyPath, OldName, Translation, renamings, translate
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -29,26 +32,40 @@ class ConfigError(ValueError):
 
 MOST_PROBLEMS = 20
 """Most mistakes reported for one file; the others are reported once these are corrected."""
-_SHOWN = 120
-"""Most characters of a value that are repeated in an error message."""
-_SENTENCE = 500
-"""Most characters of a validator's message, because it may contain a value."""
 
 
-def shown(text: str, most: int = _SHOWN) -> str:
-    """`text` of a file, shortened to `most` characters on one line, for an error message."""
-    text = text if text.isprintable() else text.encode("unicode_escape").decode()
-    return text if len(text) <= most else f"{text[:most]}…"
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A YAML file, or one section of it."""
+
+    name: str
+    """The file, as error messages call it."""
+    root: yaml.Node | None
+    data: Any
+    above: KeyPath = ()
+    """Where the section is in the file; empty for the whole file."""
+
+    def section(self, *path: str) -> Document:
+        """The section at `path`, which must exist."""
+        data = self.data
+        for step in path:
+            data = data[step]
+        return Document(self.name, _node_at(self.root, path)[1], data, (*self.above, *path))
+
+    def place(self, path: KeyPath, written: Mapping[KeyPath, KeyPath] | None = None) -> str:
+        """`policies/search.yaml:7: budget.limit_usd: `, for the deepest node on `path` that exists in the file.
+
+        `written`: as in `Translation`, if `path` uses the models' names.
+        """
+        line, key = _place(self.root, path, written)
+        if line == 1 and self.root is not None:
+            line = self.root.start_mark.line + 1
+        above = "".join(f"{shown(str(step))}." for step in self.above)
+        return f"{self.name}:{line}: {above + key if key else above[:-1] + ': ' if above else ''}"
 
 
-def load(
-    path: Path, model: type[Model], *, within: Path | None = None, on_old_name: Callable[[OldName], None] | None = None
-) -> Model:
-    """The file's content as `model`. Raises ConfigError with every mistake found.
-
-    `within`: the file is a policy and must be a regular file in that folder. `on_old_name`: called for each key that
-    the file writes by its old name, at most MOST_PROBLEMS times.
-    """
+def read_document(path: Path, within: Path | None = None) -> Document:
+    """Read a file. `within`: as in `load`. Raises ConfigError."""
     bounds = OPERATOR if within is None else TEAM
     name = shown(os.fsencode(path).decode("utf-8", "backslashreplace"))
     try:
@@ -60,7 +77,44 @@ def load(
     except (OSError, UnicodeDecodeError) as error:
         reason = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else error.strerror
         raise ConfigError([f"{name}: cannot be read: {reason}"]) from error
-    return parse(text, model, name, bounds, on_old_name)
+    return document(text, name, bounds)
+
+
+def document(text: str, name: str, bounds: Bounds = OPERATOR) -> Document:
+    """`text` as YAML. `name`: the file's name in error messages. Raises ConfigError unless it is a mapping."""
+    try:
+        root, data = read(text, bounds)
+    except Exception as error:  # PyYAML's own errors, and any other that it raises for values that it does not expect
+        problem = getattr(error, "problem", None) or str(error).partition("\n")[0] or type(error).__name__
+        raise ConfigError([f"{name}:{_line_of(error, text)}: not valid YAML: {yaml_remedy(shown(problem))}"]) from error
+    if not isinstance(data, dict):
+        raise ConfigError([f"{name}:1: must be a mapping of keys to values, not {type(data).__name__}"])
+    return Document(name, root, data)
+
+
+_BEGINS = ("quoted scalar", "flow sequence", "flow mapping", "simple key")
+"""What was not closed or completed. The error is where it begins; PyYAML notices it further below."""
+
+
+def _line_of(error: Exception, text: str) -> int:
+    """The line of a mistake. PyYAML has no mark for characters that it refuses."""
+    begins = str(getattr(error, "context", None)).endswith(_BEGINS)
+    mark = getattr(error, "context_mark" if begins else "problem_mark", None) or getattr(error, "problem_mark", None)
+    if mark is not None:
+        return int(mark.line) + 1
+    position = getattr(error, "position", None)
+    return text.count("\n", 0, position) + 1 if isinstance(position, int) else 1
+
+
+def load(
+    path: Path, model: type[Model], *, within: Path | None = None, on_old_name: Callable[[OldName], None] | None = None
+) -> Model:
+    """The file's content as `model`. Raises ConfigError with every mistake found.
+
+    `within`: the file is a policy and must be a regular file in that folder. `on_old_name`: called for each key that
+    the file writes by its old name, at most MOST_PROBLEMS times.
+    """
+    return loaded_as(read_document(path, within), model, on_old_name)
 
 
 def parse(
@@ -71,59 +125,65 @@ def parse(
     on_old_name: Callable[[OldName], None] | None = None,
 ) -> Model:
     """`text` as `model`. `name`: the file's name in error messages. Raises ConfigError, whatever is wrong with it."""
-    try:
-        root, data = read(text, bounds)
-    except Exception as error:  # PyYAML's own errors, and any other that it raises for values that it does not expect
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or str(error).partition("\n")[0] or type(error).__name__
-        raise ConfigError([f"{name}{line}: not valid YAML: {shown(problem)}"]) from error
-    if not isinstance(data, dict):
-        raise ConfigError([f"{name}:1: must be a mapping of keys to values, not {type(data).__name__}"])
-    return _validated(model, name, root, translate(data, renamings(model)), on_old_name)
+    return loaded_as(document(text, name, bounds), model, on_old_name)
 
 
-def _validated(
-    model: type[Model],
-    name: str,
-    root: yaml.Node | None,
-    translation: Translation,
-    on_old_name: Callable[[OldName], None] | None,
-) -> Model:
+def loaded_as(found: Document, model: type[Model], on_old_name: Callable[[OldName], None] | None) -> Model:
+    """As `load`, for a file that was read before."""
+    translation = translate(found.data, renamings(model))
     if on_old_name is not None:
-        old_names = [(_place(root, path), advice) for path, advice in translation.old_names[:MOST_PROBLEMS]]
-        keys = [key.removesuffix(": ") for (_, key), _ in old_names]
-        for key, line in zip_longest(keys, _lines(name, old_names, len(translation.old_names)), fillvalue=""):
-            on_old_name(OldName(key, line))
-    mistakes = [(_place(root, path), remedy) for path, remedy in translation.conflicts[:MOST_PROBLEMS]]
-    total = len(translation.conflicts)
+        for each in old_names(found, translation):
+            on_old_name(each)
+    conflicts = [partial(_line, found, path, advice) for path, advice in translation.conflicts]
+    return validated(model, translation.data, lambda path: found.place(path, translation.written), conflicts)
+
+
+def old_names(found: Document, translation: Translation) -> list[OldName]:
+    """The keys that the file writes by their old names, at most MOST_PROBLEMS of them and a line with the rest."""
+    lines = [partial(_line, found, path, advice) for path, advice in translation.old_names]
+    keys = [_place(found.root, path)[1].removesuffix(": ") for path, _ in translation.old_names[:MOST_PROBLEMS]]
+    return [OldName(key, line) for key, line in zip_longest(keys, _at_most(lines, found.name), fillvalue="")]
+
+
+def _line(found: Document, path: KeyPath, advice: str) -> str:
+    return found.place(path) + advice
+
+
+def validated(
+    model: type[Model], data: Any, place: Callable[[KeyPath], str], conflicts: Sequence[Callable[[], str]] = ()
+) -> Model:
+    """`data`, with the models' names, as `model`. `place`: path → beginning of an error message, as `Document.place`
+    returns it. `conflicts`: mistakes found before. Raises ConfigError."""
+    mistakes, top = list(conflicts), place(())
+    name = top.rsplit(":", 2)[0]
     try:
-        found = model.model_validate(translation.data)
+        found = model.model_validate(data)
     except ValidationError as error:
-        problems = _meant(error.errors(include_url=False))
-        places = [_place(root, one["loc"], translation.written) for one in problems[:MOST_PROBLEMS]]
-        mistakes += zip(places, map(_remedy, problems), strict=False)
-        raise ConfigError(_lines(name, mistakes, total + len(problems))) from error
+        mistakes += [partial(_mistake, place, each, model) for each in meant(error.errors(include_url=False))]
+        raise ConfigError(_at_most(mistakes, name)) from error
     except Exception as error:  # a value that no validator expected; the file is wrong, not the gateway
-        raise ConfigError([f"{name}:1: contains a value that cannot be used: {shown(str(error))}"]) from error
+        raise ConfigError([f"{top}contains a value that cannot be used: {shown(str(error))}"]) from error
     if mistakes:
-        raise ConfigError(_lines(name, mistakes, total))
+        raise ConfigError(_at_most(mistakes, name))
     return found
 
 
-def _lines(name: str, mistakes: Sequence[tuple[tuple[int, str], str]], total: int) -> list[str]:
-    """Lines of an error message. `mistakes`: line, key and remedy of the first of `total` mistakes."""
-    lines = [f"{name}:{line}: {key}{remedy}" for (line, key), remedy in mistakes[:MOST_PROBLEMS]]
-    return lines if total <= MOST_PROBLEMS else [*lines, f"{name}: and {total - MOST_PROBLEMS} more"]
+def _mistake(place: Callable[[KeyPath], str], problem: Any, model: type[BaseModel]) -> str:
+    text = remedy(problem, model)
+    key = text.partition(" ")[0].rstrip(":")
+    if problem["type"] == "value_error" and isinstance(problem["input"], dict) and key in problem["input"]:
+        return place((*problem["loc"], key)) + text[len(key) :].lstrip(": ")
+    return place(problem["loc"]) + text
 
 
-def _meant(problems: Sequence[Any]) -> list[Any]:
-    """`problems` without those that only say that a mapping is not a string, where both are allowed."""
-    return [each for each in problems if not (each["loc"][-1:] == ("str",) and isinstance(each["input"], dict))]
+def _at_most(lines: Sequence[Callable[[], str]], name: str) -> list[str]:
+    """The first lines. Only these are computed, because finding a place takes time and a file may have 20,000."""
+    found, more = [line() for line in lines[:MOST_PROBLEMS]], len(lines) - MOST_PROBLEMS
+    return found if more <= 0 else [*found, f"{name}: and {more} more"]
 
 
 _BRANCH = re.compile(r"[\[\]() ]|^[A-Z]")
-"""Matches pydantic's names for the branches of a union. No key of a file looks like these."""
+"""Matches pydantic's names for the branches of a union. No key of a file looks like one."""
 
 
 def _place(root: yaml.Node | None, path: KeyPath, written: Mapping[KeyPath, KeyPath] | None = None) -> tuple[int, str]:
@@ -139,7 +199,7 @@ def _place(root: yaml.Node | None, path: KeyPath, written: Mapping[KeyPath, KeyP
             continue
         if isinstance(node, yaml.MappingNode):
             if isinstance(step, int):
-                continue  # a single mapping, where a list is allowed too
+                continue  # a single mapping, where a list is also allowed
             found = next(((key, value) for key, value in node.value if key.value == step), None)
             if found is not None:
                 line, node = found[0].start_mark.line + 1, found[1]
@@ -166,36 +226,3 @@ def _node_at(root: yaml.Node | None, path: KeyPath) -> tuple[int, yaml.Node | No
             node = node.value[step]
             line = node.start_mark.line + 1
     return line, node
-
-
-def _remedy(problem: Any) -> str:
-    match problem["type"]:
-        case "extra_forbidden":
-            return "unknown key; remove it or correct its spelling"
-        case "missing":
-            return "is missing; add it"
-        case "value_error":
-            return shown(str(problem["ctx"]["error"]), _SENTENCE)
-        case "literal_error":
-            return f"must be {_choice(problem)}, not {_input(problem)}"
-        case "string_pattern_mismatch":
-            return f"must match {problem['ctx']['pattern']}, not {_input(problem)}"
-        case _:
-            message = str(problem["msg"])
-            return message[:1].lower() + message[1:] + f", not {_input(problem)}"
-
-
-def _choice(problem: Any) -> str:
-    """The permitted values, by their new names: `'a', 'b' or 'c'`."""
-    expected = str(problem["ctx"]["expected"])
-    *most, last = (
-        map(repr, values(str(problem["loc"][-1]), expected.split("'")[1::2])) if "'" in expected else (expected,)
-    )
-    return f"{', '.join(most)} or {last}" if most else last
-
-
-def _input(problem: Any) -> str:
-    try:
-        return shown(repr(problem["input"]))
-    except ValueError:  # an integer of thousands of digits cannot be converted to decimal text
-        return "that number"

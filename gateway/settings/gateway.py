@@ -11,10 +11,12 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr, field_validator
 
 from gateway.domain.backend import RANK, Backend
-from gateway.domain.policy import RECEIVER_NAME, Forwarded, Organisation, Section
+from gateway.domain.notify import RECEIVER_NAME
+from gateway.domain.policy import Forwarded, Organisation
+from gateway.domain.section import Section
 from gateway.domain.units import DelayS, DurationS, Share, Size, Usd
 from gateway.settings.environment import default_data_dir, secret
-from gateway.settings.files import ConfigError, load
+from gateway.settings.files import ConfigError, Document, loaded_as, read_document
 from gateway.settings.prices import PriceSettings
 from gateway.settings.receivers import KnownReceivers, ReceiverSettings
 from gateway.settings.renamed_keys import OldName
@@ -156,6 +158,14 @@ class RoutingSettings(Section):
     )
 
 
+class DiscoverySettings(Section):
+    machine_hour_usd: Usd = Field(
+        "0.05",
+        description="Assumed cost, in USD per hour in which it answers, of a model server found on this machine.",
+        validate_default=True,
+    )
+
+
 class LocalModelSettings(Section):
     enabled: bool = Field(True, description="Run the packaged local model if it is installed.")
     gguf: str | None = Field(None, description="Path of the weights; null: the packaged SmolLM2-135M.")
@@ -189,6 +199,7 @@ class GatewayConfig(Section):
     replicas: ReplicaSettings = ReplicaSettings()
     trials: TrialsSettings = TrialsSettings()
     routing: RoutingSettings = RoutingSettings()
+    discovery: DiscoverySettings = DiscoverySettings()
     local_model: LocalModelSettings = LocalModelSettings()
     backends: tuple[Backend, ...] | None = Field(None, description="[]: none; absent: those found at start.")
     receivers: dict[Annotated[str, Field(pattern=RECEIVER_NAME, max_length=64)], ReceiverSettings] | None = Field(
@@ -199,7 +210,7 @@ class GatewayConfig(Section):
     @field_validator("compression", mode="before")
     @classmethod
     def _switch(cls, compression: object) -> object:
-        """YAML reads a bare on or off as a boolean, so convert it back."""
+        """Convert a boolean back to text, because YAML reads a bare on or off as a boolean."""
         return ("on" if compression else "off") if isinstance(compression, bool) else compression
 
     @field_validator("backends")
@@ -235,7 +246,7 @@ class Paths:
 
     @property
     def prices(self) -> Path:
-        """Prices written by `thriftgate prices update`. They take precedence over the packaged list."""
+        """Prices written by `thriftgate prices update`. They have priority over the packaged list."""
         return self.data / "prices.json"
 
     @property
@@ -244,7 +255,7 @@ class Paths:
 
     @property
     def policies(self) -> Path:
-        """Copies of the active policy files, for workers that start while a file has an error."""
+        """Copies of the active policy files, for workers that start while a file contains an error."""
         return self.data / "policies-in-force"
 
     @property
@@ -271,7 +282,7 @@ class Paths:
 
     @property
     def joins(self) -> Path:
-        """Where workers find answers in progress at other workers, to share them."""
+        """The folder in which workers find answers in progress at other workers, to share them."""
         return self.data / "joins"
 
     @property
@@ -281,12 +292,12 @@ class Paths:
 
     @property
     def pseudonyms(self) -> Path:
-        """The secret from which end users' pseudonyms are made."""
+        """The secret from which end users' pseudonyms are computed."""
         return self.data / "pseudonyms.key"
 
     @property
     def anchor(self) -> Path:
-        """Head hashes of the ledger's chains, kept outside the database."""
+        """The heads of the ledger's chains, kept outside the database."""
         return self.data / "ledger.anchor"
 
     @property
@@ -297,12 +308,12 @@ class Paths:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings that `serve` and all other commands start from."""
+    """The settings with which `serve` and all other commands start."""
 
     config: GatewayConfig
     paths: Paths
     policies: tuple[Path, ...]
-    """Folders of policy files. If empty, only the built-in default policy applies."""
+    """Folders of policy files. If there are none, only the built-in default policy applies."""
     reserved: frozenset[str] = frozenset()
     """Environment variables that gateway.yaml refers to."""
     old_names: tuple[OldName, ...] = ()
@@ -311,6 +322,13 @@ class Settings:
     @property
     def known_receivers(self) -> KnownReceivers:
         return KnownReceivers(self.config.receivers, self.reserved)
+
+    @property
+    def keys_in(self) -> str:
+        """Where the API keys are stored, in words. It has no password of the database."""
+        if self.config.ledger.database_url:
+            return "the database of ledger.database_url"
+        return f"the data directory {self.paths.data}"
 
     @property
     def database_url(self) -> str:
@@ -322,8 +340,8 @@ def load_settings(
 ) -> Settings:
     """Load gateway.yaml and resolve its secrets. Raises ConfigError.
 
-    If no file or folder is named: gateway.yaml and policies/ in the working directory, if they exist. `keys`: also
-    resolve the backends' keys, which commands that call no backend do not need.
+    If no file or folder is given, gateway.yaml and policies/ in the working directory are used, if they exist. `keys`:
+    also resolve the backends' keys, which commands that call no backend do not need.
     """
     if config is None and Path("gateway.yaml").is_file():
         config = Path("gateway.yaml")
@@ -333,10 +351,10 @@ def load_settings(
         if not folder.is_dir():
             raise ConfigError([f"{folder}: no such directory; give a folder of policy files"])
     old_names: list[OldName] = []
-    loaded = load(config, GatewayConfig, on_old_name=old_names.append) if config else GatewayConfig()
-    where = str(config) if config else "defaults"
+    file = read_document(config) if config else Document("defaults", None, {})
+    loaded = loaded_as(file, GatewayConfig, old_names.append) if config else GatewayConfig()
     paths = Paths((data_dir or default_data_dir()).absolute())
-    return Settings(_resolve(loaded, where, keys), paths, tuple(policies), _variables(loaded), tuple(old_names))
+    return Settings(_resolve(loaded, file, keys), paths, tuple(policies), _variables(loaded), tuple(old_names))
 
 
 def _variables(config: GatewayConfig) -> frozenset[str]:
@@ -347,23 +365,33 @@ def _variables(config: GatewayConfig) -> frozenset[str]:
     return frozenset(each.removeprefix("env:") for each in references if each and each.startswith("env:"))
 
 
-def _resolve(config: GatewayConfig, where: str, keys: bool) -> GatewayConfig:
-    def known(backend: Backend) -> Backend:
+def _resolve(config: GatewayConfig, file: Document, keys: bool) -> GatewayConfig:
+    """`config` with the secrets that it refers to. Raises ConfigError with all that cannot be read."""
+    problems: list[str] = []
+
+    def read(reference: str, *path: str | int) -> str:
+        try:
+            return secret(reference, file.place(path).removesuffix(": "))
+        except ConfigError as error:
+            problems.extend(error.problems)
+            return ""
+
+    def known(number: int, backend: Backend) -> Backend:
         if backend.bearer_token is not None and keys:
-            secret(
-                backend.bearer_token, f"{where}: backends.{backend.name}.bearer_token"
-            )  # raises if it cannot be read
+            read(backend.bearer_token, "backends", number, "bearer_token")
         if backend.api_key is None:
             return backend
-        key = secret(backend.api_key.get_secret_value(), f"{where}: backends.{backend.name}.api_key") if keys else None
+        key = read(backend.api_key.get_secret_value(), "backends", number, "api_key") if keys else None
         return backend.model_copy(update={"api_key": key and SecretStr(key)})
 
     updates: dict[str, object] = {}
     if config.backends:
-        updates["backends"] = tuple(known(backend) for backend in config.backends)
+        updates["backends"] = tuple(known(number, backend) for number, backend in enumerate(config.backends))
     for section, key in (("state", "redis_url"), ("ledger", "database_url")):
         value = getattr(getattr(config, section), key)
         if value and value.startswith(("env:", "file:")):
-            resolved = secret(value, f"{where}: {section}.{key}")
+            resolved = read(value, section, key)
             updates[section] = getattr(config, section).model_copy(update={key: resolved})
+    if problems:
+        raise ConfigError(problems)
     return config.model_copy(update=updates)

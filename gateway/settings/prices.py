@@ -8,12 +8,12 @@ from itertools import combinations
 
 from pydantic import Field, field_validator, model_validator
 
-from gateway.domain.policy import Section
+from gateway.domain.section import Section
 from gateway.domain.units import Usd
 
 
 class Term(Section):
-    """The spend that an entry applies to, and the period. Days begin at midnight UTC."""
+    """The spend to which an entry applies, and its period. Days begin at midnight UTC."""
 
     backend: str | None = Field(None, description="Applies to this backend.")
     provider: str | None = Field(
@@ -56,14 +56,14 @@ class Discount(Term):
 
 
 class Credit(Term):
-    """A prepaid or committed amount. Reports show how much of it is used."""
+    """A prepaid or committed amount. Reports show how much of it has been used."""
 
     name: str = Field(min_length=1, max_length=64, description="Name in reports.")
     usd: Usd = Field(description="Amount in USD.")
 
 
 class Currency(Section):
-    """A second currency shown in reports next to USD. Ledger, budgets and exports stay in USD."""
+    """A second currency that reports show next to USD. Ledger, budgets and exports stay in USD."""
 
     code: str = Field(pattern="^[A-Z]{3}$", description="ISO 4217, such as EUR.")
     per_usd: Decimal = Field(gt=0, le=10**7, description="Amount that equals one USD: a fixed rate.")

@@ -3,43 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from pydantic import Field, model_validator
 
-from gateway.domain.policy import Section
+from gateway.domain.notify import chosen, keyed_by_kind
+from gateway.domain.receiver_kinds import KINDS, kind_and_reference
+from gateway.domain.section import Section
 from gateway.settings.environment import PROVIDER_KEYS
 
 Reference = Annotated[str, Field(pattern=r"^(env:[A-Za-z_][A-Za-z0-9_]*|file:.+)$", max_length=1000)]
 OWN_PREFIX = "THRIFTGATE_"
 _PROVIDERS_OWN = frozenset(PROVIDER_KEYS.values())
 
+if TYPE_CHECKING:
+    _ByReference = Section
+else:
+    _ByReference = keyed_by_kind(tuple(KINDS), Reference, "env:NAME or file:PATH of")
 
-class ReceiverSettings(Section):
+
+class ReceiverSettings(_ByReference):
     """One entry of `receivers:`. Its address is read for every alert, so that a change needs no restart."""
 
-    webhook: Reference | None = Field(
-        None, description="env:NAME or file:PATH of a URL; posts are signed with NAME_SECRET."
-    )
-    slack: Reference | None = Field(
-        None, description="Instead of webhook: reference to the URL of an incoming webhook like Slack's."
-    )
-    email: Reference | None = Field(
-        None, description="Instead of webhook: reference to mail addresses, separated by commas."
-    )
-
     @model_validator(mode="after")
-    def _one_address(self) -> ReceiverSettings:
-        if sum(address is not None for address in (self.webhook, self.slack, self.email)) != 1:
-            raise ValueError("give one of webhook, slack and email")
+    def _one_kind(self) -> ReceiverSettings:
+        chosen(self, tuple(KINDS))
         return self
 
     @property
-    def target(self) -> str:
-        """The target in the form that policies use: `env:NAME`, `slack:file:PATH` …"""
-        if self.webhook is not None:
-            return f"webhook:{self.webhook}"
-        return f"slack:{self.slack}" if self.slack is not None else f"email:{self.email}"
+    def kind_and_reference(self) -> tuple[str, str]:
+        """The kind, and `env:NAME` or `file:PATH`."""
+        return chosen(self, tuple(KINDS))
 
 
 class KnownReceivers(NamedTuple):
@@ -47,7 +41,7 @@ class KnownReceivers(NamedTuple):
 
     receivers: Mapping[str, ReceiverSettings] | None = None
     reserved: frozenset[str] = frozenset()
-    """Environment variables that gateway.yaml itself refers to."""
+    """Environment variables to which gateway.yaml itself refers."""
 
 
 class ReceiverRefused(ValueError):
@@ -55,23 +49,23 @@ class ReceiverRefused(ValueError):
 
 
 class Addresses:
-    """Finds the address behind a policy's target. `known` is called for every alert."""
+    """Finds the address for a policy's target. `known` is called for every alert."""
 
     def __init__(self, known: Callable[[], KnownReceivers] = KnownReceivers) -> None:
         self._known = known
 
     def kind_and_reference(self, target: str) -> tuple[str, str]:
-        """Returns (`webhook`, `slack` or `email`; `env:NAME` or `file:PATH`). Raises ReceiverRefused."""
+        """Returns (a kind of `KINDS`, `env:NAME` or `file:PATH`). Raises ReceiverRefused."""
         known = self._known()
-        kind, _, rest = target.partition(":")
+        kind, reference = kind_and_reference(target)
         if kind == "receiver":
-            entry = (known.receivers or {}).get(rest)
+            entry = (known.receivers or {}).get(reference)
             if entry is None:
-                raise ReceiverRefused(f"the operator's file has no receiver called {rest!r}")
-            kind, _, rest = entry.target.partition(":")
-            return kind, rest
-        kind, reference = ("webhook", target) if kind == "env" else (kind, rest)
-        if known.receivers is not None:
+                raise ReceiverRefused(f"the operator's file has no receiver called {reference!r}")
+            return entry.kind_and_reference
+        if kind not in KINDS:
+            raise ReceiverRefused(f"{target} is not a kind of receiver in this version; it has {', '.join(KINDS)}")
+        if known.receivers is not None or not KINDS[kind].in_policies:
             raise ReceiverRefused(
                 f"{reference} is not allowed in a policy; use one of the operator's receivers instead"
             )
@@ -82,5 +76,5 @@ class Addresses:
 
 
 def is_own(name: str, reserved: frozenset[str]) -> bool:
-    """Whether the gateway itself reads this variable."""
+    """Whether the gateway itself uses this variable."""
     return name.startswith(OWN_PREFIX) or name in _PROVIDERS_OWN or name in reserved

@@ -1,4 +1,4 @@
-"""Reads regular files only: no pipe, no device, no link that leads out of its folder."""
+"""Reads regular files only. Pipes, devices, and links that lead out of the folder are refused."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class Unreadable(ValueError):
 def read_text(path: Path, within: Path | None, most_bytes: int) -> str:
     """The text of `path`. Raises Unreadable, OSError.
 
-    With `within`, `path` must be a regular file in that folder after all links are followed. (Orchestrators mount
-    folders that consist of such links.)
+    With `within`, `path` must be a regular file in that folder after all links are followed. (Folders that
+    orchestrators mount consist of such links.)
     """
     place = os.fspath(path)
     if within is not None:
         place = os.path.realpath(path)
         if not Path(place).is_relative_to(os.path.realpath(within)):
             raise Unreadable("is a link to something outside of its folder; put the file itself there")
-        if not stat.S_ISREG(os.lstat(place).st_mode):  # opening a device may already have an effect
+        if not stat.S_ISREG(os.lstat(place).st_mode):  # merely opening a device may have an effect
             raise Unreadable("is not a regular file; put a file there")
     # Without O_NONBLOCK, opening a pipe that has replaced the file meanwhile would block the thread for ever.
     flags = os.O_RDONLY | os.O_CLOEXEC | (os.O_NONBLOCK | os.O_NOFOLLOW if within is not None else 0)

@@ -1,7 +1,8 @@
-"""Renamed keys of gateway.yaml and policies. Both the old and the new names are accepted.
+"""Renamed keys of gateway.yaml and of policies. Both the old and the new names are accepted.
 
-The models keep the old names of most keys, because policy fingerprints, on which cached answers depend, are computed
-from the models' field names. So a file's keys are translated to the models' names before it is validated.
+The models keep the old names of most keys, because policy fingerprints are computed from the models' field names, and
+cached answers depend on the fingerprints. So the keys of a file are translated to the models' names before it is
+validated.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 from gateway.domain.backend import STRENGTHS, tier_of
 
 DROPPED_IN = "1.0"
-"""The version that no longer accepts the old names."""
+"""The version from which the old names are no longer accepted."""
 
 KeyPath = tuple[str | int, ...]
 """Keys and list positions from the top of the file to a value."""
@@ -21,10 +22,10 @@ KeyPath = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class RenamedKey:
-    """A key that only changed its name.
+    """A key whose name has changed, and nothing else.
 
-    `section`: the mapping that contains it, by the models' names: `a.b`; `*` for each entry of a mapping; `[]` for each
-    item of a list, or for a single mapping in the list's place.
+    `section`: the mapping that contains it, in the models' names: `a.b`; `*` for each entry of a mapping; `[]` for each
+    item of a list, or for a single mapping in place of the list.
     """
 
     section: str
@@ -35,7 +36,7 @@ class RenamedKey:
 
 @dataclass(frozen=True, slots=True)
 class MovedKey:
-    """A key that moved to another top-level section. The models have it in the new one."""
+    """A key that moved to another top-level section. In the models, it is in the new section."""
 
     section: str
     old: str
@@ -57,7 +58,8 @@ class RenamedValue:
 
 @dataclass(frozen=True, slots=True)
 class SwitchToValue:
-    """A boolean key `old` that was replaced by a value of `key`: instead of `old: false`, files have `key: value`."""
+    """A boolean key `old` that was replaced by a value of `key`: instead of `old: false`, files now contain `key:
+    value`."""
 
     section: str
     old: str
@@ -68,7 +70,7 @@ class SwitchToValue:
 
 @dataclass(frozen=True, slots=True)
 class SplitTier:
-    """A backend's `tier`, which meant its strength and, as `hosted`, its location."""
+    """A backend's `tier`, which used to mean its strength and, as `hosted`, its location."""
 
     section: str
     old: str = "tier"
@@ -101,7 +103,7 @@ GATEWAY: tuple[Renaming, ...] = (
     MovedKey("requests", "drain", "shutdown", "grace_period"),
     RenamedKey("routing", "artefact", "plan_file"),
 )
-"""Renamings in gateway.yaml. A section comes before the keys in it."""
+"""Renamings in gateway.yaml. The renaming of a section comes before those of its keys."""
 
 POLICY: tuple[Renaming, ...] = (
     RenamedKey("", "share", "rollout"),
@@ -120,7 +122,7 @@ class OldName(NamedTuple):
     key: str
     """The key with its sections, as the file writes it; empty if `line` only counts further old names."""
     line: str
-    """File, line, key and replacement."""
+    """Text with file, line, key and replacement."""
 
 
 def renamings(model: type) -> Sequence[Renaming]:
@@ -130,18 +132,18 @@ def renamings(model: type) -> Sequence[Renaming]:
 
 @dataclass(slots=True)
 class Translation:
-    """A file's content with the models' names."""
+    """A file's content, translated to the models' names."""
 
     data: Any
     written: dict[KeyPath, KeyPath] = field(default_factory=dict)
-    """Path by the models' names → path in the file, where their last keys differ."""
+    """Path in the models' names → path in the file, if their last keys differ."""
     old_names: list[tuple[KeyPath, str]] = field(default_factory=list)
-    """(path in the file of an old name, advice)."""
+    """(Path in the file of an old name, advice)."""
     conflicts: list[tuple[KeyPath, str]] = field(default_factory=list)
-    """(path in the file of an old name, advice), where the file also has the new name."""
+    """(Path in the file of an old name, advice), if the file also contains the new name."""
 
     def as_written(self, path: KeyPath) -> KeyPath:
-        """The path in the file for `path`, which uses the models' names."""
+        """The path in the file that corresponds to `path`, which uses the models' names."""
         found: KeyPath = ()
         for end in range(1, len(path) + 1):
             found = self.written.get(path[:end]) or (*found, path[end - 1])
@@ -258,7 +260,7 @@ def _until(row: Renaming) -> str:
 
 
 def _sections(node: Any, steps: Sequence[str], path: KeyPath = ()) -> Iterator[tuple[KeyPath, dict[Any, Any]]]:
-    """Yields each mapping that `steps` lead to, with its path."""
+    """Yield each mapping to which `steps` lead, with its path."""
     if not steps:
         if isinstance(node, dict):
             yield path, node
@@ -274,18 +276,44 @@ def _sections(node: Any, steps: Sequence[str], path: KeyPath = ()) -> Iterator[t
 
 
 def _unshared(value: Any) -> Any:
-    """A deep copy in which values that YAML aliases share are separate."""
+    """A deep copy. Values that are shared through YAML aliases become separate."""
     if isinstance(value, dict):
         return {key: _unshared(each) for key, each in value.items()}
     return [_unshared(each) for each in value] if isinstance(value, list) else value
 
 
 def values(key: str, words: Sequence[str]) -> list[str]:
-    """The values of `key` that a file may use. `words`: the values that the model accepts."""
+    """The values of `key` that a file may contain. `words`: the values that the model accepts."""
     rows = [row for table in _TABLES.values() for row in table]
     new = {row.old: row.new for row in rows if isinstance(row, RenamedValue) and row.key == key}
     more = {row.value: None for row in rows if isinstance(row, SwitchToValue) and row.key == key}
     return [*(new.get(word, word) for word in words), *more]
+
+
+def as_new(path: KeyPath, value: Any, table: Sequence[Renaming]) -> Iterator[tuple[KeyPath, Any]]:
+    """`path` and `value`, with the models' names, as a file writes them today. Nothing for a switch that a value of
+    another key has replaced."""
+    new = list(path)
+    for row in table:
+        for end, step in enumerate(path):
+            if not _matches(_steps(row), path[:end]):
+                continue
+            match row:
+                case RenamedKey() if step == row.old:
+                    new[end] = row.new
+                case RenamedValue() if step == row.key and value == row.old:
+                    value = row.new
+                case SwitchToValue() if step == row.old:
+                    if value is False:
+                        yield (*new[:end], row.key), row.value
+                    return
+    yield tuple(new), value
+
+
+def _matches(steps: Sequence[str], path: KeyPath) -> bool:
+    return len(steps) == len(path) and all(
+        isinstance(key, int) if step == "[]" else step in ("*", key) for step, key in zip(steps, path, strict=True)
+    )
 
 
 def with_both_names(schema: dict[str, Any], table: Sequence[Renaming]) -> dict[str, Any]:
@@ -322,7 +350,7 @@ def _deprecated(known: dict[str, Any], row: Renaming, new: str) -> dict[str, Any
 
 def _schemas(schema: dict[str, Any], node: Any, steps: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yields the schemas of the mappings that `steps` lead to."""
-    for each in _variants(schema, node):
+    for each in variants(schema, node):
         if not steps:
             if "properties" in each:
                 yield each
@@ -334,13 +362,13 @@ def _schemas(schema: dict[str, Any], node: Any, steps: Sequence[str]) -> Iterato
             yield from _schemas(schema, each["properties"][steps[0]], steps[1:])
 
 
-def _variants(schema: dict[str, Any], node: Any) -> Iterator[dict[str, Any]]:
+def variants(schema: dict[str, Any], node: Any) -> Iterator[dict[str, Any]]:
     """Yields `node`, with its references followed, and each of its alternatives."""
     if not isinstance(node, dict):
         return
     if "$ref" in node:
-        yield from _variants(schema, schema["$defs"][node["$ref"].rpartition("/")[2]])
+        yield from variants(schema, schema["$defs"][node["$ref"].rpartition("/")[2]])
         return
     yield node
     for each in node.get("anyOf", ()):
-        yield from _variants(schema, each)
+        yield from variants(schema, each)

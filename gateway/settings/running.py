@@ -1,4 +1,4 @@
-"""The registry of this user's running gateways. Commands use it to find the data directory of the right one."""
+"""The list of this user's running gateways. Commands use it to find the data directory of the right gateway."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import orjson
 
 from gateway.settings.environment import state_home
+from gateway.settings.gateway import Paths
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ def unregister(pid: int) -> None:
 
 
 def running() -> list[RunningGateway]:
-    """The registered gateways whose processes are alive, oldest first. Entries of killed gateways are removed."""
+    """The registered gateways whose processes are running, oldest first. Entries of killed gateways are removed."""
     found = []
     with suppress(OSError):
         for entry in sorted(_folder().iterdir()):
@@ -54,13 +55,21 @@ def running() -> list[RunningGateway]:
 
 
 def running_on(data: Path) -> RunningGateway | None:
-    """The gateway that serves from the data directory `data`, by its runtime.json; None if there is none."""
+    """The gateway that serves from the data directory `data`, according to its runtime.json; None if there is none."""
     try:
         facts = orjson.loads((data / "runtime.json").read_bytes())
         gateway = RunningGateway(facts["pid"], facts["url"], data, facts["started_at"], tuple(facts["workers"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return gateway if _alive(gateway.pid) else None
+
+
+def local_model_url(paths: Paths) -> str | None:
+    """URL of the running gateway's local model; None if there is none on this data directory."""
+    try:
+        return str(orjson.loads(paths.runtime.read_bytes())["local_model"]["url"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _alive(pid: int) -> bool:

@@ -1,4 +1,4 @@
-"""Reads a sum's starting value from its source, with the time at which it was valid."""
+"""Reads a sum's starting value from the ledger, with the time at which it was valid."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _PATIENCE_S = 5.0
 async def read_base(lease: Lease, mark: Callable[[], int], reads: int) -> str:
     """`SETTLED:MARK`, an argument of the lease script: the units that were settled before the mark.
 
-    Units that are settled during the read count twice. So the value is read up to `reads` times, until two reads in a
-    row agree: then nothing was settled between them. Raises StateUnavailable.
+    Units that are settled during the read count twice. So the value is read up to `reads` times, until two consecutive
+    reads are equal; then nothing was settled in between. Raises StateUnavailable.
     """
     assert lease.rebuild is not None
     since, settled = mark(), -1

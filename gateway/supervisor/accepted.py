@@ -9,14 +9,14 @@ from gateway.settings.files import ConfigError
 from gateway.settings.gateway import Settings, load_settings
 
 FIXED = ("listen", "state", "ledger", "local_model")
-"""Sections that the supervisor applies at its own start only."""
+"""Sections that the supervisor reads only at its own start."""
 
 
 class Accepted:
     """A copy of the file in the data directory, so that a restarted worker never reads a half-edited file."""
 
     def __init__(self, settings: Settings, source: Path | None) -> None:
-        """`source`: the file that `settings` were read from; None: gateway.yaml in the working directory, if it
+        """`source`: the file from which `settings` were read; None: gateway.yaml in the working directory, if it
         exists."""
         here = Path("gateway.yaml")
         self._source = source or (here.absolute() if here.is_file() else None)
@@ -25,7 +25,7 @@ class Accepted:
         self._before = settings
 
     def keep(self) -> None:
-        """Copy the file. Raises ConfigError when it cannot be read, or the data directory cannot be written."""
+        """Copy the file. Raises ConfigError if it cannot be read or the data directory cannot be written."""
         self._copy().replace(self.path)
 
     def renew(self) -> Settings:
@@ -45,7 +45,7 @@ class Accepted:
         return self.settings
 
     def revert(self) -> Settings:
-        """Go back to the settings before the last `renew`, because no worker could start from the new ones."""
+        """Return to the settings before the last `renew`, because no worker could start with the new ones."""
         self._aside.replace(self.path)
         self.settings = self._before
         return self.settings

@@ -14,26 +14,26 @@ from gateway.telemetry.host import PUBLISH_S, Archive
 log = logging.getLogger(__name__)
 
 Figure = tuple[str, tuple[str, ...], float]
-"""A key of `telemetry.exposition.OF_SUPERVISOR`, its labels, the value."""
+"""(Key in `telemetry.exposition.OF_SUPERVISOR`, label values, value)."""
 
 
 class SupervisorFigures(Protocol):
-    """A part of the supervisor with figures to publish."""
+    """The interface of a part of the supervisor with figures to publish."""
 
     def figures(self) -> Iterator[Figure]: ...
     def processes(self) -> Iterator[tuple[str, int | None]]:
-        """Names and process ids, None for one that does not run."""
+        """Yield the name and the process id of each process; None if it is not running."""
         ...
 
 
 def by_cause(key: str, counts: Mapping[str, int]) -> Iterator[Figure]:
-    """Figures of a counter with one label, the cause."""
+    """Yield the figures of a counter whose only label is the cause."""
     for cause, count in counts.items():
         yield key, (cause,), count
 
 
 class Figures:
-    """Publishes figures of several parts. Make it before the first worker starts."""
+    """Publishes the figures of several parts. Create it before the first worker starts."""
 
     def __init__(self, folder: Path) -> None:
         """Raises ConfigError if `folder` cannot be used."""

@@ -1,12 +1,13 @@
-"""The process that workers are forked from. The supervisor forks it before it has a thread, an event loop or a file.
+"""The process from which workers are forked. The supervisor forks it before it has a thread, an event loop or a file.
 
-It has already imported what a worker imports, so a worker starts in a fraction of the time and shares those memory
-pages with the other workers. Each worker is forked twice: when the process between has ended, the worker becomes a
-child of the supervisor (the nearest `subreaper`), which waits for it like for any child and whose death ends it.
+It has already imported what a worker imports. So a worker starts in a fraction of the time, and shares these memory
+pages with the other workers. Each worker is forked through an intermediate process. When that process has ended, the
+worker becomes a child of the supervisor (the nearest `subreaper`). The supervisor waits for it as for any child, and
+the worker ends when the supervisor does.
 
-The more a worker writes, the fewer pages it shares, so the fork server ends when all workers are ready. When a worker
-has to be replaced or a rolling restart begins, the fork server is started again as a program, `python -m
-gateway.supervisor.fork_server`, whose standard input is the control socket.
+The more a worker writes, the fewer pages it shares, so the fork server ends when all workers are ready. If a worker has
+to be replaced or a rolling restart begins, the fork server is started again as a program, `python -m
+gateway.supervisor.fork_server`, with the control socket as its standard input.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ from gateway.supervisor import parent_death
 log = logging.getLogger(__name__)
 
 REPLY_S = 15.0
-"""Longest wait for a fork, which may include the start of the fork server."""
+"""Maximum seconds to wait for a fork. The time may include the start of the fork server."""
 ADOPTED_S = 5.0
 _MOST_BYTES = 131072
 IMPORTED = ("gateway.supervisor.worker", "gateway.state.redis.unix", "sqlalchemy.dialects.sqlite", "uvloop")
-"""Modules that a worker with the default settings imports at its start or a moment later."""
+"""Modules that a worker with the default settings imports at its start or shortly afterwards."""
 
 
 class ForkServerGone(Exception):
-    """The fork server did not fork the worker: start it as a program instead."""
+    """The fork server did not fork the worker. The worker must be started as a program instead."""
 
 
 class Forked:
-    """Implements `Process` for a worker that the fork server forked, a child of this process.
+    """Implements `Process` for a worker that the fork server forked. The worker is a child of this process.
 
     Belongs to the running event loop.
     """
@@ -66,29 +67,30 @@ class Forked:
         self._ended.set_result(self.returncode)
 
     async def wait(self) -> int:
-        """The exit status; negative: the number of the signal that ended it."""
+        """Wait for the exit status. A negative value is the number of the signal that ended the worker."""
         return await asyncio.shield(self._ended)
 
     def send_signal(self, number: int) -> None:
-        if self.returncode is None:  # until waitpid, no other process gets this pid
+        if self.returncode is None:  # until waitpid, no other process can get this pid
             os.kill(self.pid, number)
 
 
 @dataclass(frozen=True, slots=True)
 class _ServerProcess:
-    """One process of the fork server and the supervisor's end of its control socket."""
+    """One process of the fork server, and the supervisor's end of its control socket."""
 
     control: socket.socket
     pid: int
 
     def end(self) -> None:
         self.control.close()
-        os.kill(self.pid, signal.SIGKILL)  # until waitpid, no other process gets this pid
+        os.kill(self.pid, signal.SIGKILL)  # until waitpid, no other process can get this pid
         os.waitpid(self.pid, 0)
 
 
 class ForkServer:
-    """The supervisor's interface to the fork server. Use it from the main thread: the process ends with that thread."""
+    """The supervisor's interface to the fork server. Use it from the main thread, because the process ends with the
+    thread that started it."""
 
     def __init__(self, process: _ServerProcess) -> None:
         self._process: _ServerProcess | None = process
@@ -98,7 +100,7 @@ class ForkServer:
     def open(cls) -> ForkServer | None:
         """Fork the fork server. Call it from the main thread, before other threads, event loops or files exist.
 
-        None: a fork is not safe on this system, so workers must be started as programs.
+        None: forking is not safe on this system, so workers must be started as programs.
         """
         if why := _unsafe():
             log.info("workers are started one by one instead of forked: %s", why)
@@ -109,7 +111,8 @@ class ForkServer:
         return cls(_forked())
 
     async def fork(self, settings: Mapping[str, Any], fds: Mapping[str, int]) -> Forked:
-        """Fork a worker with `settings`, to which its own copies of the file descriptors `fds` are added by name.
+        """Fork a worker with `settings`. The worker's copies of the file descriptors `fds` are added to the settings by
+        name.
 
         Raises ForkServerGone, OSError.
         """
@@ -122,7 +125,7 @@ class ForkServer:
                     socket.send_fds(control, [message], list(fds.values()))
                     reply = await asyncio.get_running_loop().sock_recv(control, _MOST_BYTES)
             except (OSError, TimeoutError, asyncio.CancelledError) as error:
-                self.stop()  # a late reply would be taken for the reply to the next request
+                self.stop()  # a late reply would be read as the reply to the next request
                 if isinstance(error, asyncio.CancelledError):
                     raise
                 raise ForkServerGone(f"the fork server does not answer: {error!r}") from error
@@ -135,14 +138,14 @@ class ForkServer:
         return Forked(answer["pid"])
 
     def stop(self) -> None:
-        """End the fork server's process. The workers stay, and the next `fork` starts it again."""
+        """End the fork server's process. The workers continue, and the next `fork` starts it again."""
         if self._process:
             self._process.end()
             self._process = None
 
 
 def _prepare() -> str:
-    """Import what workers need. Returns why a fork is not safe afterwards; empty: it is safe."""
+    """Import what workers need. Returns why forking is not safe afterwards; empty if it is safe."""
     one_heap()
     for module in IMPORTED:
         importlib.import_module(module)
@@ -164,7 +167,7 @@ def _forked() -> _ServerProcess:
 
 
 def _program() -> _ServerProcess:
-    """Start the fork server as a program, for when the supervisor can no longer fork safely. Raises OSError."""
+    """Start the fork server as a program, if the supervisor itself can no longer fork safely. Raises OSError."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
     command = [sys.executable, "-m", "gateway.supervisor.fork_server", str(os.getpid())]
@@ -184,7 +187,7 @@ def _program() -> _ServerProcess:
 
 
 def _unsafe() -> str:
-    """Why this process cannot fork workers; empty: it can."""
+    """Why this process cannot fork workers; empty if it can."""
     if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
         return "this system is not Linux, or an old one"
     if why := _threaded():
@@ -197,13 +200,14 @@ def _unsafe() -> str:
 
 
 def _threaded() -> str:
-    """Why threads make a fork unsafe; empty: there are none. Locks that other threads hold stay locked in a fork."""
+    """Why threads make forking unsafe; empty if there are no other threads. Locks that other threads hold stay locked
+    in a fork."""
     running = len(os.listdir("/proc/self/task"))
     return "" if running == 1 else f"{running} threads run already"
 
 
 def _run_server(control: socket.socket, supervisor: int) -> NoReturn:
-    """The fork server's main loop. Exits the process instead of returning into the supervisor's code."""
+    """The main loop of the fork server. It ends the process and does not return to the supervisor's code."""
     try:
         os.setsid()  # Ctrl-C goes to the supervisor only
         if parent_death.die_with(supervisor):
@@ -220,7 +224,7 @@ def _run_server(control: socket.socket, supervisor: int) -> NoReturn:
 
 
 def _serve_one(control: socket.socket, supervisor: int) -> bool:
-    """Fork one worker. False: the supervisor has closed the control socket."""
+    """Fork one worker. Returns False if the supervisor has closed the control socket."""
     data, fds, _, _ = socket.recv_fds(control, _MOST_BYTES, 8)
     if not data:
         return False
@@ -263,7 +267,7 @@ def _fork_twice(control: socket.socket, settings: Mapping[str, Any], supervisor:
 
 
 def _run_worker(settings: Mapping[str, Any], supervisor: int) -> NoReturn:
-    """Run a worker from fork to exit."""
+    """Run a worker from the fork to its exit."""
     status = 1
     try:
         os.setsid()
@@ -284,7 +288,8 @@ def _run_worker(settings: Mapping[str, Any], supervisor: int) -> NoReturn:
 
 
 def _adopted(supervisor: int) -> bool:
-    """Wait until the process between has ended and the supervisor is the parent, then die with the supervisor."""
+    """Wait until the intermediate process has ended and the supervisor is the parent; then bind this process's life to
+    the supervisor's."""
     deadline = time.monotonic() + ADOPTED_S
     while os.getppid() != supervisor:
         if time.monotonic() > deadline:

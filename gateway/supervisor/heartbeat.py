@@ -1,4 +1,4 @@
-"""The pipe on which a worker reports its state to the supervisor each second."""
+"""The pipe on which a worker reports its state to the supervisor every second."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from collections.abc import Callable
 WORKER_VARIABLE = "THRIFTGATE_WORKER"
 """The environment variable with the worker's settings as JSON, for a worker that was not forked."""
 STAGES = ("open", "ready")
-"""`open`: the worker accepts connections. `ready`: it answers requests. Before the first report it is starting."""
+"""`open`: the worker accepts connections. `ready`: it answers requests. Before its first report, the worker is
+starting."""
 FAILED = "failed "
-"""Prefix of the line of a worker that could not start; the error follows."""
+"""Prefix of the line from a worker that could not start. The error follows."""
 _MOST_BYTES = 4096
-"""A pipe delivers lines up to this length whole."""
+"""Maximum bytes of a line. A pipe delivers lines up to this length in one piece."""
 
 
 class Heartbeat:
@@ -23,12 +24,12 @@ class Heartbeat:
     def __init__(self, on_change: Callable[[], None] = lambda: None) -> None:
         self._loop = asyncio.get_running_loop()
         self._on_change = on_change
-        self._reader, self.writer = os.pipe()  # the worker gets `writer`; no other child inherits either
+        self._reader, self.writer = os.pipe()  # the worker gets `writer`; no other child inherits either end
         os.set_blocking(self._reader, False)
         self._rest = b""
         self.stage = ""
         self.error = ""
-        """Why the worker could not start; empty: unknown."""
+        """Why the worker could not start; empty if it is unknown."""
         self.heard_at = self._loop.time()
         self._loop.add_reader(self._reader, self.listen)
 
@@ -58,13 +59,13 @@ class Heartbeat:
             self.error = line.removeprefix(FAILED)
 
     def hand_over(self) -> None:
-        """Close the worker's end here: the worker has its own copy, or could not be started."""
+        """Close the worker's end in this process. The worker has a copy of it, or could not be started."""
         if self.writer >= 0:
             os.close(self.writer)
             self.writer = -1
 
     def close(self) -> None:
-        """Stop reading. The last state stays readable."""
+        """Stop reading. The last state remains readable."""
         if self._reader >= 0:
             self._loop.remove_reader(self._reader)
             os.close(self._reader)
@@ -72,7 +73,7 @@ class Heartbeat:
 
 
 def reporter(fd: int) -> Callable[[str], None]:
-    """A function that sends one line on the worker's end, `fd`. It never blocks: if the pipe is full, the line is lost.
+    """A function that sends one line on `fd`, the worker's end. It never blocks: if the pipe is full, the line is lost.
 
     If the supervisor has ended, the worker gets SIGTERM.
     """

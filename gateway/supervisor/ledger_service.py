@@ -1,4 +1,4 @@
-"""The ledger's side of the supervisor: migrates tables, drains journals, sends alerts."""
+"""The supervisor's part of the ledger: migrates tables, drains journals, sends alerts."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MIGRATE_S = 10.0
-"""Longest wait for the database before requests are served. The journal keeps the spend until it answers."""
+"""Maximum seconds to wait for the database before requests are served. The journal keeps the spend until the database
+answers."""
 RETRY_S = 2.0
 LAST_DRAIN_S = 10.0
 DRAIN_EVERY_S = 0.5
-"""Interval of reading the journals."""
+"""Seconds between reads of the journals."""
 
 LEDGER = {
     "ledger_rows": "drained",
@@ -39,11 +40,12 @@ LEDGER = {
     "ledger_refused": "refused",
     "ledger_damaged": "damaged",
 }
-"""Key of a published figure → key of the writer's `stats()`."""
+"""Key of a published figure → key in the writer's `stats()`."""
 
 
 class AllPolicies(Mapping[str, Policy]):
-    """Every team's policy: its own file's, else the default one. Iterates over the teams with a file."""
+    """Every team's policy: the policy of its own file, or else the default policy. Iterates over the teams that have a
+    file."""
 
     def __init__(self, policies: PolicySet) -> None:
         self.policies = policies
@@ -59,13 +61,14 @@ class AllPolicies(Mapping[str, Policy]):
 
 
 class LedgerService:
-    """One per host. While the database does not answer, the journals grow."""
+    """The ledger service. One instance per host. While the database does not answer, the journals grow."""
 
     def __init__(
         self, settings: Settings, policies: Policies, *, known: Callable[[], KnownReceivers] | None = None
     ) -> None:
-        """`known()`: the alert receivers that gateway.yaml names now. Raises ConfigError for an invalid database
-        URL."""
+        """`known()` returns the alert receivers that gateway.yaml names at present. Raises ConfigError for an invalid
+        database URL."""
+        self._settings = settings
         self._addresses = Addresses(known or (lambda: settings.known_receivers))
         try:
             self._database = Database(settings.database_url)
@@ -87,7 +90,7 @@ class LedgerService:
         self._organisations = {name: one.budget for name, one in settings.config.organisations.items()}
         self._migrated = asyncio.Event()
         self.abandoned = False
-        """A thread may still be waiting for the database."""
+        """Whether a thread may still be waiting for the database."""
 
     async def open(self) -> None:
         """Migrate the database. If it does not answer, `run` tries again."""
@@ -109,16 +112,21 @@ class LedgerService:
         await self._writer.run()
 
     async def alert(self) -> None:
-        """Watch budgets and send alerts until cancelled. Call it late: it first imports an HTTP client, which is
-        slow."""
+        """Watch budgets and send alerts until cancelled. Call it late, because it first imports an HTTP client, which
+        is slow."""
         await self._migrated.wait()
         await asyncio.to_thread(importlib.import_module, "gateway.alerts.alerts")
         from gateway.alerts.alerts import Alerts
         from gateway.alerts.delivery.receivers import Receivers
+        from gateway.alerts.detect.weekly_report import references
 
         receivers = Receivers(addresses=self._addresses)
         alerts = self._alerts = Alerts(
-            self._database, self._teams, organisations=self._organisations, receivers=receivers
+            self._database,
+            self._teams,
+            organisations=self._organisations,
+            reference_of=references(self._settings),
+            receivers=receivers,
         )
         try:
             await alerts.open()
@@ -144,7 +152,7 @@ class LedgerService:
         yield "supervisor", os.getpid()
 
     def _teams(self) -> Mapping[str, Policy]:
-        """All teams' policies. The same object until the policies change."""
+        """The policies of all teams. It is the same object until the policies change."""
         if self._all_policies.policies is not self._policies.current:
             self._all_policies = AllPolicies(self._policies.current)
         return self._all_policies

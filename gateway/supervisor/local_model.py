@@ -1,4 +1,4 @@
-"""Finds, starts and health-checks the process of the packaged local model."""
+"""Finds, starts and health-checks the process that serves the packaged local model."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ GGUF = "smollm2-135m-instruct-q4_1.gguf"
 HOST = "127.0.0.1"
 PROBE_S = 5.0
 MAX_FAILURES = 4
-"""Number of failed probes in a row after which the process counts as frozen."""
+"""Number of consecutive failed probes after which the process counts as frozen."""
 
 
 def find_weights(settings: Settings) -> Path | None:
-    """The weights to serve. None: the local model is off, backends are listed, or engine or weights are not
+    """The weights to serve. None: the local model is off, `backends` has no entry for it, or engine or weights are not
     installed."""
     local = settings.config.local_model
     weights = Path(local.gguf) if local.gguf else settings.paths.models / GGUF
-    wanted = local.enabled and settings.config.backends is None
+    backends = settings.config.backends
+    wanted = local.enabled and (backends is None or any(each.managed for each in backends))
     return weights if wanted and weights.is_file() and find_spec("xllamacpp") else None
 
 
 class LocalModel:
-    """llama.cpp's server as a child process. Its port stays the same when it is restarted."""
+    """llama.cpp's server as a child process. A restart does not change its port."""
 
     def __init__(self, settings: Settings, weights: Path, on_change: Callable[[], None] = lambda: None) -> None:
         local = settings.config.local_model
@@ -64,7 +65,7 @@ class LocalModel:
         yield "local model", self.child.pid
 
     async def watch(self) -> None:
-        """Kill the process when it no longer answers, until cancelled. `child.keep` then restarts it."""
+        """Kill the process if it no longer answers, until cancelled. `child.keep` then restarts it."""
         failures = 0
         while True:
             await asyncio.sleep(PROBE_S)

@@ -1,8 +1,8 @@
 """Makes the kernel kill a process when its parent ends.
 
-As a program, `python -IS parent_death.py PARENT_PID COMMAND…`, it does so for itself and then becomes COMMAND. It runs
-in a fresh interpreter, because Python code between fork and exec is unsafe in a process with threads. The kernel kills
-the process when the *thread* that started it ends, so that thread must live as long as its process.
+As a program, `python -IS parent_death.py PARENT_PID COMMAND…`, it does this for its own process and then executes
+COMMAND. It runs in a fresh interpreter, because Python code between fork and exec is unsafe in a process with threads.
+The kernel kills the process when the *thread* that started it ends, so this thread must live as long as the process.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def prctl(option: int, value: int | bytes) -> bool:
-    """Call prctl(2), on Linux only. Returns whether it succeeded."""
+    """Call prctl(2); on Linux only. Returns whether it succeeded."""
     return bool(ctypes.CDLL(None).prctl(option, value, 0, 0, 0) == 0)
 
 
 def command_prefix() -> list[str]:
-    """Words to put before a command, whose program must be given by its full path, so that it dies with this
-    process."""
+    """Words to put before a command so that its process ends when this process does. The command's program must be
+    given by its full path."""
     return [sys.executable, "-IS", __file__, str(os.getpid())]
 
 
 def die_with(parent: int) -> bool:
-    """Die when process `parent` dies. False: `parent` is no longer this process's parent, so this has no effect."""
+    """End this process when process `parent` ends. Returns False if `parent` is no longer the parent of this process;
+    then the call has no effect."""
     if sys.platform == "linux":
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     return os.getppid() == parent

@@ -6,7 +6,7 @@ import asyncio
 
 
 async def status_of(host: str, port: int, path: str, timeout_s: float) -> int:
-    """The HTTP status of `GET path`; 0: no answer in time."""
+    """The HTTP status of `GET path`; 0 if no answer arrives in time."""
     try:
         async with asyncio.timeout(timeout_s):
             reader, writer = await asyncio.open_connection(host, port)

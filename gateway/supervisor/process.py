@@ -1,4 +1,4 @@
-"""One child process: restarted with growing delays when it ends."""
+"""One child process. It is restarted when it ends, with growing delays."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ log = logging.getLogger(__name__)
 FIRST_WAIT_S = 0.1
 LONGEST_WAIT_S = 10.0
 STEADY_S = 20.0
-"""After a process has run for so long, its earlier short lives are forgotten."""
+"""Seconds after which a process counts as stable, so that its earlier short runs no longer count."""
 CRASH_LOOP = 5
-"""Number of short lives in a row that make a crash loop."""
+"""Number of consecutive short runs that count as a crash loop."""
 
 
 class Process(Protocol):
@@ -37,11 +37,12 @@ class Process(Protocol):
 
 
 Start = Callable[[], Awaitable[Process]]
-"""Starts the process. Raises OSError, for example when memory or process ids are exhausted."""
+"""A function that starts the process. Raises OSError, for example if memory or process ids are exhausted."""
 
 
 class ChildProcess:
-    """Keeps a process running. Use it in the main thread's event loop: the process ends when that thread ends."""
+    """Keeps a process running. Use it in the main thread's event loop, because the process ends when that thread
+    ends."""
 
     def __init__(
         self,
@@ -51,13 +52,13 @@ class ChildProcess:
         on_change: Callable[[], None] = lambda: None,
         last_error: Callable[[], str] = lambda: "",
     ) -> None:
-        """`last_error`: the error that the process reported before it ended."""
+        """`last_error` returns the error that the process reported before it ended."""
         self.name = name
         self.short_lives = 0
-        """Number of short lives in a row."""
+        """Number of consecutive short runs."""
         self.starts = 0
         self.ends: Counter[str] = Counter()
-        """Number of processes that ended without being asked to, by cause."""
+        """Number of unexpected ends of the process, by cause."""
         self._cause = ""
         self._begin, self._on_change, self._last_error = start, on_change, last_error
         self._process: Process | None = None
@@ -74,11 +75,12 @@ class ChildProcess:
 
     @property
     def trouble(self) -> str:
-        """A sentence for /health if the process is in a crash loop, else empty."""
+        """A sentence for /health if the process is in a crash loop; else empty."""
         return f"{self.name} keeps ending {self._how}" if self.short_lives >= CRASH_LOOP else ""
 
     async def keep(self) -> None:
-        """Start the process, and again whenever it ends, until cancelled. Then it still runs; `stop` ends it."""
+        """Start the process, and restart it whenever it ends, until cancelled. After a cancellation it is still
+        running; `stop` ends it."""
         wait_s = FIRST_WAIT_S
         while True:
             self._began = asyncio.get_running_loop().time()
@@ -104,7 +106,7 @@ class ChildProcess:
             wait_s = min(wait_s * 2, LONGEST_WAIT_S)
 
     def _log_end(self, how: str, wait_s: float) -> None:
-        """Log each end, until the process is in a crash loop, which is logged once."""
+        """Log each end. A crash loop is logged only once."""
         words = self._last_error()
         how = f"{how}: {words}" if words else how
         if self.short_lives < CRASH_LOOP:
@@ -113,7 +115,7 @@ class ChildProcess:
             log.error("%s keeps ending, the last time it %s; it is tried again and again", self.name, how)
 
     def check(self) -> None:
-        """Forget earlier short lives if the process has run long enough."""
+        """Reset the number of short runs if the process has run long enough."""
         if self.short_lives and self.pid and self.lived_s > STEADY_S:
             if self.trouble:
                 log.warning("%s runs steadily again", self.name)
@@ -130,7 +132,7 @@ class ChildProcess:
             self._process.send_signal(number)
 
     async def stop(self, timeout_s: float) -> None:
-        """Send SIGTERM and, after `timeout_s`, SIGKILL. Call it when `keep` no longer runs."""
+        """Send SIGTERM and, after `timeout_s` seconds, SIGKILL. Call it when `keep` no longer runs."""
         self.signal(signal.SIGTERM)
         self.signal(signal.SIGCONT)  # a stopped process would not handle SIGTERM
         if self._process is None:
@@ -152,7 +154,7 @@ async def spawn(
     fds: Sequence[int] = (),
     silent: bool = False,
 ) -> Process:
-    """Start a program that the kernel kills when this process dies. Raises OSError."""
+    """Start a program. The kernel kills it when this process ends. Raises OSError."""
     return await asyncio.create_subprocess_exec(
         *parent_death.command_prefix(),
         *command,
@@ -170,7 +172,7 @@ def program(command: Sequence[str], *, silent: bool = False) -> Start:
 
 
 def python(*words: str) -> list[str]:
-    """A command for our own interpreter."""
+    """A command that runs with this Python interpreter."""
     return [sys.executable, *words]
 
 

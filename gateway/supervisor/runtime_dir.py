@@ -23,11 +23,11 @@ log = logging.getLogger(__name__)
 
 BACKLOG = 2048
 STALE_S = 3.0
-"""Longest time for which the workers of a killed supervisor may still have its port."""
+"""Maximum seconds for which the workers of a killed supervisor may still hold its port."""
 
 
 def occupy(paths: Paths) -> int:
-    """Create the directories and lock them. Returns the lock's descriptor: closing it releases the lock.
+    """Create the directories and lock them. Returns the lock's descriptor; closing it releases the lock.
 
     Raises ConfigError.
     """
@@ -52,7 +52,7 @@ def occupy(paths: Paths) -> int:
 
 
 def _own_alone(folder: Path) -> None:
-    """Remove other users' access to all that is in `folder`, since earlier versions allowed it. Raises OSError.
+    """Remove other users' access to everything in `folder`, because earlier versions allowed it. Raises OSError.
 
     New files get their mode from the process's umask.
     """
@@ -67,7 +67,7 @@ def _own_alone(folder: Path) -> None:
 
 
 def listen(host: str, port: int, patience_s: float = 0.0) -> socket.socket:
-    """A bound, listening socket. `patience_s`: how long to wait for a port that is taken. Raises ConfigError."""
+    """A bound, listening socket. `patience_s`: seconds to wait for a port that is in use. Raises ConfigError."""
     deadline = time.monotonic() + patience_s
     name = host.encode() if host.isascii() else host  # a str would import the tables for international names
     while True:
@@ -84,7 +84,7 @@ def listen(host: str, port: int, patience_s: float = 0.0) -> socket.socket:
 
 
 def lift_file_limit() -> int:
-    """Raise the limit of open files to the highest allowed, since a stream needs two. Returns the limit."""
+    """Raise the limit of open files to the maximum that is allowed, because a stream needs two. Returns the limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):  # macOS reports "unlimited" and refuses it
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -92,19 +92,19 @@ def lift_file_limit() -> int:
 
 
 def reachable(host: str) -> str:
-    """The host that a client on this machine uses for a socket bound to `host`."""
+    """The host with which a client on this machine reaches a socket bound to `host`."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104 - compared, not bound
 
 
 class RuntimeFile:
-    """runtime.json: rewritten atomically whenever a fact changes, removed when the gateway ends."""
+    """runtime.json. It is rewritten atomically whenever a fact changes, and removed when the gateway ends."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._written = b""
 
     def left_behind(self) -> bool:
-        """Does the file exist? Then the last gateway on this directory was killed."""
+        """Whether the file exists. If it does, the last gateway on this directory was killed."""
         return self._path.exists()
 
     def write(self, facts: dict[str, Any]) -> None:

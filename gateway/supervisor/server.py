@@ -20,11 +20,11 @@ from gateway.wiring import Worker
 
 BEAT_S = 1.0
 SOON_S = 0.05
-"""Interval of heartbeats until the worker is ready, because the supervisor waits for that."""
+"""Seconds between heartbeats until the worker is ready. They are short, because the supervisor waits for the worker."""
 
 
 class Server(uvicorn.Server):
-    """uvicorn that reports its state, and shuts down without breaking a connection."""
+    """A uvicorn server that reports its state, and shuts down without breaking a connection."""
 
     def __init__(self, config: uvicorn.Config, application: Application, report: Callable[[str], None]) -> None:
         super().__init__(config)
@@ -40,18 +40,18 @@ class Server(uvicorn.Server):
         self._tasks.spawn(self._beat(), "heartbeat")
 
     async def _beat(self) -> None:
-        """Send heartbeats. They come from the event loop, so that they stop when it is stuck."""
+        """Send heartbeats. They are sent from the event loop, so that they stop if the loop is blocked."""
         ring = self._application.wiring.ring
         while True:
             self._report("ready" if ring.ready else "open")
             await asyncio.sleep(BEAT_S if ring.ready else SOON_S)
 
     async def main_loop(self) -> None:
-        """Wait for the exit signal. Replaces uvicorn's loop, which polls ten times a second."""
+        """Wait for the exit signal. Replaces uvicorn's loop, which polls ten times per second."""
         await self._exit_requested.wait()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Handle SIGTERM and SIGINT. Unlike uvicorn's, it does not raise the signal again after the shutdown."""
+        """Handle SIGTERM and SIGINT. Unlike in uvicorn, the signal is not raised again after the shutdown."""
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
         if self.started:
@@ -74,8 +74,9 @@ class Server(uvicorn.Server):
 def serve(worker: Worker, report: Callable[[str], None]) -> None:
     """Serve on the socket that the supervisor bound, until SIGTERM. Streams in progress are finished first.
 
-    SIGHUP reloads the policies. SIGUSR1 makes the worker report not ready, because the whole gateway will stop.
-    `report` is called each second with `open` or `ready`. Raises the error that kept the application from starting.
+    SIGHUP reloads the policies. SIGUSR1 makes the worker report that it is not ready, because the whole gateway will
+    stop. `report` is called every second with `open` or `ready`. Raises the error that prevented the application from
+    starting.
     """
     application = Application(worker)
     requests = worker.settings.config.requests

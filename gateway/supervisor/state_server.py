@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 CHECK_S = 1.0
 FROZEN_S = 3.0
-"""After so long without an answer it is restarted. (Workers count it as down much earlier.)"""
+"""Seconds without an answer after which it is restarted. (Workers treat it as unavailable much earlier.)"""
 LONGEST_WAIT_S = 5.0
 
 
@@ -63,7 +63,7 @@ class StateServer:
         yield "valkey", self.pid
 
     async def start(self) -> None:
-        """Raises ConfigError when the server cannot be started."""
+        """Start the server. Raises ConfigError if that is impossible."""
         try:
             await self._in_thread(self._start)
         except EmbeddedServerError as error:
@@ -83,7 +83,7 @@ class StateServer:
                 answered = loop.time()
 
     async def _wait_for_end(self) -> None:
-        """Return after `CHECK_S`, or as soon as the process ends, on systems that report it."""
+        """Return after `CHECK_S` seconds. On systems that report the end of a process, return as soon as it ends."""
         pid, loop = self.pid, asyncio.get_running_loop()
         if pid is None or not hasattr(os, "pidfd_open"):
             await asyncio.sleep(CHECK_S)

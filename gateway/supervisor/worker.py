@@ -1,4 +1,4 @@
-"""A worker's program: `python -m gateway.supervisor.worker`, or a fork."""
+"""The program of a worker: `python -m gateway.supervisor.worker`, or a fork."""
 
 from __future__ import annotations
 

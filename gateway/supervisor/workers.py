@@ -19,22 +19,23 @@ log = logging.getLogger(__name__)
 
 CHECK_S = 1.0
 SILENT_S = 10.0
-"""A worker sends a heartbeat every second. After so many seconds without one it counts as frozen."""
+"""Seconds without a heartbeat after which a worker counts as frozen. It sends one every second."""
 OPEN_S = 60.0
-"""Longest time (seconds) until a new worker accepts connections."""
+"""Maximum seconds until a new worker accepts connections."""
 ROLL_S = 60.0
-"""Longest wait of a rolling restart for a replacement to answer requests; then the old worker stays."""
+"""Maximum seconds that a rolling restart waits for a replacement to answer requests. After that, the old worker stays.
+"""
 GRACE_S = 5.0
 """Seconds after the drain in which a worker closes its parts."""
 CAUSES = ("exit", "SIGKILL", "SIGSEGV", "frozen", "slow start", "not started", "rolling")
 """The usual causes of a worker's end. Their counters are published from 0 on, so that the first increase is visible."""
 
 Launch = Callable[[int, int], Awaitable[Process]]
-"""Number of a worker and the descriptor of its heartbeat pipe → its process. Raises OSError."""
+"""A function from (number of a worker, descriptor of its heartbeat pipe) to its process. Raises OSError."""
 
 
 class Worker:
-    """One worker over all its restarts."""
+    """One worker, which lives through all restarts of its process."""
 
     def __init__(self, number: int, launch: Launch, on_change: Callable[[], None]) -> None:
         self.child = ChildProcess(
@@ -73,7 +74,7 @@ class Worker:
         self._on_change()
 
     def check(self) -> None:
-        """Kill the process when it is frozen. `child.keep` then restarts it."""
+        """Kill the process if it is frozen. `child.keep` then restarts it."""
         self.child.check()
         if self._heartbeat is None or self.child.pid is None:
             return
@@ -85,14 +86,14 @@ class Worker:
             self.child.kill("frozen" if self._heartbeat.stage else "slow start")
 
     def reload(self) -> None:
-        """Make it reload its policies, as soon as it accepts connections: before that, the signal might end it."""
+        """Make the process reload its policies as soon as it accepts connections. Earlier, the signal might end it."""
         if self._heartbeat and self._heartbeat.stage:
             self.child.signal(signal.SIGHUP)
         else:
             self._reload = True
 
     async def settle(self, timeout_s: float) -> bool:
-        """Wait until it is ready. False: it is not within `timeout_s`, or its process has ended meanwhile."""
+        """Wait until the process is ready. Returns False if it is not ready within `timeout_s`, or has ended."""
         try:
             async with asyncio.timeout(timeout_s):
                 while not self.ready and not self.child.short_lives:
@@ -103,7 +104,7 @@ class Worker:
         return self.ready
 
     async def stop(self, timeout_s: float) -> None:
-        """End the process; kill it if it has not ended after `timeout_s`."""
+        """End the process. Kill it if it has not ended after `timeout_s` seconds."""
         if self.keeping:
             self.keeping.cancel()
         await self.child.stop(timeout_s)
@@ -112,20 +113,20 @@ class Worker:
 
 
 class WorkerPool:
-    """All workers of the host. Open with `start`, close with `stop`; `watch` must run in between."""
+    """All workers of the host. Open it with `start` and close it with `stop`; `watch` must run in between."""
 
     def __init__(self, count: int, launch: Launch, on_change: Callable[[], None]) -> None:
         self._count, self._launch, self._on_change = count, launch, on_change
         self._workers: dict[int, Worker] = {}
         self._changing: set[Worker] = set()
-        """Replacements that are not ready yet, and replaced workers that finish their streams."""
+        """Replacements that are not ready yet, and replaced workers that are finishing their streams."""
         self._tasks = Tasks()
         self._killed, self._answering = asyncio.Event(), asyncio.Event()
         self._refusal = ""
         self._rolling = False
         self._starts = 0
         self._ends = Counter(dict.fromkeys(CAUSES, 0))
-        """Ends of processes of workers that were replaced, by cause."""
+        """Number of ends of replaced workers' processes, by cause."""
 
     @property
     def pids(self) -> list[int]:
@@ -133,7 +134,7 @@ class WorkerPool:
 
     @property
     def troubles(self) -> list[str]:
-        """Sentences for /health, which is public: they contain no error's text."""
+        """Sentences for /health, which is public. They do not contain the text of errors."""
         found = [worker.child.trouble for worker in (*self._workers.values(), *self._changing)]
         return [trouble for trouble in (*found, self._refusal) if trouble]
 
@@ -153,7 +154,7 @@ class WorkerPool:
 
     @property
     def at_rest(self) -> bool:
-        """All workers are ready, and no rolling restart is in progress."""
+        """Whether all workers are ready and no rolling restart is in progress."""
         return bool(self._workers) and not self._rolling and all(worker.ready for worker in self._workers.values())
 
     def start(self) -> None:
@@ -186,9 +187,9 @@ class WorkerPool:
             worker.reload()
 
     async def roll(self, drain_s: float) -> int:
-        """Replace the workers one by one; give up when a replacement does not become ready.
+        """Replace the workers one by one. Stop if a replacement does not become ready.
 
-        Each old worker has `drain_s` to finish its streams. Returns the number of replaced workers.
+        Each old worker has `drain_s` seconds to finish its streams. Returns the number of replaced workers.
         """
         self._rolling = True
         try:
@@ -218,7 +219,7 @@ class WorkerPool:
         return self._count
 
     def note_refusal(self, why: str) -> None:
-        """Store for /health why the last rolling restart was refused; empty if it was not."""
+        """Store for /health why the last rolling restart was refused; empty: it was not refused."""
         self._refusal = why
         self._on_change()
 
@@ -229,14 +230,14 @@ class WorkerPool:
             worker.child.signal(signal.SIGKILL)
 
     async def stop(self, delay_s: float, drain_s: float) -> None:
-        """Stop all workers. They report not ready and serve everything for `delay_s`; then they finish within
-        `drain_s`."""
+        """Stop all workers. For `delay_s` seconds they report that they are not ready but serve everything. Then they
+        finish within `drain_s` seconds."""
         everyone = {*self._workers.values(), *self._changing}
         for worker in everyone:
             if worker.ready:
                 worker.child.signal(signal.SIGUSR1)
+        await self._tasks.aclose()  # from here on, no worker is restarted: it would have no socket
         if delay_s:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._killed.wait(), delay_s)
-        await self._tasks.aclose()  # from here on, no worker is restarted
         await asyncio.gather(*(worker.stop(drain_s + GRACE_S) for worker in everyone))

@@ -1,1 +1,1 @@
-"""Telemetry: metrics, spans, access log and flight records, all written after the answer."""
+"""Telemetry: metrics, spans, access log and flight records. All are written after the answer."""

@@ -17,7 +17,8 @@ log = logging.getLogger(__name__)
 
 
 class AccessLog:
-    """Lines wait in a bounded buffer. `flush` writes them; it may block, so call it in a thread."""
+    """Writes the access log. Lines wait in a bounded buffer. `flush` writes them and may block, so call it in a
+    thread."""
 
     def __init__(self, enabled: bool) -> None:
         self._enabled = enabled

@@ -1,4 +1,4 @@
-"""All exported attribute names: OpenTelemetry's `gen_ai.*` if it defines one, else `thriftgate.*`.
+"""The names of all exported attributes: OpenTelemetry's `gen_ai.*` if it defines one, else `thriftgate.*`.
 
 Source: OpenTelemetry semantic conventions for generative AI (github.com/open-telemetry/semantic-conventions-genai, in
 development status, read 2026-11).
@@ -22,7 +22,7 @@ OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 CACHE_READ_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
 CACHE_WRITE_TOKENS: Final = "gen_ai.usage.cache_write.input_tokens"
 CACHE_CREATION_TOKENS: Final = "gen_ai.usage.cache_creation.input_tokens"
-"""The name of `CACHE_WRITE_TOKENS` until mid-2026. Many trace viewers know only this one."""
+"""The name of `CACHE_WRITE_TOKENS` until mid-2026. Many trace viewers know only this name."""
 REASONING_TOKENS: Final = "gen_ai.usage.reasoning.output_tokens"
 FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
 TOKEN_TYPE: Final = "gen_ai.token.type"  # noqa: S105
@@ -50,7 +50,7 @@ Value = str | int | float | bool | list[str]
 
 
 def operation(dialect: DialectName) -> str:
-    """OpenTelemetry's name of the operation; for passthrough dialects, which have none, the dialect's own name."""
+    """OpenTelemetry's name of the operation. Passthrough dialects have none, so the dialect's own name is used."""
     return FACTS[dialect].operation
 
 
@@ -106,8 +106,8 @@ def of_attempt(attempt: Attempt, asked: str) -> dict[str, Value]:
 
 
 def of_usage(usage: Usage) -> dict[str, Value]:
-    """Token counts. `INPUT_TOKENS` include those read from and written to the provider's cache, `OUTPUT_TOKENS` include
-    reasoning. Parts that are 0 are left out."""
+    """Token counts. `INPUT_TOKENS` includes tokens read from and written to the provider's cache, and `OUTPUT_TOKENS`
+    includes reasoning. Counts of 0 are omitted."""
     written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
     found: dict[str, Value] = {INPUT_TOKENS: usage.all_input, OUTPUT_TOKENS: usage.all_output}
     if usage.cached_tokens:

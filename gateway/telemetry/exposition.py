@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Samples = Iterable[tuple[Labels, float]]
 Family = tuple[str, str, str, Labels]
-"""Prometheus name (without `_total` for counters), kind, help, label names."""
+"""(Prometheus name, without `_total` for counters; kind; help; label names)."""
 
 NAMED: dict[tuple[str, str], tuple[str, str, str]] = {
     ("state", "healthy"): ("thriftgate_state_up", "gauge", "1 if every worker reaches the state server."),
@@ -42,7 +42,7 @@ NAMED: dict[tuple[str, str], tuple[str, str, str]] = {
     ),
     ("limits", "refused"): ("thriftgate_limit_refusals", "counter", "Requests refused by a rate or concurrency limit."),
 }
-"""Figures of parts with their own metric name: (part, figure) → name, kind, help."""
+"""(Part, figure) → (name, kind, help), for figures with their own metric name."""
 
 OF_BACKENDS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     (
@@ -58,7 +58,7 @@ OF_BACKENDS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
         ("refused", "refused_batch", "refused_share", "timed_out"),
     ),
 )
-"""Name, kind, help of metrics, and the figures of the part `fleet` that each adds up."""
+"""(Name, kind, help, figures of the part `fleet` that are added up) for each metric of a backend."""
 
 OF_SUPERVISOR: dict[str, Family] = {
     "workers_wanted": ("thriftgate_workers_wanted", "gauge", "Configured number of workers.", ()),
@@ -166,7 +166,7 @@ class Collector:
             yield family
 
     def _workers(self) -> Iterable[Metric]:
-        """Figures that are useful only per worker. While a worker is being replaced, two processes have the same
+        """Yield figures that are useful per worker only. While a worker is being replaced, two processes have the same
         number."""
         busy: dict[Labels, float] = defaultdict(float)
         lag: dict[Labels, float] = defaultdict(float)
@@ -213,7 +213,7 @@ def _of_backends(combined: Figures, names: tuple[str, ...]) -> Samples:
 
 
 def _processes(pids: Mapping[str, int]) -> dict[str, tuple[float, float]]:
-    """Process → (CPU seconds, bytes of memory). Ended processes are left out. Empty on systems without /proc."""
+    """Process → (CPU seconds, bytes of memory). Ended processes are omitted. Empty on systems without /proc."""
     found = {}
     for name, pid in pids.items():
         try:

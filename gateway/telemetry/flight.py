@@ -1,4 +1,5 @@
-"""Flight records: each request's decisions and their reasons. Kept for an hour; only the key's team can read them."""
+"""Flight records: each request's decisions and their reasons. They are kept for an hour, and only the team of the key
+can read them."""
 
 from __future__ import annotations
 
@@ -19,32 +20,35 @@ KEEP_S = 3600
 FLUSH_S = 0.25
 RECENT = 512
 MOST = 16
-"""Most records stored per flush. If there are more, eventful requests come first."""
+"""Maximum records that are stored per flush. If there are more, eventful requests come first."""
 A_SECOND = 12
-"""Most records stored per second in the long run: an hour of them takes about 25 MiB of the state server."""
+"""Maximum records per second that are stored in the long run. An hour of them takes about 25 MiB on the state server.
+"""
 AT_ONCE = 1024
-"""Most records stored at once after a quiet time."""
+"""Maximum records that are stored at once after a quiet time."""
 FEW = 2
-"""Up to this many records per flush also get their what-if analysis, which takes a millisecond each."""
+"""Maximum number of records in a flush for which the what-if analysis is made. It takes a millisecond per record."""
 _SLOT = slice(0, 13)
-"""The part of a request's id that names its time slot of four seconds. Records of one slot are stored together."""
+"""The part of a request's id that identifies its time slot of four seconds. Records of one slot are stored together."""
 
 
 class FlightRecords:
-    """Keeps recent records in memory. A moment later those that contain more than the ledger are written to the state.
+    """Keeps recent records in memory. Those that contain more than the ledger are written to the state server a moment
+    later.
 
-    Most requests succeed and had no choice of backends: storing each of them twice would cost more than answering it.
+    Most requests succeed and had no choice of backends. Storing each of them twice would cost more than answering it.
     """
 
     def __init__(self, state: State, archive: Archive | None = None) -> None:
-        """`archive`: read for requests that are neither in memory nor in the state."""
+        """`archive` is read for requests that are neither in memory nor on the state server."""
         self._state, self._archive = state, archive
         self._recent: OrderedDict[str, Record] = OrderedDict()
         self._decided: list[Record] = []
         self._eventful: list[Record] = []
         self._allowance = float(AT_ONCE)
         self.dropped = 0
-        """Records that were not written to the state; other workers find only the ledger's facts about them."""
+        """Number of records that were not written to the state server. Other workers find only the ledger's facts about
+        them."""
 
     def add(self, record: Record) -> None:
         recent = self._recent
@@ -63,7 +67,7 @@ class FlightRecords:
             self.dropped += 1
 
     async def find(self, request_id: str, team: str) -> dict[str, Any] | None:
-        """The record as JSON values, or None if this team has no such request."""
+        """The record as JSON values; None if this team has no such request."""
         record = self._recent.get(request_id)
         if record is not None:
             return flight(record) if record.tenant.team == team else None
@@ -83,7 +87,7 @@ class FlightRecords:
         return found
 
     async def flush(self) -> None:
-        """Write the waiting records. Those that cannot be written are dropped: flight records are a convenience."""
+        """Write the waiting records. Records that cannot be written are dropped, because they are not essential."""
         self._allowance = min(self._allowance + A_SECOND * FLUSH_S, AT_ONCE)
         batch = [*self._eventful, *self._decided][: min(MOST, int(self._allowance))]
         self._allowance -= len(batch)
@@ -95,7 +99,7 @@ class FlightRecords:
             values = flight(record, what_if=len(batch) <= FEW)
             compressed = zlib.compress(
                 orjson.dumps(values, default=str)
-            )  # about half the size, and it is kept for an hour
+            )  # about half the size, and the record is kept for an hour
             slots.setdefault(self._key(record.request_id), []).append((field, compressed))
         try:
             for key, fields in slots.items():
@@ -148,6 +152,7 @@ def flight(record: Record, *, what_if: bool = True) -> dict[str, Any]:
             "quality": route.quality,
             "pressure": route.pressure,
             "strategy": route.strategy or None,
+            "ceiling_usd": _usd(route.ceiling_pico),
             "what_if": list(route.what_if()) if what_if and route.what_if is not None else None,
             "considered": [
                 {
@@ -169,6 +174,8 @@ def flight(record: Record, *, what_if: bool = True) -> dict[str, Any]:
         "degraded": sorted(record.degraded),
         "tags": record.tags,
         "session": record.session or None,
+        "agent": record.agent or None,
+        "class": record.traffic_class or None,
         "notes": record.notes,
         "source": "recorder",
     }
@@ -195,9 +202,10 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
         "unpriced": attempt.unpriced or None,
         "doubt": (usage.doubt if usage else "") or None,
         "trimmed_tokens": attempt.trimmed_tokens,
+        "above_ceiling": attempt.above_ceiling,
     }
 
 
 def _usd(pico: int | None) -> str | None:
-    """USD as exact text, since JSON numbers would be rounded."""
+    """USD as exact text, because JSON numbers would be rounded."""
     return None if pico is None else usd_text(pico)

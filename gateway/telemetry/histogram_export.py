@@ -1,4 +1,4 @@
-"""Exports over OTLP, together with the SDK's metrics, histograms that were counted without OpenTelemetry's SDK."""
+"""Adds histograms that were counted without OpenTelemetry's SDK to the SDK's OTLP export."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gateway.telemetry.latency import Instrument, Latencies
 from gateway.telemetry.metrics import Labels
 
 _UNKNOWN = cast("float", None)
-"""Minimum and maximum of a series, which OTLP allows to be omitted."""
+"""Minimum and maximum of a series. OTLP allows to omit them."""
 
 
 class HistogramExporter(OTLPMetricExporter):
@@ -40,13 +40,14 @@ class HistogramExporter(OTLPMetricExporter):
     def export(
         self, metrics_data: MetricsData, timeout_millis: float | None = None, **kwargs: Any
     ) -> MetricExportResult:
-        """Called by one thread at a time, never the event loop's."""
+        """Export the metrics. Called by one thread at a time, but never by the event loop's thread."""
         first, *others = metrics_data.resource_metrics
         whole = MetricsData([self._with_histograms(first), *others])
         return super().export(whole, timeout_millis, **kwargs)
 
     def _with_histograms(self, resource: ResourceMetrics) -> ResourceMetrics:
-        """Adds the histograms to the gateway's own scope; a second scope of the same name would replace it."""
+        """The metrics with the histograms added to the gateway's own scope. A second scope of the same name would
+        replace it."""
         now = time.time_ns()
         histograms = [metric for each in self._latencies.instruments if (metric := self._metric(each, now))]
         self._sent_at = now

@@ -1,4 +1,4 @@
-"""Figures of one host: living workers, ended workers, supervisor."""
+"""The figures of one host: running workers, ended workers, supervisor."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from gateway.telemetry.metrics import Totals
 log = logging.getLogger(__name__)
 
 PUBLISH_S = 1.0
-"""Seconds between two editions of a process's figures: other processes' figures are at most this old."""
+"""Seconds between two publications of a process's figures. Other processes' figures are at most this old."""
 SUPERVISOR, PAST = "supervisor", "past"
-"""Names of further figure files: the supervisor's own; the sum of all workers that have ended."""
+"""Names of further figure files: the supervisor's own figures, and the sum over all workers that have ended."""
 REMEMBERED = 256
-"""Most names of ended workers stored with the sum. A reader needs them to avoid counting a worker twice."""
+"""Maximum names of ended workers that are stored with the sum. A reader needs them to count each worker only once."""
 
 
 def _mean(values: Iterable[float]) -> float:
-    """The mean in plain floats; `statistics` would import fractions and more."""
+    """The mean as a plain float. Python's `statistics` would import fractions and more."""
     known = list(values)
     return sum(known) / len(known)
 
@@ -48,14 +48,15 @@ _NOW: dict[Callable[[Iterable[float]], float], tuple[str, ...]] = {
     _mean: ("available", "first_byte_ms"),
 }
 HOW = {figure: how for how, figures in _NOW.items() for figure in figures}
-"""Gauge → how its values are combined over the living workers. All other figures are counters: they are added up,
-including those of ended workers."""
+"""Gauge → function that combines its values over the running workers. All other figures are counters: they are added
+up, including those of ended workers."""
 
 Figures = dict[tuple[str, str], float]
 
 
 def how(figure: str) -> Callable[[Iterable[float]], float] | None:
-    """How the figure is combined; None for a counter. A backend's figures have its name and a dot as prefix."""
+    """The function that combines the figure; None for a counter. A backend's figures have its name and a dot as
+    prefix."""
     return HOW.get(figure.rpartition(".")[2])
 
 
@@ -75,7 +76,7 @@ class Host:
 
     totals: Totals = field(default_factory=Totals)
     counts: Figures = field(default_factory=lambda: defaultdict(float))
-    """Counters of parts: (part, figure) → sum over all workers, ended ones included."""
+    """(Part, figure) → sum over all workers, including ended ones, for counters."""
     living: list[Life] = field(default_factory=list)
     supervisor: Mapping[str, Any] = field(default_factory=dict)
 
@@ -100,7 +101,7 @@ class Host:
         return found
 
     def oldest_s(self, now: float) -> float:
-        """Seconds since the living worker with the oldest figures published them."""
+        """Age in seconds of the oldest figures of a running worker."""
         return max((now - life.at for life in self.living), default=0.0)
 
 
@@ -118,14 +119,14 @@ def report(worker: int, totals: Totals, parts: Iterable[tuple[str, str, float]])
 def collect(folder: Path, own: tuple[str, Mapping[str, Any]] | None = None) -> Host:
     """Read the published figures. `own`: the name and figures of the calling process, which are not read from its file.
 
-    So its figures are complete even if the disk has accepted no writes lately.
+    So its own figures are complete even if the disk has refused writes.
     """
     host, lives = Host(), {}
     mine = own[0] if own else ""
     for name in page.names(folder):
         if name not in (SUPERVISOR, PAST, mine):
             lives[name] = (page.alive(folder, name), page.read(folder, name))
-    past = orjson.loads(page.read(folder, PAST) or b"{}")  # read last: it names the workers that ended meanwhile
+    past = orjson.loads(page.read(folder, PAST) or b"{}")  # read last: it names the workers that have ended meanwhile
     if past:
         host.add(past, living=False)
     for name, (living, data) in lives.items():
@@ -141,14 +142,14 @@ class Publisher:
     """Publishes a worker's own figures."""
 
     def __init__(self, folder: Path, worker: int) -> None:
-        """Raises OSError."""
+        """Create the file. Raises OSError."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
         self._page = page.MetricsFile(folder, f"worker-{worker}-{time.time_ns()}")
         self._failed = False
 
     def publish(self, report: Mapping[str, Any]) -> None:
-        """Publish the figures. If the disk refuses, the last edition stays, so that counters never go back."""
+        """Publish the figures. If the disk refuses, the last publication stays, so that counters never decrease."""
         try:
             self._page.write(orjson.dumps(report))
         except OSError as error:
@@ -166,10 +167,10 @@ class Publisher:
 
 
 class Archive:
-    """The supervisor's side: publishes its own figures and the sum of the ended workers. Call it from one thread."""
+    """The supervisor's part: publishes its own figures and the sum over ended workers. Call it from one thread."""
 
     def __init__(self, folder: Path) -> None:
-        """Deletes the files of an earlier gateway. Raises OSError."""
+        """Delete the files of an earlier gateway. Raises OSError."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for left in folder.iterdir():
             left.unlink()
@@ -179,7 +180,8 @@ class Archive:
         self._added: deque[str] = deque(maxlen=REMEMBERED)
 
     def write(self, report: Mapping[str, Any]) -> None:
-        """Publish the supervisor's figures and add up those of ended workers. Raises OSError; call it again later."""
+        """Publish the supervisor's figures, and add up those of ended workers. Raises OSError; then call it again
+        later."""
         self._own.write(orjson.dumps({"pid": os.getpid(), "at": time.time(), **report}))
         ended = [name for name in page.names(self._folder) if not page.alive(self._folder, name)]
         if not ended:

@@ -1,4 +1,4 @@
-"""Log format: bounded line length, escaped control characters."""
+"""The format of logs: limited line length, escaped control characters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gateway.domain.text.truncation import cut
 from gateway.domain.text.visible import visible
 
 LONGEST = 2000
-"""Most characters of a line. A traceback has several lines."""
+"""Maximum characters of a line. A traceback has several lines."""
 
 
 class LogLines(logging.Formatter):
@@ -17,7 +17,7 @@ class LogLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record)
-        if len(text) > LONGEST:  # before escaping too, which can turn one character into ten
+        if len(text) > LONGEST:  # before escaping too, because one character may become ten
             text = _short(text)
         text = visible(text, lines=True)
         return text if len(text) <= LONGEST else _short(text)

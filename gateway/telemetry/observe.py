@@ -1,4 +1,5 @@
-"""Telemetry's interface, called at the begin and the end of a request. The work is done after the answer."""
+"""The interface of telemetry. It is called at the beginning and at the end of a request; most of the work is done after
+the answer."""
 
 from __future__ import annotations
 
@@ -30,12 +31,12 @@ from gateway.telemetry.trace_parent import read_parent
 log = logging.getLogger(__name__)
 
 _LONGEST_WHY = 500
-"""Characters of a refusal's message that a flight record keeps."""
+"""Maximum characters of a refusal's message that a flight record contains."""
 
 
 class Telemetry:
-    """Metrics, spans, log and flight records. Spans of errors, escalations and slow requests are always exported;
-    other spans are sampled."""
+    """Records metrics, spans, log lines and flight records. Spans of errors, escalations and slow requests are always
+    exported; of other requests, only a sample."""
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class Telemetry:
         board: Path | None = None,
         worker: int = 0,
     ) -> None:
-        """`archive`: finds requests that have no flight record. `board`: the folder in which the workers of this host
+        """`archive` finds requests that have no flight record. `board`: the folder in which the workers of this host
         publish their figures for each other; None if this is the only worker."""
         self._settings = settings
         self._board, self._worker = board, worker
@@ -61,7 +62,7 @@ class Telemetry:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def watch(self, part: str, stats: Stats) -> None:
-        """Export a part's figures as metrics."""
+        """Export the figures of a part as metrics."""
         self._parts[part] = stats
 
     async def open(self) -> None:
@@ -99,11 +100,11 @@ class Telemetry:
                     await asyncio.to_thread(self._access.flush)
                 if self._exporter.waiting:
                     await asyncio.to_thread(self._exporter.flush)
-            except Exception:  # one faulty record must not stop the rest
+            except Exception:  # one faulty record must not stop the others
                 log.exception("flight records or access log could not be written")
 
     def begin(self, record: Record) -> None:
-        """Count a request as in progress. `end` is called in any case."""
+        """Count a request as in progress. `end` is always called for it."""
         self.totals.in_flight += 1
 
     def end(self, record: Record, error: BaseException | None) -> None:
@@ -154,8 +155,8 @@ class Telemetry:
             await asyncio.sleep(PUBLISH_S)
 
     async def _publish(self, publisher: Publisher) -> dict[str, Any]:
-        """Publish this worker's figures and return them. One at a time, so that an older edition never follows a newer
-        one."""
+        """Publish this worker's figures and return them. Only one call runs at a time, so that older figures never
+        replace newer ones."""
         async with self._turn:
             published = self._report()
             await asyncio.to_thread(publisher.publish, published)
@@ -165,14 +166,14 @@ class Telemetry:
         return report(self._worker, self.totals, figures(self._parts))
 
     async def exposition(self) -> bytes:
-        """The text for Prometheus: current figures of this worker, those of the others up to `PUBLISH_S` seconds
+        """The text for Prometheus. This worker's figures are current; those of others are up to `PUBLISH_S` seconds
         old."""
         publisher = self._publisher
         if publisher is None:
             host = Host()
             host.add(self._report(), living=True)
             return await asyncio.to_thread(text, host)
-        published = await self._publish(publisher)  # first, so that counters never go back, even if this worker dies
+        published = await self._publish(publisher)  # first, so that counters never decrease, even if this worker dies
         return await asyncio.to_thread(lambda: text(publisher.collect(published)))
 
     async def flight(self, request_id: str, team: str) -> dict[str, Any] | None:

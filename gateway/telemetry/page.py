@@ -1,5 +1,4 @@
-"""A file in which a process publishes its figures. It is always readable, even if the process dies or the disk fills
-up."""
+"""A file in which a process publishes its figures. It stays readable if the process dies or the disk fills up."""
 
 from __future__ import annotations
 
@@ -12,20 +11,20 @@ from pathlib import Path
 from zlib import crc32
 
 _HEAD = struct.Struct(">QII")
-"""Edition number, length and checksum of the data that follows."""
+"""Edition number, length and checksum of the data that follow."""
 _GRAIN = 32768
-"""Files grow in steps of this many bytes, ahead of need, so that a full disk does not stop updates."""
+"""Files grow in steps of this many bytes, before the space is needed, so that a full disk does not stop updates."""
 SIDES = (".a", ".b")
 
 
 class MetricsFile:
     """Writes editions to two files in turn, so that one of them is always complete.
 
-    The process holds a lock on the first one as long as it lives. May be called from any thread.
+    As long as the process runs, it holds a lock on the first file. May be called from any thread.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
-        """Creates the files. Raises OSError."""
+        """Create the files. Raises OSError."""
         self.name = name
         self._turn = threading.Lock()
         self._edition = 0
@@ -46,7 +45,7 @@ class MetricsFile:
             raise
 
     def write(self, data: bytes) -> None:
-        """Write a new edition. Raises OSError; the previous edition then stays."""
+        """Write a new edition. Raises OSError; then the previous edition stays."""
         with self._turn:
             edition = self._edition + 1
             number = edition % 2
@@ -85,7 +84,7 @@ def read(folder: Path, name: str) -> bytes | None:
     for side in SIDES:
         try:
             data = (folder / f"{name}{side}").read_bytes()
-        except OSError:  # the file is missing or the disk fails
+        except OSError:  # the file is missing or the disk has failed
             continue
         if len(data) < _HEAD.size:
             continue
@@ -97,7 +96,7 @@ def read(folder: Path, name: str) -> bytes | None:
 
 
 def alive(folder: Path, name: str) -> bool:
-    """Whether the file's process is alive, even if it is suspended."""
+    """Whether the process that writes the file is running, even if it is suspended."""
     try:
         fd = os.open(folder / f"{name}{SIDES[0]}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -27,13 +27,13 @@ log = logging.getLogger(__name__)
 
 CLOSE_S = 3.0
 MOST_WAITING = 10_000
-"""Most finished requests that wait for export; beyond that the oldest are dropped."""
+"""Maximum finished requests that wait for export. Above it, the oldest are dropped."""
 UNNAMED = "unknown_service"
-"""The SDK's service name if the environment sets none."""
+"""The SDK's service name if the environment does not set one."""
 
 
 class Exporter:
-    """OTLP over HTTP, opened only if OTEL_EXPORTER_OTLP_ENDPOINT is set. The SDK's threads send."""
+    """Exports by OTLP over HTTP. Opened only if OTEL_EXPORTER_OTLP_ENDPOINT is set. The SDK's threads send the data."""
 
     def __init__(self, totals: Totals, parts: Mapping[str, Stats]) -> None:
         self._totals = totals
@@ -108,7 +108,7 @@ class Exporter:
             self.waiting.append(record)
 
     def flush(self) -> None:
-        """Create the waiting spans. Call it off the event loop: the SDK takes about 0.1 ms for each."""
+        """Create the waiting spans. Call it off the event loop, because the SDK takes about 0.1 ms for each."""
         with self._flushing:
             for _ in range(len(self.waiting)):
                 record = self.waiting.popleft()
@@ -152,10 +152,10 @@ class Exporter:
         self.spans += 1 + len(record.attempts)
 
     def close(self) -> None:
-        """Send what is left. Blocks for up to `CLOSE_S`, so call it off the event loop."""
+        """Send what is left. Blocks for up to `CLOSE_S` seconds, so call it off the event loop."""
         self.flush()
         providers = [provider for provider in (self._traces, self._metrics) if provider is not None]
-        # Without this the SDK retries for half a minute if no server listens.
+        # Without this, the SDK retries for half a minute if no server listens.
         ending = [Thread(target=provider.shutdown, daemon=True) for provider in providers]
         until = time.monotonic() + CLOSE_S
         for thread in ending:
@@ -169,7 +169,7 @@ class Exporter:
 
 
 def _parent_of(record: Record) -> Context | None:
-    """The client's span. It is marked as sampled, because the decision to export has been made."""
+    """The client's span as parent. It is marked as sampled, because the decision to export has already been made."""
     parent = read_parent(record.trace) if record.trace else None
     if parent is None:
         return None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 _PARENT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _LONGEST_PARENT = 512
 _LONGEST_STATE = 512
-"""Characters. The standard requires at least this many to be kept."""
+"""Maximum characters of `tracestate`. The standard requires that at least this many are kept."""
 _SAMPLED = 1
 
 

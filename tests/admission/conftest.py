@@ -18,7 +18,7 @@ from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price
 from gateway.domain.money.usage import Usage
 from gateway.domain.policy import Policy
-from gateway.domain.protocols import BudgetChecker, SpentReader
+from gateway.domain.protocols import BudgetChecker, SpentReader, Subject
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Key, Tenant
@@ -96,13 +96,13 @@ class Ledger:
             raise OSError("no ledger")
         return SpentReader(self.pico, self.tokens)
 
-    async def spent_by_end_users(
-        self, team: str, since: float, until: float, end_users: Collection[str]
+    async def spent_by_each(
+        self, by: Subject, team: str, since: float, until: float, names: Collection[str]
     ) -> Mapping[str, SpentReader]:
         self.asked += 1
-        self.together.append(len(end_users))
+        self.together.append(len(names))
         await asyncio.sleep(0.02)
-        return {name: spent for name, spent in self.users.items() if name in end_users}
+        return {name: spent for name, spent in self.users.items() if name in names}
 
 
 class Clock:

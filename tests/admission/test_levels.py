@@ -29,9 +29,11 @@ from tests.support.waiting import until
 MADRID = ZoneInfo("Europe/Madrid")
 
 
-async def spend(budgets: Budgets, who: Tenant, nano: int, end_user: str = "", at: float = BEGINNING) -> None:
+async def spend(
+    budgets: Budgets, who: Tenant, nano: int, end_user: str = "", at: float = BEGINNING, session: str = ""
+) -> None:
     seen = record(who, at=at)
-    seen.end_user = end_user
+    seen.end_user, seen.session = end_user, session
     with released(budgets.hold(who, seen, asking(10))) as hold:
         await hold.extend(backend(), 10)
         hold.settle(nano * 1000)
@@ -85,6 +87,27 @@ async def test_an_end_user_s_budget_is_theirs_alone_and_rebuilt_from_the_ledger(
         await spend(budgets, who, 600_000_000)  # nobody was named, so nobody's budget is looked at
         with pytest.raises(BudgetExhausted, match=r"this end user of team search has 0\.00001 USD left"):
             await spend(budgets, who, 1, "bob")
+
+
+async def test_a_session_s_budget_is_its_own_beside_those_of_its_end_user(state: State) -> None:
+    ledger = Ledger()
+    ledger.users["run-1"] = SpentReader(PICO_PER_USD, 0)
+    both = [
+        {"limit_usd": "0.35", "window": "total", "per": "session"},
+        {"limit_usd": "0.7", "window": "day", "per": "end_user"},
+    ]
+    async with budgets_on(state, ledger) as budgets:
+        who = tenant(budget=both)
+        with pytest.raises(BudgetExhausted, match=r"This session of team search has spent its budget of 0\.35 USD"):
+            await budgets.refuse_exhausted(who, "ann", session="run-1")
+        await budgets.refuse_exhausted(who, "ann", session="run-2")
+        for session in ("run-2", "run-3"):
+            await spend(budgets, who, 349_995_000, "ann", session=session)
+        with pytest.raises(BudgetExhausted, match="this end user of team search"):
+            await spend(budgets, who, 1, "ann", session="run-4")
+        with pytest.raises(BudgetExhausted, match="this session of team search"):
+            await spend(budgets, who, 1, "bob", session="run-3")
+        await spend(budgets, who, 900_000_000)  # without a session, no session's budget counts
 
 
 async def test_two_thousand_end_users_at_once_are_looked_up_together_and_forgotten(state: State) -> None:

@@ -16,8 +16,6 @@ from sqlalchemy import insert
 from gateway.alerts.alerts import Alerts
 from gateway.alerts.delivery.posting import Poster
 from gateway.alerts.delivery.receivers import Receivers
-from gateway.alerts.delivery.slack import Slack
-from gateway.alerts.delivery.webhooks import Webhooks
 from gateway.domain.policy import Budget, Notify, Policy
 from gateway.ledger.rows import Row
 from gateway.state.sql.database import Database
@@ -100,9 +98,7 @@ def make_alerts(
 
 
 def make_receivers(url_of: Callable[[str], str], secret: str = "", timeout_s: float = 1.5) -> Receivers:
-    poster = Poster(timeout_s=timeout_s)
-    webhooks = Webhooks(poster, url_of=url_of, secret_of=lambda _: secret)
-    return Receivers(poster=poster, webhooks=webhooks, slack=Slack(poster, url_of=url_of))
+    return Receivers(poster=Poster(timeout_s=timeout_s), address_of=url_of, secret_of=lambda _: secret)
 
 
 def row(number: int, usd: str, clock: StoppedClock, team: str = "search", **facts: Any) -> Row:

@@ -13,6 +13,7 @@ import orjson
 import pytest
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword
 
+from gateway.alerts.delivery.receivers import Receivers
 from gateway.alerts.delivery.smtp import Smtp
 from gateway.alerts.detect.samples import sample
 from tests.fakes.certificate import Certificate
@@ -52,6 +53,19 @@ async def serving(make: Callable[[], SMTP], tls: ssl.SSLContext | None = None) -
     await server.wait_closed()
 
 
+class Mailer:
+    """Delivers to the one receiver, whatever its reference."""
+
+    def __init__(self, receivers: Receivers) -> None:
+        self._receivers = receivers
+
+    async def deliver(self, reference: str, id: str, payload: bytes) -> tuple[bool, str]:
+        await self._receivers.open()
+        answer = await self._receivers.deliver(f"email:{reference}", id, payload)
+        await self._receivers.aclose()
+        return answer.accepted, answer.said
+
+
 def mailer(
     at: int,
     certificate: Certificate,
@@ -60,14 +74,11 @@ def mailer(
     trusted: Callable[[], ssl.SSLContext] | None = None,
     timeout_s: float = 8.0,
     **server: str,
-) -> Smtp:
+) -> Mailer:
     facts = {"host": "127.0.0.1", "port": str(at), "user": "", "password": "", "from": "tg@example.com", "tls": ""}
-    return Smtp(
-        recipients_of=lambda _: recipients,
-        server=lambda: {**facts, **server},
-        tls=trusted or (lambda: certificate.client),
-        timeout_s=timeout_s,
-    )
+    tls = trusted or (lambda: certificate.client)
+    smtp = Smtp(server=lambda: {**facts, **server}, tls=tls, timeout_s=timeout_s)
+    return Mailer(Receivers(address_of=lambda _: recipients, senders={"email": smtp}))
 
 
 async def test_a_mail_is_delivered_over_starttls_with_a_login(certificate: Certificate) -> None:
@@ -123,8 +134,9 @@ async def test_a_certificate_that_is_not_trusted_gets_no_mail(certificate: Certi
         ({"host": ""}, "THRIFTGATE_SMTP_HOST is not set"),
         ({"tls": "maybe"}, "THRIFTGATE_SMTP_TLS must be starttls, tls or none"),
         ({"port": "smtp"}, "THRIFTGATE_SMTP_PORT a number"),
-        ({"recipients": "ops"}, "env:OPS or THRIFTGATE_SMTP_FROM is not a mail address"),
-        ({"recipients": "a@b.c\r\nBcc: x@y.z"}, "env:OPS or THRIFTGATE_SMTP_FROM is not a mail address"),
+        ({"recipients": "ops"}, "what the variable or file holds is no list of mail addresses"),
+        ({"recipients": "a@b.c\r\nBcc: x@y.z"}, "what the variable or file holds is no list of mail addresses"),
+        ({"recipients": "@"}, "env:OPS or THRIFTGATE_SMTP_FROM is not a mail address"),
         ({"from": "me"}, "env:OPS or THRIFTGATE_SMTP_FROM is not a mail address"),
     ],
 )

@@ -87,6 +87,7 @@ def test_a_budget_of_tokens_speaks_of_tokens() -> None:
         ({"per": "organisation"}, {"team": "organisation acme"}, "Organisation acme has spent"),
         ({"per": "key"}, {"subject": "key_1"}, "Key key_1 of team search has spent"),
         ({"per": "end_user"}, {"subjects": ["eu_1"]}, "Of team search end user eu_1 has spent"),
+        ({"per": "session"}, {"subjects": ["s1", "s2"]}, "Of team search each of session s1, s2 has spent"),
         (
             {"per": "end_user"},
             {"subjects": [*"abcdefg"]},

@@ -52,6 +52,15 @@ async def test_ten_thousand_end_users_who_come_as_far_are_one_alert(any_database
     assert (whole.payload["threshold"], whole.payload["end_users"]) == ("100%", ["eu_x"])
 
 
+async def test_sessions_that_come_as_far_are_one_alert(any_database: Database) -> None:
+    clock = StoppedClock()
+    policy = budget(limit_usd=Decimal(1), per="session")
+    await book(any_database, row(1, "0.6", clock, session="a"), row(2, "0.7", clock, session="b"), row(3, "9", clock))
+    (half,) = await raised(any_database, {"search": policy}, clock)
+    assert (half.payload["threshold"], half.payload["sessions"]) == ("50%", ["b", "a"])
+    assert "budget of 1 USD per session" in half.payload["text"]
+
+
 async def test_tokens_count_where_they_are_not_free(any_database: Database) -> None:
     clock = StoppedClock()
     policy = budget(limit_tokens=1000)

@@ -47,7 +47,7 @@ from tests.fakes.gateway import InProcessGateway, backend, catalogue, open_gatew
 
 Knock = Callable[..., Awaitable[Client]]
 
-POLICY = "team: search\nmodels: {mine: small, ours: {candidates: [small]}}\ncache: {enabled: false}\n"
+POLICY = "team: search\nmodels: {mine: small, ours: {candidates: [small]}, own-*: small}\ncache: {enabled: false}\n"
 
 
 @dataclass

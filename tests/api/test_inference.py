@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from gateway.errors import GatewayError
+from gateway.ledger.reports.report import usage
 from tests.api.conftest import Api
 from tests.fakes.client import Client
 from tests.fakes.provider import Fail, Raw, Reply
@@ -286,3 +287,27 @@ async def test_tags_and_session_of_the_caller_are_on_the_ledger(api: Api) -> Non
     await answered(api.client(small_body(), headers=headers))
     (row,) = await api.gateway.rows()
     assert (orjson.loads(row["tags"]), row["session"]) == ({"feature": "answers"}, "s-1")
+
+
+async def test_a_header_that_the_policy_denies_is_refused_before_anything_is_bought(api: Api) -> None:
+    (api.folder / "search.yaml").write_text("team: search\noverrides: denied\nmax_usd_per_request: 0.000001\n")
+    await api.policies.reload()
+    client = await api.client(small_body("hello"), headers={"x-thriftgate-tier": "large"}).run()
+    assert (client.status, client.error["code"]) == (403, "forbidden")
+    assert "overrides: denied" in client.error["message"]
+    client = await api.client(small_body("hello")).run()
+    assert (client.status, client.error["code"]) == (429, "insufficient_quota")
+    assert "max_usd_per_request" in client.error["message"]
+    assert not api.gateway.provider.exchanges
+
+
+async def test_an_agent_and_its_own_session_are_on_the_ledger(api: Api) -> None:
+    agent = {"user-agent": "codex_cli_rs/0.156 (Linux)", "session-id": "run-7"}
+    for headers in (agent, {**agent, "x-thriftgate-session": "mine"}):
+        await answered(api.client(small_body(), headers=headers))
+    rows = await api.gateway.rows()
+    assert [(row["agent"], row["session"]) for row in rows] == [("codex", "run-7"), ("codex", "mine")]
+    report = await usage(api.gateway.database, by="agent,session")
+    assert sorted(line.group for line in report.rows) == [("codex", "mine"), ("codex", "run-7")]
+    told = (await api.send(f"/v1/requests/{rows[0]['request_id']}")).json
+    assert (told["agent"], told["session"]) == ("codex", "run-7")

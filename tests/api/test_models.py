@@ -83,3 +83,8 @@ def test_backends_that_the_data_rule_forbids_are_not_shown(api: Api, rule: DataP
     names = dict(visible_models(Tenant(Key("k", "a"), Policy(team="a", data=rule)), api.gateway.fleet))
     assert "far" not in names
     assert "auto" in names
+
+
+async def test_a_name_that_fits_a_pattern_of_the_policy_is_found_though_no_pattern_is_listed(api: Api) -> None:
+    assert (await api.send("/v1/models/own-thing")).json["id"] == "own-thing"
+    assert not any("*" in row["id"] for row in (await api.send("/v1/models")).json["data"])

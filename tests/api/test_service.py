@@ -10,9 +10,15 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import select
 
+from gateway.errors import InvalidKey
+from gateway.policy.keys import Keys
+from gateway.policy.load import Policies
+from gateway.policy.tenants import Tenants
+from gateway.settings.gateway import Ceilings
+from gateway.state.sql.database import Database
 from gateway.state.sql.tables import feedback
 from tests.api.conftest import Api
-from tests.fakes.provider import Reply
+from tests.fakes.provider import Fail, Reply
 from tests.support.requests import small_body
 
 
@@ -153,7 +159,7 @@ async def test_health_tells_the_parts_but_no_address_and_no_team(api: Api) -> No
     await api.key("stranger", "other")
     well = await api.send("/health", key="")
     assert (well.status, well.json["status"]) == (200, "ok")
-    assert well.json["parts"] == dict.fromkeys(("workers", "state", "keys", "policies"), "ok")
+    assert well.json["parts"] == dict.fromkeys(("workers", "state", "keys", "policies", "upstream"), "ok")
     more = await api.send("/health", key="stranger")
     assert more.json["parts"]["backends"] == {"small": "ok", "far": "ok"}
     for told in (well, more):
@@ -178,4 +184,38 @@ async def test_ready_means_that_keys_are_known_and_nothing_is_shut_down(api: Api
     api.drain.draining = False
     api.ring.ready = False
     assert (await api.send("/health/ready", key="")).status == 503
+    assert "keys" in (await api.send("/health/ready", key="")).json["why"]
     await asyncio.sleep(0)
+
+
+async def test_a_backend_that_refuses_the_gateways_key_degrades_health_but_not_readiness(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    api.gateway.provider.script(Fail(401), Fail(401))
+    for _ in range(2):
+        client = await api.client(small_body("hello", model="mine")).run()
+        assert (client.status, client.headers["x-should-retry"]) == (502, "false")
+        assert "Try again" not in client.error["message"]
+        assert "thriftgate doctor" in client.error["message"]
+    assert (await api.send("/health/ready", key="")).status == 200
+    told = (await api.send("/health", key="")).json
+    assert (told["status"], told["parts"]["upstream"]) == ("degraded", "a backend fails")
+    assert "does not accept the gateway's key" in (await api.send("/health")).json["parts"]["backends"]["small"]
+    assert len([each for each in caplog.messages if "backend small does not answer" in each]) == 1
+    await served(api, model="mine")
+    assert (await api.send("/health", key="")).json["status"] == "ok"
+
+
+async def test_an_unknown_key_is_explained_without_the_directory_and_logged_with_it_once(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    ring = Keys(database)
+    await ring.refresh()
+    tenants = Tenants(ring, await asyncio.to_thread(Policies, [], Ceilings()), kept_in="the data directory /secret")
+    for _ in range(3):
+        with pytest.raises(InvalidKey, match=r"thriftgate keys list.*thriftgate status") as caught:
+            tenants.authenticate(b"tg-unknown")
+        assert "/secret" not in caught.value.message
+    (line,) = caplog.messages
+    assert "the data directory /secret" in line
+    assert "tg-unknown" not in line

@@ -24,7 +24,10 @@ backends:
 local_model: {enabled: false}
 """
 POLICIES = {"all": "", "one": "allowed_models: [common]\n", "here": "data: {hosted: forbidden}\n"}
-BARE: dict[str, Any] = {"status": "ok", "parts": dict.fromkeys(("workers", "state", "keys", "policies"), "ok")}
+BARE: dict[str, Any] = {
+    "status": "ok",
+    "parts": dict.fromkeys(("workers", "state", "keys", "policies", "upstream"), "ok"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +81,7 @@ async def test_a_key_sees_the_parts_and_the_backends_that_it_may_use(
     }.items():
         answer = (await http.get("/health", headers={"x-api-key": key})).json()
         assert answer.keys() == {"status", "parts"}
-        assert answer["parts"].keys() == {"workers", "state", "keys", "policies", "backends"}
+        assert answer["parts"].keys() == {"workers", "state", "keys", "policies", "upstream", "backends"}
         seen[name] = set(answer["parts"]["backends"])
     every = {"acquisition", "common", "abroad"}
     assert seen == {

@@ -193,7 +193,7 @@ async def test_a_worker_that_dies_beside_a_wrong_file_comes_back_with_what_was_i
         process.write_policy("mean", "cache: {ttl: 8s}\n")
         await awaited(process, lambda: ttl(process, "mean", admin) == 8)
         copies = process.home / "data" / "policies-in-force"
-        await until(lambda: any("ttl: 8s" in copy.read_text() for copy in copies.glob("*.yaml")), SEEN_S)
+        await until(lambda: any("ttl: 8.0" in copy.read_text() for copy in copies.glob("*.yaml")), SEEN_S)
         await asyncio.to_thread(replace, process.folder / "mean.yaml", ATTACKS[attack])
         await awaited(process, lambda: "stale" in health(process))
         (worker,) = process.facts["workers"]

@@ -6,7 +6,9 @@ import pytest
 
 from gateway.backends.attempts import pause_after
 from gateway.backends.resilience.breaker import BreakerSettings
+from gateway.domain.backend import Backend
 from gateway.domain.money.usage import Usage
+from gateway.domain.routing.route import ContextPlan
 from gateway.errors import (
     AllBackendsFailed,
     BackendError,
@@ -307,6 +309,26 @@ async def test_a_backend_that_says_itself_that_its_window_is_too_small_gives_way
     small.script(Fail(400, "maximum context length is 8 tokens", code="context_length_exceeded"))
     await read(await pair.call(chat_request()))
     assert pair.outcomes == [("small", "failed"), ("large", "ok")]
+
+
+@pytest.mark.parametrize("fits", [True, False])
+async def test_what_a_backend_refuses_as_too_long_is_trimmed_and_sent_again(
+    small: Provider, pair: Caller, fits: bool
+) -> None:
+    """If less context cannot help, the next backend is called at once."""
+    request = chat_request()
+
+    async def plan_for(backend: Backend) -> ContextPlan:
+        if backend.name in request.too_long_for and fits:
+            return ContextPlan(7, 5, frozenset({0}))
+        return ContextPlan(7, 7)
+
+    pair.plan_for = plan_for  # type: ignore[method-assign]
+    small.script(Fail(400, "maximum context length is 8 tokens", code="context_length_exceeded"))
+    await read(await pair.call(request))
+    assert pair.outcomes == [("small", "failed"), ("small", "ok") if fits else ("large", "ok")]
+    assert [one.trimmed_tokens for one in pair.record.attempts] == [0, 2 if fits else 0]
+    assert pair.settled()
 
 
 async def test_what_the_budget_does_not_allow_is_skipped_before_anything_is_opened(

@@ -79,3 +79,15 @@ def test_spots_tell_where_content_differs() -> None:
 def test_a_negation_at_either_end_is_no_politeness(word: str) -> None:
     assert not compare("Should I buy the blue car?", f"Should I buy the blue car {word}?").same
     assert not compare("Should I buy the blue car?", f"{word}: should I buy the blue car?").same
+
+
+@pytest.mark.parametrize(
+    ("stored", "asked"),
+    [
+        ("What is the way from Rome to Oslo?", "How does one get to Oslo from Rome?"),
+        ("What is the difference between tea and coffee?", "How do coffee and tea differ: the difference?"),
+        ("For that course, who were the teachers?", "Who teaches for that course?"),
+    ],
+)
+def test_a_word_that_moves_with_its_preposition_keeps_its_role(stored: str, asked: str) -> None:
+    assert "roles" not in compare(stored, asked).signs

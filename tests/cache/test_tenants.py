@@ -154,5 +154,5 @@ async def test_the_plan_above_does_share_within_a_scope(worker: Worker) -> None:
         for gate in gates:
             gate.set()
     assert len(gates) == 1
-    assert len({task.result()[1] for task in asking}) == 1
+    assert all(b"<team/acme/a>" in task.result()[1] for task in asking)  # one that asks late gets it from the cache
     assert orjson.loads(completion())["choices"]

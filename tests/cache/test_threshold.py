@@ -53,7 +53,7 @@ def test_what_people_call_wrong_teaches_all_workers() -> None:
     assert one.bar(S, 0.05) > 0.9
     news = one.news()
     assert news is not None
-    two.hear(news)
+    two.add_report(news)
     assert two.bar(S, 0.05) == one.bar(S, 0.05)
     assert one.report()[0]["checked"] == 0, "no fair sample, so no part of what is measured"
 
@@ -76,7 +76,7 @@ def test_one_voice_teaches_a_little_and_repeating_it_nothing_more() -> None:
     news = made.news()
     assert news is not None
     assert len(news.checks) == 2
-    other.hear(news)
+    other.add_report(news)
     for _ in range(500):  # the same key at another worker
         other.called_wrong(S, 0.9, "angry")
     assert other.bar(S, 0.05) == believed
@@ -214,15 +214,15 @@ def test_workers_learn_of_each_others_checks_and_add_up_what_they_measured() -> 
     assert news is not None
     assert one.news() is None
     before = two.bar(S, 0.01)
-    two.hear(news)
-    one.hear(news)
+    two.add_report(news)
+    one.add_report(news)
     assert two.bar(S, 0.01) > before
     assert [(told["lookups"], told["checked"]) for told in two.report()] == [(2000, 20)]
     assert [(told["lookups"], told["checked"]) for told in one.report()] == [(1000, 20)], "its own news is none"
     one.checked(S, 0.9, Judgement.RIGHT, probability=0.05)
     later = one.news()
     assert later is not None
-    two.hear(later)
+    two.add_report(later)
     assert two.report()[0]["checked"] == 21, "totals replace those told before"
     two.forget()
     assert two.report()[0]["checked"] == 0
@@ -235,6 +235,6 @@ def test_news_of_a_scope_that_is_not_known_here_begin_it() -> None:
     one.checked(S, 1.0, Judgement.RIGHT, probability=0.3)
     news = one.news()
     assert news is not None
-    reader.hear(news)
+    reader.add_report(news)
     told = reader.report()[0]
     assert (told["scope"], told["hits"], told["checked"]) == (S, 100, 1)

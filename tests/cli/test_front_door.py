@@ -15,7 +15,7 @@ import httpx
 import orjson
 import pytest
 
-from gateway.cli.operation.client_settings import CLIENTS, Connection, write
+from gateway.cli.teams.client_settings import CLIENTS, Connection, write
 from gateway.settings.running import register, running, running_on
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.provider import Provider

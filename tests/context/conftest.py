@@ -69,3 +69,9 @@ def tenant_of(max_input_tokens: int | None = None, *, enabled: bool = True) -> T
 
 def backend_of(window_tokens: int | None = None, *, model: str = "plain", **more: Any) -> Backend:
     return Backend(name="small", kind="simulated", model=model, window_tokens=window_tokens, **more)
+
+
+def hosted_of(window_tokens: int | None = None, *, model: str = "plain") -> Backend:
+    return Backend(
+        name="small", kind="openai", model=model, window_tokens=window_tokens, base_url="https://api.openai.com/v1"
+    )

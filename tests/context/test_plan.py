@@ -14,7 +14,7 @@ from gateway.context.shorten import LEAST_TOKENS
 from gateway.domain.request import CompletionRequest, Turn
 from gateway.domain.routing.route import ContextPlan
 from gateway.errors import ContextTooLong
-from tests.context.conftest import backend_of, request_of, tenant_of, turn
+from tests.context.conftest import backend_of, hosted_of, request_of, tenant_of, turn
 
 WORDS = "the parcel leaves Leeds at noon and nobody signs for it "
 
@@ -112,6 +112,41 @@ async def test_another_family_of_tokenizers_gets_a_margin(contexts: Contexts) ->
     own = await contexts.plan_for(request, tenant_of(), backend_of(2000))
     other = await contexts.plan_for(request, tenant_of(), backend_of(2000, model="claude-haiku"))
     assert other.tokens_after < own.tokens_after
+
+
+async def test_what_may_fit_a_providers_window_is_trimmed_only_after_a_refusal(
+    contexts: Contexts, counter: Counter
+) -> None:
+    """The family's factor says that it does not fit; the provider's own tokenizer decides."""
+    request = request_of(talk(20), max_output_tokens=400)
+    size = (await measure.sizes(request, counter, "o200k_base")).total
+    backend = hosted_of(size + 450, model="mistral-large")
+    assert not (await contexts.plan_for(request, tenant_of(), backend)).touched
+    request.too_long_for = frozenset({"other"})
+    assert not (await contexts.plan_for(request, tenant_of(), backend)).touched
+    request.too_long_for = frozenset({backend.name})
+    plan = await contexts.plan_for(request, tenant_of(), backend)
+    assert plan.touched
+    assert plan.tokens_after * 1.15 + 400 <= size + 450
+
+
+async def test_an_own_server_may_drop_what_does_not_fit_so_its_family_factor_counts(
+    contexts: Contexts, counter: Counter
+) -> None:
+    request = request_of(talk(20), max_output_tokens=400)
+    size = (await measure.sizes(request, counter, "o200k_base")).total
+    backend = backend_of(size + 450, model="qwen3", location="local")
+    assert (await contexts.plan_for(request, tenant_of(), backend)).touched
+
+
+@pytest.mark.parametrize(("model", "touched"), [("claude-opus-4-6", False), ("claude-3-7-sonnet", True)])
+async def test_a_long_answer_takes_no_room_where_the_provider_ends_it_at_the_window(
+    contexts: Contexts, counter: Counter, model: str, touched: bool
+) -> None:
+    request = request_of(talk(40), max_output_tokens=1000)
+    size = (await measure.sizes(request, counter, "o200k_base")).total
+    plan = await contexts.plan_for(request, tenant_of(), hosted_of(size + 500, model=model))
+    assert plan.touched is touched
 
 
 @pytest.mark.parametrize(("untouched", "enabled"), [(True, True), (False, False)])

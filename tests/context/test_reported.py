@@ -65,6 +65,14 @@ async def test_a_session_that_its_backend_found_large_is_trimmed_below_the_windo
     assert plan.counted_tokens * 1.5 + 100 <= (backend.window_tokens or 0)
 
 
+async def test_tokens_that_the_provider_adds_once_do_not_scale_what_the_session_adds(counter: Counter) -> None:
+    contexts, before, now = Contexts(counter), session(2), session(4)
+    size, more = await total(counter, before), await total(counter, now)
+    backend = backend_of(size * 5 + int((more - size) * 1.9) + 100, model="claude-opus-4-6", location="local")
+    contexts.learn(answered(backend, prefix_of(before), size, Usage(size * 5)))
+    assert not (await contexts.plan_for(now, tenant_of(), backend, prefix_of(now))).touched
+
+
 @pytest.mark.parametrize("why", ["another session", "another backend", "history rewritten", "no session", "estimated"])
 async def test_a_report_holds_for_the_same_history_at_the_same_backend_only(counter: Counter, why: str) -> None:
     contexts, now = Contexts(counter), session(21)

@@ -11,7 +11,7 @@ from gateway.context.count import Counter
 from gateway.context.plan import Contexts
 from gateway.dialects.anthropic_messages.dialect import parse
 from gateway.domain.request import CompletionRequest, Controls
-from tests.context.conftest import backend_of, tenant_of
+from tests.context.conftest import backend_of, hosted_of, tenant_of
 
 THOUGHT = "I wonder whether the parcel leaves Leeds at noon or later. " * 900
 """About 12,000 tokens."""
@@ -43,6 +43,15 @@ async def test_thinking_is_counted_as_text_and_its_signature_is_not(counter: Cou
         total = (await measure.sizes(request, counter, "o200k_base")).total
         assert exact <= total < exact * 1.02
         assert abs(measure.estimated(request) - total) < total * 0.2
+
+
+async def test_thinking_that_the_provider_may_leave_out_is_sent_first(counter: Counter) -> None:
+    request = session(6)
+    size = (await measure.sizes(request, counter, "o200k_base")).total
+    backend = hosted_of(int(size * 0.8), model="claude-opus-4-6")
+    assert not (await Contexts(counter).plan_for(request, tenant_of(), backend)).touched
+    request.too_long_for = frozenset({backend.name})
+    assert (await Contexts(counter).plan_for(request, tenant_of(), backend)).touched
 
 
 async def test_what_thinking_holds_money_for_is_counted_once(counter: Counter) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.dialects.controls import parse_controls
+from gateway.dialects.controls import check_overrides, parse_controls
+from gateway.domain.policy import Policy
 from gateway.domain.request import Controls
-from gateway.errors import BadRequest
+from gateway.errors import BadRequest, Forbidden
 
 
 def test_without_headers_nothing_is_asked() -> None:
@@ -73,3 +74,19 @@ def test_a_wrong_value_is_refused_naming_the_header(name: bytes, value: bytes) -
 
 def test_a_request_may_say_that_it_is_interactive_which_changes_nothing() -> None:
     assert parse_controls({b"x-thriftgate-priority": b"interactive"}) == Controls()
+
+
+@pytest.mark.parametrize("name", ["cache", "tier", "context"])
+def test_a_policy_may_deny_overrides_and_the_refusal_names_its_rule(name: str) -> None:
+    value = {"cache": b"bypass", "tier": b"large", "context": b"untouched"}[name]
+    controls = parse_controls({b"x-thriftgate-" + name.encode(): value})
+    check_overrides(controls, Policy(team="search"))
+    with pytest.raises(
+        Forbidden, match=f"x-thriftgate-{name} is refused by `overrides: denied` in the policy of team s"
+    ):
+        check_overrides(controls, Policy(team="search", overrides="denied"))
+
+
+def test_labels_and_deadlines_override_nothing() -> None:
+    headers = {b"x-thriftgate-tags": b"a=b", b"x-thriftgate-session": b"s", b"x-thriftgate-deadline": b"5s"}
+    check_overrides(parse_controls(headers), Policy(team="search", overrides="denied"))

@@ -16,9 +16,9 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from gateway.dialects.clients import PATHS
-from gateway.domain.policy import Policy
+from gateway.policy.load import load_policies
 from gateway.settings.files import parse
-from gateway.settings.gateway import GatewayConfig
+from gateway.settings.gateway import Ceilings, GatewayConfig
 from gateway.settings.renamed_keys import OldName
 from tests.docs.markdown import DOCS, EXECUTED, README, ROOT, Fence, executed, fences
 from tests.e2e.gateway_process import GatewayProcess
@@ -120,16 +120,20 @@ def test_codex_is_sent_to_a_path_that_exists(page: Path, fence: Fence) -> None:
 
 
 @pytest.mark.parametrize(("page", "fence"), all_of("yaml"))
-def test_every_yaml_example_is_a_valid_file(page: Path, fence: Fence) -> None:
+def test_every_yaml_example_is_a_valid_file(page: Path, fence: Fence, tmp_path: Path) -> None:
     first, name = fence.text.partition("\n")[0], str(page.relative_to(ROOT))
     if first.startswith(FOREIGN):
         return
-    model = GatewayConfig if first == "# gateway.yaml" else Policy
-    old_names: list[OldName] = []
-    found = parse(fence.text, model, name, on_old_name=old_names.append)
-    assert old_names == []
-    if isinstance(found, Policy):
-        assert first == f"# policies/{found.team}.yaml"
+    if first == "# gateway.yaml":
+        old_names: list[OldName] = []
+        parse(fence.text, GatewayConfig, name, on_old_name=old_names.append)
+        assert old_names == []
+        return
+    (tmp_path / "policy.yaml").write_text(fence.text, encoding="utf-8")
+    found = load_policies([tmp_path], Ceilings())
+    assert not found.old_names
+    teams = found.files[tmp_path / "policy.yaml"]
+    assert len(teams) > 1 or first == f"# policies/{next(iter(teams))}.yaml"
 
 
 @pytest.mark.parametrize(("page", "fence"), all_of("json"))

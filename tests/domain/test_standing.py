@@ -22,7 +22,7 @@ def drawn(chance: random.Random, quality: float, count: int) -> list[float]:
 def test_without_evidence_the_prior_stands() -> None:
     assert [NOTHING.adequacy(prior) for prior in (0.0, 0.3, 1.0)] == [0.0, 0.3, 1.0]
     assert NOTHING.quality(0.95) == 0.95
-    with pytest.raises(ValueError, match="nobody"):
+    with pytest.raises(ValueError, match="no judged answers"):
         standing([])
 
 

@@ -30,6 +30,7 @@ POLICIES = {
     "cached": "models: {mine: large}\n",
     "frugal": "cache: {enabled: false}\nbudget: {limit_usd: 0.0001, window: day}\n",
     "poor": "cache: {enabled: false}\nbudget: {limit_usd: 0.0001, window: day}\n",
+    "rpm3": "limits: {requests_per_minute: 3}\ncache: {enabled: false}\n",
     "slow": "limits: {requests_per_minute: 3}\ncache: {enabled: false}\n",
     "thrifty": "cache: {enabled: false}\nbudget: {limit_usd: 0.0001, window: day}\n",
     "short": "context: {max_input_tokens: 200}\ncache: {enabled: false}\n",

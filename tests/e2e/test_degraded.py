@@ -334,6 +334,11 @@ async def test_without_a_backend_the_refusal_says_what_to_do(tmp_path: Path, htt
             assert (reply.status_code, error["code"]) == (503, "no_backend_configured")
             assert "backends:" in error["message"]
             assert "OPENAI_API_KEY" in error["message"]
-        assert (await http.get(f"{gateway.base}/health/ready")).status_code == 200
+            assert reply.headers["x-should-retry"] == "false"
+        answer = await http.get(f"{gateway.base}/health/ready")
+        assert answer.status_code == 503
+        assert "no backend is configured" in answer.json()["why"]
+        assert (await http.get(f"{gateway.base}/health")).json()["parts"]["upstream"] == "no backend is configured"
+        assert gateway.log.count("no backend is configured, so") == 1
     finally:
         assert await asyncio.to_thread(gateway.stop) == 0

@@ -398,7 +398,7 @@ async def test_an_sdks_retry_after_a_timeout_neither_runs_nor_bills_twice(
 
 
 async def test_anthropics_sdk_lists_models_and_sees_its_limits(gateway: GatewayProcess, providers: Providers) -> None:
-    async with anthropic.AsyncAnthropic(base_url=gateway.base, api_key=await gateway.key("slow"), max_retries=0) as sdk:
+    async with anthropic.AsyncAnthropic(base_url=gateway.base, api_key=await gateway.key("rpm3"), max_retries=0) as sdk:
         names = [model.id async for model in sdk.models.list(limit=2)]
         assert {"auto", "small", "large", "claude"} <= set(names)
         assert len(names) == len(set(names))

@@ -14,7 +14,7 @@ import socket
 import ssl
 import struct
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Self, TextIO
@@ -70,6 +70,8 @@ class Provider:
         self.default = default or Reply()
         self.api_key = api_key
         self.models = models
+        self.sizes: Mapping[str, str] = {}
+        """Model → size of parameters, as Ollama's /api/tags tells them; empty: it is no Ollama."""
         self.port = port
         self.exchanges: deque[Exchange] = deque(maxlen=keep)
         self.connections = 0
@@ -152,6 +154,9 @@ class Provider:
             return self._refuse(exchange, wire, Fail(401, "Incorrect API key provided."))
         if path == "/v1/models" and exchange.method == "GET":
             return self._tell(exchange, 200, provider_openai.models(self.models))
+        if path == "/api/tags" and self.sizes:
+            tags = [{"name": name, "details": {"parameter_size": size}} for name, size in self.sizes.items()]
+            return self._tell(exchange, 200, orjson.dumps({"models": tags}))
         if path not in self._speaks:
             return self._tell(exchange, 404, provider_openai.unknown_url(exchange.method, exchange.path))
         if exchange.method != "POST":

@@ -75,7 +75,8 @@ def test_sums_that_were_written_before_they_had_later_columns_keep_their_hash() 
         return hashlib.sha256(b"".join(orjson.dumps(one, option=orjson.OPT_APPEND_NEWLINE) for one in sums)).digest()
 
     before, later = as_written([*earlier]), as_written([*decided])
-    assert sums_hash([(*one, "", None, 0, "", "") for one in earlier]) == before
-    assert sums_hash([(*one, "", "") for one in decided]) == later
-    assert sums_hash([(*one, "", None, 0, "priority", "") for one in earlier]) != before
-    assert sums_hash([(*one, "", "web_search:1") for one in decided]) != later
+    assert sums_hash([(*one, "", None, 0, "", "", "", "") for one in earlier]) == before
+    assert sums_hash([(*one, "", "", "", "") for one in decided]) == later
+    assert sums_hash([(*one, "", None, 0, "priority", "", "", "") for one in earlier]) != before
+    assert sums_hash([(*one, "", "web_search:1", "", "") for one in decided]) != later
+    assert sums_hash([(*one, "", "", "codex", "") for one in decided]) != later

@@ -114,3 +114,10 @@ async def test_a_machine_without_a_price_by_the_hour_is_none_of_it(tmp_path: Pat
     plain = machine().model_copy(update={"price": PriceEntry(input=Decimal(1), output=Decimal(1))})
     assert await IdleLedger(tmp_path, database, plain).look(AFTER) == 0
     await Idle(tmp_path, database, [plain]).run()
+
+
+async def test_a_machine_that_costs_only_while_it_answers_has_no_idle_rows(
+    tmp_path: Path, any_database: Database
+) -> None:
+    ledger = IdleLedger(tmp_path / "journal", any_database, machine(billing="busy"))
+    assert await ledger.look(JANUARY + 600) == await ledger.look(AFTER) == 0

@@ -61,7 +61,7 @@ def test_the_rarest_fact_makes_a_whole_row() -> None:
     values = opening(attempt, entry) + ending(attempt, entry, Usage(1, audio_tokens=2, image_tokens=3), "")
     assert FIELDS[len(values) :] == [
         *("supersedes", "decided", "decided_pico", "decided_ppm"),
-        *("service_tier", "unpriced", "doubt", "waited_ms"),
+        *("service_tier", "unpriced", "doubt", "waited_ms", "above_ceiling", "agent", "traffic_class"),
     ]
     row = Row.of(values)
     assert (row.audio_tokens, row.image_tokens, row.simulated) == (2, 3, True)

@@ -9,14 +9,14 @@ import pytest
 from sqlalchemy import insert
 from sqlalchemy.exc import OperationalError
 
-from gateway.domain.protocols import BudgetChecker
+from gateway.domain.protocols import BudgetChecker, Subject
 from gateway.errors import LedgerUnavailable
 from gateway.ledger.spent import Spending
 from gateway.ledger.store.writer import Writer
 from gateway.runtime.tasks import Tasks
 from gateway.state.sql.database import Database
 from gateway.state.sql.tables import ledger
-from tests.ledger.samples import COST, SIMULATED, UNPRICED, begin, journal, record, spend
+from tests.ledger.samples import COST, SIMULATED, UNPRICED, begin, finish, journal, record, spend
 
 
 @pytest.fixture
@@ -124,4 +124,25 @@ async def test_what_a_dead_worker_left_open_counts_as_far_as_it_came(any_databas
     assert before.pico > 0
     await writer.drain_once()
     assert await spending.spent(BudgetChecker(team="search"), 0.0) == before
+    await writer.aclose()
+
+
+@pytest.mark.parametrize("by", ["session", "end_user"])
+async def test_sessions_and_end_users_are_summed_each_by_itself(
+    database: Database, directory: Path, by: Subject
+) -> None:
+    books = journal(directory)
+    await books.start()
+    spending, writer = Spending(directory, database), Writer(directory, database)
+    for drained in (False, True):
+        for name in ("a", "a", "b", ""):
+            entry = record()
+            setattr(entry, by, name)
+            attempt = begin(entry)
+            books.open(attempt, entry)
+            books.close(finish(attempt), entry)
+        found = await spending.spent_by_each(by, "search", 0.0, float("inf"), ["a", "b", "c"])
+        assert {name: one.pico // COST for name, one in found.items()} == {"a": 2 + 2 * drained, "b": 1 + drained}
+        await writer.drain_once()
+    await books.aclose()
     await writer.aclose()

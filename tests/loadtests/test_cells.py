@@ -15,7 +15,7 @@ def names(cells: tuple[Cell, ...]) -> list[str]:
 
 def test_without_a_pattern_every_workload_is_measured_at_every_concurrency() -> None:
     cells = chosen("", (1, 64))
-    assert len(cells) == 2 * len({cell.workload for cell in cells}) == 18
+    assert len(cells) == 2 * len({cell.workload for cell in cells}) == 20
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,10 @@ def test_without_a_pattern_every_workload_is_measured_at_every_concurrency() -> 
     [
         ("1k", ["1k-c1", "1k-c64"]),
         ("1k-c64, paced", ["1k-c64", "paced-c1", "paced-c64"]),
-        ("*-c1", [f"{name}-c1" for name in ("1k", "32k", "burst", "paced", "lru", "get", "known", "long", "new")]),
+        (
+            "*-c1",
+            [f"{name}-c1" for name in ("1k", "32k", "burst", "paced", "agent", "lru", "get", "known", "long", "new")],
+        ),
     ],
 )
 def test_a_pattern_is_a_workload_or_a_cell(patterns: str, found: list[str]) -> None:

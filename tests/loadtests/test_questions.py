@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import orjson
 import pytest
 
 from loadtests.questions import MARK, Questions, Shape, fault_in_plain, fault_in_stream, text_of
+from loadtests.sessions import AT_A_TIME, Sessions
 from loadtests.upstream import Answers
 
 BASE = 256
@@ -80,3 +83,37 @@ def test_the_right_stream_passes() -> None:
 def test_any_other_stream_is_told_from_it(lie: object, told: str) -> None:
     assert callable(lie)
     assert told in fault_in_stream(lie(stream()), 7, BASE, 5)
+
+
+def test_each_request_of_a_session_repeats_the_one_before_and_adds_to_it() -> None:
+    shape = Shape("burst", bytes=310 * 1024, turns=100)
+    sessions = Sessions(shape, "m")
+    bodies: dict[int, list[bytes]] = {}
+    for number in range(AT_A_TIME * 100):
+        session, turn = sessions.place(number)
+        if session == 0:
+            assert turn == len(bodies.setdefault(session, []))
+            bodies[session].append(sessions.body(number))
+    own = bodies[0]
+    assert len(own) == 100
+    for before, after in pairwise(own):
+        assert after.startswith(before[: before.rfind(b',{"role":"user"')])
+        assert len(after) > len(before) + 4000
+    assert sum(map(len, own)) / len(own) == pytest.approx(shape.bytes, rel=0.05)
+    mark = MARK.search(own[50])
+    assert mark is not None
+    assert (int(mark[1]), mark[2], int(mark[4])) == (50 * AT_A_TIME, b"burst", shape.base_tokens)
+    assert [each["role"] for each in orjson.loads(own[1])["messages"]] == [
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "user",
+    ]
+
+
+def test_sessions_at_the_same_time_are_at_different_points() -> None:
+    sessions = Sessions(Shape("burst", bytes=310 * 1024, turns=100), "m")
+    turns = [sessions.place(number)[1] for number in range(AT_A_TIME)]
+    assert len(set(turns)) == AT_A_TIME
+    assert max(turns) - min(turns) > 90

@@ -60,7 +60,7 @@ def test_a_team_without_a_file_gets_the_default_policy_under_its_own_name(tmp_pa
         ("team: a\nteam: b\n", "the key 'team' occurs twice"),
         ("team: [\n", "not valid YAML"),
         ("", "team: is missing; add it"),
-        ("team: a\nbudget: {limit_usd: 5, notify: [{webhook: 'http://10.0.0.1/'}]}\n", "must match ^env:"),
+        ("team: a\nbudget: {limit_usd: 5, notify: [{webhook: 'http://10.0.0.1/'}]}\n", "must be env:NAME"),
         ("team: a\nmode: off\n", "mode: must be 'observe' or 'route', not 'off'"),
         ("team: a\ncontext: {max_input_tokens: many}\n", "a.yaml:2: context.max_input_tokens"),
     ],

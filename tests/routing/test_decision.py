@@ -6,7 +6,8 @@ import pytest
 from gateway.domain.backend import Backend
 from gateway.domain.routing.route import Grade
 from gateway.routing.candidates import Candidate, Cause
-from gateway.routing.decision import cheaper, choose, reference_of
+from gateway.routing.ceiling import Ceiling
+from gateway.routing.decision import cheaper, choose
 from gateway.routing.difficulty.adequacy import Adequacy
 from gateway.routing.difficulty.weights_file import Curves
 from tests.routing.conftest import HOSTED, LARGE, SMALL, backend
@@ -29,11 +30,19 @@ def at(backend: Backend, cost: int | None, excluded: str = "", cause: Cause = "h
 THREE = [at(SMALL, 1), at(LARGE, 10), at(HOSTED, 40)]
 
 
+def reference_of(candidates: list[Candidate], named: str | None) -> Candidate:
+    return choose(candidates, named, None, 0.95, None).reference
+
+
 def _order(
-    candidates: list[Candidate], difficulty: float | None, quality: float = 0.95, named: str | None = None
+    candidates: list[Candidate],
+    difficulty: float | None,
+    quality: float = 0.95,
+    named: str | None = None,
+    ceiling: Ceiling | None = None,
 ) -> list[str]:
     grade = None if difficulty is None else Grade(difficulty)
-    choice = choose(candidates, named, grade, quality, ADEQUACY)
+    choice = choose(candidates, named, grade, quality, ADEQUACY, ceiling=ceiling)
     return [each.backend.name for each in choice.order]
 
 
@@ -157,3 +166,45 @@ def test_a_much_cheaper_hosted_model_must_prove_adequate() -> None:
 def test_the_reason_says_what_decided(candidates: list[Candidate], difficulty: float | None, words: str) -> None:
     grade = None if difficulty is None else Grade(difficulty)
     assert words in choose(candidates, None, grade, 0.95, ADEQUACY).reason
+
+
+@pytest.mark.parametrize(
+    ("limit", "order"),
+    [
+        (40, ["hosted", "large", "small"]),
+        (39, ["large", "small", "hosted"]),  # the strongest below the ceiling is the reference
+        (1, ["small", "large", "hosted"]),
+        (0, ["small", "large", "hosted"]),  # nothing is as cheap: the cheapest serves
+    ],
+)
+def test_nothing_above_the_ceiling_serves_while_something_below_it_can(limit: int, order: list[str]) -> None:
+    assert _order(THREE, 0.99, ceiling=Ceiling(limit)) == order
+    assert _order(THREE, 0.99, named="hosted", ceiling=Ceiling(limit)) == order
+    assert _order(THREE, None, ceiling=Ceiling(limit)) == order
+
+
+def test_what_is_above_the_ceiling_is_the_last_fallback() -> None:
+    other = backend("other", "hosted", "4")
+    candidates = [at(other, 60), *THREE]
+    assert _order(candidates, 0.99, named="large", ceiling=Ceiling(40)) == ["large", "small", "hosted", "other"]
+
+
+def test_without_a_price_of_the_named_model_its_tier_is_the_ceiling() -> None:
+    assert _order(THREE, 0.99, ceiling=Ceiling(None, 0))[0] == "small"
+    assert _order(THREE, 0.99, ceiling=Ceiling(None, 1))[0] == "large"
+
+
+def test_a_backend_without_a_price_is_not_known_to_be_above_the_ceiling() -> None:
+    assert _order([at(SMALL, None), at(HOSTED, 40)], 0.99, ceiling=Ceiling(5)) == ["small", "hosted"]
+
+
+def test_the_reason_says_that_the_ceiling_kept_the_reference_from_serving() -> None:
+    choice = choose(THREE, "hosted", None, 0.95, ADEQUACY, ceiling=Ceiling(10))
+    assert choice.reason.endswith("; hosted costs more than the model that the client named")
+    assert "costs more" not in choose(THREE, "hosted", None, 0.95, ADEQUACY, ceiling=Ceiling(40)).reason
+
+
+def test_a_reference_that_cannot_serve_is_still_the_ceiling() -> None:
+    choice = choose([at(SMALL, 1), at(LARGE, 10, "resting"), at(HOSTED, 40)], "large", None, 0.95, ADEQUACY)
+    assert choice.ceiling.cost_pico == 10
+    assert [each.backend.name for each in choice.order] == ["small", "hosted"]

@@ -26,7 +26,8 @@ from gateway.routing.fit.plan import fit_outcomes, fit_plan
 from gateway.routing.fit.prior import learn_prior, prior
 from gateway.routing.fit.replay import replay
 from gateway.routing.fit.report import plot, report, table
-from gateway.routing.router import Router, followed
+from gateway.routing.loading import followed
+from gateway.routing.router import Router
 from gateway.routing.strategy import plan as plan_module
 from gateway.routing.strategy.plan import Plan
 from gateway.routing.strategy.plan_file import load_plan, save_plan

@@ -170,3 +170,18 @@ def test_memory_is_bounded_in_sessions_and_backends(clock: Clock) -> None:
         sessions.learn(answered(each, prefixes[-1], Usage(2048)))
     assert [bool(sessions.warm_tokens(prefixes[-1], each, 2048)) for each in many] == [False] * 2 + [True] * 4
     assert sessions.stats()["sessions"] == 3
+
+
+def test_what_an_agent_does_beside_its_main_conversation_is_another_one() -> None:
+    """Its helpers and background calls have the same session, but other models and first questions."""
+
+    def of_agent(text: str, model: str = "big", system: str = "s", **more: Any) -> bytes:
+        turns = [Turn(-1, "system", system), Turn(0, "user", text)]
+        asked = request(model=model, turns=turns, agent="claude_code", agent_session="a", **more)
+        return prefix_of(asked, "k", "a").session
+
+    main = of_agent("fix the bug")
+    assert main == of_agent("fix the bug", system="its first line differs in each request")
+    assert len({main, of_agent("fix the bug", model="little"), of_agent("find the file")}) == 3
+    named = of_agent("fix the bug", controls=Controls(session="mine"))
+    assert named == of_agent("find the file", controls=Controls(session="mine"))

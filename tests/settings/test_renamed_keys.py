@@ -306,12 +306,12 @@ def test_a_budget_that_only_warns_is_not_enforced() -> None:
     ("text", "problem"),
     [
         ("shutdown: {grace: 7s}\n", "a.yaml:1: shutdown.grace: unknown key"),
-        ("requests: {drain: 7s}\nshutdown: 5\n", "a.yaml:2: shutdown: input should be a valid dictionary"),
-        ("requests: 5\n", "a.yaml:1: requests: input should be a valid dictionary"),
-        ("backends: 5\n", "a.yaml:1: backends: input should be a valid tuple"),
-        ("backends: [5]\n", "a.yaml:1: backends.0: input should be a valid dictionary"),
-        ("trials:\n", "a.yaml:1: trials: input should be a valid dictionary"),
-        ("learning:\n", "a.yaml:1: learning: input should be a valid dictionary"),
+        ("requests: {drain: 7s}\nshutdown: 5\n", "a.yaml:2: shutdown: must be a section"),
+        ("requests: 5\n", "a.yaml:1: requests: must be a section"),
+        ("backends: 5\n", "a.yaml:1: backends: must be a list"),
+        ("backends: [5]\n", "a.yaml:1: backends.0: must be a section"),
+        ("trials:\n", "a.yaml:1: trials: must be a section"),
+        ("learning:\n", "a.yaml:1: learning: must be a section"),
     ],
 )
 def test_a_section_of_another_shape_is_a_mistake_as_ever(text: str, problem: str) -> None:

@@ -67,9 +67,18 @@ def test_keys_of_before_lineages_are_their_own(any_database: Database) -> None:
         connection.execute(insert(keys).values(key))
         for name in ("lineage", "allowed_models"):
             connection.execute(text(f"ALTER TABLE keys DROP COLUMN {name}"))
-        for name in ("waited_ms", "service_tier", "unpriced", "doubt"):  # all that later migrations add
+        for name in (
+            "waited_ms",
+            "service_tier",
+            "unpriced",
+            "doubt",
+            "above_ceiling",
+            "agent",
+            "traffic_class",
+        ):  # all that later migrations add
             connection.execute(text(f"ALTER TABLE ledger DROP COLUMN {name}"))
-        for name in ("service_tier", "unpriced"):
+        connection.execute(text("DROP INDEX ix_ledger_session"))
+        for name in ("service_tier", "unpriced", "agent", "traffic_class"):
             connection.execute(text(f"ALTER TABLE ledger_sums DROP COLUMN {name}"))
         for name in ("drained_workers", "orphaned_holds"):
             connection.execute(text(f"DROP TABLE {name}"))
@@ -89,6 +98,11 @@ def test_what_was_stored_before_rows_had_owners_is_its_teams(any_database: Datab
         for name in ("files", "batches", "responses"):
             connection.execute(text(f"ALTER TABLE {name} DROP COLUMN owner"))
         connection.execute(text("ALTER TABLE keys DROP COLUMN allowed_models"))
+        connection.execute(text("DROP INDEX ix_ledger_session"))
+        for name in ("above_ceiling", "agent", "traffic_class"):
+            connection.execute(text(f"ALTER TABLE ledger DROP COLUMN {name}"))
+        for name in ("agent", "traffic_class"):
+            connection.execute(text(f"ALTER TABLE ledger_sums DROP COLUMN {name}"))
         connection.execute(text("UPDATE alembic_version SET version_num = '0012'"))
     any_database.upgrade()
     with any_database.begin() as connection:

@@ -35,7 +35,7 @@ def children(pid: int) -> dict[str, int]:
 @pytest.fixture
 def real(gateway: Gateway) -> Gateway:
     file = gateway.data / "gateway.yaml"
-    file.write_text("backends: []\nlocal_model: {enabled: false}\n")
+    file.write_text("backends: [{name: toy, kind: simulated, model: toy}]\nlocal_model: {enabled: false}\n")
     gateway.start(config=file, real=1, workers=2).ready()
     until(lambda: len(gateway.facts()["workers"]) == 2)
     return gateway

@@ -82,6 +82,9 @@ def test_no_web_page_may_talk_to_it(gateway: Gateway, weights: Path) -> None:
         ("{}", True),
         ("local_model: {enabled: false}", False),
         ("backends: []", False),
+        ("backends: [{name: far, kind: openai, model: m, base_url: 'http://10.0.0.9/v1'}]", False),
+        ("backends: [{name: mine, kind: local, model: smollm2}]", True),
+        ("backends: [{name: mine, kind: local, model: m, base_url: 'http://127.0.0.1:9/v1'}]", False),
         ("local_model: {gguf: /nowhere.gguf}", False),
     ],
 )

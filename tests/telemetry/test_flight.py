@@ -201,6 +201,7 @@ def test_it_tells_what_was_decided_and_why() -> None:
         "escalate_to": "large",
         "observed": None,
         "quality": None,
+        "ceiling_usd": None,
         "pressure": 0.0,
         "strategy": "one backend",
         "what_if": ["with quality ≤ 0.9: small"],

@@ -11,14 +11,15 @@ import orjson
 from sqlalchemy import Connection, select, update
 
 from gateway.alerts.alert import Alert, addressed, targets
-from gateway.domain.policy import AlertsPolicy, Notify, Severity
+from gateway.domain.notify import Notify, Severity
+from gateway.domain.policy import AlertsPolicy
 from gateway.ledger.store.insert_ignore import insert_once
 from gateway.state.sql.tables import alerts
 
 BATCH = 20
 LONGEST_WAIT_S = 600.0
 GIVE_UP_S = 3 * 86400.0
-"""A delivery that was not accepted for this many seconds is given up: it is dead."""
+"""Seconds after which a delivery that was not accepted is given up (dead)."""
 
 _FIELDS = ("id", "team", "created_at", "payload", "target", "delivered_at", "kind", "severity", "escalate_at")
 _REST: dict[str, str | int | None] = {"tries": 0, "next_try_at": 0, "last_error": ""}
@@ -75,7 +76,7 @@ def write(
 
 
 def claim(connection: Connection, now: float, busy_s: float) -> list[Delivery]:
-    """The deliveries that this process is to attempt. No other process claims them for `busy_s` plus the wait after a
+    """The deliveries that this process must attempt. No other process claims them for `busy_s` plus the wait after a
     failure."""
     table = alerts.c
     waiting = connection.execute(
@@ -106,7 +107,7 @@ def delivered(connection: Connection, delivery: Delivery, now: float) -> None:
 
 
 def refused(connection: Connection, delivery: Delivery, now: float, why: str) -> bool:
-    """Schedule another attempt, or give the delivery up if it is too old; returns whether it was given up."""
+    """Schedule another attempt, or give the delivery up if it is too old. Returns whether it was given up."""
     dead = now - delivery.created_at >= GIVE_UP_S
     values = {"last_error": why[:300], "next_try_at": now + wait_s(delivery.tries), "dead_at": now if dead else None}
     connection.execute(
@@ -121,7 +122,7 @@ def dead(connection: Connection, team: str | None, limit: int) -> list[DeliveryR
 
 
 def revive(connection: Connection, team: str | None, now: float) -> int:
-    """Retry deliveries that were given up, as if they were new; returns their number."""
+    """Retry deliveries that were given up, as if they were new. Returns their number."""
     fresh = {"dead_at": None, "next_try_at": 0.0, "tries": 0, "created_at": now}
     return connection.execute(update(alerts).where(alerts.c.dead_at.is_not(None), *_of(team)).values(**fresh)).rowcount
 
@@ -138,7 +139,7 @@ def acknowledge(connection: Connection, id: str, by: str, now: float) -> str | N
 
 
 def escalate(connection: Connection, policy_of: Callable[[str], AlertsPolicy | None], now: float) -> list[str]:
-    """Queue deliveries of unacknowledged alerts to the escalation receivers; returns the alerts' ids."""
+    """Queue deliveries of unacknowledged alerts to the escalation receivers. Returns the ids of these alerts."""
     c = alerts.c
     late = connection.execute(
         select(c.id, c.team, c.created_at, c.payload, c.kind, c.severity, c.escalate_at)

@@ -1,16 +1,17 @@
-"""Maps a policy's alert target to the receiver that delivers to it."""
+"""Delivers alerts to the receivers that policies name."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from importlib import import_module
+from types import MappingProxyType
 
 from gateway.alerts.delivery.posting import TIMEOUT_S, Poster
-from gateway.alerts.delivery.slack import Slack
-from gateway.alerts.delivery.smtp import Smtp
-from gateway.alerts.delivery.webhooks import Webhooks
+from gateway.alerts.delivery.sender import Destination, Sender
+from gateway.domain.receiver_kinds import KINDS
+from gateway.settings.environment import receiver, receiver_secret
 from gateway.settings.receivers import Addresses, ReceiverRefused
 
 __all__ = ["TIMEOUT_S", "Answer", "Receivers"]
@@ -24,17 +25,6 @@ class Answer:
     said: str
 
 
-class Receiver(Protocol):
-    async def deliver(self, reference: str, id: str, payload: bytes) -> tuple[bool, str]:
-        """Deliver `payload` to the receiver whose address is in the environment variable or the file that `reference`
-        names (`env:NAME`, `file:PATH`). Never raises.
-
-        Returns (whether it was accepted, the receiver's reply). `id` lets a receiver drop repetitions. Takes TIMEOUT_S
-        at most.
-        """
-        ...
-
-
 class Receivers:
     """Delivers to receivers of every kind. Opened and closed once."""
 
@@ -42,19 +32,16 @@ class Receivers:
         self,
         *,
         poster: Poster | None = None,
-        webhooks: Webhooks | None = None,
-        slack: Slack | None = None,
-        smtp: Smtp | None = None,
         addresses: Addresses | None = None,
+        address_of: Callable[[str], str] = receiver,
+        secret_of: Callable[[str], str] = receiver_secret,
+        senders: Mapping[str, Sender] = MappingProxyType({}),
     ) -> None:
-        """`addresses`: the receivers that a policy may name."""
-        self._addresses = addresses or Addresses()
+        """`addresses`: the receivers that a policy may name. `address_of` and `secret_of` return the address and the
+        secret for `env:NAME` or `file:PATH`. `senders`: kind → sender, instead of the one in `KINDS`."""
+        self._addresses, self._address_of, self._secret_of = addresses or Addresses(), address_of, secret_of
         self._poster = poster or Poster()
-        self._kinds: dict[str, Receiver] = {
-            "webhook": webhooks or Webhooks(self._poster),
-            "slack": slack or Slack(self._poster),
-            "email": smtp or Smtp(),
-        }
+        self._senders = dict(senders)
         self._open = False
 
     async def open(self) -> None:
@@ -65,19 +52,36 @@ class Receivers:
         await self._poster.aclose()
 
     async def deliver(self, target: str, id: str, payload: bytes) -> Answer:
-        """Deliver to `target`, written as `env:NAME`, `slack:env:NAME`, `email:env:NAME` or `receiver:NAME`."""
+        """Deliver to `target`, written as `env:NAME`, `slack:env:NAME` … or `receiver:NAME`."""
         if not self._open:
             return Answer(False, "the gateway is stopping")
         try:
             kind, reference = self._addresses.kind_and_reference(target)
         except ReceiverRefused as error:
             return Answer(False, str(error))
-        receiver = self._kinds.get(kind)
-        if receiver is None:
-            return Answer(False, f"{target} is not a kind of receiver in this version")
-        accepted, reply = await receiver.deliver(reference, id, payload)
+        accepted, reply = await self._deliver(kind, reference, id, payload)
         return Answer(accepted, reply if reference.startswith("env:") else reply.replace(reference, target))
 
+    async def _deliver(self, kind: str, reference: str, id: str, payload: bytes) -> tuple[bool, str]:
+        address, form = await asyncio.to_thread(self._address_of, reference), KINDS[kind].form
+        if not address:
+            return False, f"{reference} is not set in the gateway's environment"
+        if not form.fits(address):
+            return False, f"what the variable or file holds is no {form.called}"
+        if kind not in self._senders:
+            self._senders[kind] = await asyncio.to_thread(_sender, KINDS[kind].sender, self._poster)
+        return await self._senders[kind].deliver(
+            Destination(reference, address, self._secret_of(reference)), id, payload
+        )
+
     async def deliver_all(self, deliveries: Sequence[tuple[str, str, bytes]]) -> list[Answer]:
-        """Deliver each (target, id, payload), several at once, so that a hanging receiver does not delay the others."""
+        """Deliver each (target, id, payload). Several deliveries run concurrently, so that a hanging receiver does not
+        delay the others."""
         return list(await asyncio.gather(*(self.deliver(*delivery) for delivery in deliveries)))
+
+
+def _sender(name: str, poster: Poster) -> Sender:
+    """Imports the class, which may take a moment."""
+    module, _, class_name = name.partition(".")
+    made: Sender = getattr(import_module(f"gateway.alerts.delivery.{module}"), class_name)(poster)
+    return made

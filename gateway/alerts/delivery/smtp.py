@@ -13,33 +13,33 @@ from typing import Any
 
 import orjson
 
-from gateway.settings.environment import receiver, smtp_settings
+from gateway.alerts.delivery.posting import TIMEOUT_S, Poster
+from gateway.alerts.delivery.sender import Destination, title
+from gateway.settings.environment import smtp_settings
 
-TIMEOUT_S = 10.0
 PORTS = {"starttls": 587, "tls": 465, "none": 25}
 """Encryption of the connection → its default port."""
 
 
 class Smtp:
-    """`recipients_of` returns the mail addresses for a policy's `env:NAME`. Nothing is kept between two mails."""
+    """Nothing is kept between two mails."""
 
     def __init__(
         self,
+        poster: Poster | None = None,
         *,
-        recipients_of: Callable[[str], str] = receiver,
         server: Callable[[], Mapping[str, str]] = smtp_settings,
         tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        self._recipients_of, self._server, self._tls, self._timeout_s = recipients_of, server, tls, timeout_s
+        """`poster` is not used: mail needs no HTTP."""
+        self._server, self._tls, self._timeout_s = server, tls, timeout_s
 
-    async def deliver(self, reference: str, id: str, payload: bytes) -> tuple[bool, str]:
-        server, listed = self._server(), await asyncio.to_thread(self._recipients_of, reference)
-        recipients = [address for each in listed.split(",") if (address := each.strip())]
+    async def deliver(self, to: Destination, id: str, payload: bytes) -> tuple[bool, str]:
+        server = self._server()
+        recipients = [address for each in to.address.split(",") if (address := each.strip())]
         encryption = server["tls"] or "starttls"
         port = server["port"] or str(PORTS.get(encryption, ""))
-        if not recipients:
-            return False, f"{reference} is not set in the gateway's environment"
         if not server["host"]:
             return False, "THRIFTGATE_SMTP_HOST is not set in the gateway's environment"
         if encryption not in PORTS or not port.isdecimal():
@@ -47,7 +47,7 @@ class Smtp:
         try:
             mail = delivery(orjson.loads(payload), id, server["from"] or f"thriftgate@{server['host']}", recipients)
         except ValueError:
-            return False, f"{reference} or THRIFTGATE_SMTP_FROM is not a mail address"
+            return False, f"{to.reference} or THRIFTGATE_SMTP_FROM is not a mail address"
         return await self._send(mail, server, int(port), encryption)
 
     async def _send(
@@ -83,8 +83,7 @@ def delivery(payload: Mapping[str, Any], id: str, sender: str, recipients: list[
     mail = EmailMessage()
     severity, team = payload.get("severity", "info"), payload.get("team", "")
     mail["From"], mail["To"], mail["Date"] = sender, ", ".join(recipients), formatdate()
-    what = str(payload.get("threshold") or payload.get("kind", "alert")).replace("_", " ")
-    mail["Subject"] = f"[thriftgate] {severity}: {team}, {what}"
+    mail["Subject"] = f"[thriftgate] {severity}: {team}, {title(payload)}"
     # The same alert has the same id, so that mail programs drop repetitions.
     name, domain = sha256(id.encode()).hexdigest()[:32], parseaddr(sender)[1].rpartition("@")[2]
     mail["Message-ID"] = f"<{name}@{domain}>"
@@ -95,7 +94,8 @@ def delivery(payload: Mapping[str, Any], id: str, sender: str, recipients: list[
 
 
 def _reason(error: Exception) -> str:
-    """The server's status or the error's type, without its text, which may contain names and addresses."""
+    """The server's status or the error's type. The error's text is left out, because it may contain names and
+    addresses."""
     code = getattr(error, "code", None)
     return (
         f"the mail server answered {code}" if isinstance(code, int) else f"cannot be reached ({type(error).__name__})"

@@ -1,11 +1,10 @@
-"""Posts alerts as JSON to a URL, signed by the Standard Webhooks scheme if the operator set a secret.
+"""Posts alerts as JSON to a URL. They are signed by the Standard Webhooks scheme if the operator has set a secret.
 
 https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
 """
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 import hmac
@@ -13,38 +12,25 @@ import time
 from collections.abc import Callable
 
 from gateway.alerts.delivery.posting import Poster
-from gateway.settings.environment import receiver, receiver_secret
+from gateway.alerts.delivery.sender import Destination
 
 _PREFIX = "whsec_"
 
 
 class Webhooks:
-    """`url_of` and `secret_of` return the URL and the secret for a policy's `env:NAME`. They are called for every
-    alert."""
+    def __init__(self, poster: Poster, *, clock: Callable[[], float] = time.time) -> None:
+        self._poster, self._time = poster, clock
 
-    def __init__(
-        self,
-        poster: Poster,
-        *,
-        url_of: Callable[[str], str] = receiver,
-        secret_of: Callable[[str], str] = receiver_secret,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._poster, self._url_of, self._secret_of, self._time = poster, url_of, secret_of, clock
-
-    async def deliver(self, reference: str, id: str, payload: bytes) -> tuple[bool, str]:
-        url, secret = await asyncio.to_thread(self._url_of, reference), self._secret_of(reference)
-        if not url:
-            return False, f"{reference} is not set in the gateway's environment"
+    async def deliver(self, to: Destination, id: str, payload: bytes) -> tuple[bool, str]:
         at = int(self._time())
         headers = {"idempotency-key": id, "webhook-id": id, "webhook-timestamp": str(at)}
-        if secret:
-            headers["webhook-signature"] = signature(secret, id, at, payload)
-        return await self._poster.post(url, payload, headers)
+        if to.secret:
+            headers["webhook-signature"] = signature(to.secret, id, at, payload)
+        return await self._poster.post(to.address, payload, headers)
 
 
 def signature(secret: str, id: str, at: int, payload: bytes) -> str:
-    """`v1,` and the base64 HMAC-SHA256 of id, time in Unix seconds and body.
+    """The signature: `v1,` and the base64 HMAC-SHA256 of id, time in Unix seconds and body.
 
     `secret` is either `whsec_` followed by the key in base64, as in the standard, or the key itself.
     """

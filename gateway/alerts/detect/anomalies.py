@@ -1,9 +1,9 @@
-"""Detects hours in which a team's figures differ from its own past: pure decisions on hourly figures.
+"""Detects hours in which a team's figures differ from its own past. Uses hourly figures only, without I/O.
 
 A figure is compared by its modified z-score, 0.6745 (x - median) / MAD, where MAD is the median of the absolute
-deviations from the median. Unlike mean and standard deviation, neither changes when up to half of the past hours are
-unusual (Iglewicz and Hoaglin 1993, "How to Detect and Handle Outliers", who call 3.5 an outlier). Spend is compared by
-its logarithm, because busy hours cost a multiple of quiet ones, not a fixed amount more.
+deviations from the median. Unlike mean and standard deviation, median and MAD do not change much if up to half of the
+past hours are unusual (Iglewicz and Hoaglin 1993, "How to Detect and Handle Outliers", who treat 3.5 as an outlier).
+The logarithm of spend is compared, because busy hours cost a multiple of quiet ones and not a fixed amount more.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from typing import Any
 from gateway.alerts.alert import Alert, Kind, alert
 from gateway.alerts.detect.hours import HOUR_S, Hour, priced
 from gateway.domain.money.windows import iso
-from gateway.domain.policy import Severity
+from gateway.domain.notify import Severity
 from gateway.domain.units import usd_text
 
 PAST_HOURS = 28 * 24
 ENOUGH_HOURS = 24
-"""Past hours with spend (or cache look-ups) needed before an hour can be an anomaly."""
+"""Minimum number of past hours with spend (or cache look-ups) before an hour can be an anomaly."""
 OUTLIER = 3.5
 TIMES = 3.0
-"""An hour must also cost this many times the median hour: if the past is steady, small differences have high z-scores.
-"""
+"""Minimum factor on the median hour's cost for an anomaly. It is needed because, after a steady past, small differences
+have high z-scores."""
 LEAST_LOOKUPS = 50
 COLLAPSED = 0.5
-"""An hour's hit rate counts as collapsed below this share of the median hit rate."""
+"""Share of the median hit rate below which an hour's hit rate counts as collapsed."""
 _LEAST_LOG_MAD, _LEAST_RATE_MAD = 0.1, 0.03
 _PER_SIGMA = 0.6745
 
 
 def robust_z(value: float, past: Sequence[float], least_mad: float) -> float:
-    """The modified z-score of `value`; `past` must not be empty. The MAD counts as at least `least_mad`."""
+    """The modified z-score of `value`. `past` must not be empty. `least_mad`: minimum of the MAD."""
     middle = median(past)
     mad = median(abs(each - middle) for each in past)
     return _PER_SIGMA * (value - middle) / max(mad, least_mad)
@@ -55,7 +55,7 @@ def found(team: str, hours: Mapping[int, Hour], now: float) -> list[Alert]:
 
 
 def _spend_rate(team: str, past: Sequence[Hour], last: Iterable[Hour], now: float) -> Alert | None:
-    """The current hour counts although it is incomplete, since its spend can only rise."""
+    """The spend-rate alert. The current hour counts although it is incomplete, because its spend can only rise."""
     known = [hour.cost_pico for hour in past if hour.cost_pico > 0]
     dearest = max((hour.cost_pico for hour in last), default=0)
     if len(known) < ENOUGH_HOURS or dearest <= TIMES * median(known):
@@ -84,7 +84,7 @@ def _unpriced(team: str, last: Iterable[Hour], now: float) -> Alert | None:
 
 
 def _zero_cost(team: str, hours: Iterable[Hour], last: Iterable[Hour], now: float) -> Alert | None:
-    """A backend with a price answered, but its rows cost nothing."""
+    """The alert about a backend that has a price and answered, but whose rows cost nothing."""
     paid = priced(hours)
     counts = _by_backend(
         (name, backend.free) for hour in last for name, backend in hour.backends.items() if name in paid

@@ -20,14 +20,14 @@ class Backend:
 
     cost_pico: int = 0
     unpriced: int = 0
-    """Attempts with tokens but no price, or with units that have no price."""
+    """Number of attempts with tokens but no price, or with units that have no price."""
     free: int = 0
-    """Attempts that succeeded and cost 0."""
+    """Number of attempts that succeeded and cost 0."""
 
 
 @dataclass(slots=True)
 class Hour:
-    """One team's figures of one hour, without simulated rows."""
+    """One team's figures for one hour, without simulated rows."""
 
     cost_pico: int = 0
     hits: int = 0
@@ -36,7 +36,7 @@ class Hour:
 
 
 def read(connection: Connection, team: str, since: float, until: float) -> dict[int, Hour]:
-    """Hours since the epoch → figures. Hours without rows are left out. `since` must be the beginning of an hour."""
+    """Hours since the epoch → figures. Hours without rows are omitted. `since` must be the beginning of an hour."""
     c = entries.c
     hour = spans(connection, HOUR_S)
     tokens = c.input_tokens + c.cached_tokens + c.output_tokens + c.reasoning_tokens
@@ -62,7 +62,7 @@ def read(connection: Connection, team: str, since: float, until: float) -> dict[
 
 
 def priced(hours: Iterable[Hour]) -> set[str]:
-    """Backends known to have a price, because some of their attempts cost money."""
+    """Backends that must have a price, because some of their attempts cost money."""
     return {name for hour in hours for name, backend in hour.backends.items() if backend.cost_pico > 0}
 
 

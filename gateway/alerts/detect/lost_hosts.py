@@ -6,18 +6,19 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from gateway.alerts.alert import Alert, alert
 from gateway.domain.money.windows import iso
-from gateway.domain.policy import Severity
+from gateway.domain.notify import Severity
 from gateway.state.leases.orphaned_holds import OrphanedHold
 
 AFTER_S = 30.0
-"""Seconds. A host that returns within them has drained its journals, so no action is needed."""
+"""Seconds without reports after which a host counts as lost. A host that returns earlier has drained its journals, so
+no action is needed."""
 _CRITICAL_SHARE = 0.1
-"""From this share of a budget's limit on, the alert is critical."""
+"""Share of a budget's limit from which the alert is critical."""
 _NAMED = 5
 
 
 def found(holds: Iterable[OrphanedHold], now: float) -> Iterator[tuple[str, Alert]]:
-    """Yields (team or `organisation NAME`, its alert) for each of them and each lost host."""
+    """Yield (team or `organisation NAME`, alert) for each combination of owner and lost host."""
     groups: dict[tuple[str, str], list[OrphanedHold]] = {}
     for one in holds:
         groups.setdefault((one.team or one.tag, one.host), []).append(one)

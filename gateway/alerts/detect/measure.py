@@ -1,4 +1,4 @@
-"""A budget's spend, summed from the ledger: in total if it is shared, else for each key or end user."""
+"""Sums a budget's spend from the ledger: in total if it is shared, otherwise for each key or end user."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gateway.ledger.rows import TOKENS
 from gateway.ledger.store.entries import entries
 from gateway.ledger.store.sums import pico_sum, whole
 
-_SUBJECT = {"key": "key_id", "end_user": "end_user"}
+_SUBJECT = {"key": "key_id", "end_user": "end_user", "session": "session"}
 
 
 def shared(policy: Policy, budget: Budget) -> bool:
-    """Whether everyone spends from one shared amount."""
+    """Whether the whole team spends from one shared amount."""
     return budget.per not in _SUBJECT
 
 
@@ -31,7 +31,7 @@ def used(connection: Connection, team: str, policy: Policy, budget: Budget, wind
 def used_by_each(
     connection: Connection, team: str, policy: Policy, budget: Budget, window: tuple[float, float]
 ) -> list[tuple[str, int]]:
-    """Returns (key id or end user's pseudonym, pico-dollars or tokens), the highest first."""
+    """Returns (key id, end user's pseudonym or session, pico-dollars or tokens), the highest first."""
     subject = entries.c[_SUBJECT[budget.per]]
     query = select(subject, *pico_sum(_amount(budget))).where(_which(team, policy, budget, window), subject != "")
     found = connection.execute(query.group_by(subject)).all()
@@ -67,7 +67,7 @@ def _which(team: str, policy: Policy, budget: Budget, window: tuple[float, float
 
 
 def _amount(budget: Budget) -> ColumnElement[Any]:
-    """The SQL expression of a row's amount. Free tokens count as nothing; tokens of unknown price count."""
+    """The SQL expression of a row's amount. Free tokens do not count; tokens of unknown price do."""
     c = entries.c
     if budget.limit_usd is not None:
         return c.cost_pico

@@ -11,11 +11,14 @@ from gateway.alerts.detect.anomalies import ENOUGH_HOURS, LEAST_LOOKUPS, found
 from gateway.alerts.detect.hours import HOUR_S, Backend, Hour
 from gateway.alerts.detect.quality import quality_alert
 from gateway.alerts.detect.thresholds import BudgetWindow, due, due_ahead
+from gateway.alerts.detect.weekly_report import Week, weekly_report
 from gateway.domain.money.windows import iso, window_bounds
 from gateway.domain.policy import Budget
 from gateway.domain.routing.standing import Judged, standing
 from gateway.domain.units import PICO_PER_USD
-from gateway.ledger.reports.forecast import Forecast
+from gateway.ledger.reports.forecast import DAY_S, Forecast
+from gateway.ledger.reports.report import Line
+from gateway.ledger.reports.savings import Statement
 from gateway.state.leases.orphaned_holds import OrphanedHold
 
 
@@ -23,6 +26,8 @@ def sample(kind: Kind, team: str, now: float) -> Alert:
     """The sample alert. Payload and text say that it is a test."""
     if kind == "quality":
         alert = _quality(team, now)
+    elif kind == "report":
+        alert = _report(team, now)
     elif kind == "lost_host":
         alert = _lost_host(team, now)
     else:
@@ -41,12 +46,22 @@ def _budget(kind: Kind, team: str, now: float) -> Alert:
 
 
 def _quality(team: str, now: float) -> Alert:
-    """An alert about a backend whose answers were all worse than the baseline's."""
+    """An alert about a backend whose answers were all worse than the reference's."""
     return quality_alert(team, "backend", standing([Judged(number, 0.95, 0.95, 0.0) for number in range(20)]), now)
 
 
+def _report(team: str, now: float) -> Alert:
+    """A report of a week in which one model cost money."""
+    line = Line(("model",), requests=1000, cost_pico=20 * PICO_PER_USD)
+    savings = Statement(team, "large-model", 1000, 50 * PICO_PER_USD, line.cost_pico)
+    totals = (70 * PICO_PER_USD, 80 * PICO_PER_USD, 90 * PICO_PER_USD)
+    ahead = Forecast(*totals, None, None, None)
+    week = window_bounds("week", "UTC", now - 7 * DAY_S)
+    return weekly_report(team, Week(week, line, [line], 25 * PICO_PER_USD, savings, 40 * PICO_PER_USD, ahead), now)
+
+
 def _lost_host(team: str, now: float) -> Alert:
-    """An alert about a lost host with one worker, which holds money in the team's budget of this month."""
+    """An alert about a lost host with one worker, for which the team's budget of this month holds money."""
     start = int(window_bounds("month", "UTC", now)[0])
     counter = f"tg:{{{team}}}:lease:budget:team:usd:0:month:UTC:{start}"
     return lost_hosts.lost_host_alert(

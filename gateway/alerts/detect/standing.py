@@ -15,7 +15,7 @@ from gateway.domain.policy import Budget, Policy
 from gateway.ledger.reports.formats import dollars
 
 MOST_SUBJECTS = 20
-"""Keys or end users listed for one budget, those with the highest spend first."""
+"""Maximum keys or end users that are listed for one budget. Those with the highest spend come first."""
 
 
 def standings(

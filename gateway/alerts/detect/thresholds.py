@@ -1,4 +1,5 @@
-"""Decides when a budget's alerts are due and writes their text: pure functions on integers (pico-dollars or tokens)."""
+"""Decides when a budget's alerts are due, and writes their text. Uses only integers (pico-dollars or tokens), without
+I/O."""
 
 from __future__ import annotations
 
@@ -12,12 +13,13 @@ from zoneinfo import ZoneInfo
 
 from gateway.alerts.alert import Alert, Kind, alert, digest
 from gateway.domain.money.windows import iso
-from gateway.domain.policy import Budget, Severity
+from gateway.domain.notify import Severity
+from gateway.domain.policy import Budget
 from gateway.domain.units import pico_to_usd, usd_to_pico
 from gateway.ledger.reports.forecast import Forecast
 
 WARNING, CRITICAL = Decimal("0.8"), Decimal(1)
-"""Shares of the limit from which an alert's severity is `warning` and `critical` instead of `info`."""
+"""Shares of the limit from which an alert's severity is `warning` or `critical`. Below them it is `info`."""
 
 _ADJECTIVES = {"hour": "hourly", "day": "daily", "week": "weekly", "month": "monthly", "total": "total"}
 _MOST_NAMED = 5
@@ -31,15 +33,15 @@ _EFFECTS = {
 
 @dataclass(frozen=True, slots=True)
 class BudgetWindow:
-    """The part of a budget that an alert is about: that of `subject`, a key's id, if each key has its own; else all of
-    it."""
+    """The part of a budget to which an alert refers: the part of `subject` (a key's id) if each key has its own amount,
+    or else the whole budget."""
 
     team: str
     budget: Budget
     subject: str = ""
     subjects: Sequence[str] = ()
-    """End users that have reached a threshold, the highest spend first. They share one alert, since there may be
-    thousands."""
+    """End users or sessions that have reached a threshold, the highest spend first. They share one alert, since there
+    may be thousands."""
 
     @property
     def limit(self) -> int:
@@ -54,20 +56,21 @@ class BudgetWindow:
         if self.subjects:
             named = ", ".join(self.subjects[:_MOST_NAMED])
             more = f" and {len(self.subjects) - _MOST_NAMED} more" if len(self.subjects) > _MOST_NAMED else ""
-            return f"Of team {self.team} {'each of ' if len(self.subjects) > 1 else ''}end user {named}{more}"
+            kind = self.budget.per.replace("_", " ")
+            return f"Of team {self.team} {'each of ' if len(self.subjects) > 1 else ''}{kind} {named}{more}"
         return f"Team {self.team}" if self.budget.per == "team" else f"{self.team[:1].upper()}{self.team[1:]}"
 
     def amount(self, units: int) -> str:
         if self.budget.limit_usd is None:
             return f"{units} tokens"
-        return f"{_money(units)} USD"
+        return f"{money(units)} USD"
 
     @property
     def name(self) -> str:
-        """For example `monthly budget of 500 USD`."""
+        """The budget's name, such as `monthly budget of 500 USD`."""
         budget = self.budget
         limit = f"{budget.limit_tokens} tokens" if budget.limit_usd is None else f"{_plain(budget.limit_usd)} USD"
-        each = {"key": " per key", "end_user": " per end user"}.get(budget.per, "")
+        each = {"key": " per key", "end_user": " per end user", "session": " per session"}.get(budget.per, "")
         return f"{_ADJECTIVES[budget.window]} budget{f' {budget.name!r}' if budget.name else ''} of {limit}{each}"
 
 
@@ -91,7 +94,8 @@ def due(account: BudgetWindow, spent: int, window: tuple[float, float], now: flo
 def due_ahead(
     account: BudgetWindow, spent: int, ahead: Forecast | None, window: tuple[float, float], now: float
 ) -> list[Alert]:
-    """The alert that the limit will probably be reached before the window ends; none if it is reached already."""
+    """The alert that the limit will probably be reached before the window ends. Empty if the limit is already
+    reached."""
     if ahead is None or ahead.exhausted_at is None or spent >= account.limit:
         return []
     zone = account.budget.timezone
@@ -110,7 +114,7 @@ def due_ahead(
 
 
 def forecast_values(ahead: Forecast, *, usd: bool) -> dict[str, Any]:
-    """A forecast as JSON values: dollars as exact strings, or tokens; times as ISO 8601."""
+    """A forecast as JSON values: amounts as exact dollar strings or as tokens, times in ISO 8601."""
     unit = "usd" if usd else "tokens"
 
     def amount(units: int | None) -> Any:
@@ -153,7 +157,7 @@ def _alert(
     if account.subject:
         facts["key"] = account.subject
     if account.subjects:
-        facts["end_users"] = list(account.subjects[:_MOST_NAMED])
+        facts[f"{budget.per}s"] = list(account.subjects[:_MOST_NAMED])
     kind: Kind = "forecast" if threshold == "forecast" else "threshold"
     return alert(_id(account, start, threshold), kind, severity, account.team, facts)
 
@@ -197,7 +201,7 @@ def _day(at: float, timezone: str) -> str:
     return f"{datetime.fromtimestamp(at, ZoneInfo(timezone)):%Y-%m-%d %H:%M} ({timezone})"
 
 
-def _money(pico: int) -> str:
+def money(pico: int) -> str:
     """USD with two decimals; amounts below a dollar have as many as they need."""
     usd = pico_to_usd(pico)
     return f"{usd:.2f}" if usd >= 1 else _plain(usd)

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from gateway.alerts.alert import Alert
 from gateway.alerts.delivery import deliveries
-from gateway.alerts.detect import anomalies, hours, lost_hosts, measure, quality
+from gateway.alerts.detect import anomalies, hours, lost_hosts, measure, quality, weekly_report
 from gateway.alerts.detect.thresholds import BudgetWindow, due, due_ahead, least
 from gateway.domain.money.windows import window_bounds
 from gateway.domain.policy import AlertsPolicy, Budget, Policy
@@ -23,22 +23,24 @@ from gateway.state.leases import orphaned_holds
 from gateway.state.sql.database import Database
 
 LOOK_BACK_S = 3600.0
-"""At its start, a process also checks the windows of this many seconds ago, in case no process did so then."""
+"""Age in seconds of windows that a process also checks at its start, because no process may have checked them before.
+"""
 FORECAST_EVERY_S = 300.0
 ANOMALIES_EVERY_S = 60.0
 QUALITY_EVERY_S = 5.0
 LOST_HOSTS_EVERY_S = 5.0
+REPORTS_EVERY_S = 60.0
 OWNER = "organisation "
-"""Prefix of an organisation's name where otherwise a team's name is used. Team names contain no space."""
+"""Prefix of an organisation's name where a team's name is expected. Team names contain no space."""
 _GRAIN_S = 900
-"""Ledger times are rounded down to this many seconds. In every time zone, windows begin at a multiple of it."""
+"""Seconds to which ledger times are rounded down. In every time zone, windows begin at a multiple of it."""
 
 Window = tuple[float, float]
 
 
 class Watch:
-    """Runs in the process of the ledger's writer, which passes new rows to `notice`. Sums and forecasts run in a
-    thread, because the ledger may be large."""
+    """Finds the alerts that are due. It runs in the process of the ledger's writer, which passes new rows to `notice`.
+    Sums and forecasts run in a thread, because the ledger may be large."""
 
     def __init__(
         self,
@@ -46,9 +48,12 @@ class Watch:
         policies: Callable[[], Mapping[str, Policy]],
         *,
         organisations: Mapping[str, Sequence[Budget]] = MappingProxyType({}),
+        reference_of: weekly_report.References = lambda policy: None,
         clock: Clock = time,
     ) -> None:
-        """`organisations`: their budgets, which all their teams share; they are checked like those of teams."""
+        """`organisations`: their budgets, which all their teams share; they are checked like those of teams.
+        `reference_of`: what savings in weekly reports are compared with."""
+        self._reference_of = reference_of
         self._database, self._policies, self._clock = database, policies, clock
         self._organisations = {
             name: Policy(team="organisation", organisation=name).model_copy(
@@ -60,21 +65,21 @@ class Watch:
         self._seen: Mapping[str, Policy] | None = None
         self._touched: dict[str, set[float]] = {}
         self._noticed: dict[str, int] = {}
-        """Team → pico-dollars of all rows passed to `notice`."""
+        """Team → pico-dollars of all rows that were passed to `notice`."""
         self._queried: dict[tuple[str, Window], tuple[int, int]] = {}
-        """(team, window) → (spend by the last query of the ledger, the team's `_noticed` before that query)."""
+        """(Team, window) → (spend by the last query of the ledger, the team's `_noticed` before that query)."""
         self._known: set[str] = set()
         self._used: dict[tuple[str, str, str], tuple[float, float]] = {}
         self._next_checks: dict[tuple[str, str], float] = {}
-        """(team, budget or "anomalies") → time of the next check."""
+        """(Team, budget or "anomalies") → time of the next check."""
         self._past: dict[str, tuple[int, dict[int, hours.Hour]]] = {}
-        """Team → (first hour that is not included, figures of the hours before)."""
+        """Team → (first hour that is not included, figures of the hours before it)."""
         self._judged = (0, 0)
-        """Ids of the newest comparison and rating that were checked."""
+        """Ids of the newest comparison and the newest rating that were checked."""
         self._undrained: Counter[str] = Counter()
 
     def notice(self, rows: Iterable[Row]) -> None:
-        """Note new ledger rows."""
+        """Store that there are new ledger rows."""
         for row in rows:
             if not row.simulated:
                 grain = row.at // _GRAIN_S * _GRAIN_S
@@ -84,12 +89,12 @@ class Watch:
                     self._touched.setdefault(OWNER + row.organisation, set()).add(grain)
 
     async def check(self) -> list[Alert]:
-        """Store the alerts that are due and not stored yet, and return them. Raises SQLAlchemyError; the next call then
+        """Store the alerts that are due and not stored yet, and return them. Raises SQLAlchemyError; then the next call
         checks the same rows again."""
         policies, now = self._policies(), self._clock.time()
         touched, self._touched = self._touched, {}
         if policies is not self._seen:
-            # At the start, or with changed policies, every team must be checked.
+            # At the start, or after a change of policies, every team must be checked.
             self._used.clear()
             self._queried.clear()
             self._next_checks.clear()
@@ -106,7 +111,7 @@ class Watch:
         return found
 
     def used(self) -> dict[tuple[str, str, str], float]:
-        """The spent share of each budget by team, window and limit. If each key or end user has its own amount: the
+        """The spent share of each budget, by team, window and limit. If each key or end user has its own amount, the
         highest share."""
         now = self._clock.time()
         return {budget: share if now < end else 0.0 for budget, (share, end) in self._used.copy().items()}
@@ -128,10 +133,12 @@ class Watch:
                 fired += self._store(self._anomalies(team, now), team, policy, None, now)
         if self._is_due("", "lost hosts", LOST_HOSTS_EVERY_S, now):
             fired += self._lost_hosts(policies, now)
+        if self._is_due("", "reports", REPORTS_EVERY_S, now):
+            fired += self._reports(policies, now)
         return fired + (self._quality(policies, now) if self._is_due("", "quality", QUALITY_EVERY_S, now) else [])
 
     def _lost_hosts(self, policies: Mapping[str, Policy], now: float) -> list[Alert]:
-        """Alerts of every team and organisation whose budgets hold money for a lost host."""
+        """Alerts for every team and organisation whose budgets hold money for a lost host."""
         with self._database.read() as connection:
             holds = orphaned_holds.held(connection)
         fired: list[Alert] = []
@@ -143,8 +150,24 @@ class Watch:
         self._undrained = Counter(workers.values())
         return fired
 
+    def _reports(self, policies: Mapping[str, Policy], now: float) -> list[Alert]:
+        """Reports of last week of the teams whose policies name receivers for them."""
+        fired: list[Alert] = []
+        if (week := weekly_report.last_week(now)) is None:
+            return fired
+        for team, policy in policies.items():
+            id = weekly_report.report_id(team, week)
+            if not policy.alerts.weekly_report or id in self._known:
+                continue
+            with self._database.read() as connection:
+                figures = weekly_report.read(connection, policy, week, self._reference_of, now)
+            if figures.total.attempts or figures.total.cache_answers:
+                fired += self._store([weekly_report.weekly_report(team, figures, now)], team, policy, None, now)
+            self._known.add(id)
+        return fired
+
     def _quality(self, policies: Mapping[str, Policy], now: float) -> list[Alert]:
-        """Alerts of every team with newly judged answers, whether or not it has spent anything since."""
+        """Alerts for every team with newly judged answers, whether or not it has spent anything since."""
         with self._database.read() as connection:
             newest = evidence.newest(connection)
             found = list(quality.found(connection, self._judged, now)) if newest != self._judged else []
@@ -174,8 +197,8 @@ class Watch:
         return self._store(found, team, policy, budget, now)
 
     def _check_each(self, team: str, policy: Policy, budget: Budget, window: Window, now: float) -> list[Alert]:
-        """A budget per key gives one alert for each key. A budget per end user, of whom there may be thousands, gives
-        one alert for all of them."""
+        """A budget per key gives one alert for each key. A budget per end user or session, of which there may be
+        thousands, gives one alert for all of them."""
         with self._database.read() as connection:
             each = measure.used_by_each(connection, team, policy, budget, window)
         if window[0] <= now < window[1]:
@@ -209,9 +232,14 @@ class Watch:
         if not fresh:
             return []
         receivers = [*policy.alerts.notify, *(budget.notify if budget else ())]
+        reported = policy.alerts.weekly_report
         with self._database.begin() as connection:
             fired = [
-                alert for alert in fresh if deliveries.write(connection, alert, team, receivers, policy.alerts, now)
+                alert
+                for alert in fresh
+                if deliveries.write(
+                    connection, alert, team, reported if alert.kind == "report" else receivers, policy.alerts, now
+                )
             ]
         self._known.update(alert.id for alert in fresh)
         return fired
@@ -230,15 +258,15 @@ class Watch:
         self._used[account.team, label, limit] = (spent / account.limit, window[1])
 
     def _at_most(self, team: str, window: Window) -> int | None:
-        """An upper bound of the spend from the last query and the rows seen since; None if the ledger must be queried.
+        """An upper bound of the spend, from the last query and the rows since then; None if the ledger must be queried.
 
-        A sum takes long in a large ledger. SQLite has only one writer, which passes every new row to `notice`.
+        Summing takes long in a large ledger. SQLite has only one writer, which passes every new row to `notice`.
         """
         known = self._queried.get((team, window))
         return None if known is None else known[0] + self._noticed.get(team, 0) - known[1]
 
     def _may_be_due(self, account: BudgetWindow, at_most: int, window: Window, now: float) -> bool:
-        """Whether a spend of `at_most` or less could make a new alert due."""
+        """Whether any spend up to `at_most` could make a new alert due."""
         return self._queried[account.team, window][0] < account.limit <= at_most or any(
             alert.id not in self._known for alert in due(account, at_most, window, now)
         )

@@ -1,4 +1,4 @@
-"""One answer per `Idempotency-Key`: a repeated request gets the first one's answer, on any worker."""
+"""Gives one answer per `Idempotency-Key`: a repeated request gets the answer of the first one, on any worker."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ log = logging.getLogger(__name__)
 HEADER = "Idempotency-Key"
 KEPT_S = 86400.0
 LEASE_S = 10.0
-"""A worker that died blocks other workers' answers for at most this long."""
+"""Maximum seconds for which a worker that died prevents other workers from answering."""
 MOST_ANSWER_BYTES = 2**20
 MOST_KEPT_BYTES = 64 * 2**20
-"""Most bytes of one worker's answers on the state server."""
+"""Maximum bytes of one worker's answers on the state server."""
 AT_HAND_BYTES = 8 * 2**20
 _BESIDE_BYTES = 2500
-"""Bytes that a stored answer takes besides its body."""
+"""Bytes that a stored answer takes in addition to its body."""
 _MOST_KEY_BYTES = 255
 _LOOK_S = (0.05, 0.5)
-"""Intervals at which another worker's answer is checked for: at first, and later."""
+"""Seconds between checks for another worker's answer: at first, and later."""
 _CLAIM, _ANSWER = b"c", b"a"
 _PRINT_BYTES = 16
 
@@ -51,28 +51,28 @@ Refuse = Callable[[Caller, GatewayError], Awaitable[None]]
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """The request of one key, in progress or answered."""
+    """One idempotent request, in progress or answered."""
 
     place: str
-    """Its key on the state server."""
+    """The request's key on the state server."""
     print: bytes
-    """A digest of the request, which tells different requests with the same key apart."""
+    """A digest of the request. It distinguishes different requests with the same idempotency key."""
     recording: Recording = field(default_factory=Recording)
     ends_at: float = 0.0
-    """When the answer expires (Unix time); 0 while in progress."""
+    """Unix time at which the answer expires; 0 while the request is in progress."""
 
     @property
     def kept(self) -> bool:
-        """Whether a repeated request gets this answer. A failed one may be tried again."""
+        """Whether a repeated request gets this answer. After a failure, the request may be tried again."""
         return self.recording.good and self.recording.size <= MOST_ANSWER_BYTES
 
 
 class Idempotency:
-    """Without the state server, each worker knows only its own answers. This is not reported, and no request fails
-    because of it."""
+    """Keeps the answers. Without the state server, each worker knows only its own answers. This is not reported, and no
+    request fails because of it."""
 
     def __init__(self, state: State, *, patience_s: float) -> None:
-        """`patience_s`: the longest that a request may take, and therefore the longest wait for another worker's
+        """`patience_s`: maximum seconds that a request may take, and so the maximum wait for another worker's
         answer."""
         self._state, self._patience_s = state, patience_s
         self._runs: OrderedDict[bytes, Run] = OrderedDict()
@@ -86,13 +86,13 @@ class Idempotency:
     async def answer(
         self, key: bytes, body: bytes, caller: Caller, tenant: Tenant, serve: Serve, refuse: Refuse
     ) -> asyncio.Task[None] | None:
-        """Answer `caller` with `serve`, or with the answer that the first request with `key` got.
+        """Answer `caller` with `serve`, or with the answer to the first request with `key`.
 
-        Returns the task that still serves, for a caller that left. Raises BadRequest and KeyReused.
+        Returns the task that is still serving if the caller has left. Raises BadRequest and KeyReused.
         """
         if not key or len(key) > _MOST_KEY_BYTES or not key.isascii() or not key.decode().isprintable():
-            said = f"{HEADER} must have 1 to {_MOST_KEY_BYTES} printable ASCII characters."
-            raise BadRequest(said, param=HEADER)
+            message = f"{HEADER} must have 1 to {_MOST_KEY_BYTES} printable ASCII characters."
+            raise BadRequest(message, param=HEADER)
         asked = b"\0".join((tenant.team.encode(), tenant.key.lineage.encode(), caller.path.encode(), caller.query, key))
         digest = blake2b(asked, digest_size=16).digest()
         print_ = blake2b(body, digest_size=_PRINT_BYTES).digest()
@@ -117,7 +117,8 @@ class Idempotency:
         return run if run.kept else None
 
     async def _lead(self, digest: bytes, run: Run, caller: Caller, serve: Serve, refuse: Refuse) -> None:
-        """Check whether another worker has answered; otherwise serve, and keep a good answer for `KEPT_S`."""
+        """Check whether another worker has answered. If not, serve the request, and keep an answer without error for
+        `KEPT_S` seconds."""
         recorder = Recorder(caller, run.recording)
         try:
             claim = await self._claim(run)
@@ -146,10 +147,10 @@ class Idempotency:
     # -- the state server ------------------------------------------------------------------------------------------
 
     async def _claim(self, run: Run) -> bytes | None:
-        """Claim the request. Returns the claim; None if another worker has answered (`run` then has the answer), or if
-        the state server cannot tell.
+        """Claim the request. Returns the claim. None if another worker has answered (then `run` contains the answer),
+        or if the state server does not answer.
 
-        Raises KeyReused, and DeadlineExceeded when another worker takes too long.
+        Raises KeyReused, and DeadlineExceeded if another worker takes too long.
         """
         claim = _CLAIM + run.print + secrets.token_bytes(8)
         until, pause_s = time.monotonic() + self._patience_s, _LOOK_S[0]
@@ -196,7 +197,7 @@ class Idempotency:
         except StateUnavailable as error:
             log.debug("an idempotent answer is known to this worker only: %s", error)
 
-    # -- at hand ---------------------------------------------------------------------------------------------------
+    # -- in memory ---------------------------------------------------------------------------------------------------
 
     def _remember(self, run: Run) -> None:
         run.ends_at = time.time() + KEPT_S

@@ -1,4 +1,4 @@
-"""Records an answer while it is sent, and replays it to any number of callers, during or after the call."""
+"""Records an answer while it is sent, and replays it to any number of callers during or after the call."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ REPLAYED = (b"idempotency-replayed", b"true")
 
 
 class Recording:
-    """The answer to one request so far. Belongs to one event loop."""
+    """The answer to one request, as far as it has been recorded. It belongs to one event loop."""
 
     def __init__(self) -> None:
         self.status = 0
-        """0: nothing yet."""
+        """The status; 0: nothing has been recorded yet."""
         self.headers: Headers = []
         self.stream = False
         self.over = False
@@ -33,7 +33,7 @@ class Recording:
 
     @property
     def good(self) -> bool:
-        """Whether the answer is complete and no error."""
+        """Whether the answer is complete and is not an error."""
         return self.over and not self.broken and 200 <= self.status < 300
 
     def encode(self) -> bytes:
@@ -45,8 +45,8 @@ class Recording:
         head, _, body = value.partition(b"\n")
         status, stream, headers = orjson.loads(head)
         self.replayed = True
-        told = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
-        self.begin(status, told, stream=stream)
+        encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+        self.begin(status, encoded, stream=stream)
         self.add(body)
         self.end()
 
@@ -62,13 +62,13 @@ class Recording:
         self._tell()
 
     def end(self, *, broken: bool = False, pause_s: float = 0.0) -> None:
-        """Nothing more comes. Only the first call counts."""
+        """Mark the end of the answer. Only the first call counts."""
         if not self.over:
             self.over, self.broken, self._pause_s = True, broken, pause_s
             self._tell()
 
     def tear(self) -> None:
-        """The writer is gone. Unless the recording is complete, it has no end that could be replayed."""
+        """Called when the writer has ended. If the recording is not complete, it has no end that could be replayed."""
         if not self.over:
             self._torn = True
             self.end(broken=True)
@@ -82,8 +82,8 @@ class Recording:
     # -- play ------------------------------------------------------------------------------------------------------
 
     async def play(self, caller: Caller, *, again: bool) -> None:
-        """Replay the recording to `caller` as it is written. `again`: it was made for another request. Ends early when
-        the client disconnects."""
+        """Replay the recording to `caller` while it is being written. `again`: the recording was made for another
+        request. Ends early if the client disconnects."""
         task = asyncio.current_task()
         assert task is not None
         hang_up = HangUp(task)
@@ -121,24 +121,24 @@ class Recording:
             await caller.end(b"".join(self._pieces[played:]), broken=self.broken)
 
     async def _news(self) -> None:
-        """Wait until something was written or the recording ended."""
+        """Wait until something has been written or the recording has ended."""
         news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.add(news)
         await news
 
 
 class Recorder(Wrapped):
-    """A caller that never leaves: it reads from `caller`, and its answer is recorded."""
+    """A caller that never disconnects: it reads from `caller`, and its answer is recorded."""
 
     def __init__(self, caller: Caller, recording: Recording) -> None:
         super().__init__(caller)
         self._recording = recording
 
     def listen(self, react: Callable[[], None]) -> None:
-        """Does nothing: when the client leaves, the recording is kept for the retry."""
+        """Does nothing: if the client disconnects, the recording is kept for the retry."""
 
     def close(self) -> None:
-        """There is no client to disconnect."""
+        """Does nothing, because there is no client that could disconnect."""
 
     async def whole(self, status: int, headers: Headers, body: bytes, *, pause_s: float = 0.0) -> None:
         self._recording.begin(status, headers, stream=False)
@@ -153,7 +153,7 @@ class Recorder(Wrapped):
         return True
 
     async def drain(self) -> None:
-        """Never waits: an answer has a size limit, and few requests have a key."""
+        """Never waits, because an answer has a size limit and few requests have an idempotency key."""
 
     async def end(self, last: bytes = b"", *, broken: bool = False) -> None:
         self._recording.add(last)

@@ -146,6 +146,7 @@ SCHEMAS: Mapping[str, Schema] = {
     "Deleted": record(id=TEXT, deleted={"const": True}),
     "Health": record(status=words("ok", "degraded"), parts=OPEN_OBJECT),
     "Status": record(status=TEXT),
+    "NotReady": record(status=TEXT, why=TEXT),
     "Feedback": {
         "description": "One of rating, score and cache, with an optional comment.",
         **optional(

@@ -24,12 +24,12 @@ _TAGS = (
     ("/openapi.json", "health"),
     ("/", "inference"),
 )
-"""The first matching prefix decides the tag."""
+"""(Prefix of a path, tag). The first matching prefix decides the tag."""
 
 
 def document(routes: Iterable[tuple[str, str]], version: str) -> dict[str, Any]:
-    """`routes`: (method, path) of everything served except inference. Routes without an operation are left out: they
-    are aliases of documented ones."""
+    """The OpenAPI document. `routes`: (method, path) of everything that is served except inference. Routes without an
+    operation are omitted, because they are aliases of documented routes."""
     paths: dict[str, dict[str, Any]] = {path: {"post": _operation(path, each)} for path, each in INFERENCE.items()}
     for method, path in routes:
         shown = template(path)
@@ -51,7 +51,8 @@ def document(routes: Iterable[tuple[str, str]], version: str) -> dict[str, Any]:
             "securitySchemes": SECURITY_SCHEMES,
             "parameters": {name: _header(name, *facts) for name, facts in REQUEST_HEADERS.items()},
             "headers": {
-                name: {"description": told, "schema": schema} for name, (told, schema) in RESPONSE_HEADERS.items()
+                name: {"description": description, "schema": schema}
+                for name, (description, schema) in RESPONSE_HEADERS.items()
             },
             "responses": {"Error": {"description": "An error.", "content": {JSON: {"schema": ref("Error")}}}},
         },
@@ -102,5 +103,5 @@ def _content(schemas: Mapping[str, Schema]) -> dict[str, Any]:
     return {media_type: {"schema": schema} for media_type, schema in schemas.items()}
 
 
-def _header(name: str, told: str, schema: Schema) -> dict[str, Any]:
-    return {"name": name, "in": "header", "description": told, "schema": schema}
+def _header(name: str, description: str, schema: Schema) -> dict[str, Any]:
+    return {"name": name, "in": "header", "description": description, "schema": schema}

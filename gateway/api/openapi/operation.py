@@ -1,4 +1,4 @@
-"""One operation of the document, and the abbreviations used in the tables of operations."""
+"""One operation of the OpenAPI document, and short functions for writing the tables of operations."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")
 READING = (400, 401, 403, 404, 408, 503)
 """Error statuses of every route that needs a key."""
 WRITING = (*READING, 413, 415)
-"""The same, for routes with a request body."""
+"""Error statuses of every route that has a request body."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """`method path`, as `gateway/api/openapi/document.py` writes it down."""
+    """One operation: the description of `method path` that `gateway/api/openapi/document.py` writes."""
 
     id: str
     summary: str
     scopes: tuple[str, ...] = ("inference",)
-    """The key needs one of these; empty: no key is needed."""
+    """The key needs one of these scopes; empty: no key is needed."""
     answers: Mapping[int, Mapping[str, Schema]] = field(default_factory=lambda: {200: {JSON: OPEN_OBJECT}})
     """Status of an answer → media type → schema."""
     body: Mapping[str, Schema] | None = None
@@ -39,7 +39,7 @@ class Operation:
     query: tuple[Schema, ...] = ()
     errors: tuple[int, ...] = READING
     controls: bool = False
-    """Whether it takes the `x-thriftgate-*` request headers and answers with the response headers."""
+    """Whether the route accepts the `x-thriftgate-*` request headers and sends the response headers."""
 
 
 def template(path: str) -> str:
@@ -53,7 +53,7 @@ def ref(name: str) -> Schema:
 
 
 def listed(name: str) -> Schema:
-    """OpenAI's list of `name`."""
+    """A list of `name` in OpenAI's format."""
     return record(object={"const": "list"}, data={"type": "array", "items": ref(name)})
 
 
@@ -63,7 +63,7 @@ def record(**properties: Schema) -> Schema:
 
 
 def optional(**properties: Schema) -> Schema:
-    """An object that may have `properties`, and others."""
+    """An object that may have `properties` and others."""
     return {"type": "object", "properties": properties}
 
 

@@ -34,15 +34,15 @@ _FORM: Mapping[str, Schema] = {JSON: OPEN_OBJECT, "multipart/form-data": OPEN_OB
 
 
 def _inference(id: str, summary: str, body: str, answer: Schema = OPEN_OBJECT, *, streams: bool = True) -> Operation:
-    told: dict[str, Schema] = {JSON: answer}
+    content: dict[str, Schema] = {JSON: answer}
     if streams:
-        told[EVENTS] = {}
-    return Operation(id, summary, answers={200: told}, body={JSON: ref(body)}, errors=_ASKING, controls=True)
+        content[EVENTS] = {}
+    return Operation(id, summary, answers={200: content}, body={JSON: ref(body)}, errors=_ASKING, controls=True)
 
 
 def _passed(id: str, summary: str) -> Operation:
-    told = f"{summary} Passed unchanged to the backend of `model`; the team's policy must list it under passthrough."
-    return Operation(id, told, answers=_PASSED, body=_FORM, errors=_ASKING, controls=True)
+    content = f"{summary} Passed unchanged to the backend of `model`; the team's policy must list it under passthrough."
+    return Operation(id, content, answers=_PASSED, body=_FORM, errors=_ASKING, controls=True)
 
 
 def _own(shown: Shown) -> Operation:
@@ -236,7 +236,7 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
     ("GET", "/health"): Operation("getHealth", "Parts and their state.", (), {200: {JSON: ref("Health")}}, errors=()),
     ("GET", "/health/live"): Operation("getLive", "200 while the process runs.", (), {200: _STATUS}, errors=()),
     ("GET", "/health/ready"): Operation(
-        "getReady", "200 when requests can be answered.", (), {200: _STATUS, 503: _STATUS}, errors=()
+        "getReady", "200 when requests can be answered.", (), {200: _STATUS, 503: {JSON: ref("NotReady")}}, errors=()
     ),
     ("GET", "/dashboard"): Operation("getDashboard", "The page.", (), {200: {"text/html": TEXT}}, errors=()),
     ("GET", "/dashboard/static/{path}"): Operation(

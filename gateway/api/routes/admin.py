@@ -1,4 +1,4 @@
-"""`/admin/*`: keys, policies and backends over HTTP. Closed unless the operator opens it; needs an admin key."""
+"""`/admin/*`: keys, policies and backends over HTTP. Disabled unless the operator enables it; needs an admin key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gateway.api.auth import Authenticator, json_response
-from gateway.api.routes.usage import UsageFigures, told
+from gateway.api.routes.usage import UsageFigures, usage_response
 from gateway.api.server.asgi import read_object
 from gateway.backends.fleet import Fleet
 from gateway.domain.tenant import Tenant
@@ -22,7 +22,7 @@ from gateway.policy.load import Policies
 from gateway.state.sql.database import Database
 
 LONGEST_S = 100 * 365 * 86400
-"""Longest life of a key with an expiry."""
+"""Maximum life, in seconds, of a key with an expiry."""
 
 
 class Admin:
@@ -66,8 +66,8 @@ class Admin:
         )
 
     async def usage(self, request: Request, tenant: Tenant) -> Response:
-        """As /v1/usage, for every team or the one that `?team=` names."""
-        return await told(self._spend, request.query_params, request.query_params.get("team"))
+        """Like /v1/usage, for all teams or for the one given by `?team=`."""
+        return await usage_response(self._spend, request.query_params, request.query_params.get("team"))
 
     async def show_policies(self, request: Request, tenant: Tenant) -> Response:
         current = self._policies.current
@@ -85,7 +85,8 @@ class Admin:
         return json_response(await asyncio.to_thread(keys.listing, self._database, request.query_params.get("team")))
 
     async def create_key(self, request: Request, tenant: Tenant) -> Response:
-        """`{"team", "name"?, "scopes"?, "expires"?: "90d", "allowed_models"?}` → the secret, shown only now."""
+        """Create a key from `{"team", "name"?, "scopes"?, "expires"?: "90d", "allowed_models"?}`. The secret is in the
+        answer and is never shown again."""
         asked = await read_object(request)
         team, scopes = asked.get("team"), asked.get("scopes", ["inference"])
         if not isinstance(team, str):
@@ -125,7 +126,7 @@ class Admin:
         return json_response({"key": secret, "id": key.id, "team": team, "expires_at": expires_at}, 201)
 
     async def revoke_key(self, request: Request, tenant: Tenant) -> Response:
-        """Ends the key's whole lineage."""
+        """End all keys of the key's lineage."""
         key_id = request.path_params["id"]
         ended = await asyncio.to_thread(lambda: keys.revoke(self._database, key_id, actor=tenant.key.id))
         if not ended:
@@ -133,7 +134,7 @@ class Admin:
         return json_response({"id": key_id, "revoked": True, "ended": ended})
 
     async def revoke_team(self, request: Request, tenant: Tenant) -> Response:
-        """`?team=T&confirm=true`: ends all keys of the team, including the caller's own if it belongs to the team."""
+        """End all keys of a team: `?team=T&confirm=true`. If the caller's own key belongs to the team, it ends too."""
         team = request.query_params.get("team")
         if not team:
             raise BadRequest("team must name the team whose keys are to end.", param="team")

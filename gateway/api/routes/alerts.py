@@ -1,4 +1,4 @@
-"""`/admin/alerts`: lists and acknowledges alerts. Closed unless the operator opens the admin API."""
+"""`/admin/alerts`: lists and acknowledges alerts. Disabled unless the operator enables the admin API."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class AlertRoutes:
         ]
 
     async def listing(self, request: Request, tenant: Tenant) -> Response:
-        """`?team=`, `?limit=` (100), `?dead=1` for deliveries that are no longer tried; newest first."""
+        """List alerts, newest first. Query: `?team=`, `?limit=` (100), `?dead=1` for deliveries that were given up."""
         asked = request.query_params
         limit = whole_number(asked, "limit", 100, MOST)
         dead = asked.get("dead", "0")
@@ -45,7 +45,7 @@ class AlertRoutes:
         return json_response([asdict(one) for one in found])
 
     async def change(self, request: Request, tenant: Tenant) -> Response:
-        """`{"acknowledge": "ID"}`, or `{"retry_dead_letters": true, "team"?}`."""
+        """Change alerts. Body: `{"acknowledge": "ID"}`, or `{"retry_dead_letters": true, "team"?}`."""
         asked = await read_object(request)
         now = self._clock.time()
         if isinstance(id := asked.get("acknowledge"), str):

@@ -21,19 +21,19 @@ from gateway.batches.batch import EACH_TIME, Batch, BatchFields
 from gateway.batches.files import MAX_BYTES, Files, Page, StoredFile
 from gateway.batches.jobs import Jobs
 from gateway.batches.options import LONGEST_S, seconds
-from gateway.dialects.controls import parse_controls
+from gateway.dialects.controls import check_overrides, parse_controls
 from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, NotFound
 
 PURPOSES = ("batch",)
 KEY_CHARACTERS = 255
 REQUEST_BYTES = 2**17
-"""Most bytes of a request for a batch: its metadata may have 9216 characters, each encoded in up to twelve bytes."""
+"""Maximum bytes of a request for a batch. Its metadata may have 9216 characters, each encoded in up to twelve bytes."""
 FEATURES = (b"openai-beta", b"anthropic-beta", b"anthropic-version")
 
 
 def shown_file(file: StoredFile) -> dict[str, Any]:
-    """OpenAI's File object."""
+    """The file as OpenAI's File object."""
     return {
         "id": file.id,
         "object": "file",
@@ -48,7 +48,7 @@ def shown_file(file: StoredFile) -> dict[str, Any]:
 
 
 def shown_batch(batch: Batch) -> dict[str, Any]:
-    """OpenAI's Batch object."""
+    """The batch as OpenAI's Batch object."""
     moments = ("completed", "failed", "expired", "cancelled")
     ended = batch.finished_at and int(batch.finished_at)
     return {
@@ -75,33 +75,33 @@ def shown_batch(batch: Batch) -> dict[str, Any]:
 
 
 def shown_list(found: list[dict[str, Any]], limit: int) -> dict[str, Any]:
-    """OpenAI's list; `found` may have one element more than the page."""
+    """`found` as OpenAI's list. It may have one element more than the page."""
     data = found[:limit]
     first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
     return {"object": "list", "data": data, "first_id": first, "last_id": last, "has_more": len(found) > limit}
 
 
 def asked_expiry(fields: Mapping[str, str]) -> float:
-    """Seconds for which an uploaded file is kept: from the form, else 30 days. Raises BadRequest."""
+    """Seconds for which an uploaded file is kept, from the form or else 30 days. Raises BadRequest."""
     anchor, length = fields.get("expires_after[anchor]"), fields.get("expires_after[seconds]")
     if anchor is None and length is None:
         return LONGEST_S
     return seconds(anchor, length, "expires_after[{}]")
 
 
-def common_headers(request: Request) -> dict[str, str]:
-    """Headers that apply to every line of a batch: the gateway's own, and the vendors' feature headers.
+def common_headers(request: Request, tenant: Tenant) -> dict[str, str]:
+    """Headers for all lines of a batch: the gateway's own, and the vendors' feature headers.
 
-    Raises BadRequest naming a header with which no line could be sent.
+    Raises BadRequest or Forbidden that names a header with which no line could be sent.
     """
     headers = by_name(request.scope["headers"])
-    parse_controls(headers)
+    check_overrides(parse_controls(headers), tenant.policy)
     kept = {name for name in headers if name in FEATURES or name.startswith(b"x-thriftgate-")}
     return {name.decode("latin-1"): headers[name].decode("latin-1") for name in sorted(kept)}
 
 
 def asked_once(request: Request, tenant: Tenant, fingerprint: str) -> BatchFields:
-    """The fields by which an `Idempotency-Key` finds an earlier request with this fingerprint. Raises BadRequest."""
+    """The fields with which an `Idempotency-Key` finds an earlier request with this fingerprint. Raises BadRequest."""
     key = request.headers.get("idempotency-key")
     if key is None:
         return EACH_TIME
@@ -112,7 +112,7 @@ def asked_once(request: Request, tenant: Tenant, fingerprint: str) -> BatchField
 
 
 def asked_page(request: Request, default: int, most: int) -> Page:
-    """`limit`, `after`, `order`, `purpose` of the query. Raises BadRequest."""
+    """The page that the query's `limit`, `after`, `order` and `purpose` select. Raises BadRequest."""
     asked = request.query_params
     limit, order = whole_number(asked, "limit", default, most), asked.get("order", "desc")
     if order not in ("asc", "desc"):
@@ -121,14 +121,14 @@ def asked_page(request: Request, default: int, most: int) -> Page:
 
 
 class BatchRoutes:
-    """Ordinary Starlette endpoints. A key sees what it made, and what its team shares."""
+    """Starlette endpoints. A key sees files and batches that it made, and those that its team shares."""
 
     def __init__(self, *, authenticator: Authenticator, files: Files, jobs: Jobs, uploads: Uploads) -> None:
         self._files, self._jobs, self._uploads = files, jobs, uploads
         inference = authenticator.needs("inference")
         self.routes = [
             route
-            for prefix in ("/v1", "")  # some clients leave it out, since OpenAI's base URL contains it
+            for prefix in ("/v1", "")  # some clients omit it, because OpenAI's base URL contains it
             for route in (
                 Route(f"{prefix}/files", inference(self.upload), methods=["POST"]),
                 Route(f"{prefix}/files", inference(self.list_files)),
@@ -177,10 +177,10 @@ class BatchRoutes:
         asked = await read_object(request, REQUEST_BYTES)
         fingerprint = blake2b(orjson.dumps(asked, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
         once = asked_once(request, tenant, fingerprint)
-        return json_response(shown_batch(await self._jobs.create(tenant, asked, common_headers(request), once)))
+        return json_response(shown_batch(await self._jobs.create(tenant, asked, common_headers(request, tenant), once)))
 
     async def list_batches(self, request: Request, tenant: Tenant) -> Response:
-        refuse(request.query_params, "purpose")  # only files have one
+        refuse(request.query_params, "purpose")  # only files have a purpose
         page = asked_page(request, 20, 100)
         found = await self._jobs.page(tenant.viewer, page)
         return json_response(shown_list([shown_batch(batch) for batch in found], page.limit))

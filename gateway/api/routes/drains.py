@@ -1,4 +1,4 @@
-"""`/admin/backends/NAME/drain`: stops new requests to a backend, on all workers. Needs the admin API."""
+"""`/admin/backends/NAME/drain`: stops new requests to a backend on all workers. Needs the admin API."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from gateway.policy import keys
 from gateway.state.sql.database import Database
 
 MOST_WORDS = 200
-"""Most characters of a reason."""
+"""Maximum characters of a reason."""
 
 
 class DrainRoutes:
-    """Routes for an operator who is about to stop a machine, or for the machine itself."""
+    """Endpoints for an operator who is about to stop a machine, or for the machine itself."""
 
     def __init__(self, *, authenticator: Authenticator, fleet: Fleet, database: Database) -> None:
         self._fleet, self._database = fleet, database
@@ -34,7 +34,8 @@ class DrainRoutes:
         ]
 
     async def drain(self, request: Request, tenant: Tenant) -> Response:
-        """`{"for"?: "1h", "reason"?: "new weights"}` → the end of the drain. Calls in progress continue."""
+        """Drain a backend: `{"for"?: "1h", "reason"?: "new weights"}`. The answer has the end of the drain. Calls in
+        progress continue."""
         name, asked = self._name(request), await read_object(request)
         try:
             seconds = parse_duration(asked.get("for", USUAL_S))
@@ -73,6 +74,6 @@ class DrainRoutes:
 
 def _half_done(what: str) -> Overloaded:
     return Overloaded(
-        f"It is {what} on one worker only: the others cannot be told while the state server is away. Try again.",
+        f"It is {what} on one worker only, because the state server does not answer. Try again.",
         retry_after_s=1.0,
     )

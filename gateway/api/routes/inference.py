@@ -1,4 +1,5 @@
-"""The inference endpoint, the only hot one, served by the gateway's own protocol or by any ASGI server."""
+"""The inference endpoint, which gets nearly all requests. It is served by the gateway's own protocol or by any ASGI
+server."""
 
 from __future__ import annotations
 
@@ -16,14 +17,15 @@ from gateway.api.response_headers import of_error, of_id, of_record
 from gateway.api.server.asgi import Headers, Pace, by_name, check_json, check_length, decoded, secret
 from gateway.api.server.caller import AsgiCaller, Caller, HangUp, unless_gone
 from gateway.api.server.envelope import Envelope
+from gateway.dialects.agents import recognise
 from gateway.dialects.client import ClientDialect
 from gateway.dialects.clients import PASSED_THROUGH, at
-from gateway.dialects.controls import parse_controls
+from gateway.dialects.controls import check_overrides, parse_controls
 from gateway.dialects.facts import FACTS
 from gateway.dialects.passthrough.form import is_form
 from gateway.dialects.requests.body_extent import check_extent
 from gateway.dialects.requests.forwarding import check_forwarding
-from gateway.domain.policy import Policy
+from gateway.dialects.requests.known_blocks import LEAST_BYTES, KnownBlocks
 from gateway.domain.record import Record, new_request_id
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tenant import Tenant
@@ -45,7 +47,7 @@ _STREAMS = {facts.stream_type.partition(";")[0]: facts.stream_type for facts in 
 
 
 class Inference:
-    """Authenticate → parse → serve → relay. Every error is answered in the caller's dialect."""
+    """Serves inference requests: authenticate → parse → serve → relay. Errors are sent in the caller's dialect."""
 
     def __init__(
         self,
@@ -61,12 +63,13 @@ class Inference:
         decoding: OffLoop | None = None,
     ) -> None:
         """`memory`: reads stored responses; without it, no request can refer to an earlier response. `decoding`:
-        threads for encoded bodies."""
+        threads for decoding bodies."""
         self._tenants, self._pipeline, self._telemetry = tenants, pipeline, telemetry
         self._limits, self._overload, self._envelope = limits, overload, envelope
         self._idempotency, self._memory = idempotency, memory
         self._unbounded_bytes = 2 * limits.max_items
-        """A body of at most this many bytes cannot have too many items."""
+        """Maximum bytes of a body that cannot have too many items."""
+        self._blocks = KnownBlocks()
         self._pace = Pace.of(limits)
         self._decoding = decoding or OffLoop()
         self._watchers = Tasks()
@@ -77,7 +80,7 @@ class Inference:
         await self.answer(AsgiCaller(scope, receive, send, self._watchers, self.deadlines))
 
     async def answer(self, caller: Caller) -> None:
-        """Answer one request to its end. Raises only CancelledError, when the server ends."""
+        """Answer one request completely. Raises only CancelledError, when the server ends."""
         request_id = new_request_id()
         dialect = self.dialect_at(caller.path)
         assert dialect is not None, "callers come here for inference paths alone"
@@ -87,7 +90,7 @@ class Inference:
         try:
             tenant, controls, batch = self._admit(caller, headers)
         except Exception as error:
-            await self._turn_away(caller, dialect, _told(error, request_id), request_id)
+            await self._turn_away(caller, dialect, _client_error(error, request_id), request_id)
             return
         going = None
         try:
@@ -97,17 +100,18 @@ class Inference:
                     reading = decoded(body, coding, self._limits.max_body_bytes, self._decoding)
                     body = await unless_gone(caller, reading)
                 if len(body) > self._unbounded_bytes:
-                    request = await self._parse(dialect, body, request_id, controls, headers, tenant.policy)
+                    request = await self._parse(dialect, body, request_id, controls, headers, tenant)
                 else:
                     request = dialect.parse(body, request_id, controls, headers)
                     check_forwarding(request, tenant.policy)
                 request.query = caller.query
+                recognise(request, headers)
                 if FACTS[request.dialect].answers_have_ids and self._memory is not None:
                     await self._memory.recall(request, tenant)
             except ConnectionResetError:
                 return
             except Exception as error:
-                await self._turn_away(caller, dialect, _told(error, request_id), request_id)
+                await self._turn_away(caller, dialect, _client_error(error, request_id), request_id)
                 return
             if (key := headers.get(b"idempotency-key")) is None:
                 await self._serve(caller, dialect, tenant, request)
@@ -126,16 +130,18 @@ class Inference:
         request_id: str,
         controls: Controls,
         headers: Mapping[bytes, bytes],
-        policy: Policy,
+        tenant: Tenant,
     ) -> CompletionRequest:
-        """As `dialect.parse` and `check_forwarding`; also raises BodyTooLarge for a body with too many items, which is
-        not parsed."""
+        """Like `dialect.parse` and `check_forwarding`. Also raises BodyTooLarge for a body with too many items, without
+        parsing it."""
 
         def parse() -> CompletionRequest:
+            scan = self._blocks.scan(tenant.team, body) if len(body) >= LEAST_BYTES else None
             if not is_form(headers.get(b"content-type", b"")):
-                check_extent(body, self._limits.max_items)
+                check_extent(body, self._limits.max_items, scan=scan)
             request = dialect.parse(body, request_id, controls, headers)
-            check_forwarding(request, policy)
+            request.scan = scan
+            check_forwarding(request, tenant.policy)
             return request
 
         return await self._pipeline.off_loop.run(parse) if len(body) > LARGE_BYTES else parse()
@@ -161,6 +167,7 @@ class Inference:
             )
         check_length(headers, self._limits.max_body_bytes)
         controls = parse_controls(headers)
+        check_overrides(controls, tenant.policy)
         batch = tenant.batch(controls)
         self._overload.enter(tenant.team, batch=batch)
         return tenant, controls, batch
@@ -174,7 +181,8 @@ class Inference:
             request.dialect,
             request.stream,
             tags=dict(controls.tags),
-            session=controls.session,
+            session=controls.session or request.agent_session,
+            agent=request.agent,
             trace=request.headers,
         )
         task = asyncio.current_task(loop)
@@ -207,7 +215,7 @@ class Inference:
                 raise
             task.uncancel()
         except Exception as error:
-            failure = _told(error, request.id)
+            failure = _client_error(error, request.id)
             if not hang_up.answered:
                 await self._fail(caller, dialect, failure, record, begun, reply.last if reply else b"")
         finally:
@@ -222,8 +230,8 @@ class Inference:
         tenant: Tenant,
         request: CompletionRequest,
     ) -> asyncio.Task[None] | None:
-        """As `_serve`, but only for the first request with this key. Returns the task that continues if the caller
-        left."""
+        """Like `_serve`, but only the first request with this key is served. Returns the task that continues if the
+        caller has left."""
 
         async def serve(recorder: Caller) -> None:
             await self._serve(recorder, dialect, tenant, request)
@@ -251,10 +259,10 @@ class Inference:
     async def _fail(
         self, caller: Caller, dialect: ClientDialect, error: GatewayError, record: Record, begun: str, sent: bytes
     ) -> None:
-        """Send a status if none was sent; otherwise an error event, and never a terminating event.
+        """Send a status if none has been sent; otherwise send an error event, but no terminating event.
 
-        `begun`: the content type of an answer that has begun. A type without events is left without an end, so that the
-        connection breaks. `sent`: the last bytes sent.
+        `begun`: the content type of an answer that has begun. If this type has no events, the answer gets no end, so
+        that the connection breaks. `sent`: the last bytes that were sent.
         """
         if begun.startswith(tuple(_STREAMS)):
             await caller.end(dialect.error_event(error, record.request_id, sent), broken=True)
@@ -263,7 +271,7 @@ class Inference:
             await caller.whole(dialect.status(error), headers, dialect.error_body(error, record.request_id))
 
     async def _turn_away(self, caller: Caller, dialect: ClientDialect, error: GatewayError, request_id: str) -> None:
-        """Refuse before an answer has begun."""
+        """Refuse the request before an answer has begun."""
         self._telemetry.refused(request_id, error, caller.path)
         headers: Headers = [*JSON, *of_error(error), *of_id(request_id)]
         if error.status == MethodNotAllowed.status:
@@ -277,14 +285,14 @@ class Inference:
 
 @lru_cache(maxsize=256)
 def _of_type(content_type: str) -> Headers:
-    """The headers with which an answer of this type begins."""
+    """The first response headers of an answer of this type."""
     stream = next((whole for kind, whole in _STREAMS.items() if content_type.startswith(kind)), "")
     head = (b"content-type", (stream or content_type).encode("latin-1"))
     return [head, *_UNBUFFERED] if stream else [head]
 
 
-def _told(error: Exception, request_id: str) -> GatewayError:
-    """The error that a client gets for `error`. An unexpected one is logged, and its text is not shown."""
+def _client_error(error: Exception, request_id: str) -> GatewayError:
+    """The error that a client gets for `error`. An unexpected error is logged, and its text is not shown."""
     if isinstance(error, GatewayError):
         return error
     log.error("request %s failed inside the gateway", request_id, exc_info=error)

@@ -30,7 +30,7 @@ _MOST = 1000
 
 
 def shown(batch: Batch, base: str) -> dict[str, Any]:
-    """Anthropic's MessageBatch; `base` is the gateway's address as the client sees it."""
+    """The batch as Anthropic's MessageBatch. `base`: the gateway's address as the client sees it."""
     gone = archived(batch, time.time())
     there = batch.finished_at is not None and not gone
     return {
@@ -48,7 +48,8 @@ def shown(batch: Batch, base: str) -> dict[str, Any]:
 
 
 def counts(batch: Batch) -> dict[str, int]:
-    """All requests count as processing until every one has ended, as Anthropic's clients expect."""
+    """The numbers of requests by state. As Anthropic's clients expect, all requests count as processing until every one
+    has ended."""
     found = dict.fromkeys(("processing", "succeeded", "errored", "canceled", "expired"), 0)
     if batch.finished_at is None:
         found["processing"] = batch.total
@@ -62,12 +63,12 @@ def counts(batch: Batch) -> dict[str, int]:
 
 
 def moment(at: float | None) -> str | None:
-    """The time as in RFC 3339."""
+    """The time in RFC 3339 format."""
     return None if at is None else datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z")
 
 
 def reached(request: Request) -> str:
-    """The gateway's address as the client sees it, also behind a proxy that sends `x-forwarded-*`."""
+    """The gateway's address as the client sees it, even behind a proxy that sends `x-forwarded-*`."""
     url = request.base_url
     scheme = request.headers.get("x-forwarded-proto", "").split(",")[0].strip().lower()
     host = request.headers.get("x-forwarded-host", "").split(",")[0].strip()
@@ -76,7 +77,7 @@ def reached(request: Request) -> str:
 
 
 class MessageBatchRoutes:
-    """Ordinary Starlette endpoints. A key sees what it made, and what its team shares."""
+    """Starlette endpoints. A key sees batches that it made, and those that its team shares."""
 
     def __init__(
         self, *, authenticator: Authenticator, files: Files, jobs: MessageJobs, uploads: Uploads, max_request_bytes: int
@@ -94,7 +95,7 @@ class MessageBatchRoutes:
 
     async def create(self, request: Request, tenant: Tenant) -> Response:
         check_json(by_name(request.scope["headers"]))
-        headers = common_headers(request)
+        headers = common_headers(request, tenant)
         if request.scope["query_string"]:
             headers[QUERY.decode()] = request.scope["query_string"].decode("latin-1")
         async with self._files.upload() as upload:

@@ -19,16 +19,16 @@ from gateway.routing.aliases import permitted
 from gateway.routing.candidates import may_go_to
 
 UNKNOWN_DATE = "1970-01-01T00:00:00Z"
-"""The value that Anthropic's documentation gives for an unknown creation date."""
+"""The creation date that Anthropic's documentation gives for an unknown date."""
 _PAGE, _MOST = 20, 1000
 
 
 def visible_models(tenant: Tenant, fleet: Fleet) -> list[tuple[str, str]]:
-    """(Name, owner) of all models that a key may request: `auto`, its policy's aliases, and the backends that are open
-    to it and allowed by its data rule."""
+    """(Name, owner) of all models that a key may request: `auto`, its policy's aliases, and the backends that it may
+    use and that its data rule allows."""
     found = {}
     for name, entry in {"auto": "", **tenant.policy.models}.items():
-        if tenant.access is None or _open(name, tenant, fleet):
+        if "*" not in name and (tenant.access is None or _open(name, tenant, fleet)):
             found[name] = entry if isinstance(entry, str) and name != "auto" else "thriftgate"
     for backend in visible_backends(tenant, fleet):
         found.setdefault(backend.name, backend.kind)
@@ -39,7 +39,7 @@ def visible_models(tenant: Tenant, fleet: Fleet) -> list[tuple[str, str]]:
 
 
 def visible_backends(tenant: Tenant, fleet: Fleet) -> list[Backend]:
-    """The backends that are open to a key and allowed by its team's data rule."""
+    """The backends that a key may use and that its team's data rule allows."""
     access, data = tenant.access, tenant.policy.data
     return [each for each in fleet.backends if may_go_to(each, data) and not (access and access.excludes(each))]
 
@@ -57,7 +57,8 @@ def _openai(name: str, owner: str) -> dict[str, Any]:
 
 
 class ModelRoutes:
-    """`GET /` is open; the models are the key's. Clients that send `anthropic-version` get Anthropic's shape."""
+    """`GET /` needs no key; the list of models depends on the key. Clients that send `anthropic-version` get
+    Anthropic's format."""
 
     def __init__(self, *, authenticator: Authenticator, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -79,7 +80,10 @@ class ModelRoutes:
 
     async def model(self, request: Request, tenant: Tenant) -> Response:
         name = request.path_params["name"]
-        for known, owner in visible_models(tenant, self._fleet):
+        found = visible_models(tenant, self._fleet)
+        if tenant.policy.rule(name) is not None and _open(name, tenant, self._fleet):
+            found.append((name, "thriftgate"))  # it may fit a pattern only
+        for known, owner in found:
             if known == name:
                 anthropic = "anthropic-version" in request.headers
                 return json_response(self._anthropic(name) if anthropic else _openai(name, owner))

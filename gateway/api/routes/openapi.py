@@ -11,10 +11,11 @@ from gateway import __version__
 
 
 class OpenApiRoute:
-    """Open: the document names routes and fields, no tenants and no settings. Built on the first request."""
+    """Serves the document without a key, because it contains routes and fields but no tenants and no settings. It is
+    built at the first request."""
 
     def __init__(self, served: list[Route]) -> None:
-        """`served`: all routes except inference. The list may grow until the first request."""
+        """`served`: all routes except inference. Routes may be added until the first request."""
         self._served = served
         self._document = b""
         self.routes = [Route("/openapi.json", self.document)]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from gateway.errors import BadRequest
 
 _DIGITS = 9
-"""No allowed number has more digits."""
+"""Maximum digits of a number in a query."""
 
 
 def whole_number(query: Mapping[str, str], name: str, default: int, most: int) -> int:
@@ -21,7 +21,7 @@ def whole_number(query: Mapping[str, str], name: str, default: int, most: int) -
 
 
 def refuse(query: Mapping[str, str], *names: str) -> None:
-    """Raises BadRequest for the first of `names` in the query: it has no meaning on this route."""
+    """Raise BadRequest for the first of `names` in the query, because it has no meaning on this route."""
     for name in names:
         if name in query:
             raise BadRequest(f"{name} is not known here; leave it out.", param=name)

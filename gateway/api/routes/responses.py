@@ -19,11 +19,11 @@ _PAGE, _MOST = 20, 100
 _PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
 _TEXTS = {"assistant": "output_text"}
 _WHERE_SILENT: dict[str, Item] = {"output_text": {"annotations": []}, "input_image": {"detail": "auto"}}
-"""OpenAI's defaults for fields that the client left out."""
+"""OpenAI's default values for fields that the client omitted."""
 
 
 def shown_items(stored: StoredResponse) -> list[Item]:
-    """The input items of a response, oldest first, each with a stable id."""
+    """The input items of a response, oldest first. Each has an id that never changes."""
     return [_shown(item, f"{stored.id.removeprefix('resp_')}i{place}") for place, item in enumerate(stored.input)]
 
 
@@ -48,7 +48,8 @@ def _part(part: Item) -> Item:
 
 
 def page(items: list[Item], asked: Any) -> dict[str, Any]:
-    """OpenAI's list of `items` (oldest first) under the query's `limit`, `after`, `order`. Raises BadRequest."""
+    """The part of `items` (oldest first) that the query's `limit`, `after` and `order` select, as OpenAI's list. Raises
+    BadRequest."""
     limit = whole_number(asked, "limit", _PAGE, _MOST)
     order, after = asked.get("order", "desc"), asked.get("after")
     if order not in ("asc", "desc"):
@@ -64,7 +65,7 @@ def page(items: list[Item], asked: Any) -> dict[str, Any]:
 
 
 class ResponseRoutes:
-    """Ordinary Starlette endpoints. A key sees its own responses, and what its team shares."""
+    """Starlette endpoints. A key sees its own responses, and those that its team shares."""
 
     def __init__(self, *, authenticator: Authenticator, responses: Responses) -> None:
         self._responses = responses

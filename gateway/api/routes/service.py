@@ -13,10 +13,11 @@ from starlette.routing import Route
 
 from gateway.api.auth import Authenticator, json_response
 from gateway.api.routes.models import visible_backends
-from gateway.api.routes.usage import UsageFigures, told
+from gateway.api.routes.usage import UsageFigures, usage_response
 from gateway.api.server.asgi import read_object
 from gateway.api.server.shutdown import ShutdownFlag
 from gateway.backends.fleet import Fleet
+from gateway.domain.protocols import BackendState
 from gateway.domain.tenant import Tenant
 from gateway.errors import NotFound, StateUnavailable
 from gateway.learning.feedback import Feedback, parse
@@ -29,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class ServiceRoutes:
-    """Ordinary Starlette endpoints, none on the hot path."""
+    """Starlette endpoints that are called rarely."""
 
     def __init__(
         self,
@@ -46,8 +47,8 @@ class ServiceRoutes:
         cache_wrong: Callable[[str, str], Awaitable[None]],
         troubles: Callable[[], Sequence[str]] = tuple,
     ) -> None:
-        """`cache_wrong(request id, team)` reports that the cached answer to this request was wrong. `troubles`: the
-        supervisor's problems; may block."""
+        """`cache_wrong(request id, team)` reports that the cached answer to this request was wrong. `troubles` returns
+        the supervisor's problems; it may block."""
         self._fleet, self._telemetry, self._state, self._spend = fleet, telemetry, state, spend
         self._ring, self._policies, self._drain, self._feedback = ring, policies, drain, feedback
         self._cache_wrong, self._troubles = cache_wrong, troubles
@@ -67,7 +68,8 @@ class ServiceRoutes:
         return json_response(await self._flight(request, tenant))
 
     async def feedback(self, request: Request, tenant: Tenant) -> Response:
-        """`{"rating": "good"|"bad"}`, `{"score": 0..1}` or `{"cache": "wrong"}` for a request of this key."""
+        """Store feedback on a request of this key: `{"rating": "good"|"bad"}`, `{"score": 0..1}` or `{"cache":
+        "wrong"}`."""
         rating = parse(await read_object(request))
         flight = await self._flight(request, tenant)
         await self._feedback.rate(tenant, flight, rating)
@@ -82,17 +84,17 @@ class ServiceRoutes:
             log.warning("a cached answer that was called wrong stays until its time is over: %s", error)
 
     async def _flight(self, request: Request, tenant: Tenant) -> dict[str, Any]:
-        """The record, for the key that made the request or an admin key of its team. Raises NotFound."""
+        """The flight record, for the key that made the request or for an admin key of its team. Raises NotFound."""
         found = await self._telemetry.flight(request.path_params["id"], tenant.team)
         if found is None or not (found["key"] == tenant.key.lineage or "admin" in tenant.key.scopes):
             raise NotFound("No such request of this key; what has ended is known everywhere about a second later.")
         return found
 
     async def usage(self, request: Request, tenant: Tenant) -> Response:
-        """A team sees its own spend; an admin key may name another team with ?team=."""
+        """The usage report. A team gets its own spend; an admin key may name another team with ?team=."""
         asked = request.query_params
         team = asked.get("team", tenant.team) if "admin" in tenant.key.scopes else tenant.team
-        return await told(self._spend, asked, team)
+        return await usage_response(self._spend, asked, team)
 
     async def metrics(self, request: Request, tenant: Tenant) -> Response:
         return Response(await self._telemetry.exposition(), media_type="text/plain; version=0.0.4")
@@ -101,19 +103,33 @@ class ServiceRoutes:
         return json_response({"status": "live"})
 
     async def ready(self, request: Request) -> Response:
-        """200 once requests can be answered: keys are known and no shutdown has begun."""
-        ready = self._ring.ready and not self._drain.draining
-        return json_response({"status": "ready" if ready else "not ready"}, 200 if ready else 503)
+        """Status 200 when requests can be answered: keys are read, a backend is configured, no shutdown has begun."""
+        why = self._why_not_ready()
+        return json_response({"status": "not ready", "why": why}, 503) if why else json_response({"status": "ready"})
+
+    def _why_not_ready(self) -> str:
+        """Empty if the worker is ready. For everyone, so it names nothing of the configuration."""
+        if self._drain.draining:
+            return "the gateway is shutting down"
+        if not self._ring.ready:
+            return "the keys have not been read from the database yet"
+        if not self._fleet.backends:
+            return (
+                "no backend is configured: name one under `backends:` in gateway.yaml (`thriftgate init` writes it), "
+                "or set a provider's key and start again"
+            )
+        return ""
 
     async def health(self, request: Request, tenant: Tenant | None) -> Response:
-        """The state of each part, without tenants and addresses. With a key, also the reasons and the state of its
-        backends."""
+        """The state of each part, without tenants and addresses. With a key, also the reasons and the state of the
+        key's backends."""
         troubles = await asyncio.to_thread(self._troubles)
         parts: dict[str, Any] = {
             "workers": "in trouble" if troubles else "ok",
             "state": "ok" if self._state.healthy else "down",
             "keys": "ok" if self._ring.ready else "not read",
             "policies": "stale" if self._policies.problem else "ok",
+            "upstream": self._upstream(),
         }
         well = all(word == "ok" for word in parts.values())
         if tenant is not None:
@@ -122,8 +138,17 @@ class ServiceRoutes:
                 parts["policies"] += ": the last reload was refused, see the log"
             admin = "admin" in tenant.key.scopes
             seen = self._fleet.backends if admin else visible_backends(tenant, self._fleet)
-            parts["backends"] = {
-                backend.name: "ok" if self._fleet.state(backend).available else self._fleet.state(backend).reason
-                for backend in seen
-            }
+            parts["backends"] = {backend.name: _word(self._fleet.state(backend)) for backend in seen}
         return json_response({"status": "ok" if well else "degraded", "parts": parts})
+
+    def _upstream(self) -> str:
+        """The state of all backends together. For everyone, so it names and counts none."""
+        backends = self._fleet.backends
+        if not backends:
+            return "no backend is configured"
+        failing = sum(bool(self._fleet.state(backend).trouble) for backend in backends)
+        return "ok" if not failing else "every backend fails" if failing == len(backends) else "a backend fails"
+
+
+def _word(state: BackendState) -> str:
+    return state.trouble or ("ok" if state.available else state.reason)

@@ -1,4 +1,4 @@
-"""Answers `/v1/usage`: report, budgets, credits, savings and cache error rate."""
+"""Answers `/v1/usage`: report, budgets, credits, savings and wrong cache hits."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from gateway.state.sql.database import Database
 
 @dataclass(frozen=True, slots=True)
 class UsageQuery:
-    """`team` None: all teams; `since` and `until` in Unix seconds; `by` as `dimensions` reads it."""
+    """The query. `team` None: all teams; `since` and `until`: Unix seconds; `by`: see `dimensions`."""
 
     by: str = "model"
     team: str | None = None
@@ -44,17 +44,17 @@ class UsageQuery:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Figures at one moment; all except the report as JSON values."""
+    """The figures at one moment. All except the report are JSON values."""
 
     report: Report
     budgets: list[dict[str, Any]]
     credits: list[dict[str, Any]]
     wrong_hits: list[dict[str, Any]]
-    """Measured wrong hits for each team with semantic look-ups."""
+    """Measured wrong hits of each team with semantic look-ups."""
     savings: dict[str, Any] | None
 
     def as_object(self) -> dict[str, Any]:
-        """The content of `thriftgate usage --json`, `/v1/usage` and `/admin/usage`."""
+        """The figures in the form of `thriftgate usage --json`, `/v1/usage` and `/admin/usage`."""
         beside = {"budgets": self.budgets, "credits": self.credits, "wrong_hits": self.wrong_hits}
         return as_object(self.report) | beside | ({} if self.savings is None else {"savings": self.savings})
 
@@ -62,8 +62,8 @@ class Spent:
         return orjson.dumps(self.as_object(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
-async def told(spend: UsageFigures, query: Mapping[str, str], team: str | None) -> Response:
-    """Answer `?since=7d&until=&by=model&savings=true`, for `team` or for all. Raises BadRequest."""
+async def usage_response(spend: UsageFigures, query: Mapping[str, str], team: str | None) -> Response:
+    """The answer to `?since=7d&until=&by=model&savings=true`, for `team` or for all teams. Raises BadRequest."""
     now = time.time()
     since, until = _moment(query, "since", now), _moment(query, "until", now)
     savings = query.get("savings", "false")
@@ -84,7 +84,7 @@ def _moment(query: Mapping[str, str], name: str, now: float) -> float | None:
 
 
 class UsageFigures:
-    """Reads figures from the ledger; changes nothing."""
+    """Reads figures from the ledger."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class UsageFigures:
         self._organisations, self._terms, self._clock = organisations, terms, clock
 
     async def read(self, asked: UsageQuery) -> Spent:
-        """Raises ValueError for an unknown grouping, SQLAlchemyError."""
+        """The figures. Raises ValueError for an unknown grouping, and SQLAlchemyError."""
         by = dimensions(asked.by)
         return await asyncio.to_thread(self._read, by, asked)
 
@@ -115,24 +115,20 @@ class UsageFigures:
             (report,) = read_usage(connection, [by], team=asked.team, prices=self._prices, **period)
             names = teams(connection, **period) if asked.team is None else [asked.team]
             policies = {name: self._policy_of(name) for name in names}
-            # A team does not see the spend of its organisation's other teams.
+            # A team must not see the spend of its organisation's other teams.
             above = self._organisations if asked.team is None else {}
             budgets = standings(connection, policies, above, self._clock.time())
             credits = [] if asked.team is not None else self._credits(connection)
             hits = counters.read(connection, team=asked.team, **period)
             statements = savings.statements(connection, self._references(policies), **period) if asked.savings else None
-        wrong_hits = [{"team": team, **told.as_object()} for team, told in hits.items()]
+        wrong_hits = [{"team": team, **counts.as_object()} for team, counts in hits.items()]
         return Spent(
             report, budgets, credits, wrong_hits, None if statements is None else savings.as_object(statements)
         )
 
     def _references(self, policies: Mapping[str, Policy]) -> dict[str, tuple[Backend, Price] | None]:
-        found: dict[str, tuple[Backend, Price] | None] = {}
-        for team, policy in policies.items():
-            reference = savings.reference_of(policy, self._backends(), self._prices)
-            price = None if reference is None else self._prices.price(reference)
-            found[team] = None if reference is None or price is None else (reference, price)
-        return found
+        backends = self._backends()
+        return {team: savings.priced_reference(policy, backends, self._prices) for team, policy in policies.items()}
 
     def _credits(self, connection: Connection) -> list[dict[str, Any]]:
         return [_credit(one) for one in drawn(connection, self._terms.credits, self._providers())]

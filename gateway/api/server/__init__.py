@@ -1,1 +1,1 @@
-"""HTTP below the routes: protocol, timeouts, bodies, compression, CORS, shutdown."""
+"""The HTTP server below the routes: protocol, timeouts, bodies, compression, CORS, shutdown."""

@@ -1,4 +1,4 @@
-"""Raw ASGI: reads a body within its limits and sends a reply."""
+"""ASGI functions: read a body within its limits, and send a reply."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from gateway.settings.gateway import RequestLimits
 Headers = list[tuple[bytes, bytes]]
 
 SMALL_BYTES = 10_000
-"""Most bytes of a body that is not an inference request."""
+"""Maximum bytes of a body of a request other than inference."""
 AT_ONCE_BYTES = 256 * 2**10
-"""Smaller bodies are decoded or encoded on the loop, in about a millisecond; larger ones in a thread."""
+"""Bytes below which a body is decoded or encoded on the event loop, in about a millisecond. A larger body is processed
+in a thread."""
 READ = "gzip, deflate, br, zstd"
-"""Accepted content codings of requests."""
+"""Content codings that requests may have."""
 _AT_ONCE_S = 0.002
-"""CPU time on the loop spent on decoding a body that looked small; the rest is done in a thread."""
+"""Maximum CPU seconds on the event loop for decoding a body that looked small. The rest is decoded in a thread."""
 _SMALL_S = 0.05
 """CPU time that decoding the body of another request may take; all of it is on the loop."""
 _OURS = b"tg-"
@@ -37,7 +38,7 @@ _KEY_READERS = tuple(facts.key_in for facts in FACTS.values() if facts.key_in is
 
 
 def by_name(headers: Headers) -> dict[bytes, bytes]:
-    """Name → value. Of several headers with one name the first counts."""
+    """Name → value. If several headers have the same name, the first one counts."""
     return dict(reversed(headers))
 
 
@@ -48,7 +49,7 @@ def secret(headers: Mapping[bytes, bytes]) -> bytes:
     key = next(filter(None, map(headers.get, _KEY_HEADERS)), None)
     if authorization[:7].lower() == b"bearer " and (token := authorization[7:].strip()):
         if key and key.startswith(_OURS) and not token.startswith(_OURS):
-            return key  # some clients also send the rest of another login
+            return key  # some clients also send credentials of another login
         return token
     if key := key or next(filter(None, (read(authorization) for read in _KEY_READERS)), None):
         return key
@@ -59,7 +60,7 @@ def secret(headers: Mapping[bytes, bytes]) -> bytes:
 
 
 def check_json(headers: Mapping[bytes, bytes]) -> None:
-    """Raises UnsupportedMediaType unless the content type is JSON."""
+    """Raise UnsupportedMediaType unless the content type is JSON."""
     kind = headers.get(b"content-type", b"")
     if kind == b"application/json":
         return
@@ -70,7 +71,7 @@ def check_json(headers: Mapping[bytes, bytes]) -> None:
 
 
 def check_length(headers: Mapping[bytes, bytes], limit: int) -> None:
-    """Raises BodyTooLarge if `content-length` exceeds the limit, before the body is read."""
+    """Raise BodyTooLarge if `content-length` exceeds the limit, before the body is read."""
     declared = headers.get(b"content-length", b"")
     if declared.isdigit() and int(declared) > limit:
         raise too_large(limit)
@@ -78,14 +79,14 @@ def check_length(headers: Mapping[bytes, bytes], limit: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The minimum speed of an arriving body."""
+    """The minimum speed at which a body must arrive."""
 
     total_s: float
     """Seconds for the whole body."""
     rate: float = 0.0
-    """Bytes per second, on average since the start; 0: any."""
+    """Minimum bytes per second, on average since the start; 0: no minimum."""
     grace_s: float = 0.0
-    """Seconds during which it may arrive more slowly."""
+    """Seconds at the beginning during which the minimum does not apply."""
 
     @classmethod
     def of(cls, limits: RequestLimits) -> Pace:
@@ -106,8 +107,8 @@ SMALL_PACE = Pace(5.0)
 
 
 async def read_body(receive: Receive, limit: int, pace: Pace, deadlines: Deadlines | None = None) -> bytes:
-    """The whole body. Raises BodyTooLarge, RequestTimeout if it arrives too slowly, ConnectionResetError if the client
-    left. `deadlines`: as in `next_message`."""
+    """Read the whole body. Raises BodyTooLarge, RequestTimeout if it arrives too slowly, ConnectionResetError if the
+    client has left. `deadlines`: see `next_message`."""
     began, size = asyncio.get_running_loop().time(), 0
     pieces: list[bytes] = []
     while True:
@@ -123,8 +124,11 @@ async def read_body(receive: Receive, limit: int, pace: Pace, deadlines: Deadlin
 
 async def next_message(receive: Receive, until: float, deadlines: Deadlines | None = None) -> Message:
     """The next message of the body. Raises RequestTimeout at `until` (loop time), ConnectionResetError if the client
-    left. `deadlines`: shared timers, for callers that read often; a separate timer costs half as much as reading a
-    small body."""
+    has left.
+
+    `deadlines`: shared timers, for callers that read often. A separate timer costs half as much as reading a small
+    body.
+    """
     try:
         if deadlines is None:
             async with asyncio.timeout_at(until):
@@ -140,16 +144,16 @@ async def next_message(receive: Receive, until: float, deadlines: Deadlines | No
 
 
 async def decoded(body: bytes, header: bytes, limit: int, aside: OffLoop) -> bytes:
-    """A request's body without its content coding. Slow decoding runs in `aside` and is abandoned when the task is
+    """A request's body without its content coding. Slow decoding runs in `aside`, and is abandoned if the task is
     cancelled.
 
-    Raises BadRequest, UnsupportedMediaType, BodyTooLarge above `limit`.
+    Raises BadRequest, UnsupportedMediaType, and BodyTooLarge above `limit` bytes.
     """
     coding = read_coding(header.decode("latin-1"))
     if coding is None:
         return body
     decoding = Decoding(body, coding, limit)
-    with told_garbage(too_large(limit)):
+    with client_errors(too_large(limit)):
         if len(body) <= AT_ONCE_BYTES and (out := decoding.begin(_AT_ONCE_S)) is not None:
             return out
         try:
@@ -164,13 +168,13 @@ def read_coding(header: str) -> Coding | None:
     try:
         return parse_coding(header)
     except UnknownCoding:
-        said = f"Content-Encoding {header[:80]} is not read here; one of {READ} is, once."
-        raise UnsupportedMediaType(said) from None
+        problem = f"Content-Encoding {header[:80]} is not read here; one of {READ} is, once."
+        raise UnsupportedMediaType(problem) from None
 
 
 @contextmanager
-def told_garbage(oversized: GatewayError) -> Iterator[None]:
-    """Turns errors of decoding into the client's errors. Raises `oversized`, BadRequest."""
+def client_errors(oversized: GatewayError) -> Iterator[None]:
+    """Convert errors of decoding to errors for the client. Raises `oversized`, BadRequest."""
     try:
         yield
     except Oversized:
@@ -189,7 +193,7 @@ def stalled() -> GatewayError:
 
 
 def closing(status: int) -> Headers:
-    """Headers of an answer that is sent before the rest of the request was read."""
+    """Headers of an answer that is sent before the rest of the request has been read."""
     return [(b"connection", b"close")] if status == RequestTimeout.status else []
 
 
@@ -200,9 +204,9 @@ def too_large(limit: int) -> GatewayError:
 async def send_whole(
     send: Send, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes, *, pause_s: float = 0.0
 ) -> None:
-    """Send head and body of a complete reply.
+    """Send the head and body of a complete reply.
 
-    With `pause_s`, the client gets all of it at once, but the connection's next request is read only later.
+    With `pause_s`, the client gets the reply at once, but the connection's next request is read only after the pause.
     """
     await send(
         {
@@ -219,14 +223,14 @@ async def send_whole(
 
 
 async def read_object(request: Request, limit: int = SMALL_BYTES) -> dict[str, Any]:
-    """A JSON object of at most `limit` bytes, for routes other than inference. Raises BadRequest, and as
-    `read_body`."""
+    """Read a JSON object of at most `limit` bytes, for routes other than inference. Raises BadRequest, and the errors
+    of `read_body`."""
     headers = by_name(request.scope["headers"])
     check_json(headers)
     check_length(headers, limit)
     body = await read_body(request.receive, limit, SMALL_PACE)
     if (header := headers.get(b"content-encoding")) and (coding := read_coding(header.decode("latin-1"))):
-        with told_garbage(too_large(limit)):
+        with client_errors(too_large(limit)):
             body = decode(body, coding, limit, _SMALL_S)
     try:
         value = orjson.loads(body)

@@ -1,4 +1,4 @@
-"""uvicorn's HTTP/1.1 protocol with limits on the request target and on chunk framing."""
+"""uvicorn's HTTP/1.1 protocol with limits on the request target and on the framing of chunks."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from gateway.api.server.request_head import (
 class BoundedProtocol(HttpToolsProtocol):
     """One client connection. An exception in a callback ends the parser's `feed_data`."""
 
-    unheard = 0
-    """Bytes received since the last complete head or piece of a body: of a head, of trailers or of chunk framing."""
+    unparsed = 0
+    """Bytes received since the last complete head or piece of a body. They belong to a head, to trailers, or to the
+    framing of chunks."""
     framing: int | None = None
-    """Of a chunked body: framing bytes minus the allowance for its pieces; None if the body is not chunked."""
+    """For a chunked body: framing bytes minus the allowance for its pieces; None for a body that is not chunked."""
     url = b""
     _fields: list[tuple[bytes, bytes]] | deque[tuple[bytes, bytes]]
 
@@ -31,7 +32,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.headers = self._fields = []
 
     def on_url(self, url: bytes) -> None:
-        """Raises TargetTooLong."""
+        """Store the request target. Raises TargetTooLong."""
         self.url += url
         if len(self.url) > MAX_TARGET_BYTES:
             raise target_too_long()
@@ -46,8 +47,9 @@ class BoundedProtocol(HttpToolsProtocol):
     def count_framing(self, framing: int, size: int) -> None:
         """Count the framing before a piece of `size` bytes. Raises HeadTooLarge.
 
-        `unheard` holds a whole packet at its first piece and nothing of it at the others, so the sum is exact.
+        At the first piece `unparsed` contains a whole packet, and at the other pieces nothing of it. So the sum is
+        exact.
         """
-        self.framing = framing + self.unheard - (1 + MOST_PER_BYTE) * size
+        self.framing = framing + self.unparsed - (1 + MOST_PER_BYTE) * size
         if self.framing > MAX_HEAD_BYTES:
             raise framing_too_large()

@@ -1,4 +1,5 @@
-"""The caller of an inference request: the body to read, the answer to write, and the client's disconnection."""
+"""The caller of an inference request: reads the body, writes the answer, and reports that the client has
+disconnected."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ T = TypeVar("T")
 
 
 class Listening(Protocol):
-    """A connection that may break."""
+    """A connection that the client may close."""
 
     def listen(self, react: Callable[[], None]) -> None:
         """Call `react` when the client disconnects. Call `close` when no reaction is needed any more."""
@@ -33,11 +34,11 @@ class Caller(Listening, Protocol):
     path: str
     query: bytes
     headers: Headers
-    """Names in lower case."""
+    """The header fields. Names are in lower case."""
 
     async def read(self, limit: int, pace: Pace) -> bytes:
-        """The whole body. Raises BodyTooLarge, RequestTimeout if it arrives too slowly, ConnectionResetError if the
-        client left."""
+        """Read the whole body. Raises BodyTooLarge, RequestTimeout if it arrives too slowly, ConnectionResetError if
+        the client has left."""
         ...
 
     async def whole(self, status: int, headers: Headers, body: bytes, *, pause_s: float = 0.0) -> None:
@@ -49,11 +50,11 @@ class Caller(Listening, Protocol):
         ...
 
     def put(self, piece: bytes) -> bool:
-        """Send a piece of a stream; returns whether more is wanted. If not, `drain` before the next one."""
+        """Send a piece of a stream. Returns whether the next piece may follow at once; if not, call `drain` first."""
         ...
 
     async def drain(self) -> None:
-        """Wait while the client reads more slowly than the gateway writes."""
+        """Wait until the client has read what the gateway has written."""
         ...
 
     async def end(self, last: bytes = b"", *, broken: bool = False) -> None:
@@ -62,7 +63,7 @@ class Caller(Listening, Protocol):
 
 
 class Wrapped:
-    """A caller that forwards everything to an inner one; subclasses change parts of it."""
+    """A caller that passes everything to an inner caller. Subclasses change parts of it."""
 
     def __init__(self, caller: Caller) -> None:
         self.method, self.path, self.query, self.headers = caller.method, caller.path, caller.query, caller.headers
@@ -94,8 +95,8 @@ class Wrapped:
 
 
 class HangUp:
-    """Cancels the task that serves a client when the client leaves, unless the client has its answer or other requests
-    need the task's result."""
+    """Cancels the task that serves a client when the client disconnects, unless the answer has been sent or other
+    requests need the task's result."""
 
     __slots__ = ("_record", "_serving", "answered", "happened")
 
@@ -114,7 +115,8 @@ class HangUp:
 
 
 async def unless_gone(caller: Listening, work: Awaitable[T]) -> T:
-    """Await `work`. Raises what it raises; ConnectionResetError if the client leaves, which cancels `work`."""
+    """Await `work`. Raises what it raises. If the client disconnects, cancels `work` and raises
+    ConnectionResetError."""
     task = asyncio.current_task()
     assert task is not None
     hang_up = HangUp(task)
@@ -131,7 +133,7 @@ async def unless_gone(caller: Listening, work: Awaitable[T]) -> T:
 
 
 class AsgiLine:
-    """A client connection behind any ASGI server, after its whole request was received. A separate task waits for a
+    """A client connection behind any ASGI server, after the whole request was received. A separate task waits for the
     disconnection, because ASGI has no callback for it."""
 
     def __init__(self, receive: Receive, watchers: Tasks) -> None:

@@ -13,11 +13,11 @@ from gateway.runtime.codings import Coding, Encoder, encode, encoder
 Compression = Literal["auto", "on", "off"]
 
 LEAST_BYTES = 1024
-"""A smaller body grows rather than shrinks, and fits into one packet anyway."""
+"""Minimum bytes of a body that is encoded. A smaller body may grow, and fits into one packet anyway."""
 VARY = (b"vary", b"accept-encoding")
 _PREFERRED: tuple[Coding, ...] = ("zstd", "gzip", "br", "deflate")
-"""The order if the client accepts several equally, cheapest first. Encoding an event takes 2 µs with zstd, 3 with gzip
-and 7 with brotli."""
+"""The codings, cheapest first, for clients that accept several equally. Encoding an event takes 2 µs with zstd, 3 with
+gzip and 7 with brotli."""
 _STOCK = frozenset(
     tuple(line.split(", "))
     for line in (
@@ -30,17 +30,17 @@ _STOCK = frozenset(
         "gzip, compress, deflate, br",
     )
 )
-"""The `accept-encoding` that httpx, requests, aiohttp, undici, axios and browsers send by default; it does not express
-a wish."""
+"""The `accept-encoding` values that httpx, requests, aiohttp, undici, axios and browsers send by default. They do not
+mean that the user wants a coding."""
 
 
 @lru_cache(maxsize=256)
 def chosen(accept: bytes, mode: Compression) -> Coding | None:
-    """The coding of an answer; None: no coding. `*` stands for gzip alone: clients that send it may not decode newer
-    codings.
+    """The coding of an answer; None: no coding. `*` stands for gzip only, because clients that send it may not decode
+    newer codings.
 
-    `auto` encodes only if the client asked for it explicitly: the gateway is usually near its clients, where encoding
-    costs time on both sides and saves nothing.
+    `auto` encodes only if the client explicitly asks for it: the gateway is usually near its clients, where encoding
+    takes time on both sides and saves nothing.
     """
     if mode == "off":
         return None
@@ -53,7 +53,7 @@ def chosen(accept: bytes, mode: Compression) -> Coding | None:
 
 
 def _weights(accept: str) -> dict[str, float]:
-    """Name → q. Unreadable parts are ignored."""
+    """Name → q value. Unreadable parts are ignored."""
     found = {}
     for item in accept.split(","):
         name, *parameters = [part.strip() for part in item.split(";")]
@@ -68,7 +68,7 @@ def _weights(accept: str) -> dict[str, float]:
 
 
 def worth_it(headers: Headers, size: int | None) -> bool:
-    """Whether encoding makes an answer with this head smaller. `size`: None if unknown."""
+    """Whether encoding makes an answer with these headers smaller. `size`: bytes of the body; None if unknown."""
     if size is not None and size < LEAST_BYTES:
         return False
     kind = b""
@@ -95,18 +95,18 @@ class Encoded(Wrapped):
         self._encoder: Encoder | None = None
 
     async def whole(self, status: int, headers: Headers, body: bytes, *, pause_s: float = 0.0) -> None:
-        told = [*headers, VARY]
+        all_headers = [*headers, VARY]
         if worth_it(headers, len(body)):
             body = await encoded(body, self._coding)
-            told.append((b"content-encoding", self._coding.encode()))
-        await self._caller.whole(status, told, body, pause_s=pause_s)
+            all_headers.append((b"content-encoding", self._coding.encode()))
+        await self._caller.whole(status, all_headers, body, pause_s=pause_s)
 
     def begin(self, headers: Headers) -> None:
-        told = [*headers, VARY]
+        all_headers = [*headers, VARY]
         if worth_it(headers, None):
             self._encoder = encoder(self._coding)
-            told.append((b"content-encoding", self._coding.encode()))
-        self._caller.begin(told)
+            all_headers.append((b"content-encoding", self._coding.encode()))
+        self._caller.begin(all_headers)
 
     def put(self, piece: bytes) -> bool:
         if self._encoder is not None and piece:

@@ -1,4 +1,4 @@
-"""CORS: which origins may read answers in a browser."""
+"""CORS: decides which origins may read answers in a browser."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ EXPOSED = (
     *("x-thriftgate-cost-usd", "x-thriftgate-degraded", "openai-processing-ms", "openai-version"),
     *(f"x-ratelimit-{what}-{of}" for what in ("limit", "remaining", "reset") for of in ("requests", "tokens")),
     *(f"anthropic-ratelimit-{of}-{what}" for what in ("limit", "remaining", "reset") for of in ("requests", "tokens")),
-    "*",  # and what backends may add: allowed, since no cookie is involved
+    "*",  # backends may also add headers; all are allowed, because no cookie is involved
 )
 METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
-"""Methods that pages of other origins may send. If a path lacks a method, the answer is a 405 that the page can read.
-"""
+"""Methods that pages of other origins may send. If a path does not have the method, the answer is a 405 that the page
+can read."""
 _CLOSED = ("/admin", "/dashboard", "/metrics")
-"""The operator's own paths; their page is served from the same origin."""
+"""The operator's own paths. Their page is served from the same origin."""
 _ANY = b"*"
 _DAY_S = 86400
 
 
 def shared(path: str) -> bool:
-    """Whether other origins may read what is at `path`, if the operator allows them."""
+    """Whether pages of other origins may read the answers at `path`, if the operator allows these origins."""
     return not path.startswith(_CLOSED)
 
 
 class Cors:
-    """Keys are in headers that browsers never send by themselves, so any page may call unless the operator lists
-    origins."""
+    """Adds CORS headers. Browsers never send the headers that contain keys by themselves, so any page may call unless
+    the operator lists origins."""
 
     def __init__(self, origins: Sequence[str]) -> None:
         self._any = "*" in origins
@@ -38,7 +38,7 @@ class Cors:
         self._exposed = (b"access-control-expose-headers", ", ".join(EXPOSED).encode())
 
     def headers(self, origin: bytes) -> Headers:
-        """Headers of an answer to a request with an `Origin`."""
+        """Headers of the answer to a request with an `Origin`."""
         if self._any:
             return [(b"access-control-allow-origin", _ANY), self._exposed]
         if origin.lower() in self._origins:
@@ -46,7 +46,7 @@ class Cors:
         return [(b"vary", b"origin")]
 
     def preflight(self, asked: Mapping[bytes, bytes], methods: bytes) -> Headers:
-        """Headers of the answer to OPTIONS. `asked`: the request's headers; `methods`: those of the path."""
+        """Headers of the answer to OPTIONS. `asked`: the request's headers; `methods`: the methods of the path."""
         found: Headers = [(b"allow", methods)]
         if b"origin" not in asked:
             return found

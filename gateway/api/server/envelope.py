@@ -15,7 +15,7 @@ from gateway.domain.record import new_request_id
 from gateway.runtime.codings import Coding, Encoder, encoder
 
 REQUEST_ID = "thriftgate.request_id"
-"""Key of the ASGI scope that holds the request's id, for error bodies."""
+"""Key in the ASGI scope that contains the request's id, for error bodies."""
 
 
 class Envelope:
@@ -25,7 +25,7 @@ class Envelope:
         self._cors, self._compression = cors, compression
 
     def around(self, caller: Caller, headers: Mapping[bytes, bytes]) -> Caller:
-        """Wrap a caller that sent `accept-encoding` or `origin`; others need nothing."""
+        """Wrap a caller that sent `accept-encoding` or `origin`. Other callers are returned unchanged."""
         if (accept := headers.get(b"accept-encoding")) and (coding := chosen(accept, self._compression)):
             caller = Encoded(caller, coding)
         if origin := headers.get(b"origin"):
@@ -33,8 +33,8 @@ class Envelope:
         return caller
 
     def asgi(self, app: ASGIApp, methods: Callable[[str], str]) -> ASGIApp:
-        """`app` with these headers. OPTIONS is answered here; `methods` gives a path's methods, as `Allow` lists
-        them."""
+        """`app` with these headers. OPTIONS is answered here; `methods` returns a path's methods in the format of
+        `Allow`."""
 
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http":
@@ -72,7 +72,7 @@ class Shared(Wrapped):
 
 
 class _Sending:
-    """An ASGI `send` that adds headers and encodes what is worth it."""
+    """An ASGI `send` that adds headers, and encodes answers that become smaller."""
 
     def __init__(self, send: Send, more: Headers, coding: Coding | None) -> None:
         self._send, self._more, self._coding = send, more, coding

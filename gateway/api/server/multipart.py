@@ -13,16 +13,16 @@ from gateway.api.server.upload import Uploads
 from gateway.errors import BadRequest, UnsupportedMediaType
 
 FIELD = 1000
-"""Most bytes of a field that is not a file."""
+"""Maximum bytes of a field that is not a file."""
 FRAME = 64 * 2**10
-"""Bytes allowed for boundaries, headers and fields in addition to the file."""
+"""Maximum bytes of boundaries, headers and fields in addition to the file."""
 
 
 class Form:
-    """A push parser: fields are kept, the bytes of part `file` go to `sink`. Use it off the loop only."""
+    """A push parser: fields are kept, and the bytes of part `file` go to `sink`. Use it off the event loop only."""
 
     def __init__(self, content_type: bytes, sink: Callable[[bytes], object]) -> None:
-        """Raises UnsupportedMediaType."""
+        """Start parsing. Raises UnsupportedMediaType if `content_type` is not that of a form."""
         kind, options = parse_options_header(content_type)
         if kind != b"multipart/form-data" or not options.get(b"boundary"):
             raise UnsupportedMediaType("Content-Type must be multipart/form-data with a boundary.")
@@ -87,7 +87,8 @@ class Form:
 
 
 async def receive_form(request: Request, sink: Callable[[bytes], object], limit: int, uploads: Uploads) -> Form:
-    """Receive a form with a file of at most `limit` bytes. Raises BadRequest, also if it stalls or ends early."""
+    """Receive a form with a file of at most `limit` bytes. Raises BadRequest, also if the form arrives too slowly or
+    ends early."""
     form = Form(request.headers.get("content-type", "").encode("latin-1"), sink)
     await uploads.receive(request, form.feed, limit, FRAME)
     if not form.whole:

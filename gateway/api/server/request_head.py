@@ -9,15 +9,16 @@ from gateway.errors import BadRequest, HeadTooLarge, TargetTooLong
 
 MAX_HEAD_BYTES = 64 * 2**10
 MAX_TARGET_BYTES = 8 * 2**10
-"""Most bytes of path and query."""
+"""Maximum bytes of path and query."""
 MOST_HEADERS = 128
-"""Most header fields; browsers and vendors' SDKs behind several proxies send about forty."""
+"""Maximum header fields. Browsers, and vendors' SDKs behind several proxies, send about forty."""
 MOST_PER_BYTE = 8
-"""Framing bytes allowed per byte of a chunked body, beyond MAX_HEAD_BYTES; a chunk of one byte takes 5."""
+"""Framing bytes that are allowed per byte of a chunked body, in addition to MAX_HEAD_BYTES. A chunk of one byte takes
+5."""
 _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})?")
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _FREE_NAMES = (b"/v1/models/", b"/models/")
-"""These prefixes precede a model's name, in which clients may write `/` plain or escaped."""
+"""Prefixes of paths with a model's name, in which clients may write `/` plain or escaped."""
 
 
 def too_large() -> HeadTooLarge:
@@ -38,8 +39,8 @@ def target_too_long() -> TargetTooLong:
 
 
 def check_head(url: bytes, headers: Headers, version: str) -> None:
-    """Raises HeadTooLarge above the limits, and BadRequest unless there is exactly one `Host` (HTTP/1.0 may omit
-    it)."""
+    """Check the head. Raises HeadTooLarge above the limits, and BadRequest unless there is exactly one `Host` (HTTP/1.0
+    may omit it)."""
     if len(headers) > MOST_HEADERS:
         raise HeadTooLarge(f"The request has {len(headers)} header fields; at most {MOST_HEADERS} are read.")
     if len(url) + sum(len(name) + len(value) + 4 for name, value in headers) > MAX_HEAD_BYTES:
@@ -50,8 +51,8 @@ def check_head(url: bytes, headers: Headers, version: str) -> None:
 
 
 def check_path(url: bytes) -> None:
-    """Raises BadRequest if an escape hides the real path: a proxy's rule for `/admin` and the gateway's routes could
-    then apply to different requests."""
+    """Check the path. Raises BadRequest if an escape hides the real path: a proxy's rule for `/admin` and the gateway's
+    routes could then match different requests."""
     path = url.partition(b"?")[0]
     if b"%" not in path:
         return

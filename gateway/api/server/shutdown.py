@@ -1,4 +1,4 @@
-"""Closes a worker's client connections so that no client writes into a closing one."""
+"""Closes a worker's client connections so that no client writes to a connection that is being closed."""
 
 from __future__ import annotations
 
@@ -10,28 +10,30 @@ from typing import Protocol
 from gateway.api.server.asgi import Headers
 
 LINGER_S = 2.0
-"""An idle connection is closed after this time; until then a request may be on its way."""
+"""Seconds for which a connection must be idle before it is closed. Until then, a request may be on its way."""
 LOOK_S = 0.1
 LAST_ANSWER: Headers = [(b"connection", b"close")]
-"""Added to each answer during shutdown."""
+"""Headers that are added to each answer during shutdown."""
 
 
 @dataclass(slots=True)
 class ShutdownFlag:
-    """Shared by readiness and shutdown. Requests are still served, because some clients do not know yet."""
+    """Whether a shutdown has begun. The readiness route reads it. Requests are still served, because some clients do
+    not know of the shutdown yet."""
 
     draining: bool = False
 
 
 class Cycle(Protocol):
-    """A request and its answer, as uvicorn represents them."""
+    """A request and its answer, in uvicorn's form."""
 
     response_started: bool
     response_complete: bool
 
 
 class Connection(Protocol):
-    """uvicorn's connection: `shutdown` closes an idle one, and makes the answer of a busy one the last."""
+    """A connection in uvicorn's form. `shutdown` closes it if it is idle; if it is busy, the present answer becomes its
+    last."""
 
     @property
     def cycle(self) -> Cycle | None: ...
@@ -39,10 +41,10 @@ class Connection(Protocol):
 
 
 async def leave(connections: Collection[Connection], within_s: float) -> None:
-    """Serve remaining requests, and close each connection once it has been idle for a while. Returns when none is left,
-    or after `within_s`.
+    """Serve remaining requests, and close each connection after it has been idle for some time. Returns when all are
+    closed, or after `within_s` seconds.
 
-    An answer that has begun cannot announce that it is the last: its connection accepts one more request.
+    An answer that has begun cannot announce that it is the last one, so its connection accepts one more request.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + within_s

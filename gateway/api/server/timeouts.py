@@ -1,4 +1,4 @@
-"""Timeouts of client connections: incomplete heads, and clients that stop reading."""
+"""Timeouts of client connections: for incomplete heads, and for clients that stop reading."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from gateway.runtime.write_batcher import WriteBatcher
 
 
 class GuardedProtocol(InferenceProtocol):
-    """Costs nothing for a request that arrives in one piece and a client that reads at full speed.
+    """A connection with timeouts. They cost nothing for a request that arrives in one piece and a client that reads at
+    full speed.
 
-    A client that reads slowly fills one transport buffer; then writing waits, and with it the read from the backend. A
-    client that reads no byte for `stall_s` is disconnected, which ends its request as interrupted.
+    A client that reads slowly fills one transport buffer; then writing waits, and so does reading from the backend. A
+    client that reads no byte for `stall_s` seconds is disconnected, and its request ends as interrupted.
     """
 
     head_timeout_s: ClassVar[float] = 10.0
@@ -34,7 +35,7 @@ class GuardedProtocol(InferenceProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        self.unheard += len(data)
+        self.unparsed += len(data)
         super().data_received(data)
         if self.handed_over:
             self._head_is_whole()
@@ -45,7 +46,7 @@ class GuardedProtocol(InferenceProtocol):
                 self._head_is_whole()
         elif self._head_timer is None and not self.transport.is_closing():
             self._head_timer = self.loop.call_later(self.head_timeout_s, self._give_up)
-        if self.unheard > MAX_HEAD_BYTES and not self.transport.is_closing():
+        if self.unparsed > MAX_HEAD_BYTES and not self.transport.is_closing():
             self.refuse(too_large())
 
     def _head_is_whole(self) -> None:
@@ -54,11 +55,12 @@ class GuardedProtocol(InferenceProtocol):
             self._head_timer = None
 
     def _give_up(self) -> None:
-        """The head is late. A client that has begun a head gets an error. A client that has not, or that still sends
-        the body of a refused request, gets none: it would take it for the answer to its next request."""
+        """Close the connection because the head is late. A client that has begun a head gets an error. A client that
+        has not begun one, or that still sends the body of a refused request, gets none, because it would read the error
+        as the answer to its next request."""
         cycle = self.cycle
         resting = cycle is not None and self.headers is cycle.headers  # type: ignore[attr-defined]
-        if self.unheard and not resting:
+        if self.unparsed and not resting:
             self.refuse(RequestTimeout(f"The request's head did not arrive within {self.head_timeout_s:g} seconds."))
         self._end()
 
@@ -68,7 +70,7 @@ class GuardedProtocol(InferenceProtocol):
             self._end()
 
     def _end(self) -> None:
-        """Close without waiting for the client to read the rest."""
+        """Close the connection without waiting until the client has read the rest."""
         self.outgoing.flush()
         if self.transport.get_write_buffer_size():
             self.transport.abort()
@@ -87,9 +89,10 @@ class GuardedProtocol(InferenceProtocol):
         self._stall_timer = self.loop.call_later(self.stall_s, self._look_at_reader, unsent)
 
     def _look_at_reader(self, unsent: int) -> None:
-        """Disconnect a client that has read nothing since `unsent` bytes were left to send; else check again later.
+        """Disconnect a client that has read nothing since `unsent` bytes were left to send. Otherwise check again
+        later.
 
-        While writing is paused, the number of bytes can only fall.
+        While writing is paused, the number of unsent bytes can only fall.
         """
         left = self.transport.get_write_buffer_size()
         if left < unsent:
@@ -104,6 +107,6 @@ class GuardedProtocol(InferenceProtocol):
 
 
 def guarded(*, head_timeout_s: float, stall_s: float) -> type[GuardedProtocol]:
-    """The class of one uvicorn server's connections."""
+    """The connection class of one uvicorn server."""
     own = {"head_timeout_s": head_timeout_s, "stall_s": stall_s, "outgoing": WriteBatcher()}
     return type("Protocol", (GuardedProtocol,), own)

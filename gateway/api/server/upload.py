@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from starlette.requests import Request
 
-from gateway.api.server.asgi import Pace, next_message, read_coding, told_garbage
+from gateway.api.server.asgi import Pace, client_errors, next_message, read_coding
 from gateway.api.server.caller import AsgiLine, unless_gone
 from gateway.errors import BodyTooLarge
 from gateway.runtime.codings import Decoder
@@ -15,26 +15,26 @@ from gateway.runtime.off_loop import OffLoop
 from gateway.runtime.tasks import Tasks
 
 STALL_S = 30.0
-"""Longest pause between two pieces."""
+"""Maximum seconds between two pieces."""
 PIECE = 2**20
-"""Bytes processed at once, off the loop."""
+"""Number of bytes that are processed at once, off the event loop."""
 
 Sink = Callable[[bytes], object]
 
 
 class Uploads:
-    """Receives bodies that are too large to be held in memory."""
+    """Receives bodies that are too large for memory."""
 
     def __init__(self, pace: Pace, decoding: OffLoop | None = None) -> None:
-        """`decoding`: threads for encoded bodies."""
+        """`decoding`: threads for decoding bodies."""
         self._pace, self._decoding = pace, decoding or OffLoop()
         self._watchers = Tasks()
 
     async def receive(self, request: Request, take: Sink, limit: int, frame: int = 0) -> None:
-        """Pass the decoded body to `take`, off the loop. `frame` bytes of it do not count towards `limit`.
+        """Pass the decoded body to `take`, off the event loop. `frame` bytes of the body do not count towards `limit`.
 
         Raises BodyTooLarge above `limit` bytes, RequestTimeout if it arrives too slowly, BadRequest if it ends early,
-        UnsupportedMediaType for an unknown coding, ConnectionResetError if the client leaves, and what `take` raises.
+        UnsupportedMediaType for an unknown coding, ConnectionResetError if the client has left, and what `take` raises.
         """
         declared = request.headers.get("content-length", "")
         if declared.isdigit() and int(declared) > limit + frame:
@@ -55,7 +55,7 @@ class Uploads:
         rest = reading.feed(bytes(waiting))
         if coding is None:
             await rest
-        else:  # the rest may be much work
+        else:  # the rest may take long
             await unless_gone(AsgiLine(request.receive, self._watchers), rest)
         reading.close()
 
@@ -70,7 +70,7 @@ class _Reading:
             await self._hand_on(data)
             return
         pieces = self._decoder.pieces(data, self._left)
-        with told_garbage(_too_large(self._limit)):
+        with client_errors(_too_large(self._limit)):
             try:
                 while decoded := await self._decoding.run(_some, pieces):
                     await self._hand_on(b"".join(decoded))
@@ -86,7 +86,7 @@ class _Reading:
 
     def close(self) -> None:
         if self._decoder is not None:
-            with told_garbage(_too_large(self._limit)):
+            with client_errors(_too_large(self._limit)):
                 self._decoder.close()
 
 

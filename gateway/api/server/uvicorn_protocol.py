@@ -1,7 +1,7 @@
-"""uvicorn's HTTP/1.1 protocol with a direct path for inference that needs no ASGI messages.
+"""uvicorn's HTTP/1.1 protocol, with a direct path for inference that uses no ASGI messages.
 
 All other requests use uvicorn's own path. With a trivial endpoint and 1 kB in each direction, the direct path takes a
-third of the CPU time: no scope, no events, no second pass over headers, no timer per request.
+third of the CPU time: it needs no scope, no events, no second pass over headers, and no timer per request.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OFFERS = frozenset((b"upgrade", b"http2-settings"))
 _CHUNKED = (b"transfer-encoding", b"chunked")
 _CLOSE = (b"connection", b"close")
 _NOWHERE: deque[tuple[bytes, bytes]] = deque(maxlen=0)
-"""Trailers are discarded: a field after the body has been neither authenticated nor counted."""
+"""Takes the trailers, which are discarded: a field after the body has not been authenticated or counted."""
 
 
 class Endpoint(Protocol):
@@ -46,10 +46,10 @@ class Endpoint(Protocol):
 
 
 class Application(Protocol):
-    """The ASGI application, as far as this protocol uses it."""
+    """The part of the ASGI application that this protocol uses."""
 
     def endpoint(self, path: bytes) -> Endpoint | None:
-        """The endpoint that answers a POST without ASGI; None if there is none."""
+        """The endpoint that answers a POST to `path` without ASGI; None if there is none."""
         ...
 
     def socket_at(self, path: bytes) -> bool:
@@ -61,12 +61,12 @@ class InferenceProtocol(BoundedProtocol):
     """One client connection."""
 
     outgoing: ClassVar[WriteBatcher]
-    """Shared by all connections of one server."""
+    """The write batcher that all connections of one server share."""
     handed_over = False
     """Whether the connection is a WebSocket now, which another protocol serves."""
     _idle_since = 0.0
     _ahead: RequestResponseCycle | None = None
-    """The request being answered while pipelined ones wait behind it; `cycle` is the last of those."""
+    """The request that is being answered while pipelined requests wait behind it. `cycle` is the last of these."""
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -104,7 +104,7 @@ class InferenceProtocol(BoundedProtocol):
         take_over(self, self.url, self.headers, rest)
 
     def _decline(self, rest: bytes) -> None:
-        """Read a request again without its offer to upgrade the protocol. Java's client, for example, offers HTTP/2.
+        """Parse a request again without its offer to upgrade the protocol. Java's client, for example, offers HTTP/2.
 
         The parser treats the offer as accepted and ignores everything after the head.
         """
@@ -133,10 +133,10 @@ class InferenceProtocol(BoundedProtocol):
             len(named) < len(headers)
             or b"host" not in named
             or len(named) > MOST_HEADERS
-            or self.unheard > MAX_HEAD_BYTES
+            or self.unparsed > MAX_HEAD_BYTES
         ):
             check_head(self.url, headers, version)
-        self._fields, self.unheard = _NOWHERE, 0
+        self._fields, self.unparsed = _NOWHERE, 0
         if parser.get_method() == b"POST" and version == "1.1":
             path, _, query = self.url.partition(b"?")
             app: Application = self.app
@@ -146,7 +146,7 @@ class InferenceProtocol(BoundedProtocol):
                 return
         url, before = self.url, self.cycle
         check_path(url)
-        super(BoundedProtocol, self).on_message_begin()  # uvicorn's own, which makes a scope
+        super(BoundedProtocol, self).on_message_begin()  # uvicorn's own method, which makes a scope
         self.url, self.expect_100_continue = url, _expects_100_continue(headers)
         self.headers.extend(headers)
         super().on_headers_complete()
@@ -165,12 +165,13 @@ class InferenceProtocol(BoundedProtocol):
             self.pipeline.appendleft((call, self.app))
 
     def refuse(self, error: GatewayError) -> None:
-        """Answer bytes that are not a request, and close: the start of the next request is unknown."""
+        """Answer bytes that are not a request, and close the connection, because the start of the next request is
+        unknown."""
         self.outgoing.flush()
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
             self._leave()
-            if cycle.response_started or self.pipeline:  # the answer would be inserted into another one
+            if cycle.response_started or self.pipeline:  # otherwise the answer would be inserted into another one
                 self.transport.close()
                 return
         dialect, request_id = of_path(self.url.partition(b"?")[0].decode("latin-1")), new_request_id()
@@ -182,7 +183,7 @@ class InferenceProtocol(BoundedProtocol):
         self.transport.close()
 
     def _leave(self) -> None:
-        """Notify requests in progress that nothing can be written any more."""
+        """Tell requests in progress that nothing can be written any more."""
         for cycle in (self._ahead, self.cycle):
             if cycle is not None and not cycle.response_complete:
                 cycle.disconnected = True
@@ -191,7 +192,7 @@ class InferenceProtocol(BoundedProtocol):
     def on_body(self, body: bytes) -> None:
         if (framing := self.framing) is not None:
             self.count_framing(framing, len(body))
-        self.unheard = 0
+        self.unparsed = 0
         call = self.cycle
         if type(call) is not Call:
             super().on_body(body)
@@ -223,7 +224,7 @@ class InferenceProtocol(BoundedProtocol):
     # -- one timer per connection instead of one per request -------------------------------------------------------
 
     def _unset_keepalive_if_required(self) -> None:
-        """Does nothing: the idle timer is not restarted for each request, but checks how long the connection was
+        """Does nothing. The idle timer is not restarted for each request; it checks how long the connection has been
         idle."""
 
     def on_response_complete(self) -> None:
@@ -257,13 +258,13 @@ class InferenceProtocol(BoundedProtocol):
 
 
 class Call(RequestResponseCycle):
-    """Implements `Caller`. Has the attributes of uvicorn's own cycle that the protocol uses."""
+    """Implements `Caller`. It has those attributes of uvicorn's own cycle that the protocol uses."""
 
     _continued = False
-    """Whether the client was sent 100 Continue."""
+    """Whether 100 Continue has been sent to the client."""
 
     def __init__(self, protocol: InferenceProtocol, endpoint: Endpoint, path: str, query: bytes) -> None:
-        # Not uvicorn's own __init__: it creates an event and a scope that are not used.
+        # uvicorn's own __init__ is not called, because it creates an event and a scope that are not used.
         self.method, self.path, self.query, self.headers = "POST", path, query, protocol.headers
         self.transport, self.flow = protocol.transport, protocol.flow
         self.on_response = protocol.on_response_complete
@@ -280,11 +281,13 @@ class Call(RequestResponseCycle):
 
     @property
     def message_event(self) -> Call:  # type: ignore[override]
-        """Not stored: a call that refers to itself would be left to the garbage collector, with its whole request."""
+        """This call. It is not stored, because a call that refers to itself would stay, with its whole request, until
+        garbage collection."""
         return self
 
     def set(self) -> None:
-        """Replaces the event that the protocol sets when a piece of the body arrived or the client left."""
+        """Stands for the method of the event that the protocol sets when a piece of the body has arrived or the client
+        has left."""
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
         if self.disconnected and self._react is not None:
@@ -303,7 +306,7 @@ class Call(RequestResponseCycle):
     # -- the request -----------------------------------------------------------------------------------------------
 
     def came(self, piece: bytes) -> None:
-        """Take a piece of the body. Most bodies have one piece, which is kept as it is; others grow in place."""
+        """Take a piece of the body. Most bodies have one piece, which is kept unchanged; others grow in place."""
         if not self.body:
             self.body = piece
         else:
@@ -383,7 +386,8 @@ class Call(RequestResponseCycle):
         self._complete()
 
     def _framed(self, piece: bytes) -> bytes:
-        """A chunk, together with the head if that is still to be sent: two writes cost twice as much."""
+        """The piece as a chunk, together with the head if the head has not been sent yet, because two writes cost twice
+        as much."""
         head, self._unsent = self._unsent, b""
         return b"%b%x\r\n%b\r\n" % (head, len(piece), piece) if piece else head
 
@@ -415,4 +419,4 @@ def _expects_100_continue(headers: Headers) -> bool:
 
 
 def _nothing() -> None:
-    """Replaces the callbacks of a request that has ended, since its connection now serves the next request."""
+    """Replaces the callbacks of a request that has ended, because its connection then serves the next request."""

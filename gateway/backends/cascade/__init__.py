@@ -1,1 +1,1 @@
-"""Several backends for one answer: asked in order until an answer is good enough."""
+"""Calls several backends for one answer, in order, until an answer is good enough."""

@@ -1,4 +1,5 @@
-"""Runs a strategy: calls backends in its order, shows it their answers, and serves the one it chooses."""
+"""Runs a strategy: calls backends in the strategy's order, passes their answers to it, and serves the answer it
+selects."""
 
 from __future__ import annotations
 
@@ -31,9 +32,10 @@ Obstacle = GatewayError | TimeoutError
 """Errors after which no further backend is called. TimeoutError: the stream must not be held back any longer."""
 
 _LEAST_S = 0.25
-"""No further backend is called if less time than this (seconds), plus the backend's usual answer time, is left."""
+"""No further backend is called unless the time left exceeds the backend's usual answer time by this many seconds."""
 _SPARE, _MOST_SPARE_S = 0.1, 1.0
-"""Share of the remaining time that is reserved for serving the best answer so far, and its maximum in seconds."""
+"""Share of the remaining time that is reserved for serving the best answer so far, and the maximum of this reserve in
+seconds."""
 _FINAL = (BudgetExhausted, DeadlineExceeded, LedgerUnavailable)
 """Errors that also prevent calls to all other backends."""
 
@@ -62,16 +64,18 @@ class _Guarded:
 
 
 class Cascade:
-    """Runs the strategy for one request. Attempts stay open in the journal until an answer is chosen; all others are
-    closed.
+    """Runs the strategy for one request. Attempts stay open in the journal until an answer is selected; then all others
+    are closed.
 
-    Plain answers are read whole. For streams there are three cases. If the strategy continues only after a weak answer,
-    the beginning of the stream is held back. If it compares answers, whole streams are held back, provided that is
-    quick enough. Otherwise the reference backend is streamed directly. Bytes sent to the client are never taken back.
+    Plain answers are read to their end. For streams there are three cases. If the strategy continues only after a weak
+    answer, the beginning of the stream is held back. If it compares answers, whole streams are held back, provided that
+    this is fast enough. Otherwise the reference backend's stream is sent directly. Bytes sent to the client cannot be
+    withdrawn.
     """
 
     def __init__(self, attempts: Attempts, asking: RunningStrategy, route: Route, call_context: CallContext) -> None:
-        """If `route.escalate_below` is set, an answer whose mean token probability is below it counts as weak."""
+        """`route.escalate_below`: an answer with a lower mean token probability counts as weak; None: this is not
+        checked."""
         self._attempts, self._strategy, self._route, self._call_context = (
             attempts,
             _Guarded(asking),
@@ -84,7 +88,7 @@ class Cascade:
         self._rules = call_context.record.tenant.policy.streams
         self._judged: list[StrategyAnswer] = []
         self._answers: list[Served | None] = []
-        """The answer for each item of `_judged`; None if it cannot be served or was dropped."""
+        """The answer for each item of `_judged`; None if it was dropped or cannot be served."""
         self._errors: list[GatewayError] = []
         self._clock = asyncio.get_running_loop().time
 
@@ -96,7 +100,7 @@ class Cascade:
         finally:
             self._call_context.record.answers = tuple(self._judged)
             left = [answer for answer in self._answers if answer is not None and answer is not served]
-            for answer in left:  # bill all of them before the first await, where a cancellation could interrupt
+            for answer in left:  # bill all of them before the first await, because a cancellation could interrupt there
                 self._attempts.bill(self._call_context, answer, "escalated")
             for answer in left:
                 await answer.aclose()
@@ -141,7 +145,8 @@ class Cascade:
         return await self._choice()
 
     def _is_last(self, names: Sequence[str]) -> bool:
-        """Whether a single backend is left whose answer is served in any case. Its stream need not be held back."""
+        """Whether only one backend is left and its answer will be served in any case. Then its stream need not be held
+        back."""
         if len(names) > 1:
             return False
         if self._needs_beginning_only(names) and not (self._rules.hold_tokens and self._rules.hold_for):
@@ -150,14 +155,15 @@ class Cascade:
         return not self._strategy.next(judged) and self._strategy.serves(judged) == len(self._judged)
 
     def _needs_beginning_only(self, names: Sequence[str]) -> bool:
-        """Whether the strategy would end with any answer of this backend that is not weak, whatever its vote."""
+        """Whether the strategy would accept any answer of this backend that is not weak. Then its vote is not
+        needed."""
         judged = [*self._judged, StrategyAnswer(names[0], None, confidence=1.0)]
         return (
             len(names) == 1 and not self._strategy.next(judged) and self._strategy.serves(judged) == len(self._judged)
         )
 
     def _expected_s(self, names: Sequence[str]) -> float:
-        """Least expected seconds until the strategy ends, from the usual answer times of its backends."""
+        """Minimum expected seconds until the strategy ends, from the usual answer times of its backends."""
         judged = [*self._judged]
         seconds = 0.0
         while names:
@@ -177,7 +183,7 @@ class Cascade:
             return None
 
     async def _stream_reference(self, why: str) -> Served:
-        """Stream the reference backend's answer instead of continuing the strategy. `why` is noted in the record."""
+        """Stream the reference backend's answer instead of continuing the strategy. `why` is stored in the record."""
         reference = self._route.reference or self._route.backends[-1]
         self._call_context.record.note("strategy left", why=why, to=reference.name)
         for judged, answer in zip(self._judged, self._answers, strict=True):
@@ -190,7 +196,7 @@ class Cascade:
     # both
 
     async def _next(self) -> tuple[str, ...]:
-        """The backends to call next; empty if there is an answer and no time for another."""
+        """The backends to call next. Empty if there is an answer and no time for another one."""
         if self._cut_by_budget:
             return ()
         asked = {judged.backend for judged in self._judged}
@@ -212,8 +218,8 @@ class Cascade:
 
     @property
     def _cut_by_budget(self) -> bool:
-        """Whether the budget cut an answer off. Then it pays for no other answer, and the cut says nothing about the
-        backend."""
+        """Whether the budget ended an answer early. Then it cannot pay for another answer, and the early end is not the
+        backend's fault."""
         return any(answer is not None and _cut_by_budget(answer) for answer in self._answers)
 
     def _usual_answer_s(self, name: str) -> float:
@@ -250,8 +256,8 @@ class Cascade:
     async def _one(
         self, backend: Backend, call_context: CallContext, tokens: float, within_s: float
     ) -> Obstacle | None:
-        """Call one backend and keep its answer. A stream is read up to `tokens`, for at most `within_s` seconds;
-        `tokens` infinite: to its end."""
+        """Call one backend and store its answer. Reads a stream up to `tokens` (infinite: to its end), for at most
+        `within_s` seconds."""
         has_logprobs = self._route.escalate_below > 0 and "logprobs" in backend.capabilities
         muted = has_logprobs and logprobs.can_ask(call_context.request)
         if muted:
@@ -269,7 +275,7 @@ class Cascade:
                     self._keep(judged, answer)
                 elif call_context.request.stream:
                     await self._begun(StreamGate(answer, muted=muted), call_context, tokens, within_s)
-                else:  # neither a stream nor a whole answer: its kind is known by its content type only
+                else:  # neither a stream nor a plain answer: only its content type shows which
                     self._keep(StrategyAnswer(backend.name, None), answer)
         except TimeoutError as late:  # too late to be compared, but the request has time left
             return late
@@ -281,7 +287,7 @@ class Cascade:
         return None
 
     async def _begun(self, held: StreamGate, call_context: CallContext, tokens: float, within_s: float) -> None:
-        """Hold a stream back while it is judged, and stop it as soon as it is found weak."""
+        """Hold a stream back while it is judged. Stop it as soon as it is found weak."""
         attempt = held.attempt
         name, thinks = attempt.backend.name, "reasoning" in attempt.backend.capabilities
         try:
@@ -324,7 +330,8 @@ class Cascade:
         self._call_context.record.note("member failed", backend=backend.name, code=error.code)
 
     def _stop(self, obstacle: Obstacle) -> None:
-        """No further backend can be called, so an answer so far must be served. Raises `obstacle` if there is none."""
+        """Stop because no further backend can be called; an answer received so far is then served. Raises `obstacle` if
+        there is none."""
         if not any(self._answers):
             raise obstacle
         why = obstacle.code if isinstance(obstacle, GatewayError) else "too_slow"
@@ -342,8 +349,8 @@ class Cascade:
         return chosen
 
     async def _fallback(self) -> Served:
-        """No answer of the strategy can be served: call the backends that were not called yet, then those that were
-        stopped."""
+        """Called if no answer of the strategy can be served: call the backends that were not called yet, then those
+        that were stopped."""
         asked = {judged.backend for judged in self._judged}
         stopped = [self._backends[judged.backend] for judged in self._judged if judged.weak != FAILED]
         rest = [backend for backend in self._route.backends if backend.name not in asked] + stopped

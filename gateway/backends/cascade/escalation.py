@@ -1,4 +1,4 @@
-"""Escalation, expressed as a strategy of two backends: the stronger one answers if the first answer is too weak."""
+"""Escalation as a strategy of two backends: if the first answer is too weak, the stronger backend answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gateway.domain.routing.strategy import FAILED, StrategyAnswer
 
 @dataclass(frozen=True, slots=True)
 class Escalation:
-    """Implements `RunningStrategy`. It does not continue after a failed first backend; then the route's fallbacks are
+    """Implements `RunningStrategy`. If the first backend fails, the strategy ends, and the route's fallbacks are
     called."""
 
     first: str

@@ -30,13 +30,13 @@ _FUNCTION_WORDS: dict[Language, frozenset[str]] = {
         )
     ),
 }
-"""Function words. "a" and "no" are left out, because they are words of all three languages."""
+"""Function words. "a" and "no" are omitted, because they occur in more than one of the languages."""
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|\$[^$\n]*\$", re.DOTALL)
 _READ = 4000
-"""Number of characters of a text that are read."""
+"""Maximum characters of a text that are read."""
 _LEAST_HITS, _LEAST_SHARE, _MARGIN = 3, 0.15, 1.5
-"""To recognise a language: least number of function words, least share of all words, and least ratio to the second
-language."""
+"""Conditions for recognising a language: minimum number of function words, their minimum share of all words, and
+minimum ratio to the second language."""
 _ENDS = 120
 """Number of characters read at each end of a longer question, because the middle may be a quotation."""
 _LANGUAGE_WORD = re.compile(
@@ -68,7 +68,7 @@ def asked_in(text: str) -> Language | None:
 
 
 def names_one(text: str) -> bool:
-    """Whether `text` mentions a language or translation. Then an answer in another language may be correct."""
+    """Whether `text` mentions a language or translation. If so, an answer in another language may be correct."""
     return _LANGUAGE_WORD.search(text[:_READ]) is not None or _LANGUAGE_WORD.search(text[_READ:][-_READ:]) is not None
 
 

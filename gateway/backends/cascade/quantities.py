@@ -16,7 +16,7 @@ NUMBER = re.compile(
     rf"|(?P<one>{_ONE})(?:\s?[×x*·]\s?10\s?\^?\s?\{{?(?P<power>[-−]?\d{{1,3}})\}}?|[eE](?P<exponent>[-+]?\d{{1,3}}))?)"
     r"(?![\w/])"
 )
-"""A number, a fraction or a mixed number, with its sign and a currency sign before it."""
+"""Matches a number, a fraction or a mixed number, including a sign and a currency symbol before it."""
 _LONGEST = 60
 """Longest number, in characters; longer ones are ignored."""
 _MOST_POWER = 100
@@ -51,7 +51,7 @@ def _decimal(written: str, language: Language | None) -> Fraction:
     else:
         mark = "." if dots else ","
         groups = re.fullmatch(rf"[1-9]\d{{0,2}}\{mark}\d{{3}}", bare) is not None
-        # 1,234 means a thousand in English; in Spanish and Portuguese, 1.234 does
+        # 1,234 is a thousand in English; 1.234 is a thousand in Spanish and Portuguese
         thousands = "." if language in ("es", "pt") else ","
         decimal = "" if groups and mark == thousands else mark
     for mark in ".,":

@@ -17,12 +17,12 @@ log = logging.getLogger(__name__)
 Check = Callable[[Any], bool]
 
 _MOST_BYTES = 64 * 2**10
-"""A larger schema is not checked."""
+"""Maximum bytes of a schema that is checked."""
 
 
 class Expected:
-    """The JSON that a request asks for: its answer schema and its tools' argument schemas. Unreadable schemas allow all
-    values."""
+    """The JSON that a request expects: the schema of its answer, and the schemas of its tools' arguments. A schema that
+    cannot be read allows any value."""
 
     __slots__ = ("json", "schema", "tools")
 
@@ -34,7 +34,7 @@ class Expected:
         """Tool name → schema of its arguments. Empty: no tool is known."""
 
     def content(self, text: str) -> bool:
-        """Whether `text` is the JSON that was asked for. True if none was."""
+        """Whether `text` is JSON as the request expects it. True if it expects none."""
         if not self.json:
             return True
         try:
@@ -44,7 +44,7 @@ class Expected:
         return type(found) is dict if self.schema is None else _check(self.schema)(found)
 
     def beginning(self, text: str) -> bool:
-        """Whether `text` can be the beginning of the JSON that was asked for."""
+        """Whether `text` can be the beginning of the JSON that the request expects."""
         if not self.json or not text.strip():
             return True
         try:
@@ -68,7 +68,7 @@ class Expected:
 
 
 def _format(body: Mapping[str, Any]) -> tuple[str, bytes | None]:
-    """The JSON type that the request asks for ("": none) and its schema, from the fields of any dialect."""
+    """The JSON type that the request expects (empty: none) and its schema, from the fields of any dialect."""
     text, config = body.get("text"), body.get("output_config")
     for value in (
         body.get("response_format"),
@@ -83,7 +83,8 @@ def _format(body: Mapping[str, Any]) -> tuple[str, bytes | None]:
 
 
 def _tools(body: Mapping[str, Any]) -> dict[str, bytes | None]:
-    """The schemas of function tools. Empty if the request has any other tool, because those have no schema."""
+    """The schemas of function tools. Empty if the request has a tool of another type, because such tools have no
+    schema."""
     found: dict[str, bytes | None] = {}
     tools = body.get("tools")
     for tool in tools if type(tools) is list else ():
@@ -95,7 +96,8 @@ def _tools(body: Mapping[str, Any]) -> dict[str, bytes | None]:
 
 
 def _schema(value: object) -> bytes | None:
-    """The schema as sorted JSON bytes, the key of the compiled cache; None if it is missing, invalid or too large."""
+    """The schema as sorted JSON bytes, which is the key in the cache of compiled schemas; None if it is missing,
+    invalid or too large."""
     if type(value) is not dict:
         return None
     try:
@@ -107,8 +109,8 @@ def _schema(value: object) -> bytes | None:
 
 @lru_cache(maxsize=256)
 def _check(schema: bytes) -> Check:
-    """Compile a schema and cache it. Patterns match in linear time and references are not fetched, because clients
-    write the schemas."""
+    """Compile a schema and cache it. Clients write the schemas, so patterns match in linear time and references are not
+    fetched."""
     from jsonschema_rs import RegexOptions, validator_for  # imported here because few requests need it
 
     try:

@@ -1,4 +1,4 @@
-"""Holds back the beginning of a stream until it is decided whether the client gets it."""
+"""Holds back the beginning of a stream until it is decided whether the client gets the stream."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from gateway.domain.record import Attempt
 from gateway.domain.request import DialectName
 
 _FIRST_LOOK, _LONGEST_STEP = 4, 64
-"""The text is judged first after this many chunks. Each later interval doubles, up to the second number."""
+"""Number of chunks after which the text is first judged. Then the interval doubles each time, up to the second number.
+"""
 _MOST_KEPT = 2**20
-"""Bytes that can be held back. A longer stream is released to the client."""
+"""Maximum bytes that are held back. A longer stream is released to the client."""
 
 
 class StreamGate:
-    """Implements `Answer` over a relayed stream. The pieces that were held back are sent first, unchanged.
+    """Implements `Answer` over a relayed stream. The pieces held back are sent first, unchanged.
 
-    `muted`: the gateway itself asked for log-probabilities, so they are removed from the output.
+    `muted`: the gateway, and not the client, asked for log-probabilities, so they are removed.
     """
 
     stream = True
@@ -45,9 +46,9 @@ class StreamGate:
     async def hold(self, tokens: float, until: float, money: Hold, stop: Callable[[str], str] = lambda text: "") -> str:
         """Read until `tokens` chunks of content have arrived, the answer has ended, or `until` (loop time) is reached.
 
-        `stop` is called now and then with the text so far. If it returns a reason (not empty), reading ends and the
-        reason is returned. Raises StreamBroken, DeadlineExceeded, and BudgetExhausted if the hold does not cover the
-        tokens received.
+        `stop` is called from time to time with the text so far. When it returns a reason (not empty), reading ends and
+        the reason is returned. Raises StreamBroken, DeadlineExceeded, and BudgetExhausted if the hold does not cover
+        the tokens received.
         """
         attempt, relayed, clock = self.attempt, self._relayed, asyncio.get_running_loop().time
         look = min(_FIRST_LOOK, tokens)

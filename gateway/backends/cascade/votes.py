@@ -33,7 +33,7 @@ _MARK = re.compile(
     r"(?: a (?:op[cç][aã]o|alternativa))?[:\s]*",
     re.IGNORECASE,
 )
-"""Phrases that introduce a final answer, in English, Spanish and Portuguese."""
+"""Matches phrases that introduce a final answer, in English, Spanish and Portuguese."""
 _CHOICE = re.compile(r"\(([A-Za-z])\)(?![A-Za-z])|([A-Z])(?:[).:]\s|[).:]?$|\s+[-–—]\s)")
 _OPTION = re.compile(
     r"(?:(?:the|la|el|a|o)\s+)?(?:option|choice|opci[oó]n|op[cç][aã]o|alternativa|letra)\s+\(?([A-Za-z])\)?(?![A-Za-z])",
@@ -49,11 +49,10 @@ _LATEX_TEXT = re.compile(r"\\(?:text|mathrm|mathbf|textbf|operatorname|mbox)\s*\
 _LATEX_FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]+)\}\s*\{([^{}]+)\}|\\[dt]?frac\s*(\d)\s*(\d)")
 _UNITS = re.compile(r"\s?(?:%|°C?|º|[^\W\d_]+(?:[ /²³^][^\W\d_]+){0,3})?[.!]?")
 _SHORT, _WORDS, _FEW = 80, 8, 3
-"""Most characters and words of a short string. If it has more than the third number of words, a number inside it is
-preferred."""
+"""Maximum characters and words of a short string. If it has more words than `_FEW`, a number in it is preferred."""
 _LINE = 300
 _ENDING = 1000
-"""Number of characters at the end of a text in which an introducing phrase is searched."""
+"""Number of characters at the end of a text that are searched for an introducing phrase."""
 _MOST_JSON = 20_000
 
 
@@ -103,7 +102,7 @@ def _of_text(text: str, json_wanted: bool, question_language: Language | None) -
 
 
 def _of_json(text: str, *, strict: bool) -> str | None:
-    """The vote of a JSON object or list that is the whole text or the only fenced block."""
+    """The vote of JSON (an object or list) that is the whole text or its only fenced block."""
     body = text
     if not strict and len(parts := text.split(_FENCE)) == 3:  # the content of the only fence, without its language name
         body = parts[1].lstrip("abcdefghijklmnopqrstuvwxyzJSON").strip()
@@ -123,7 +122,7 @@ def _of_json(text: str, *, strict: bool) -> str | None:
 
 
 def _plain(value: Any) -> Any:
-    """Normalise JSON: case and spaces of strings, and 1.0 to 1."""
+    """Normalise JSON: ignore case and spaces in strings, and make 1.0 equal to 1."""
     if type(value) is dict:
         return {key: _plain(inner) for key, inner in value.items()}
     if type(value) is list:
@@ -138,7 +137,8 @@ def _dumped(value: Any) -> str:
 
 
 def _marked(text: str) -> list[str]:
-    """The text marked as the answer: in the last `\\boxed`, else after the last introducing phrase. May be empty."""
+    """The parts of the text marked as the answer: in the last `\boxed`, else after the last introducing phrase. The
+    list may be empty."""
     if (at := text.rfind("\\boxed")) >= 0 and (inner := _braced(text, at)) is not None:
         return [inner[:_LINE]]
     ending = text[-_ENDING:]

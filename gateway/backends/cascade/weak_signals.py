@@ -1,4 +1,4 @@
-"""Signs that an answer is weak, and the answer's vote. A cascade decides by them."""
+"""Finds signs that an answer is weak, and the answer's vote. A cascade uses both to decide."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from gateway.domain.text.declining import begins_declining, declines
 log = logging.getLogger(__name__)
 
 _LOOPS = range(4, 161)
-"""Lengths in characters of a unit that may be repeated."""
+"""Possible lengths, in characters, of a repeated unit."""
 _TIMES, _LEAST_LOOP = 4, 240
-"""Least number of repetitions, and least number of repeated characters in all."""
+"""Minimum number of repetitions, and minimum number of repeated characters in total."""
 _LETTERS = re.compile(r"[^\W\d_]{2}")
 
 
@@ -92,9 +92,10 @@ class Reader:
         return answered_in is not None and answered_in != self._question_language
 
     def beginning(self, text: str, *, thinks: bool) -> str:
-        """The reason to stop a stream after its text so far; empty if there is none.
+        """The reason to stop a stream, given its text so far; empty: continue.
 
-        `thinks`: the beginning may be thoughts, so its format and words say nothing about the answer.
+        `thinks`: the text may begin with the model's thinking, so its format and words do not show the quality of the
+        answer.
         """
         if repeats(text):
             return "repetition"
@@ -106,7 +107,7 @@ class Reader:
 
 
 def repeats(text: str) -> bool:
-    """Whether `text` ends in a loop of words. Repeated dashes, dots or numbers do not count."""
+    """Whether `text` ends in a repeating sequence of words. Repeated dashes, dots or numbers do not count."""
     if len(text) < _LEAST_LOOP:
         return False
     last = text[-1]

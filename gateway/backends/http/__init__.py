@@ -1,1 +1,1 @@
-"""The HTTP client of backends' calls."""
+"""The HTTP client for calling backends."""

@@ -1,7 +1,7 @@
-"""HTTP client based on aiohttp, used for proxies. Imported only if one is configured.
+"""HTTP client based on aiohttp, used for proxies. Imported only if a proxy is configured.
 
-It opens one connection per request. On a reused connection, aiohttp would take bytes that arrived while it was idle as
-the next answer.
+It opens one connection per request. If it reused connections, aiohttp would read bytes that arrived on an idle
+connection as the next answer.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from gateway.errors import BackendError, BackendGarbage, BackendTimeout, Backend
 
 _CONNECT_S = 10.0
 _GLANCE_S = 0.25
-"""Interval in seconds of the check whether the connection is gone, because aiohttp does not wake a reader after a
-malformed chunk."""
+"""Interval in seconds for checking whether the connection is gone. Needed because aiohttp does not wake a reader after
+a malformed chunk."""
 _ONE_WRITE_BYTES = 2**20 - 1
-"""aiohttp warns about larger bodies unless they are passed as a file."""
+"""Maximum body size in bytes for a single write. For larger ones aiohttp warns unless they are passed as a file."""
 _MOST_HEADERS = 1024
 
 
@@ -48,7 +48,7 @@ class AiohttpResponse:
         self._pieces: list[bytes] = []
 
     def unpack(self) -> None:
-        """The body is encoded: decode it while it is read. Raises BackendGarbage for an unknown coding."""
+        """Decode the body while it is read. Raises BackendGarbage for an unknown coding."""
         self._unpacking = DecodedBody(self.headers, self._name)
 
     def header(self, name: bytes) -> bytes | None:
@@ -59,7 +59,7 @@ class AiohttpResponse:
         return self
 
     async def __anext__(self) -> bytes:
-        """The bytes that arrived since the last piece. Raises StreamBroken, BackendTimeout, BackendGarbage."""
+        """The bytes that arrived since the last call. Raises StreamBroken, BackendTimeout, BackendGarbage."""
         unpacking, data = self._unpacking, b""
         while not data:  # the first bytes of an encoded body may decode to nothing
             data = await self._arrived()
@@ -124,7 +124,7 @@ class AiohttpResponse:
         return b"".join(self._pieces)
 
     def half_close(self) -> bool:
-        """Returns False: aiohttp can only close both directions at once."""
+        """Returns False, because aiohttp can only close both directions at once."""
         return False
 
     async def aclose(self) -> None:
@@ -176,7 +176,7 @@ class AiohttpClient:
         return await self._exchange(method, path, opening, body, deadline, first_byte_timeout, math.inf)
 
     def opening(self, path: str, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
-        """Like `HttpClient.opening`; the path is put in front, on a line of its own, for `post`."""
+        """Like `HttpClient.opening`. For `post`, the path is added as the first line."""
         return path.encode() + b"\n" + self._origin.opening("POST", path, headers)
 
     async def post(
@@ -266,7 +266,8 @@ class AiohttpClient:
 
 
 def _failed(error: BaseException, name: str) -> BackendError:
-    """The error for a request that failed before its response head. It names no address, because clients see it."""
+    """The error for a request that failed before its response head arrived. It contains no address, because clients see
+    it."""
     match error:
         case aiohttp.ServerTimeoutError():
             return BackendUnreachable(f"{name} cannot be reached: the connection was not made in time", backend=name)
@@ -275,7 +276,8 @@ def _failed(error: BaseException, name: str) -> BackendError:
         case aiohttp.ClientHttpProxyError() | aiohttp.ClientProxyConnectionError():
             return BackendUnreachable(f"{name} cannot be reached: the proxy would not connect", backend=name)
         case aiohttp.ClientConnectorCertificateError():
-            return BackendUnreachable(f"{name} cannot be reached: its certificate is not trusted", backend=name)
+            untrusted = f"{name} cannot be reached: its certificate is not trusted"
+            return BackendUnreachable(untrusted, backend=name).of_operator()
         case aiohttp.ClientConnectorSSLError():
             return BackendUnreachable(f"{name} cannot be reached: TLS could not be agreed on", backend=name)
         case aiohttp.ClientConnectorDNSError():
@@ -291,7 +293,7 @@ def _failed(error: BaseException, name: str) -> BackendError:
 
 
 def _broken(error: Exception, name: str, *, finishing: bool) -> BackendError:
-    """The error for a response that failed in the middle of its body."""
+    """The error for a response that failed while its body was arriving."""
     if isinstance(error, TimeoutError):
         return BackendTimeout(f"{name} did not {'finish' if finishing else 'begin to answer'} in time", backend=name)
     return StreamBroken(f"{name} broke off in the middle of its answer", backend=name)

@@ -1,4 +1,4 @@
-"""Responses that did not come over the gateway's own HTTP client: built by the gateway or by a library."""
+"""Responses that the gateway or a library has built, and that did not come over the gateway's HTTP client."""
 
 from __future__ import annotations
 

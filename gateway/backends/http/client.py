@@ -1,4 +1,4 @@
-"""Interface of the HTTP client, and the choice of its implementation for a base URL."""
+"""Interface of the HTTP client, and the choice of the implementation for a base URL."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Response(Protocol):
 
     status: int
     headers: list[tuple[bytes, bytes]]
-    """Names are in lower case."""
+    """The header fields. Names are in lower case."""
     whole: bool
     """Whether all of the body has arrived."""
 
@@ -49,12 +49,16 @@ class Response(Protocol):
         ...
 
     def half_close(self) -> bool:
-        """Close only the sending direction of the connection: the backend sees the end, and the rest of its data still
-        arrives. Returns False if that is impossible, because the connection is encrypted or gone."""
+        """Close only the sending direction of the connection. The backend sees the end, and the rest of its data still
+        arrives.
+
+        Returns False if that is impossible, because the connection is encrypted or closed.
+        """
         ...
 
     async def aclose(self) -> None:
-        """Release the connection. If the body is incomplete, drop it at once, so that the backend notices."""
+        """Release the connection. If the body is incomplete, the connection is closed at once, so that the backend
+        notices."""
         ...
 
 
@@ -88,8 +92,8 @@ class HttpClient(Protocol):
     def post(
         self, opening: bytes, body: bytes, *, deadline: float, first_byte_timeout: float, stall_timeout: float
     ) -> Awaitable[Response]:
-        """POST like `request`. More complete header lines may be appended to `opening`. `stall_timeout`: longest time
-        in seconds between two pieces of the body."""
+        """POST like `request`. Further complete header lines may be appended to `opening`. `stall_timeout`: maximum
+        seconds between two pieces of the body."""
         ...
 
     async def aclose(self) -> None:

@@ -6,23 +6,24 @@ from gateway.errors import BackendGarbage, StreamBroken
 from gateway.runtime.codings import Decoder, Oversized, TooCostly, UnknownCoding, parse_coding
 
 _MOST_BYTES = 16 * 2**20
-"""Most bytes that one read may decode to."""
+"""Maximum bytes to which the data of one read may decode."""
 _CPU_S = 0.25
-"""Most CPU seconds for decoding one body. Lower than for request bodies, because this runs on the event loop."""
+"""Maximum CPU seconds for decoding one body. The limit is lower than for request bodies, because decoding runs on the
+event loop."""
 _OF_THE_CODED = (b"content-encoding", b"content-length")
 
 
 class DecodedBody:
-    """Decodes one body. Removes the headers that describe the encoded bytes from `headers`."""
+    """Decodes one body. Removes from `headers` the fields that describe the encoded bytes."""
 
     def __init__(self, headers: list[tuple[bytes, bytes]], name: str) -> None:
-        """Raises BackendGarbage for an unknown coding or for more than one."""
+        """Raises BackendGarbage for an unknown coding, or for more than one coding."""
         self._name = name
         value = b", ".join(value for key, value in headers if key == b"content-encoding").decode("latin-1")
         try:
             coding = parse_coding(value)
         except UnknownCoding:
-            raise BackendGarbage(f"{name} sent a body in a coding that nobody asked for", backend=name) from None
+            raise BackendGarbage(f"{name} sent a body in a coding that was not requested", backend=name) from None
         self._decoder = None if coding is None else Decoder(coding, _CPU_S)
         headers[:] = [pair for pair in headers if pair[0] not in _OF_THE_CODED]
         self._begun = False
@@ -44,6 +45,6 @@ class DecodedBody:
             raise BackendGarbage(message, backend=self._name) from error
 
     def end(self) -> None:
-        """Raises StreamBroken if the body is incomplete. A missing body is allowed."""
+        """Check that the body is complete, or missing. Raises StreamBroken if it is incomplete."""
         if self._begun and self._decoder is not None and not self._decoder.ended:
             raise StreamBroken(f"{self._name} broke off in the middle of its answer", backend=self._name)

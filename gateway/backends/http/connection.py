@@ -14,11 +14,12 @@ from gateway.errors import BackendError, BackendGarbage, BackendTimeout, Backend
 from gateway.runtime.write_batcher import WriteBatcher
 
 _ONE_WRITE_BYTES = 64 * 1024
-"""Up to this size, it is cheaper to join head and body than to pass both to the kernel."""
+"""Maximum body size in bytes for joining head and body in one write. For a larger body, copying costs more than a
+second write."""
 
 
 class Stale(Exception):
-    """An idle connection was closed before the request was written. The request can be sent on another connection."""
+    """An idle connection was closed before the request was written. The request can be sent on another one."""
 
 
 class Owner(Protocol):
@@ -36,12 +37,12 @@ class Owner(Protocol):
         ...
 
     def watch(self, when: float) -> None:
-        """A `limit` is now `when` (loop time), which may be earlier than all others."""
+        """`limit` has been set to `when` (loop time), which may be earlier than the limits of all other connections."""
         ...
 
 
 class Connection(asyncio.Protocol):
-    """One HTTP/1.1 connection; it carries one request at a time. The pool calls `expire` at `limit` (loop time)."""
+    """One HTTP/1.1 connection for one request at a time. The pool calls `expire` at `limit` (loop time)."""
 
     __slots__ = (
         "_begun",
@@ -51,12 +52,12 @@ class Connection(asyncio.Protocol):
         "_deadline",
         "_fed",
         "_feed",
-        "_heard_at",
         "_interim",
         "_owner",
         "_parser",
         "_paused",
         "_pieces",
+        "_received_at",
         "_response",
         "_reusable",
         "_stall_s",
@@ -80,21 +81,22 @@ class Connection(asyncio.Protocol):
         self._paused = False
         self._response: Response | None = None
         self._fed = 0
-        self._heard_at = 0.0
+        self._received_at = 0.0
         self._begun = self._interim = self._bounded = self._reusable = self._complete = self._surplus = False
         self._body_end = 0
         self._pieces: list[bytes] = []
-        self.on_body = self._pieces.append  # called by the parser, without a Python frame in between
+        self.on_body = self._pieces.append  # the parser calls it without a Python frame in between
         self._parser = httptools.HttpResponseParser(self)
         self._feed = self._parser.feed_data
 
     def send(
         self, head: bytes, body: bytes, *, limit: float, deadline: float, stall_timeout: float = math.inf
     ) -> Response:
-        """Send a request. Returns its response; the response's `begun` is done once the head has arrived. Raises Stale.
+        """Send a request and return its response. The response's `begun` is done when the head has arrived. Raises
+        Stale.
 
-        The first byte of the body must arrive before `limit`, and its end before `deadline` (both loop time). Two
-        pieces of the body may be at most `stall_timeout` seconds apart.
+        The first byte of the body must arrive before `limit`, and its end before `deadline` (both loop time). Pieces of
+        the body may be at most `stall_timeout` seconds apart.
         """
         transport = self._transport
         if self.gone or transport is None or transport.is_closing():
@@ -103,7 +105,7 @@ class Connection(asyncio.Protocol):
         response = self._response = Response(self)
         self.limit, self._deadline, self._stall_s = limit, deadline, stall_timeout
         self._fed = 0
-        self._heard_at = 0.0
+        self._received_at = 0.0
         self._begun = self._interim = self._complete = self._surplus = False
         if len(body) <= _ONE_WRITE_BYTES:
             self._owner.outgoing.add(transport, head + body, self.loop)
@@ -112,14 +114,14 @@ class Connection(asyncio.Protocol):
         return response
 
     def expire(self, now: float) -> None:
-        """`limit` has passed: extend it if the body is still arriving, otherwise fail the response."""
-        if not self._heard_at:
+        """Called when `limit` has passed: extend it if the body is still arriving, otherwise fail the response."""
+        if not self._received_at:
             what = "begin to answer"
         elif now >= self._deadline:
             what = "finish"
         else:
-            # while reading is paused, silence is not the backend's fault
-            silent_since = now if self._paused else self._heard_at
+            # while reading is paused, the backend is not the cause of the silence
+            silent_since = now if self._paused else self._received_at
             self.limit = min(silent_since + self._stall_s, self._deadline)
             if self.limit > now:
                 return
@@ -127,7 +129,7 @@ class Connection(asyncio.Protocol):
         self.fail(BackendTimeout(f"{self.name} did not {what} in time", backend=self.name))
 
     def fail(self, error: BackendError) -> None:
-        """End the response in progress with `error` and drop the connection."""
+        """End the current response with `error` and drop the connection."""
         response, self._response = self._response, None
         if response is None:
             return
@@ -145,7 +147,7 @@ class Connection(asyncio.Protocol):
 
     def half_close(self) -> bool:
         """Close only the sending direction: the response still arrives, but the connection cannot be reused. Returns
-        False if it is encrypted or closing."""
+        False if the connection is encrypted or closing."""
         transport = self._transport
         if transport is None or transport.is_closing() or not transport.can_write_eof():
             return False
@@ -158,7 +160,7 @@ class Connection(asyncio.Protocol):
         """The consumer is ready for more data."""
         if self._paused and self._transport:
             self._paused = False
-            self._heard_at = self.loop.time()
+            self._received_at = self.loop.time()
             self._transport.resume_reading()
 
     # asyncio.Protocol
@@ -172,8 +174,8 @@ class Connection(asyncio.Protocol):
             if self._begun:
                 response.end(None if exc is None and not self._bounded else self._broken())
             else:
-                # It may have been closed before the request came, or over it. Nobody can tell, and every call that a
-                # backend may have seen is an attempt in the books: whoever keeps them decides about another.
+                # The connection may have been closed before the request arrived, or because of it. This cannot be found
+                # out, so the request is not sent again here: the caller counts attempts and decides about another one.
                 response.refuse(self._unanswered())
         self._transport = None
         self._leave()
@@ -181,7 +183,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         response = self._response
         if response is None:
-            self.drop()  # data without a request belongs to no response
+            self.drop()  # data without a request does not belong to any response
             return
         began = self._begun
         if not began:
@@ -253,10 +255,10 @@ class Connection(asyncio.Protocol):
             response.push(data)
             return
         now = self.loop.time()
-        if not self._heard_at:
+        if not self._received_at:
             self.limit = min(self._deadline, now + self._stall_s)
             self._owner.watch(self.limit)
-        self._heard_at, self._fed = now, 0
+        self._received_at, self._fed = now, 0
         if response.push(data) and not self._paused and self._transport:
             self._paused = True
             self._transport.pause_reading()
@@ -271,7 +273,7 @@ class Connection(asyncio.Protocol):
             and not self._surplus
             and transport is not None
             and not transport.is_closing()
-            and transport.get_write_buffer_size() == 0  # else it answered before it had read the whole request
+            and transport.get_write_buffer_size() == 0  # else the server answered before it had read the whole request
         ):
             self._owner.release(self)
         else:
@@ -279,7 +281,7 @@ class Connection(asyncio.Protocol):
         response.end()
 
     def _misread(self, error: Exception) -> BackendGarbage | None:
-        """The error for data that the parser rejected; None if the response was complete before that data."""
+        """The error for data that the parser rejected; None if the response was already complete."""
         if self._complete:
             self._surplus = True
             return None

@@ -1,4 +1,4 @@
-"""The pooled HTTP/1.1 client of one backend: connections, waiting callers, timeouts."""
+"""The HTTP/1.1 client of one backend: pooled connections, waiting callers, timeouts."""
 
 from __future__ import annotations
 
@@ -22,19 +22,18 @@ _CONNECT_S = 10.0
 _SECOND_ADDRESS_S = 0.25
 """Seconds after which the next address of a host is tried in parallel (RFC 8305)."""
 _GOODBYE_S = 1.0
-"""Timeout in seconds of the TLS shutdown."""
+"""Timeout in seconds for the TLS shutdown."""
 _SWEEP_S = 0.01
-"""Timeouts may fire this many seconds late, so that one sweep handles many of them."""
+"""Maximum seconds by which timeouts may fire late, so that one sweep can handle several."""
 _PROBES = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
-"""TCP keepalive settings. They detect a peer that disappeared within 90 seconds, even in the middle of a stream."""
+"""TCP keepalive settings. They detect within 90 seconds, even during a stream, that a peer has disappeared."""
 
 
 class PooledClient:
-    """Sends at most `concurrent` requests at a time; other callers wait in line. The most recently idle connection is
-    used first.
+    """Sends at most `concurrent` requests at a time; further callers wait in a queue. The connection that was used last
+    is reused first.
 
-    A single timer serves all timeouts. It is set to the earliest one, and the connections are checked only when it
-    fires.
+    A single timer serves all timeouts. It is set to the earliest one. When it fires, all connections are checked.
     """
 
     def __init__(
@@ -47,13 +46,13 @@ class PooledClient:
         self._tls = tls
         self._idle_timeout_s = idle_timeout_s
         self._idle: dict[Connection, float] = {}
-        """Idle connection → loop time since when it is idle; the longest idle first."""
+        """Idle connection → loop time at which it became idle; the longest idle one first."""
         self._busy: set[Connection] = set()
         self._taken = 0
         """Slots in use: connections with a request, and connections that are being opened."""
         self._line: dict[asyncio.Future[Connection | None], float] = {}
-        """Waiting caller → its time limit (loop time), in order of arrival. The result None means: a slot is free, open
-        a new connection."""
+        """Waiting caller → its time limit (loop time), in order of arrival. Its result is a connection, or None if a
+        slot is free and the caller must open a connection."""
         self._loop: asyncio.AbstractEventLoop | None = None
         """The running loop. Kept because looking it up takes a system call."""
         self._timer: asyncio.TimerHandle | None = None
@@ -82,9 +81,9 @@ class PooledClient:
         deadline: float,
         first_byte_timeout: float,
     ) -> Response:
-        """Return the response once its head has arrived. The caller owns it and must close it.
+        """Return the response when its head has arrived. The caller owns it and must close it.
 
-        Waiting in line, connecting and waiting for the first byte of the body share `first_byte_timeout` seconds;
+        Waiting in the queue, connecting, and waiting for the body's first byte share `first_byte_timeout` seconds;
         `deadline` is loop time. Raises BackendUnreachable, BackendTimeout, BackendGarbage.
         """
         head = self._origin.head(method, path, headers, len(body))
@@ -98,8 +97,8 @@ class PooledClient:
     def post(
         self, opening: bytes, body: bytes, *, deadline: float, first_byte_timeout: float, stall_timeout: float
     ) -> Coroutine[Any, Any, Response]:
-        """POST like `request`. More complete lines may be appended to `opening`. `stall_timeout`: longest time in
-        seconds between two pieces of the body."""
+        """POST like `request`. Further complete lines may be appended to `opening`. `stall_timeout`: maximum seconds
+        between two pieces of the body."""
         head = opening + b"content-length: %d\r\n\r\n" % len(body)
         return self._exchange(head, body, deadline, first_byte_timeout, stall_timeout)
 
@@ -152,7 +151,7 @@ class PooledClient:
     # slots
 
     async def _acquire(self, loop: asyncio.AbstractEventLoop, limit: float) -> Connection:
-        """A connection reserved for the caller: newly opened, or handed over by a request that just ended."""
+        """Reserve a connection for the caller: a new one, or one whose request has just ended."""
         if self._closed:
             raise BackendUnreachable(f"the connections to {self.name} were closed", backend=self.name)
         if self._taken >= self._concurrent:
@@ -173,7 +172,7 @@ class PooledClient:
             return await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled() and not waiter.exception():
-                handed = waiter.result()  # it was handed over, but this caller was cancelled
+                handed = waiter.result()  # a connection was handed over, but this caller was cancelled
                 if handed is None or not handed.gone:
                     self.release(handed)
             raise
@@ -181,7 +180,7 @@ class PooledClient:
             self._line.pop(waiter, None)
 
     async def _open(self, loop: asyncio.AbstractEventLoop, limit: float) -> Connection:
-        """Open a connection in a slot that is already taken. The slot is released if that fails."""
+        """Open a connection in a slot that is already reserved. If that fails, the slot is released."""
         connection = Connection(self, loop)
         connection.limit = limit
         self._busy.add(connection)
@@ -194,7 +193,9 @@ class PooledClient:
             connection.drop()  # releases the slot
             if isinstance(error, OSError):
                 message = f"{self.name} cannot be reached: {_reason(error)}"
-                raise BackendUnreachable(message, backend=self.name) from error
+                unreachable = BackendUnreachable(message, backend=self.name)
+                untrusted = isinstance(error, ssl.SSLCertVerificationError)
+                raise (unreachable.of_operator() if untrusted else unreachable) from error
             raise
         self._opened += 1
         return connection
@@ -214,7 +215,7 @@ class PooledClient:
     # called by connections (http.connection.Owner)
 
     def release(self, connection: Connection | None) -> None:
-        """Pass a slot, with its connection if that is reusable, to the next caller in line. If nobody waits, the
+        """Pass a slot to the next caller in the queue, with its connection if that is reusable. If no caller waits, the
         connection becomes idle."""
         while self._line:
             waiter = next(iter(self._line))
@@ -268,7 +269,7 @@ class PooledClient:
 
 
 def _probe(sock: socket.socket) -> None:
-    """Switch on TCP keepalive."""
+    """Enable TCP keepalive."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _PROBES.items():
         if hasattr(socket, option):  # not every operating system has all options
@@ -276,7 +277,7 @@ def _probe(sock: socket.socket) -> None:
 
 
 def _reason(error: OSError) -> str:
-    """The reason for a failed connection. It names no address, because clients see it."""
+    """The reason why connecting failed. It contains no address, because clients see it."""
     match error:
         case ssl.SSLCertVerificationError():
             return "its certificate is not trusted"

@@ -1,4 +1,4 @@
-"""A response body: filled by the connection that reads it, emptied by the task that consumes it."""
+"""A response body. The connection writes it, and the task that handles the request reads it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from gateway.domain.answer import Sink
 from gateway.errors import BackendError, BackendGarbage, StreamBroken
 
 _BUFFER_BYTES = 64 * 1024
-"""Number of body bytes that may wait for a slow consumer before reading pauses."""
+"""Maximum bytes of the body that wait for a slow reader. Above it, reading from the connection pauses."""
 
 
 class Source(Protocol):
-    """What a response needs of the connection that it is read from."""
+    """The interface that a response needs of its connection."""
 
     name: str
     loop: asyncio.AbstractEventLoop
@@ -56,7 +56,7 @@ class Response:
         self.headers: list[tuple[bytes, bytes]] = []
         """Names are in lower case."""
         self.begun: asyncio.Future[None] = source.loop.create_future()
-        """Done when the head has arrived; raises an error if the response failed before."""
+        """Done when the head has arrived. If the response failed before, it raises an error."""
         self._name = source.name
         self._source: Source | None = source
         self._waiter: asyncio.Future[None] | None = None
@@ -103,7 +103,7 @@ class Response:
             await self._arrival()
         finally:
             stopped, self._take = self._take is None, None
-        if self._failure and not stopped:  # else the next call raises it, after the data already taken was sent
+        if self._failure and not stopped:  # else the next call raises it, after the data already sent
             raise self._failure
         return stopped
 
@@ -157,11 +157,11 @@ class Response:
     # called by the connection
 
     def unpack(self) -> None:
-        """The body is encoded: decode it. Raises BackendGarbage for an unknown coding."""
+        """Decode the body from now on. Raises BackendGarbage for an unknown coding."""
         self._unpacking = DecodedBody(self.headers, self._name)
 
     def push(self, data: bytes) -> bool:
-        """Add body bytes. Returns True if too many bytes are waiting for the consumer."""
+        """Append body bytes. Returns True if too many bytes are waiting for the consumer."""
         if self._unpacking is not None:
             data = self._unpacked(data, self._unpacking)
             if not data:

@@ -13,7 +13,7 @@ from gateway.errors import BackendGarbage, BackendUnreachable
 Headers = Sequence[tuple[bytes, bytes]]
 
 MAX_HEAD_BYTES = 64 * 1024
-"""A larger response head is rejected."""
+"""Maximum bytes of a response head."""
 
 _OURS = frozenset(
     (
@@ -30,7 +30,7 @@ _OURS = frozenset(
         b"accept-encoding",
     )
 )
-"""Headers of the connection. The client sets them itself and ignores the caller's values."""
+"""Header fields of the connection. The client sets them itself and ignores the caller's values."""
 
 _BODILESS = frozenset((204, 304))
 _FRAMING = frozenset((b"content-length", b"transfer-encoding", b"content-encoding"))
@@ -44,13 +44,13 @@ class Origin:
     host: str
     port: int
     literal: bool
-    """Whether the host is an IP address, so that no name is resolved."""
+    """Whether the host is an IP address, which needs no name resolution."""
     authority: bytes
     """Value of the `host` header."""
     prefix: str
     """Path of the base URL, without a trailing slash."""
     query: str
-    """Query of the base URL, for example an `api-version`; sent with every request."""
+    """Query of the base URL, for example `api-version=…`. It is sent with every request."""
 
     @classmethod
     def parse(cls, base_url: str) -> Self:
@@ -76,7 +76,7 @@ class Origin:
         return f"{self.prefix}{path}{'&' if '?' in path else '?'}{self.query}"
 
     def opening(self, method: str, path: str, headers: Headers) -> bytes:
-        """The request head up to, but without, `content-length`. Raises BackendUnreachable if it contains invalid
+        """The request head before the `content-length` line. Raises BackendUnreachable if it contains invalid
         characters."""
         lines = [
             f"{method} {self.target(path)} HTTP/1.1".encode(),
@@ -88,7 +88,8 @@ class Origin:
         breaks = len(lines)
         clean = opening.count(b"\n") == breaks == opening.count(b"\r") and b"\0" not in opening
         if not clean or " " in path or not path.isascii():
-            raise BackendUnreachable("a line break or blank would tear the request's head apart; check api_key")
+            problem = "a line break or blank would tear the request's head apart; check api_key"
+            raise BackendUnreachable(problem).of_operator()
         return opening
 
     def head(self, method: str, path: str, headers: Headers, length: int) -> bytes:
@@ -100,8 +101,8 @@ class Origin:
 def check_head(status: int, headers: Headers, name: str) -> tuple[bool, bool]:
     """Check a response head. Rejects ambiguous framing and unrequested upgrades.
 
-    Returns two booleans: whether the head states where the body ends (otherwise the connection's end does), and whether
-    the body is encoded. Raises BackendGarbage.
+    Returns two booleans: whether the head states where the body ends (otherwise the body ends with the connection), and
+    whether the body is encoded. Raises BackendGarbage.
     """
     if status < 100 or status == 101:
         raise BackendGarbage(f"{name} sent the status {status}, which answers nothing", backend=name)

@@ -1,4 +1,4 @@
-"""Parses `/metrics` of llama.cpp, vLLM and SGLang (Prometheus text format)."""
+"""Parses the `/metrics` output of llama.cpp, vLLM and SGLang (Prometheus text format)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ KV_USED = (
     "sglang:token_usage",
     "llamacpp:kv_cache_usage_ratio",
 )
-"""Share of the KV cache in use, 0 to 1. vLLM renamed its metric; newer llama.cpp versions have none."""
+"""Metrics for the share of the KV cache in use, 0 to 1. vLLM renamed its metric; newer llama.cpp versions have none."""
 WRITTEN = ("vllm:generation_tokens_total", "sglang:generation_tokens_total")
-"""Counters that grow while an answer is generated. llama.cpp's `tokens_predicted_total` is left out: it grows only at
-the answer's end."""
+"""Counters that grow while an answer is generated. llama.cpp's `tokens_predicted_total` is omitted, because it grows
+only at the end of an answer."""
 STEPS, PER_STEP = "llamacpp:n_decode_total", "llamacpp:n_busy_slots_per_decode"
-"""llama.cpp's number of decode calls, and the average number of requests in each. Their product is the number of
-generated tokens, slightly too high because calls that read a prompt are included."""
+"""llama.cpp's number of decode calls, and the average number of requests in each call. Their product is the number of
+generated tokens. It is slightly too high, because calls that read a prompt are included."""
 _RATE = "sglang:gen_throughput"
 
 _WANTED = frozenset((*RUNNING, *WAITING, *KV_USED, *WRITTEN, STEPS, PER_STEP, _RATE))
@@ -28,7 +28,8 @@ _WANTED = frozenset((*RUNNING, *WAITING, *KV_USED, *WRITTEN, STEPS, PER_STEP, _R
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Figures of one scrape of a server. Values of several models or engines behind one address are summed."""
+    """The figures of one scrape of a server. If several models or engines share one address, their values are
+    summed."""
 
     running: float
     waiting: float
@@ -41,9 +42,9 @@ class Reading:
 
 
 def read(text: str) -> Reading | None:
-    """Parse a scrape. Returns None if it has no request counts: not a model server, or its metrics are switched off.
+    """Parse a scrape. Returns None without request counts: then this is no model server, or its metrics are disabled.
 
-    Takes time in proportion to the length of `text`; call it in a thread if that is long. Never raises.
+    The time grows with the length of `text`; call it in a thread for a long text. Never raises.
     """
     found = _samples(text)
     running = _sum(found, RUNNING)
@@ -70,7 +71,7 @@ def _samples(text: str) -> dict[str, list[float]]:
     for line in _wanted(text):
         try:
             samples = [sample for family in text_string_to_metric_families(line + "\n") for sample in family.samples]
-        except (ValueError, IndexError, KeyError):  # the text comes from a foreign server
+        except (ValueError, IndexError, KeyError):  # the text comes from another system
             continue
         for sample in samples:
             if math.isfinite(sample.value) and sample.value >= 0:

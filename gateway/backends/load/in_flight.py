@@ -1,4 +1,4 @@
-"""Load of each backend: as its server reports it, otherwise from this worker's calls in progress."""
+"""Load of each backend: as its server reports it, or else as this worker's calls in progress show it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gateway.domain.routing.load import Load
 from gateway.runtime.tasks import Tasks
 
 GUESSED_S = 5.0
-"""Assumed seconds per answer until one was timed."""
+"""Assumed seconds per answer before one has been measured."""
 
 
 class InFlight:
-    """Adds load and drain reason to the backends' states. One per worker."""
+    """Adds load and drain reason to the backends' states. There is one instance per worker."""
 
     def __init__(self, healths: Mapping[str, tuple[Backend, Health]], drains: BackendDrains) -> None:
         self._healths, self.drains = healths, drains
@@ -28,7 +28,7 @@ class InFlight:
         self._tasks = Tasks()
 
     async def open(self) -> None:
-        """Start the background tasks. A server is scraped only after its load was asked for."""
+        """Start the background tasks. A server is scraped only while its load is requested."""
         await self.drains.open()
         for name, scrape in self._scrapes.items():
             health = self._healths[name][1]
@@ -41,7 +41,7 @@ class InFlight:
             await scrape.aclose()
 
     def used(self, backends: Iterable[Backend]) -> None:
-        """Keep the scrapes of these backends going: they are called, although the router did not ask for their load."""
+        """Continue the scrapes of these backends. They are called although the router has not requested their load."""
         for backend in backends:
             if (scrape := self._scrapes.get(backend.name)) is not None:
                 scrape.want()
@@ -85,18 +85,19 @@ def _capacity(backend: Backend) -> int | None:
 
 
 def own_view(health: Health, capacity: int) -> Load:
-    """The load that this worker itself puts on a backend that takes `capacity` calls at a time."""
+    """The load that this worker itself causes on a backend that takes `capacity` calls at a time."""
     present = health.in_flight + health.limiter.waiting
     running = min(present, capacity)
     return Load(running, present - running, capacity)
 
 
 def wait_s(load: Load, whole_s: float | None) -> float:
-    """Estimated seconds that one more request would wait: the time until `waiting` + 1 of the present requests end.
+    """Estimated seconds that one more request would wait, which is the time until `waiting` + 1 of the present requests
+    end.
 
-    If all slots are taken, a request ends every S / capacity seconds, where S is the time to serve one request without
+    If all slots are taken, a request ends every S / capacity seconds; S is the time to serve one request without
     waiting. The measured `whole_s` includes waiting, so S = whole_s · running / (running + waiting). This follows from
-    Little's law (1961), because both numbers share one arrival rate.
+    Little's law (1961), because both numbers have the same arrival rate.
     """
     if not load.full:
         return 0.0

@@ -22,33 +22,34 @@ log = logging.getLogger(__name__)
 
 EVERY_S = 1.0
 LOOK_S = 1.0
-"""Timeout of one scrape in seconds."""
+"""Timeout in seconds of one scrape."""
 STALE_S = 5.0
-"""A reading older than this many seconds is not used."""
+"""Maximum age in seconds of a reading that is used."""
 QUIET_S = 30.0
-"""Scraping stops this many seconds after the load was last asked for."""
+"""Seconds without requests for the load after which scraping stops."""
 CAPACITY_S = 120.0
-"""A learned capacity is discarded this many seconds after the server last had waiting requests. Otherwise an increase
+"""Seconds without waiting requests after which a learned capacity is discarded. Otherwise an increase of the capacity
 would never be noticed."""
 LONGEST_PAUSE_S = 60.0
-"""Longest pause in seconds between scrapes of a server without usable metrics. The pause doubles up to this value."""
+"""Maximum pause in seconds between scrapes of a server without usable metrics. The pause doubles up to this value."""
 NOTICE_S = 5.0
-"""Longest pause in seconds between checks for a spot notice. AWS announces the end two minutes ahead, other clouds half
-a minute."""
+"""Maximum pause in seconds between checks for a spot notice. AWS announces the end of a machine two minutes before,
+other clouds 30 seconds before."""
 GONE_AFTER = 2
-"""A server counts as gone after this many scrapes in a row that found it unreachable or got a 503."""
+"""Number of consecutive scrapes that failed (unreachable, or status 503) after which a server counts as gone."""
 GONE_S = 10.0
-"""Seconds for which a server that is gone is drained. A successful scrape ends the drain earlier."""
+"""Seconds for which a server that counts as gone is drained. A successful scrape ends the drain earlier."""
 MOST_BYTES = 2 * 2**20
 _PATH = "/metrics"
 _NOT_NOW = 503
-"""llama.cpp sends it while it loads its model; gateways and load balancers send it for a server that is gone."""
+"""Status code of a server that cannot answer now. llama.cpp sends it while it loads its model; gateways and load
+balancers send it for a server that is gone."""
 _GONE = "its server is not there"
 _ENDING = "its machine will end"
 _LEAST_KV_USED = 0.05
-"""Below this share of used KV cache, the capacity is not estimated from it."""
+"""Minimum share of used KV cache for estimating the capacity from it."""
 _NEWEST = 0.3
-"""Weight of the newest scrape in the average tokens per second."""
+"""Weight of the newest scrape in the moving average of tokens per second."""
 
 
 def watched(backend: Backend) -> bool:
@@ -95,8 +96,8 @@ class Scrape:
         self.looks = 0
 
     def load(self, in_flight: int) -> Load | None:
-        """The current load; None if unknown. `in_flight`: this worker's present calls to it; the change since the last
-        scrape is included."""
+        """The current load; None if unknown. `in_flight`: this worker's present calls to the server. The result
+        accounts for how much they have changed since the last scrape."""
         self.want()
         return self.known(in_flight)
 
@@ -107,16 +108,16 @@ class Scrape:
             self._wanted.set()
 
     def known(self, in_flight: int) -> Load | None:
-        """Like `load`, but does not keep the scrapes going."""
+        """Like `load`, but does not prolong the scraping."""
         if self._last is None or self._monotonic() - self._last[0] > STALE_S:
             return None
         reading = self._last[1]
         present = max(reading.running + reading.waiting + in_flight - self._in_flight_then, float(in_flight))
         capacity = self._capacity
         if capacity is None and reading.kv_used is not None and reading.kv_used > _LEAST_KV_USED and reading.running:
-            # the number of requests of this length that would fill the KV cache
+            # the number of requests of this average length that would fill the KV cache
             capacity = reading.running / reading.kv_used
-        begun = max(0, self._in_flight_then - in_flight)  # waiting requests that started because others ended
+        begun = max(0, self._in_flight_then - in_flight)  # waiting requests that have started because others ended
         waiting = max(min(reading.waiting - begun, present), 0.0 if capacity is None else present - capacity, 0.0)
         return Load(present - waiting, waiting, capacity, reading.kv_used, self._rate, self._full_rate)
 
@@ -129,7 +130,7 @@ class Scrape:
                 await self._wanted.wait()
             try:
                 await self.look(in_flight())
-            except Exception:  # without scrapes, an old load would be used for ever
+            except Exception:  # if scrapes stopped, an old load would be used for ever
                 log.exception("the load of %s cannot be read", self.backend.name)
             most = LONGEST_PAUSE_S if self.backend.spot_notice is None else NOTICE_S
             await asyncio.sleep(min(self._every_s * 2.0**self._misses, most))
@@ -138,7 +139,7 @@ class Scrape:
         await self._client.aclose()
 
     async def look(self, in_flight: int) -> None:
-        """Scrape once. No response of the server makes this raise."""
+        """Scrape once. Never raises, whatever the server sends."""
         self.looks += 1
         if reports_load(self.backend):
             await self._look_at_load(in_flight)
@@ -180,7 +181,8 @@ class Scrape:
         self._last, self._in_flight_then = (now, reading), in_flight
 
     def _learn_capacity(self, reading: Reading, now: float) -> None:
-        """Learn how many requests the server runs at a time: `running`, if others wait in two scrapes in a row."""
+        """Learn how many requests the server runs at a time. This is `running`, if other requests wait in two
+        consecutive scrapes."""
         if reading.waiting > 0 and reading.running > 0 and self._last is not None and self._last[1].waiting > 0:
             self._capacity, self._capacity_at = reading.running, now
         elif self._capacity is not None and reading.running > self._capacity:
@@ -190,14 +192,14 @@ class Scrape:
 
     def _unreachable(self) -> None:
         self._absent += 1
-        self._misses = 1  # it may be back soon, so scrape again soon
+        self._misses = 1  # the server may return soon, so scrape again soon
         if self._absent >= GONE_AFTER:
             self._last = None
             self._drains.see(self.backend.name, GONE_S, _GONE)
 
     async def _look_for_notice(self, path: str) -> None:
-        """Drain the backend if its machine will be stopped. The notice path returns 404 until then and 200 afterwards,
-        as AWS' `spot/instance-action` does."""
+        """Drain the backend if its machine will be stopped. Until then, the notice path returns 404, and afterwards
+        200, as AWS' `spot/instance-action` does."""
         try:
             status, _ = await self._get(path)
         except BackendError:

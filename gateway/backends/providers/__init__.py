@@ -1,1 +1,1 @@
-"""One module per kind of backend, and what is known of hosted providers."""
+"""One module per kind of backend, and the known facts about hosted providers."""

@@ -26,7 +26,8 @@ class Anthropic(OverHttp):
         return [*headers, (b"x-api-key", self.secret.encode())] if self.secret else headers
 
     async def count_tokens(self, request: CompletionRequest, model: str) -> int | None:
-        """The number of tokens of the prompt, counted by the backend at no cost; None if it does not answer."""
+        """The prompt's number of tokens as the backend counts it, free of charge; None if the backend does not
+        answer."""
         until = asyncio.get_running_loop().time() + _COUNT_S
         body = json_splice.splice(request.raw, request.body, {"model": orjson.dumps(model)})
         try:

@@ -22,9 +22,9 @@ from gateway.settings.files import ConfigError
 log = logging.getLogger(__name__)
 
 READ_AGAIN_S = 10.0
-"""Seconds between two reads of a token file. Entra's tokens are valid for an hour or more."""
+"""Seconds between two reads of a token file. Entra's tokens are valid for at least an hour."""
 _BESIDE_DEPLOYMENTS = frozenset({"openai_responses"})
-"""Dialects whose endpoint is not below a deployment's address. The body names the deployment."""
+"""Dialects whose endpoint is not below the address of a deployment. For them, the body names the deployment."""
 
 
 class Azure(OpenAI):
@@ -35,6 +35,7 @@ class Azure(OpenAI):
         super().__init__(backend)
         self._name, self._deployment = backend.name, quote(backend.sent_model, safe="")
         self._version = backend.api_version
+        self.models_path = f"/openai/models?api-version={self._version}" if self._version else "/openai/v1/models"
         self._token, self._read_again_s = backend.bearer_token, read_again_s
         self._tasks = Tasks()
 

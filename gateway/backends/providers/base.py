@@ -1,4 +1,4 @@
-"""Interface of a provider: sends a call and returns the response."""
+"""Interface of a provider: it sends a call and returns the response."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ PATHS: Mapping[DialectName, str] = {
     "openai_embeddings": "/embeddings",
     "anthropic_messages": "/messages",
 }
-"""Backend dialect → path of its endpoint below the base URL. A request in any other dialect contains its own path."""
+"""Backend dialect → path of its endpoint below the base URL. For dialects that are missing here, the provider's `url`
+makes the path, from the model or from the path that the client asked for."""
 
 
 @dataclass(slots=True)  # not frozen: that would triple the cost of building one per call
 class Call:
-    """One call of one backend. Its body is in the backend's dialect. Must not be changed after it was sent."""
+    """One call of one backend. The body is in the backend's dialect. The call must not be changed after it was sent."""
 
     request: CompletionRequest
     wire: Translator
@@ -37,19 +38,20 @@ class Call:
     first_byte_timeout: float
     """Seconds until the first byte must arrive."""
     stall_timeout: float
-    """Longest time in seconds between two pieces of an answer."""
+    """Maximum seconds between two pieces of an answer."""
     request_deadline: float
-    """Loop time at which the request must be finished. `deadline` is earlier if the backend's `timeout` ends before."""
+    """Loop time in seconds at which the request must be finished. `deadline` is earlier if the backend's `timeout` ends
+    before."""
 
     secret: str = field(default="", repr=False)
     """The backend's key, which must not appear in any message."""
 
     attempt_id: str = ""
-    """Id of the ledger entry. It is sent to the backend, so that its bill can be compared with the ledger. Set when
-    the attempt is opened."""
+    """Id of the ledger entry, set when the attempt is opened. It is sent to the backend, so that the provider's bill
+    can be compared with the ledger."""
 
     def conceal(self, error: BackendError) -> None:
-        """Remove the backend's key from the backend's texts in `error`."""
+        """Remove the backend's key from texts of the backend in `error`."""
         if not self.secret:
             return
         conceal = Concealer(self.secret)
@@ -61,12 +63,12 @@ class Call:
 
     @property
     def out_of_time(self) -> bool:
-        """Is the request's own deadline over?"""
+        """Whether the request's own deadline has passed."""
         return asyncio.get_running_loop().time() >= self.request_deadline
 
 
 class Upstream(Protocol):
-    """A response while it arrives. `pipe_to` and `read` raise BackendError. `aclose` may be called twice."""
+    """A response that may still be arriving. `pipe_to` and `read` raise BackendError. `aclose` may be called twice."""
 
     status: int
     whole: bool
@@ -74,7 +76,7 @@ class Upstream(Protocol):
 
     @property
     def headers(self) -> Sequence[tuple[bytes, bytes]]:
-        """Names are in lower case."""
+        """The header fields. Names are in lower case."""
         ...
 
     def header(self, name: bytes) -> bytes | None: ...
@@ -93,12 +95,12 @@ class Upstream(Protocol):
         ...
 
     def half_close(self) -> bool:
-        """Tell the backend that the client has disconnected, and keep receiving what it has sent. Returns False if
-        that is impossible without losing data."""
+        """Tell the backend that the client has disconnected, but receive what the backend has already sent. Returns
+        False if that is impossible without losing data."""
         ...
 
     async def aclose(self) -> None:
-        """Release the response. Before its end, drop the connection, so that the backend stops working."""
+        """Release the response. Before its end, close the connection, so that the backend stops working."""
         ...
 
 
@@ -112,15 +114,15 @@ async def error_body(upstream: Upstream) -> bytes:
 
 
 class Kind(Protocol):
-    """A provider, opened for one entry of `backends:`."""
+    """A provider, for one entry of `backends:`."""
 
     dialect: DialectName
     fetches: bool
-    """Whether it downloads URLs in a request from inside the gateway."""
+    """Whether it downloads URLs in a request itself, from inside the gateway."""
 
     @property
     def secret(self) -> str:
-        """The credential that is sent at present, which must not appear in any message; empty if there is none."""
+        """The credential in use, which must not appear in any message; empty if there is none."""
         ...
 
     async def open(self) -> None: ...
@@ -128,11 +130,12 @@ class Kind(Protocol):
     async def aclose(self) -> None: ...
 
     def url(self, request: CompletionRequest, wire: Translator) -> str:
-        """Path and query of a call, below the backend's base URL."""
+        """Path and query of a call, relative to the backend's base URL."""
         ...
 
     def send(self, call: Call) -> Awaitable[Upstream]:
-        """Send the call. Returns the response once its head has arrived, whatever its status. Raises BackendError."""
+        """Send the call. Returns the response when its head has arrived, whatever its status is. Raises
+        BackendError."""
         ...
 
     def retry_after_s(self, upstream: Upstream) -> float | None:

@@ -1,4 +1,4 @@
-"""Anthropic's requests as clouds take them: the model is in the path, the API's version in the body."""
+"""Anthropic's requests in the form that clouds accept: the model is in the path, and the API version is in the body."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ BETAS = frozenset(
         *("effort-2025-11-24", "tool-search-tool-2025-10-19", "tool-examples-2025-10-29"),
     }
 )
-"""Values of `anthropic-beta` that AWS and Google document for Claude. They refuse a request with any other."""
+"""Values of `anthropic-beta` that AWS and Google document for Claude. They refuse requests with other values."""
 
 
 def asked_betas(request: CompletionRequest, wire: Translator) -> list[str]:
-    """The values of the client's `anthropic-beta` that may be sent on."""
+    """The values of the client's `anthropic-beta` that may be forwarded."""
     asked = request.headers.get(b"anthropic-beta", b"") if wire.client == wire.backend else b""
     return [each for part in asked.decode("latin-1").split(",") if (each := part.strip()) in BETAS]
 
 
 def claude_body(body: bytes, version: str, *, streams_by_path: bool, betas: Sequence[str] = ()) -> bytes:
-    """`body` without what stands in the path. `streams_by_path`: `stream` too. `betas`: to be named in it."""
+    """`body` in the cloud's form: without the model, which is in the path, and with the API `version`.
+    `streams_by_path`: also without `stream`. `betas`: values to add to the body."""
     rest = json_splice.without(body, ("model", "stream") if streams_by_path else ("model",))[1:]
     given = b'"anthropic_beta":%b,' % orjson.dumps(betas) if betas and b'"anthropic_beta"' not in rest else b""
     return b'{"anthropic_version":%b,' % orjson.dumps(version) + given + rest

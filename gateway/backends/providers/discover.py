@@ -1,11 +1,13 @@
-"""Finds backends if gateway.yaml lists none: API keys in the environment, and servers on this machine."""
+"""Finds backends: those of gateway.yaml, else API keys in the environment and servers on this machine."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from decimal import Decimal
 from importlib.util import find_spec
 from pathlib import PurePath
 from typing import Any
@@ -16,10 +18,13 @@ from pydantic import SecretStr
 
 from gateway.backends.http.client import connect
 from gateway.backends.providers.hosted import PROVIDERS
+from gateway.backends.providers.model_size import size_of
 from gateway.domain.backend import Backend, Capability, PriceEntry
 from gateway.errors import BackendError
 from gateway.settings.environment import provider_keys
 from gateway.settings.gateway import GatewayConfig, LocalModelSettings
+
+log = logging.getLogger(__name__)
 
 USUAL_PORTS: Mapping[int, str] = {
     11434: "ollama",
@@ -33,10 +38,43 @@ USUAL_PORTS: Mapping[int, str] = {
 _LOOK_S = 0.5
 _MOST_BYTES = 2**20
 _MOST_MODELS = 8
-"""Most models taken from one server."""
+"""Maximum models that are used of one server."""
 _NO_CHAT = re.compile(r"embed|rerank|whisper|\btts\b|\bbge\b|minilm|clip\b", re.IGNORECASE)
 _CONFIDENT: frozenset[Capability] = frozenset({"tools", "json_schema", "logprobs"})
 _CAPABLE: frozenset[Capability] = frozenset({"tools", "json_schema"})
+USUAL_TOKENS_PER_SECOND = 40.0
+"""Assumed speed of a found model of unknown size; such a model counts as small."""
+_PACKAGED = ("window_tokens", "max_output_tokens", "capabilities", "price", "concurrent", "slots")
+"""Facts of the local model that gateway.yaml may leave out."""
+
+
+async def backends_of(config: GatewayConfig, local_model_url: str | None, simulate: bool = False) -> list[Backend]:
+    """The backends of gateway.yaml, else those found on this machine.
+
+    An entry of kind local without `base_url` is the local model at `local_model_url`; without that, it is left out.
+    """
+    if config.backends is None:
+        return await discover(config, local_model_url, simulate)
+    found = []
+    for backend in config.backends:
+        if not backend.managed:
+            found.append(backend)
+        elif local_model_url:
+            found.append(_completed(backend, _packaged(local_model_url, config.local_model)))
+        else:
+            log.warning(
+                "backend %s is left out: it has no base_url, so it is the local model, which does not run here "
+                "(`thriftgate doctor` says whether it is installed)", backend.name
+            )  # fmt: skip
+    return found
+
+
+def _completed(backend: Backend, packaged: Backend) -> Backend:
+    """`backend` with the address and, where gateway.yaml does not set them, the facts of the local model."""
+    known = {name: getattr(packaged, name) for name in _PACKAGED if name not in backend.model_fields_set}
+    if backend.strength is None and "tier" not in backend.model_fields_set:
+        known["tier"] = packaged.tier
+    return backend.model_copy(update={"base_url": packaged.base_url, **known})
 
 
 async def discover(
@@ -46,14 +84,15 @@ async def discover(
     *,
     ports: Mapping[int, str] = USUAL_PORTS,
 ) -> list[Backend]:
-    """Find backends of this machine, hosted ones first, with unique names. Takes at most half a second.
+    """Find the backends of this machine, hosted ones first, with unique names. Takes at most half a second.
 
-    `simulate` adds a simulated backend if only small ones were found. Unknown prices and windows are left to the
-    catalogue.
+    `simulate`: if only small models were found, add a simulated backend. Prices and windows that are unknown here come
+    from the catalogue.
     """
     found = [backend for provider, key in provider_keys().items() for backend in _hosted(provider, key)]
     ours = {config.listen.port, urlsplit(local_model_url or "").port}
-    servers = await asyncio.gather(*(_server(port, name) for port, name in ports.items() if port not in ours))
+    hour_usd = config.discovery.machine_hour_usd
+    servers = await asyncio.gather(*(_server(port, name, hour_usd) for port, name in ports.items() if port not in ours))
     for backend in (backend for server in servers for backend in server):
         if all(backend.name != other.name for other in found):
             found.append(backend)
@@ -108,28 +147,47 @@ def _packaged(url: str, settings: LocalModelSettings) -> Backend:
     )
 
 
-async def _server(port: int, name: str) -> list[Backend]:
+async def _server(port: int, name: str, hour_usd: Decimal) -> list[Backend]:
     """The backends of a model server on `port`; empty if there is none."""
-    url = f"http://127.0.0.1:{port}/v1"
-    client = connect(url, concurrent=1, name=name)
+    origin = f"http://127.0.0.1:{port}"
+    models = _models(await _get(origin, "/v1/models", name))
+    if models and name == "ollama":
+        sizes = _sizes(await _get(origin, "/api/tags", name))
+        models = [{**model, "details": sizes.get(model["id"])} for model in models]
+    return [_served(f"{origin}/v1", name, model, hour_usd) for model in models]
+
+
+async def _get(origin: str, path: str, name: str) -> bytes:
+    """The body of an answer with status 200, else nothing."""
+    client = connect(origin, concurrent=1, name=name)
     try:
         deadline = asyncio.get_running_loop().time() + _LOOK_S
         response = await client.request(
-            "GET", "/models", [(b"accept", b"application/json")], b"", deadline=deadline, first_byte_timeout=_LOOK_S
+            "GET", path, [(b"accept", b"application/json")], b"", deadline=deadline, first_byte_timeout=_LOOK_S
         )
         try:
-            body = await response.read(_MOST_BYTES) if response.status == 200 else b""
+            return await response.read(_MOST_BYTES) if response.status == 200 else b""
         finally:
             await response.aclose()
-        return [_served(url, name, model) for model in _models(body)]
     except BackendError:
-        return []
+        return b""
     finally:
         await client.aclose()
 
 
+def _sizes(body: bytes) -> dict[str, Any]:
+    """Model → its details, of Ollama's `GET /api/tags`."""
+    try:
+        listed = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return {}
+    models = listed.get("models") if isinstance(listed, dict) else None
+    known = [model for model in (models if isinstance(models, list) else ()) if isinstance(model, dict)]
+    return {str(model.get("name")): model.get("details") for model in known}
+
+
 def _models(body: bytes) -> list[dict[str, Any]]:
-    """The chat models in a `GET /v1/models` body; empty if it is something else."""
+    """The chat models in the body of `GET /v1/models`; empty if the body is something else."""
     try:
         listed = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -147,19 +205,36 @@ def _models(body: bytes) -> list[dict[str, Any]]:
     return models[:_MOST_MODELS]
 
 
-def _served(url: str, server: str, model: dict[str, Any]) -> Backend:
-    window = model.get("max_model_len")
+def _served(url: str, server: str, model: dict[str, Any], hour_usd: Decimal) -> Backend:
+    window, size = model.get("max_model_len"), size_of(model)
     return Backend(
         name=f"{server}/{_clean(PurePath(model['id']).name if model['id'].startswith('/') else model['id'])}",
         kind="openai",
         base_url=url,
         model=model["id"],
-        tier="large",
+        strength="small" if size is None else size.strength,
         window_tokens=window if isinstance(window, int) and window > 0 else None,
         capabilities=_CONFIDENT if server in ("vllm", "llamacpp") else _CAPABLE,
+        price=PriceEntry(
+            machine_hour_usd=hour_usd,
+            tokens_per_second=USUAL_TOKENS_PER_SECOND if size is None else size.tokens_per_second,
+            billing="busy",
+        ),
+    )
+
+
+def found_text(backend: Backend) -> str:
+    """What was assumed of a model server that was found, for people."""
+    price = backend.price
+    if price is None or price.billing != "busy":
+        return ""
+    return (
+        f"{backend.name}: {backend.tier}, {price.machine_hour_usd} USD per hour in which it answers, "
+        f"{price.tokens_per_second:g} tokens a second until measured (assumed by its parameters; set "
+        "discovery.machine_hour_usd, or list it under backends)"
     )
 
 
 def _clean(name: str) -> str:
-    """`name` with characters that backend names must not contain replaced."""
+    """`name`, with characters replaced that backend names must not contain."""
     return re.sub(r"[^A-Za-z0-9._:/-]", "-", name)

@@ -12,11 +12,11 @@ from gateway.domain.backend import Backend
 from gateway.domain.request import CompletionRequest, DialectName
 
 _KEY_TROUBLE = (b"API_KEY_INVALID", b"API_KEY_EXPIRED", b"API key not valid", b"API key expired")
-"""Parts of a 400 about the gateway's key, for which other vendors answer 401."""
+"""Texts in a status 400 that mean a problem with the gateway's key. Other vendors answer 401 for it."""
 
 
 def operation(request: CompletionRequest) -> str:
-    """The last part of a path: the method, and for a stream its form."""
+    """The last part of a path: the method and, for a stream, its format."""
     return "streamGenerateContent?alt=sse" if request.stream else "generateContent"
 
 

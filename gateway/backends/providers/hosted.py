@@ -13,15 +13,15 @@ from gateway.domain.kinds import KINDS, Kind, KindFacts
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """A hosted provider, with one cheap and one strong model. The catalogue has the models' capabilities."""
+    """A hosted provider with one cheap and one strong model. The models' capabilities are in the catalogue."""
 
     kind: Kind
     base_url: str
     models: tuple[str, ...]
     plain_names: bool = False
-    """Whether backends are named by the bare model name, as applications use it."""
+    """Whether a backend's name is the bare model name, which applications use."""
     prefix: str = ""
-    """Prefix of a model's name for litellm."""
+    """Prefix that litellm needs before a model's name."""
     without_litellm: Kind | None = None
     """The kind that is used if litellm is not installed."""
 
@@ -54,11 +54,11 @@ Cohere is called directly because litellm (1.106) cannot read the streams of its
 """
 
 _LATER_LIMIT = ("api.openai.com", ".api.openai.com", ".openai.azure.com", ".services.ai.azure.com")
-"""Hosts whose reasoning models reject `max_tokens`. A leading dot stands for any subdomain."""
+"""Hosts whose reasoning models reject `max_tokens`. A leading dot means any subdomain."""
 _OPENAIS = re.compile(r"(?:^|/)(?:gpt-(?!oss)|chatgpt-|codex|o\d)")
-"""OpenAI's models, perhaps behind a proxy. They reject requests with both limit fields."""
+"""Matches OpenAI's models, which may be behind a proxy. They reject requests with both limit fields."""
 _OF_HOST = {urlsplit(facts.base_url).hostname: facts for facts in KINDS.values() if facts.key}
-"""Host of a vendor → its facts, for `kind: openai` with that address."""
+"""A vendor's host → its facts. Used if `kind: openai` has that address."""
 
 
 def limit_fields(backend: Backend) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ def limit_fields(backend: Backend) -> tuple[str, ...]:
 
 
 def vendor(backend: Backend) -> KindFacts:
-    """The facts about the API of `backend`: of its kind, or of the vendor at its address."""
+    """The facts about the API of `backend`, found by its kind or by the vendor's address."""
     return (
         _OF_HOST.get(urlsplit(backend.base_url).hostname, backend.facts) if backend.kind == "openai" else backend.facts
     )

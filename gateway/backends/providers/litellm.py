@@ -30,15 +30,15 @@ _FIELDS = frozenset(
         """,
     )
 )
-"""Request fields passed to litellm. It reads addresses, credentials and callbacks from the same arguments, so others
-are dropped."""
+"""Request fields that are passed to litellm. Others are dropped, because litellm would also read addresses, credentials
+and callbacks from them."""
 _KEYS = frozenset({"id", "object", "created", "model", "choices", "usage", "system_fingerprint", "service_tier"})
 """Fields of a reply that are passed on."""
 
 
 def _load(model: str) -> Any:
-    """Import litellm, and make a mocked call so that it imports what `model` needs. Raises ImportError if litellm is
-    not installed."""
+    """Import litellm. Then make a mocked call, which imports what `model` needs. Raises ImportError if litellm is not
+    installed."""
     keep_litellm_offline()
     import litellm
 
@@ -67,28 +67,28 @@ class ViaLitellm:
         self._litellm: Any = None
 
     async def open(self) -> None:
-        """Import litellm in a thread, because that takes seconds. If it is not installed, only this backend fails."""
+        """Import litellm in a thread, because that takes seconds. If it is not installed, only this backend becomes
+        unusable."""
         try:
             self._litellm = await asyncio.to_thread(_load, self._backend.model)
         except ImportError:
             log.error("backend %s needs litellm: pip install 'thriftgate[litellm]'", self._backend.name)
 
     async def aclose(self) -> None:
-        """Does nothing: litellm shares its connections across the process."""
+        """Does nothing, because litellm's connections are shared across the process."""
 
     def url(self, request: CompletionRequest, wire: Translator) -> str:
         return PATHS["openai_chat"]
 
     def retry_after_s(self, upstream: Upstream) -> float | None:
-        """Returns None: litellm does not expose the header."""
+        """Returns None, because litellm does not expose the header."""
         return None
 
     async def send(self, call: Call) -> Upstream:
         backend, body = self._backend, orjson.loads(call.body)
         if self._litellm is None:
             missing = BackendUnreachable(f"{backend.name} needs litellm, which is not installed", backend=backend.name)
-            missing.retryable = False
-            raise missing
+            raise missing.of_operator()
         try:
             async with asyncio.timeout(call.first_byte_timeout), asyncio.timeout_at(call.deadline):
                 reply = await self._litellm.acompletion(
@@ -99,7 +99,7 @@ class ViaLitellm:
                     drop_params=True,
                     num_retries=0,
                     max_retries=0,
-                    _skip_mcp_handler=True,  # else it would search the tools for servers of litellm's proxy
+                    _skip_mcp_handler=True,  # else litellm would search the tools for servers of its proxy
                     **{name: value for name, value in body.items() if name in _FIELDS},
                 )
                 if not body.get("stream"):
@@ -113,7 +113,7 @@ class ViaLitellm:
             return self._refusal(getattr(error, "original_exception", None) or error)
 
     def _refusal(self, error: Exception) -> Upstream:
-        """Convert litellm's exception to the response that caused it. Raises BackendError if there was none."""
+        """The provider's response from which litellm raised its exception. Raises BackendError if there was none."""
         exceptions, name = self._litellm.exceptions, self._backend.name
         if isinstance(error, exceptions.Timeout):
             raise BackendTimeout(f"{name} did not answer in time", backend=name) from error
@@ -138,7 +138,7 @@ class _Chunks:
 
     @classmethod
     async def begun(cls, chunks: Any, call: Call, name: str) -> _Chunks:
-        """Wait for the first chunk, because litellm raises a provider's refusal only then."""
+        """Wait for the first chunk, because litellm raises a provider's refusal only at that point."""
         try:
             first = await anext(chunks, None)
             if _invented(first, chunks):
@@ -187,7 +187,7 @@ class _Chunks:
         return b"".join(pieces)[:limit]
 
     def arrived(self) -> bytes:
-        """Returns nothing: chunks are never read as a plain body."""
+        """Returns nothing, because chunks are never read as a plain body."""
         return b""
 
     def half_close(self) -> bool:
@@ -198,9 +198,9 @@ class _Chunks:
 
 
 def _invented(chunk: Any, chunks: Any) -> bool:
-    """Whether `chunk` reports an end that the provider did not send. litellm treats any closed connection as an end.
+    """Whether `chunk` reports an end that the provider did not send. litellm treats every closed connection as an end.
 
-    For some providers litellm reports an end with every chunk; there this cannot be detected.
+    Some providers' chunks all report an end; for these it cannot be detected.
     """
     ended = any(choice.finish_reason for choice in getattr(chunk, "choices", None) or ())
     reasons = ("received_finish_reason", "intermittent_finish_reason")
@@ -208,7 +208,7 @@ def _invented(chunk: Any, chunks: Any) -> bool:
 
 
 def _standard(reply: Any) -> dict[str, Any]:
-    """A reply or chunk with OpenAI's fields only. A stream's usage becomes a chunk of its own."""
+    """A reply or chunk with OpenAI's fields only. A stream's usage becomes a separate chunk."""
     fields: dict[str, Any] = reply.model_dump(exclude_none=True)
     fields = {key: value for key, value in fields.items() if key in _KEYS}
     if isinstance(usage := fields.get("usage"), dict):

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 BATCH_TOKENS = 512
-"""Tokens per batch when a prompt is read."""
+"""Tokens that are processed per batch while a prompt is read."""
 CACHE_RAM_MIB = 64
-"""Cache for earlier prompts in MiB. llama.cpp's default is 8 GiB."""
+"""MiB of memory that caches earlier prompts. llama.cpp's default is 8 GiB."""
 SPARE_HTTP_THREADS = 8
-"""HTTP threads in addition to one per slot: for health checks and for requests that wait for a slot."""
+"""HTTP threads besides one per slot. They serve health checks and requests that wait for a slot."""
 QUIET = 1
 """llama.cpp's log level: errors and warnings."""
 

@@ -13,9 +13,10 @@ class OpenAI(OverHttp):
     dialect: DialectName = "openai_chat"
 
     def retry_after_s(self, upstream: Upstream) -> float | None:
-        """Seconds from `retry-after-ms`, which is more precise, else from `retry-after`; None if neither is sent."""
+        """Seconds from `retry-after-ms`, which is more precise, or else from `retry-after`; None if neither header is
+        present."""
         value = upstream.header(b"retry-after-ms")
-        if value is not None and value.isdigit():  # float, since int refuses thousands of digits
+        if value is not None and value.isdigit():  # float, because int refuses numbers with thousands of digits
             return float(value) / 1000
         return super().retry_after_s(upstream)
 

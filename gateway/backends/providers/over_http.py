@@ -1,7 +1,8 @@
-"""Base of the providers that are called over HTTP."""
+"""Base class of providers that are called over HTTP."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable
 from email.utils import parsedate_to_datetime
@@ -13,29 +14,33 @@ from gateway.domain.backend import Backend
 from gateway.domain.request import CompletionRequest, DialectName
 
 _BETA = b"beta=true"
-"""The only part of a client's query that is sent on. The rest may contain a key."""
+"""The only part of the client's query that is forwarded. The rest may contain a key."""
 _TRACE = frozenset({b"traceparent", b"tracestate"})
 """Trace headers. Hosted providers do not get them, because they reveal which requests belong together."""
+_MOST_LIST_BYTES = 8 * 2**20
 _LONGEST_NUMBER = 64
-"""Number of characters of a `Retry-After` that are read."""
+"""Maximum characters of a `Retry-After` that are read."""
 
 
 class OverHttp:
-    """Has one pooled client per backend. A subclass defines its dialect, the address of calls (`url`) and their
-    authentication (`sign`)."""
+    """A provider with one pooled client per backend. A subclass defines the dialect, the address of calls (`url`) and
+    their authentication (`sign`)."""
 
     dialect: DialectName
     fetches = False
+    models_path: str | None = "/models"
+    """Path of its list of models, which costs nothing to read; None: it has none that its key alone may read."""
 
     def __init__(self, backend: Backend) -> None:
         self._client = connect(backend.base_url, concurrent=backend.concurrent, name=backend.name)
         self.secret = backend.api_key.get_secret_value() if backend.api_key else ""
         self._conceals_traces = backend.hosted
         self._openings: dict[tuple[DialectName, bool], bytes] = {}
-        """Backend dialect and whether the answer is a stream → request head for clients without headers to forward."""
+        """(Backend dialect, whether the answer is a stream) → request head. Used for clients without headers to
+        forward."""
 
     async def open(self) -> None:
-        """Does nothing: connections are opened on demand."""
+        """Does nothing, because connections are opened on demand."""
 
     async def aclose(self) -> None:
         await self._client.aclose()
@@ -57,6 +62,23 @@ class OverHttp:
             stall_timeout=call.stall_timeout,
         )
 
+    async def look(self, within_s: float) -> tuple[int, bytes]:
+        """Read the list of models. Returns status and body; without `models_path`, the status of any answer. Raises
+        BackendError."""
+        headers = [(b"accept", b"application/json")]
+        if self.dialect == "anthropic_messages":
+            headers.append((b"anthropic-version", b"2023-06-01"))
+        if self.models_path is not None:
+            headers = self.sign(headers, b"")
+        until = asyncio.get_running_loop().time() + within_s
+        response = await self._client.request(
+            "GET", self.models_path or "/", headers, b"", deadline=until, first_byte_timeout=within_s
+        )
+        try:
+            return response.status, await response.read(_MOST_LIST_BYTES)
+        finally:
+            await response.aclose()
+
     def url(self, request: CompletionRequest, wire: Translator) -> str:
         """Path and query of a call, below the base URL."""
         path = PATHS.get(wire.backend) or request.path
@@ -69,18 +91,19 @@ class OverHttp:
         return [*headers, (b"authorization", b"Bearer " + self.secret.encode())] if self.secret else headers
 
     def forget_heads(self) -> None:
-        """Sign the next call anew, because the credential has changed."""
+        """Discard the cached request heads, because the credential has changed."""
         self._openings.clear()
 
     def headers(self, request: CompletionRequest, wire: Translator, body: bytes) -> list[tuple[bytes, bytes]]:
-        """All request headers: those of the dialect, signed, and the client's headers that this backend may get."""
+        """All request headers: those of the dialect, the authentication, and the client's headers that may be forwarded
+        to this backend."""
         forwarded = wire.forwarded(request)
         if self._conceals_traces and not _TRACE.isdisjoint(request.headers):
             forwarded = [header for header in forwarded if header[0] not in _TRACE]
         return [*self.sign(wire.headers(request), body), *forwarded]
 
     def retry_after_s(self, upstream: Upstream) -> float | None:
-        """The value of `Retry-After` in seconds, also if it is a date; None if missing or unreadable."""
+        """The value of `Retry-After` in seconds, even if it is a date; None if missing or unreadable."""
         value = (upstream.header(b"retry-after") or b"").decode("latin-1").strip()[:_LONGEST_NUMBER]
         if not value:
             return None

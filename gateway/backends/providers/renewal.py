@@ -59,9 +59,7 @@ class Renewed(ABC, Generic[C]):
                 if self._found is None or time.time() >= self._look_at:
                     await self._look()
         if self._found is None:
-            failure = BackendFailed(f"{self._backend} has no {self._what}; see {self._page}")
-            failure.retryable = False
-            raise failure
+            raise BackendFailed(f"{self._backend} has no {self._what}; see {self._page}").of_operator()
         return self._found
 
     async def replaced(self, refused: C) -> bool:

@@ -15,12 +15,12 @@ from gateway.domain.backend import Backend
 from gateway.domain.request import CompletionRequest, DialectName
 
 _ECHO = 160
-"""Characters of the question that the answer repeats."""
+"""Maximum characters of the question that the answer repeats."""
 _MOST_TOKENS = 4096
 
 
 class Simulated:
-    """Answers every request with a text that says it is simulated. Its usage is counted; it has no price."""
+    """Answers every request with a text that is labelled as simulated. Usage is counted; there is no price."""
 
     dialect: DialectName = "openai_chat"
     fetches = False

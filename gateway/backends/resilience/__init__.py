@@ -1,1 +1,1 @@
-"""Breaker, concurrency slots, queue, hedging and drain of a backend."""
+"""Circuit breaker, concurrency slots, queue, hedging and drain of a backend."""

@@ -1,7 +1,8 @@
-"""Health of one backend: circuit breaker, calls in progress, time to first byte."""
+"""The health of one backend: circuit breaker, calls in progress, time to first byte."""
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,31 +10,32 @@ from dataclasses import dataclass
 from gateway.backends.resilience.headroom import Headroom
 from gateway.backends.resilience.slots import ConcurrencyLimiter
 from gateway.domain.protocols import BackendState
-from gateway.errors import BackendRateLimited
+from gateway.errors import BackendError, BackendRateLimited
+
+log = logging.getLogger(__name__)
 
 _NEWEST = 0.2
 """Weight of the newest sample in the moving averages of the time to the first byte and of the whole answer."""
 
 
 _SAMPLES, _LEAST_SAMPLES = 128, 20
-"""Most waits for a first token that are stored, and the least number for computing their 95th percentile."""
+"""Maximum number of stored waits for a first token, and the minimum number for computing their 95th percentile."""
 
 SHORT_PAUSE_S = 2.0
-"""A backend's `retry-after` up to this many seconds is waited for by the one request that received it; other requests
-continue."""
+"""Maximum seconds of a `retry-after` that only the request that received it waits for. Other requests continue."""
 
 
 @dataclass(frozen=True, slots=True)
 class BreakerSettings:
-    """When a breaker opens, and for how long it stays open."""
+    """The conditions under which a breaker opens, and how long it stays open."""
 
     failures_in_a_row: int = 5
     error_share: float = 0.5
     least_calls: int = 20
-    """The error share is checked only after this many calls in the window."""
+    """Minimum calls in the window for checking the share of errors."""
     window_s: float = 30.0
     rest_s: float = 5.0
-    """First time in seconds for which the breaker stays open. It doubles each time, until a call succeeds."""
+    """Seconds for which the breaker first stays open. The time doubles at each opening, until a call succeeds."""
     longest_rest_s: float = 60.0
 
 
@@ -41,7 +43,7 @@ class Breaker:
     """Circuit breaker. States: closed → (failures) → open → (time over) → one probe → closed, or open for twice as
     long.
 
-    It performs no I/O. Times are monotonic seconds.
+    No I/O. Times are monotonic seconds.
     """
 
     def __init__(self, breaker_settings: BreakerSettings | None = None) -> None:
@@ -58,7 +60,8 @@ class Breaker:
         self._probing = False
 
     def blocked_reason(self, now: float) -> str:
-        """Why no call may start now; empty if one may start. Needed only if `open` or `limited_until` is set."""
+        """The reason why no call may start now; empty if one may start. The check is needed only if `open` or
+        `limited_until` is set."""
         if now < self.limited_until:
             return "rate-limited"
         self.limited_until = 0.0
@@ -78,13 +81,13 @@ class Breaker:
         return self._probing
 
     def start(self) -> bool:
-        """Start a call. Returns whether it is a probe, which is a call made while the breaker is open or the backend is
-        rate-limited."""
+        """Register the start of a call. Returns whether it is a probe: a call made while the breaker is open or the
+        backend is rate-limited."""
         self._probing = self.open or self.limited_until > 0
         return self._probing
 
     def began(self) -> None:
-        """A probe received its first bytes: close the breaker. The next failure opens it again."""
+        """A probe has received its first bytes, so close the breaker. The next failure opens it again."""
         self.open = self._probing = False
         self.limited_until = 0.0
         self._in_a_row = self._settings.failures_in_a_row - 1
@@ -99,7 +102,7 @@ class Breaker:
             self._calls += 1
 
     def failed(self, now: float, probe: bool) -> None:
-        """Count a failed call, and open the breaker if there were too many or if the call was a probe."""
+        """Count a failed call. Open the breaker if there were too many failures or if the call was a probe."""
         if probe:
             self._trip(now)
         elif not self.open:  # a call that started before the breaker opened gives no new information
@@ -112,11 +115,12 @@ class Breaker:
                 self._trip(now)
 
     def probe_left(self) -> None:
-        """A probe ended without success or failure, for example by a client disconnect. The next call probes."""
+        """A probe has ended without success or failure, for example because the client disconnected. The next call
+        becomes a probe."""
         self._probing = False
 
     def limited(self, now: float, seconds: float) -> None:
-        """The backend asked for a pause of `seconds`; at most `longest_rest_s` of it is observed."""
+        """The backend has asked for a pause of `seconds`. At most `longest_rest_s` of it is observed."""
         self.limited_until = max(self.limited_until, now + min(seconds, self._settings.longest_rest_s))
 
     def _trip(self, now: float) -> None:
@@ -127,7 +131,7 @@ class Breaker:
         self._earlier = (0, 0)
 
     def _next_half(self, now: float) -> None:
-        """Start the next half of the window. Two halves approximate a sliding window cheaply."""
+        """Start the next half of the window. Two halves approximate a sliding window at low cost."""
         half_s = self._settings.window_s / 2
         half = max(int(now / half_s), self._half_window + 1)  # the maximum guards against rounding of the quotient
         self._earlier = (self._calls, self._failures) if half == self._half_window + 1 else (0, 0)
@@ -158,6 +162,10 @@ class Health:
         self.whole_s: float | None = None
         """Average seconds from the start of a call to its complete answer; None before the first one."""
         self._waits: deque[float] = deque(maxlen=_SAMPLES)
+        self.trouble = ""
+        """Why calls fail, by the last failure; set while the breaker is open or only the operator can help."""
+        self.needs_operator = False
+        """Whether only the operator can end the trouble."""
         self.breaker = Breaker(breaker_settings)
         self.monotonic = monotonic
         self.headroom = Headroom()
@@ -168,7 +176,9 @@ class Health:
         breaker = self.breaker
         reason = breaker.blocked_reason(self.monotonic()) if breaker.open or breaker.limited_until else ""
         headroom = self.headroom.share(self.monotonic(), self.in_flight)
-        return BackendState(not reason, reason, self.in_flight, self.first_byte_ms, headroom=headroom)
+        return BackendState(
+            not reason, reason, self.in_flight, self.first_byte_ms, headroom=headroom, trouble=self.trouble
+        )
 
     @property
     def in_flight(self) -> int:
@@ -181,12 +191,27 @@ class Health:
         waits = sorted(self._waits)
         return waits[-(-95 * len(waits) // 100) - 1] if len(waits) >= _LEAST_SAMPLES else None
 
+    def note_failure(self, error: BackendError) -> None:
+        """Store the cause if the backend is out of service. The first failure is logged, later ones are not."""
+        if not self.breaker.open and not error.needs_operator:
+            return
+        if not self.trouble:
+            log.error("backend %s does not answer: %s", self.name, error.message)
+        self.trouble, self.needs_operator = error.message, error.needs_operator
+
+    def note_success(self) -> None:
+        """Forget the trouble, because a call succeeded."""
+        if self.trouble:
+            log.info("backend %s answers again", self.name)
+            self.trouble, self.needs_operator = "", False
+
     def waited(self, seconds: float) -> None:
-        """Record a wait for a first token, in seconds, whether or not the token arrived."""
+        """Record a wait for a first token in seconds, even if the token did not arrive."""
         self._waits.append(seconds)
 
     def try_enter(self, share: str) -> Slot | None:
-        """Take a slot without waiting. Returns None if none is free or the breaker must be asked; call `enter` then."""
+        """Take a slot without waiting. Returns None if no slot is free or the breaker is not closed; then call
+        `enter`."""
         breaker = self.breaker
         if breaker.open or breaker.limited_until or not self.limiter.take(share):
             return None
@@ -201,8 +226,8 @@ class Health:
         over.
 
         Waits at most `wait_s` seconds in a queue that is fair between shares and serves batch requests last. Raises
-        Overloaded (or ShareExceeded) if no slot came free or too many callers wait. Raises BackendRateLimited while the
-        backend has asked for a pause.
+        Overloaded (or ShareExceeded) if no slot became free or too many callers wait. Raises BackendRateLimited while
+        the backend has asked for a pause.
         """
         breaker = self.breaker
         if (breaker.open or breaker.limited_until) and self._blocked(last_resort):
@@ -235,7 +260,7 @@ class Health:
 
 
 class Slot:
-    """The slot of one call in progress. The first result that is reported counts and frees the slot."""
+    """The slot of one call in progress. The first reported result counts and releases the slot."""
 
     __slots__ = ("_health", "_open", "_probe", "_share", "_started")
 
@@ -244,7 +269,8 @@ class Slot:
         self._started = health.monotonic()
 
     def began(self) -> None:
-        """A stream's first bytes arrived. Not called for plain answers: their first byte comes after the last token."""
+        """A stream's first bytes have arrived. Not called for plain answers, whose first byte comes only after the last
+        token."""
         health = self._health
         if self._probe:
             self._close_breaker()
@@ -256,39 +282,45 @@ class Slot:
 
     def _close_breaker(self) -> None:
         self._health.breaker.began()
+        self._health.note_success()
         self._probe = False
 
     def succeeded(self, *, answered: bool = True) -> None:
-        """The whole answer arrived, or (`answered` false) the backend refused the request."""
+        """The whole answer has arrived or, with `answered` false, the backend has refused the request."""
         if self._free():
             if self._probe:
                 self._close_breaker()
             health = self._health
             now = health.monotonic()
             health.breaker.succeeded(now)
+            if health.trouble:
+                health.note_success()
             if answered:
                 took, before = now - self._started, health.whole_s
                 health.whole_s = took if before is None else before + (took - before) * _NEWEST
 
-    def failed(self) -> None:
+    def failed(self, error: BackendError | None = None) -> None:
         """The call failed because of the backend."""
         if self._free():
             self._health.breaker.failed(self._health.monotonic(), self._probe)
+            if error is not None:
+                self._health.note_failure(error)
 
     def limited(self, seconds: float | None) -> None:
-        """The backend works but asked for a pause of `seconds`; None: it gave no duration."""
+        """The backend works, but has asked for a pause of `seconds`; None: it gave no duration."""
         self.left()
         if seconds is not None and seconds > SHORT_PAUSE_S:
             self._health.breaker.limited(self._health.monotonic(), seconds)
 
     def lost_race(self) -> None:
-        """Another backend answered first. The wait so far is recorded; otherwise only fast calls would be counted."""
+        """Another backend answered first. The wait is recorded; if it were not, the average would contain only fast
+        calls."""
         if self._open:
             self._health.waited(self._health.monotonic() - self._started)
         self.left()
 
     def left(self) -> None:
-        """The call ended without success or failure: the client disconnected, or no call was made."""
+        """The call has ended without success or failure: the client disconnected, or no call was made."""
         if self._free() and self._probe:
             self._health.breaker.probe_left()
 

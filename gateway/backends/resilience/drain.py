@@ -1,8 +1,8 @@
-"""Drains backends: a drained backend gets no new requests, and its calls in progress continue. Each drain expires.
+"""Drains backends: a drained backend gets no new requests, while its calls in progress continue. Each drain expires.
 
 Drains that an operator or a spot notice starts are shared by all workers through Redis. Drains that a worker starts
-after an error (a 503, an unreachable server) stay local. If Redis is unavailable, the last known drains apply until
-they expire.
+after an error (a 503, an unreachable server) apply to that worker only. If Redis is unavailable, the last known drains
+apply until they expire.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gateway.state.redis.connection import State
 log = logging.getLogger(__name__)
 
 FOLLOW_S = 1.0
-"""Seconds within which all workers see a new drain."""
+"""Seconds after which all workers know a new drain."""
 USUAL_S = 3600.0
 LONGEST_S = 7 * 86400.0
 
@@ -30,7 +30,7 @@ class BackendDrains:
     """The drained backends of one worker, each with an expiry time (Unix seconds) and a reason."""
 
     def __init__(self, state: State | None = None, *, clock: Callable[[], float] = time.time) -> None:
-        """`state` None: drains are not shared, as in a command-line process."""
+        """`state` None: drains are not shared (for a command-line process)."""
         self._state, self._clock = state, clock
         self._shared: dict[str, tuple[float, str]] = {}
         self._seen: dict[str, tuple[float, str]] = {}
@@ -50,7 +50,7 @@ class BackendDrains:
         return bool(self._shared or self._seen)
 
     def reason(self, backend: str) -> str:
-        """Why `backend` gets no new requests now; empty if it gets them."""
+        """The reason why `backend` gets no new requests now; empty if it gets requests."""
         for known in (self._shared, self._seen):
             if backend in known:
                 until, why = known[backend]
@@ -59,13 +59,13 @@ class BackendDrains:
         return ""
 
     def see(self, backend: str, seconds: float, why: str) -> None:
-        """Drain `backend` on this worker alone, for `seconds`."""
+        """Drain `backend` on this worker only, for `seconds`."""
         if not self.reason(backend):
             log.warning("backend %s gets no new requests for %.0f s: %s", backend, seconds, why)
         self._seen[backend] = self._clock() + seconds, why
 
     def over(self, backend: str, why: str) -> None:
-        """End the drain that this worker started for the reason `why`."""
+        """End the drain that this worker started with the reason `why`."""
         if backend in self._seen and self._seen[backend][1] == why:
             del self._seen[backend]
             log.info("backend %s gets requests again", backend)

@@ -1,4 +1,5 @@
-"""Order of waiting requests, and the one to drop if too many wait: interactive before batch, fair between shares."""
+"""Orders waiting requests, and selects the one to drop if too many wait: interactive before batch, fair between
+shares."""
 
 from __future__ import annotations
 
@@ -6,11 +7,12 @@ from collections.abc import Mapping
 from typing import Generic, Protocol, TypeVar
 
 BATCH_TURN = 8
-"""While interactive and batch requests wait, one in this many turns serves batch, so that batch never starves."""
+"""While interactive and batch requests wait, every `BATCH_TURN`th turn serves a batch request, so that batch requests
+also progress."""
 
 
 class Waiting(Protocol):
-    """The attributes that the queue needs of a waiting request."""
+    """The interface of a waiting request."""
 
     @property
     def share(self) -> str:
@@ -25,7 +27,7 @@ Waiter = TypeVar("Waiter", bound=Waiting)
 
 
 class FairQueue(Generic[Waiter]):
-    """A queue that is first come, first served within a share. The share that holds the fewest slots is served next. No
+    """A queue that is first in, first out within a share. The share that holds the fewest slots is served next. No
     I/O."""
 
     def __init__(self) -> None:
@@ -33,7 +35,7 @@ class FairQueue(Generic[Waiter]):
         self._batch: dict[str, dict[Waiter, None]] = {}
         self._turns = 0
         self.length = 0
-        """The same as `len()`, without the call; read on each request."""
+        """The same as `len()`. A field is faster, and each request reads it."""
 
     def __len__(self) -> int:
         return self.length
@@ -73,11 +75,11 @@ class FairQueue(Generic[Waiter]):
         return waiter
 
     def to_drop_for(self, share: str, *, batch: bool) -> Waiter | None:
-        """Select the waiting request to drop so that one more of `share` can wait; None: the new request must be
+        """Select the waiting request to drop, so that a new request of `share` can wait; None: the new request must be
         dropped.
 
-        Batch is dropped before interactive. Otherwise the newest request of the longest line is dropped, unless the new
-        request's own line would be as long.
+        Batch requests are dropped before interactive ones. Among these, the newest request of the longest line is
+        dropped, unless the new request's own line would then be as long.
         """
         if not batch and self._batch:
             shares, shorter = self._batch, 0

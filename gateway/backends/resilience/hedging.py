@@ -1,4 +1,5 @@
-"""Hedging: if a stream starts slowly, a second call starts. The first to begin is served and the other is cancelled."""
+"""Hedging: if a stream starts slowly, a second call starts. The call that begins first is served, and the other is
+cancelled."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from gateway.domain.routing.route import Route
 from gateway.errors import BackendRefused, DeadlineExceeded, GatewayError, LedgerUnavailable
 
 _MOST_SAVED = 5.0
-"""Highest credit, in second attempts, that a team can save up."""
+"""Maximum credit, in second attempts, that a team can accumulate."""
 _FINAL = (BackendRefused, DeadlineExceeded, LedgerUnavailable)
 """Errors that another backend cannot avoid."""
 
@@ -27,10 +28,10 @@ class Hedges:
         self._earned: dict[str, float] = {}
 
     async def answer(self, route: Route, call_context: CallContext) -> Relayed | Whole:
-        """Like `Attempts.first_of`, but starts a second attempt once the first is slower than 95 % of that backend's
-        streams.
+        """Like `Attempts.first_of`, but starts a second attempt when the first has waited longer than 95 % of that
+        backend's streams.
 
-        Each stream adds the policy's `share` to the team's credit and a second attempt costs 1. So the share of second
+        Each stream adds the policy's `share` to the team's credit, and a second attempt costs 1. So the share of second
         attempts stays below the configured one.
         """
         tenant = call_context.record.tenant
@@ -43,7 +44,7 @@ class Hedges:
         return await race.run(route, slow_after_s)
 
     def _spend(self, team: str) -> bool:
-        """Spend one credit of the team, if it has one. Returns whether a second attempt may start."""
+        """Spend one credit of the team, if it has one. Returns whether it had."""
         earned = self._earned[team] >= 1
         self._earned[team] -= earned
         return earned
@@ -111,14 +112,15 @@ class _Race:
             self._begun.append((call_context, answer))
 
     async def _rest(self, backends: Sequence[Backend]) -> Relayed | Whole:
-        """Call the remaining backends, unless an error is one that they cannot avoid."""
+        """Call the remaining backends, unless an error shows that they would fail too."""
         final = next((error for error in self._errors if isinstance(error, _FINAL)), None)
         if final is not None or not backends:
             raise final or together(self._errors)
         return await self._attempts.first_of(backends, self._call_context)
 
     def _spare(self, route: Route) -> Backend | None:
-        """The backend for the second attempt: the next available one, or the first again; None if none is."""
+        """The backend for the second attempt: the next available backend, or else the first one again; None if neither
+        is available."""
         for backend in (*route.backends[1:], route.backends[0]):
             if _as_good(backend, route) and self._attempts.health(backend).state().available:
                 return backend
@@ -126,8 +128,10 @@ class _Race:
 
 
 def _as_good(backend: Backend, route: Route) -> bool:
-    """Whether `backend` may answer although the first backend has not failed. Some backends are routed as fallbacks
-    only."""
+    """Whether `backend` may answer although the first backend has not failed. Some backends of a route are only
+    fallbacks, such as those above the ceiling."""
+    if backend.name in route.above and backend is not route.backends[0]:
+        return False
     if route.reference is None or backend.same_model(route.backends[0]):
         return True
     if route.observed is not None:

@@ -10,15 +10,15 @@ from gateway.backends.resilience.fair_queue import FairQueue
 from gateway.errors import Overloaded, ShareExceeded
 
 _NEWEST = 0.1
-"""Weight of the newest sample in the average time between two slots that come free."""
+"""Weight of the newest sample in the moving average of the time between two released slots."""
 _FIRST_GUESS_S = 1.0
-"""Seconds used for `retry-after` until the time between free slots was measured."""
+"""Seconds used for `retry-after` before the time between released slots has been measured."""
 _LEAST_S, _MOST_S = 0.25, 60.0
 
 
 class _Waiter:
     __slots__ = ("batch", "granted", "share")
-    """One queued caller. `granted` is done when the caller has a slot."""
+    """A queued caller. `granted` is done when the caller has a slot."""
 
     def __init__(self, share: str, batch: bool, granted: asyncio.Future[None]) -> None:
         self.share, self.batch, self.granted = share, batch, granted
@@ -66,12 +66,14 @@ class ConcurrencyLimiter:
         return True
 
     async def wait(self, share: str, batch: bool, wait_s: float) -> None:
-        """Wait at most `wait_s` seconds for a slot; the caller holds it on return. A cancelled caller holds none.
-        Raises Overloaded, or ShareExceeded if too many of this share already wait."""
+        """Wait at most `wait_s` seconds for a slot. On return, the caller holds it; a cancelled caller holds none.
+
+        Raises Overloaded, or ShareExceeded if too many callers of this share already wait.
+        """
         self._drop_one_if_full(share, batch)
         waiter = _Waiter(share, batch, asyncio.get_running_loop().create_future())
         if not self._queue:
-            self._freed_at = None  # gaps measure throughput only while all slots are in use
+            self._freed_at = None  # the time between slots measures throughput only while all slots are in use
         self._queue.push(waiter)
         self._counts["queued"] += 1
         try:
@@ -98,14 +100,14 @@ class ConcurrencyLimiter:
             return
         self._measure()
         while (waiter := self._queue.pop(self._held)) is not None:
-            if not waiter.granted.done():  # else it was cancelled and is about to withdraw
+            if not waiter.granted.done():  # else the caller was cancelled and is about to withdraw
                 self._held[waiter.share] = self._held.get(waiter.share, 0) + 1
                 waiter.granted.set_result(None)
                 return
         self._free += 1
 
     def _withdraw(self, waiter: _Waiter) -> None:
-        """Remove a caller that stopped waiting. If it got a slot at the same moment, the slot is freed."""
+        """Remove a caller that stopped waiting. If it received a slot at the same moment, release the slot."""
         self._queue.discard(waiter)
         granted = waiter.granted
         if granted.done() and not granted.cancelled() and granted.exception() is None:
@@ -126,8 +128,8 @@ class ConcurrencyLimiter:
             dropped.granted.set_exception(refusal)
 
     def _refusal(self, batch: bool, *, crowds: bool) -> Overloaded:
-        """The error for a dropped caller. `crowds`: waiting calls of its own share fill the queue, so it is told to
-        send fewer."""
+        """The error for a dropped caller. `crowds`: its own share fills the queue, so the error asks it to send fewer
+        calls."""
         if crowds:
             self._counts["refused_share"] += 1
             return ShareExceeded(
@@ -146,8 +148,8 @@ class ConcurrencyLimiter:
         )
 
     def _retry_after_s(self) -> float:
-        """Estimated seconds until the callers in the queue are served. Randomized, so that clients do not all retry at
-        once."""
+        """Estimated seconds until the present queue is served. Randomised, so that clients do not all retry at the same
+        time."""
         expected = _FIRST_GUESS_S if self._gap_s is None else self._gap_s * (len(self._queue) + 1)
         return min(max(expected, _LEAST_S), _MOST_S) * random.uniform(0.8, 1.4)  # noqa: S311 - scatter, no secret
 

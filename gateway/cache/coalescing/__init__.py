@@ -1,1 +1,1 @@
-"""Identical requests in progress share one call, in a worker, on a host and between hosts."""
+"""Lets identical requests in progress share one backend call: within a worker, on a host, and between hosts."""

@@ -28,13 +28,16 @@ from gateway.state.redis.connection import State
 log = logging.getLogger(__name__)
 
 MOST_JOINS = 2
-"""After so many joined calls that failed before their first byte, a request makes its own call, so that it does not
-wait for a failing backend again and again."""
+"""Number of joined calls that may fail before their first byte. After that, the request makes its own call, so that it
+does not wait for a failing backend again and again."""
 
 
 class Coalescer:
-    """Finds calls in progress in this worker (`SharedCalls`), in the other workers of this host (`HostLocks` say which
-    one, `Peers` fetch the answer), and, where a policy asks for it, in all gateways on one state server (`RedisLocks`).
+    """Finds calls in progress.
+
+    It looks in this worker (`SharedCalls`) and in the other workers of this host: `HostLocks` name the worker, and
+    `Peers` fetch its answer. If the policy asks for it, it also looks in all gateways on one state server
+    (`RedisLocks`).
     """
 
     def __init__(
@@ -45,20 +48,20 @@ class Coalescer:
         stored: Callable[[bytes], Awaitable[Stored | None]],
         folder: Path | None = None,
     ) -> None:
-        """`delivered()` returns when all answers stored here have reached the state server. `is_stored(digest)`: is an
-        answer stored? `stored(digest)`: that answer. `folder`: has the locks and sockets of this host's workers; None:
-        there is one worker."""
+        """`delivered()` returns when all answers stored here have reached the state server. `is_stored(digest)` tells
+        whether an answer is stored, and `stored(digest)` returns it. `folder` contains the locks and sockets of this
+        host's workers; None: there is only one worker."""
         self._redis_locks = RedisLocks(state, delivered)
         self._host_locks = None if folder is None else HostLocks(folder)
         self._calls = SharedCalls(self._ended)
         self._peers = None if folder is None else Peers(folder, self._calls, stored)
         self._is_stored = is_stored
         self._claimed: set[bytes] = set()
-        """Digests whose host lock `join` has taken for a call that is not announced yet."""
+        """Digests whose host lock `join` has taken for a call that has not been announced yet."""
         self._counts = {"joined": 0, "joined_in_vain": 0, "joined_neighbours": 0}
 
     async def open(self) -> None:
-        """If the folder cannot be used, this worker shares calls with no other one."""
+        """Open the locks and sockets. If the folder cannot be used, this worker shares no calls with other workers."""
         if self._host_locks is None or self._peers is None:
             return
         try:
@@ -75,7 +78,7 @@ class Coalescer:
         await self._redis_locks.aclose()
 
     async def _close_host(self) -> None:
-        """Share calls with no other worker of this host from now on."""
+        """Stop sharing calls with the other workers of this host."""
         locks, peers, self._host_locks, self._peers = self._host_locks, self._peers, None, None
         if peers is not None:
             await peers.aclose()
@@ -84,13 +87,18 @@ class Coalescer:
 
     @staticmethod
     def allowed(request: CompletionRequest, tenant: Tenant) -> bool:
-        """May the request share an answer in progress?"""
-        return tenant.policy.cache.join != "none" and request.dialect in DIALECTS
+        """Whether the request may share an answer in progress. Under `max_usd_per_request` the answer may be cut short,
+        so it is not shared with other teams, which have other limits."""
+        policy = tenant.policy
+        if policy.max_usd_per_request is not None and policy.cache.scope in ("organisation", "public"):
+            return False
+        return policy.cache.join != "none" and request.dialect in DIALECTS
 
     async def join(self, digest: bytes, request: CompletionRequest, deadline: float, *, claim: bool) -> Join | None:
-        """The answer in progress to an identical request, with its first bytes; None if there is none.
+        """The answer in progress to an identical request, after its first bytes; None if there is none.
 
-        `claim`: if there is none, take the host lock, so that the other workers join the call that this one will make.
+        `claim`: if there is none, take the host lock, so that the other workers join the call that this worker will
+        make.
         """
         for _ in range(MOST_JOINS):
             subscriber = self._subscribe(digest, request, deadline, claim=claim)
@@ -105,7 +113,8 @@ class Coalescer:
     def _subscribe(
         self, digest: bytes, request: CompletionRequest, deadline: float, *, claim: bool
     ) -> Subscriber | None:
-        """A subscriber of this worker's call or, with `claim`, of another worker's. None: this request makes it."""
+        """A subscriber to the call in this worker or, with `claim`, in another worker. None: this request makes the
+        call."""
         shared = self._calls.find(digest, deadline, form(request))
         if shared is not None:
             return Subscriber(shared, silent=not (shared.form == form(request) and _shares_bytes(request)))
@@ -113,8 +122,8 @@ class Coalescer:
         return None if owner is None else self._subscribe_to_peer(owner, digest, request, deadline)
 
     async def _begin(self, subscriber: Subscriber, request: CompletionRequest) -> Join | None:
-        """Wait for the answer's first bytes, or for its end if it has to be replayed in another form or under another
-        id. None: the call failed."""
+        """Wait for the answer's first bytes. Wait for its end instead if it must be replayed in another form or with
+        another id. None: the call failed."""
         if not await subscriber.begin():
             return None
         shared = subscriber.shared
@@ -126,14 +135,16 @@ class Coalescer:
         return None if completion is None else Join(Replayed(request, completion), shared)
 
     async def wait_for_other_gateway(self, digest: bytes, deadline: float) -> bool:
-        """Take the lock of all gateways on this state server, or wait until the gateway that has it is done.
+        """Take the lock that all gateways on this state server share, or wait until the gateway that holds it has
+        finished.
 
-        Returns whether it waited. Then this gateway knows the answer, if it was stored. `deadline` is loop time.
+        Returns whether it waited. After a wait, this gateway knows the answer if it was stored. `deadline` is loop
+        time.
         """
         return not await self._redis_locks.take(digest, deadline)
 
     def announce(self, digest: bytes, request: CompletionRequest, deadline: float) -> SharedCall:
-        """A new call for this request, which others may join from now on."""
+        """Register a new call for this request, which others may join from now on."""
         shared = self._calls.add(digest, form(request), deadline)
         if digest in self._claimed:
             self._claimed.remove(digest)
@@ -171,8 +182,8 @@ class Coalescer:
     def _ended(self, shared: SharedCall) -> None:
         """Release the locks of a call that can no longer be joined.
 
-        If the answer was stored, the host lock is released later: until the other workers know the answer, they ask
-        this worker for it.
+        If the answer was stored, the host lock is released later: until the other workers know the answer, they request
+        it from this worker.
         """
         self._redis_locks.release(shared.digest)
         if shared.claimed and self._host_locks is not None:
@@ -185,7 +196,7 @@ class Coalescer:
     def _subscribe_to_peer(
         self, process: int, digest: bytes, request: CompletionRequest, deadline: float
     ) -> Subscriber:
-        """A shared call that fetches the other worker's answer. Further requests of this worker can join it."""
+        """A new shared call that fetches the other worker's answer. Further requests of this worker can join it."""
         assert self._peers is not None
         self._counts["joined_neighbours"] += 1
         shared = self._calls.add(digest, form(request), deadline, remote=True)
@@ -203,5 +214,5 @@ def form(request: CompletionRequest) -> Form:
 
 
 def _shares_bytes(request: CompletionRequest) -> bool:
-    """Is the answer the same for all subscribers? In the Responses dialect each has an id of its own."""
+    """Whether all subscribers get the same bytes. In the Responses dialect each answer has its own id."""
     return not FACTS[request.dialect].answers_have_ids

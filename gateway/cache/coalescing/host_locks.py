@@ -1,4 +1,5 @@
-"""File locks that tell which worker of this host makes the call for a request. The kernel releases a dead worker's."""
+"""File locks that show which worker of this host makes the call for a request. The kernel releases a dead worker's
+locks."""
 
 from __future__ import annotations
 
@@ -14,19 +15,20 @@ log."""
 _OWNER = struct.Struct("=q")
 _SLOTS = 4096
 _LOCKS_FROM = 2**20
-"""Offset of the first locked byte. The owners' process ids are before it. A locked byte need not exist in the file."""
+"""Offset of the first locked byte. The owners' process ids are stored before it. A locked byte need not exist in the
+file."""
 
 
 class HostLocks:
-    """One instance per process, because the kernel's locks do: they never conflict within a process, and closing any
-    descriptor of the file releases all of them."""
+    """One instance per process, because the kernel's file locks belong to a process: two locks of one process never
+    conflict, and closing any descriptor of the file releases all of them."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "claims"
         self._fd = -1
         self._own_pid = _OWNER.pack(os.getpid())
         self._lingering: dict[bytes, float] = {}
-        """Digests whose lock is released later → loop time of the release, in that order."""
+        """Digest → loop time at which its lock is released; ordered by that time."""
         self._timer: asyncio.TimerHandle | None = None
 
     def open(self) -> None:
@@ -36,7 +38,7 @@ class HostLocks:
 
     @property
     def name(self) -> str:
-        """A name that all processes with this lock file share, and no others."""
+        """A name that exactly the processes with this lock file share."""
         file = os.fstat(self._fd)
         return f"{os.uname().nodename}-{file.st_dev}-{file.st_ino}"
 
@@ -48,10 +50,11 @@ class HostLocks:
             os.close(fd)
 
     def take(self, digest: bytes) -> int | None:
-        """Take the lock without waiting. None: this process has it. Else: the process that had it a moment ago.
+        """Take the lock without waiting. Returns None if this process now has it, else the id of the process that has
+        it.
 
-        Taking and releasing are three system calls, about 5 µs. When the file cannot be used, the result is None:
-        then each worker makes its own call.
+        Taking and releasing are three system calls, about 5 µs. If the file cannot be used, the result is None: then
+        each worker makes its own call.
         """
         if self._fd < 0:
             return None
@@ -65,12 +68,13 @@ class HostLocks:
             return None
         try:
             os.pwrite(self._fd, self._own_pid, slot)
-        except OSError:  # disk full: other workers read a wrong owner, which has no such call, and make their own
+        except OSError:  # disk full: other workers read a wrong owner, find no such call there, and make their own
             return None
         return None
 
     def _owner(self, slot: int) -> int:
-        """0: unknown. Two digests may share a slot; the owner found has no call for this digest then."""
+        """Process id of the lock's owner; 0: unknown. Two digests may share a slot; then the process found has no call
+        for this digest."""
         stored = os.pread(self._fd, _OWNER.size, slot)
         return int(_OWNER.unpack(stored)[0]) if len(stored) == _OWNER.size else 0
 
@@ -79,7 +83,7 @@ class HostLocks:
             fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, _offsets(digest)[0])
 
     def release_later(self, digest: bytes) -> None:
-        """Release after `LINGER_S`, unless the lock is taken again meanwhile."""
+        """Release the lock after `LINGER_S`, unless it is taken again before."""
         loop = asyncio.get_running_loop()
         self._lingering[digest] = loop.time() + LINGER_S
         if self._timer is None:

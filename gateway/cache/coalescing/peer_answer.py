@@ -28,11 +28,12 @@ _QUESTION = struct.Struct("=16s???d")
 
 
 class Question(NamedTuple):
-    """The message of the asking worker."""
+    """The message that the asking worker sends."""
 
     digest: bytes
     live: bool
-    """The asking worker can use the pieces as they come, if they are in the form that follows."""
+    """Whether the asking worker can use the pieces as they arrive. It can if they have the form given by the next
+    field."""
     stream: bool
     usage: bool
     left_s: float
@@ -43,7 +44,7 @@ class Question(NamedTuple):
 
     @classmethod
     async def read(cls, reader: asyncio.StreamReader) -> Question:
-        """Raises EOFError, OSError, struct.error."""
+        """Read the message. Raises EOFError, OSError, struct.error."""
         return cls(*_QUESTION.unpack(await reader.readexactly(_QUESTION.size)))
 
 
@@ -52,14 +53,15 @@ def write_frame(writer: asyncio.StreamWriter, kind: bytes, content: bytes) -> No
 
 
 def write_head(writer: asyncio.StreamWriter, *, live: bool, stream: bool, status: int, content_type: str) -> None:
-    """`live`: pieces follow as they come. Else only the end follows."""
+    """Write the first frame. `live`: the pieces follow as they arrive. Otherwise only the end follows."""
     write_frame(writer, HEAD, orjson.dumps((live, stream, status, content_type)))
 
 
 def write_end(
     writer: asyncio.StreamWriter, stored: Stored, *, complete: bool, finish: str, replayable: bool, ending: bytes = b""
 ) -> None:
-    """`replayable`: `stored` has the whole answer. `ending`: last bytes, where they are not the whole answer."""
+    """Write the last frame. `replayable`: `stored` has the whole answer. `ending`: the answer's last bytes, if they are
+    not the whole answer."""
     facts = orjson.dumps((complete, finish, replayable, len(ending)))
     write_frame(writer, END, b"".join((facts, b"\n", ending, stored.encode())))
 
@@ -120,7 +122,7 @@ class PeerAnswer:
         self.over = True
 
     def replay(self, request: CompletionRequest) -> None:
-        """Give the answer in the form that `request` needs from now on. Raises StreamBroken if it is not whole."""
+        """Replay the whole answer in the form that `request` needs. Raises StreamBroken if it is not whole."""
         if self._completion is None:
             raise StreamBroken("The answer cannot be given in another form.")
         self._replayed = replayed = Replayed(request, self._completion)
@@ -134,7 +136,7 @@ class PeerAnswer:
         return self._completion
 
     def delivered_text(self) -> str:
-        """Empty: tokens are counted where the call is paid."""
+        """Empty, because tokens are counted by the worker that pays for the call."""
         return ""
 
     def delivered_characters(self) -> int:
@@ -144,4 +146,4 @@ class PeerAnswer:
         return False
 
     async def aclose(self) -> None:
-        """`Peers.fetch` closes the connection."""
+        """Nothing to do: `Peers.fetch` closes the connection."""

@@ -20,15 +20,16 @@ from gateway.errors import StateUnavailable, StreamBroken
 from gateway.runtime.tasks import Tasks
 
 _AHEAD_BYTES = 2**16
-"""When so many bytes wait for the other worker to read them, sending pauses."""
+"""Maximum bytes that wait for the other worker to read them; above it, sending pauses."""
 
 
 class Peers:
-    """Serves this worker's calls to the other workers, and fetches theirs. Only processes of the same user connect."""
+    """Lets other workers read this worker's calls, and fetches the answers of theirs. Only processes of the same user
+    can connect."""
 
     def __init__(self, folder: Path, calls: SharedCalls, stored: Callable[[bytes], Awaitable[Stored | None]]) -> None:
-        """`folder`: has the sockets. `stored(digest)`: an answer that this worker has stored, because the others may
-        not know it yet."""
+        """`folder` contains the sockets. `stored(digest)` returns an answer that this worker has stored and others may
+        not know yet."""
         self._folder, self._calls, self._stored = folder, calls, stored
         self._server: asyncio.Server | None = None
         self._tasks = Tasks()
@@ -40,7 +41,7 @@ class Peers:
         self._server = await asyncio.start_unix_server(self._serve, path)
 
     def _remove_stale_sockets(self) -> None:
-        """Remove the sockets of workers that were killed, and of one that had this process's id."""
+        """Remove the sockets of killed workers, and of an earlier worker that had this process's id."""
         for path in self._folder.iterdir():
             if path.name.isdigit() and (int(path.name) == os.getpid() or not _is_running(int(path.name))):
                 path.unlink(missing_ok=True)
@@ -93,7 +94,8 @@ class Peers:
             await writer.drain()
 
     async def _send_shared(self, subscriber: Subscriber, writer: asyncio.StreamWriter) -> None:
-        """Send the pieces as they come, unless the subscriber is silent, and the end. Sends no end without a usage."""
+        """Send the pieces as they arrive (not to a silent subscriber), then the end. Without a known usage, no end is
+        sent."""
 
         def put(piece: bytes) -> bool:
             write_frame(writer, PIECE, piece)
@@ -129,10 +131,10 @@ class Peers:
     async def fetch(
         self, process: int, shared: SharedCall, request: CompletionRequest, *, live: bool, deadline: float
     ) -> None:
-        """Publish on `shared` the answer that worker `process` is getting.
+        """Publish on `shared` the answer that worker `process` is receiving.
 
-        `live`: as it comes, if the forms agree. `deadline` is loop time. Raises StreamBroken when that worker has no
-        such call, or its call fails.
+        `live`: pass the pieces on as they arrive, if both forms are the same. `deadline` is loop time. Raises
+        StreamBroken if that worker has no such call or its call fails.
         """
         try:
             reader, writer = await asyncio.open_unix_connection(self._path(process))
@@ -152,7 +154,7 @@ class Peers:
 
 
 async def _cancel_on_close(reader: asyncio.StreamReader, responding: asyncio.Task[Any] | None) -> None:
-    """Cancel `responding` when the asking worker closes the connection. After its question it sends nothing."""
+    """Cancel `responding` when the asking worker closes the connection. It sends nothing after its question."""
     await reader.read(1)
     if responding is not None:
         responding.cancel()

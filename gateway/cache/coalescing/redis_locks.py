@@ -1,4 +1,4 @@
-"""Redis keys that tell which gateway makes the call for a request. The gateway renews its keys until the call ends."""
+"""Redis keys that show which gateway makes the call for a request. The gateway renews its keys until the call ends."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from gateway.runtime.tasks import Tasks
 from gateway.state.redis.connection import State
 
 LEASE_S = 3.0
-"""Time to live of a key. Others wait no longer for a gateway that died."""
+"""Time to live of a key, in seconds. This limits how long others wait for a gateway that died."""
 POLL_S = 0.05
 PATIENCE_S = 120.0
-"""Longest wait (seconds) for another gateway's answer; then the request makes its own call."""
+"""Maximum seconds that a request waits for another gateway's answer; then it makes its own call."""
 KNOWN_S = 0.3
-"""Seconds within which every follower of the index log knows an answer that was stored before its key was deleted."""
+"""Seconds after a key's deletion within which every reader of the index log knows the answer."""
 
 
 class RedisLocks:
     """Used for policies with `cache.join: everywhere`. Costs one round trip before each call.
 
-    A gateway that finds another's key waits until the key is gone. By then the answer is stored, or it cannot be kept.
-    While the state server does not answer, there are no locks and each gateway makes its own call.
+    A gateway that finds another gateway's key waits until the key is gone. By then the answer is stored, or it cannot
+    be stored. While the state server does not answer, there are no locks, and each gateway makes its own call.
     """
 
     def __init__(self, state: State, delivered: Callable[[], Awaitable[None]]) -> None:
         """`delivered()` returns when all answers stored here so far have reached the state server."""
         self._state, self._delivered = state, delivered
         self.owner = secrets.token_hex(8)
-        """Value of the keys. The workers of one host have the same, because they coordinate through host locks."""
+        """Value of the keys. All workers of one host use the same value, because host locks coordinate them."""
         self._held: dict[bytes, float] = {}
         """Digest → loop time after which its key is no longer renewed."""
         self._tasks = Tasks()
@@ -44,10 +44,10 @@ class RedisLocks:
         return self._state.key("join", digest.hex())
 
     async def take(self, digest: bytes, deadline: float) -> bool:
-        """True: this host makes the call, at once or because the state server does not answer. False: another gateway
-        did, and has finished.
+        """Wait for the lock, until `deadline` (loop time) at most.
 
-        Waits until `deadline` (loop time) at most.
+        Returns True if this host makes the call, because the lock was free or the state server does not answer. Returns
+        False if another gateway has made the call and finished.
         """
         key, loop = self._key(digest), asyncio.get_running_loop()
         give_up_at, waited = min(deadline, loop.time() + PATIENCE_S), False
@@ -95,5 +95,5 @@ class RedisLocks:
         try:
             await self._delivered()
         finally:
-            with contextlib.suppress(StateUnavailable):  # then the key expires
+            with contextlib.suppress(StateUnavailable):  # the key then expires by itself
                 await self._state.call("DEL", self._key(digest))

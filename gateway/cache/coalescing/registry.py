@@ -1,4 +1,4 @@
-"""Calls in progress of one worker by request digest, bounded in memory."""
+"""The calls in progress of one worker, by request digest, with limited memory."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from gateway.cache.coalescing.source import Form
 from gateway.cache.coalescing.subscriber import Subscriber
 
 KEPT_BYTES = 2**20
-"""Largest part of one answer that is kept in memory for late subscribers and slow readers. Beyond it no request can
-join, and slow readers are cut off."""
+"""Maximum bytes of one answer kept in memory for late subscribers and slow readers. If an answer is larger, no request
+can join it any more, and slow readers are cut off."""
 LEAST_KEPT_BYTES = 2**16
-"""The same while all answers in progress together take more than `ALL_BYTES`."""
+"""The limit that replaces `KEPT_BYTES` while all answers in progress together take more than `ALL_BYTES`."""
 ALL_BYTES = 32 * 2**20
 Key = bytes | tuple[bytes, Form]
-"""A request's digest; for a call that another worker pays for also the form, since its bytes arrive in one form."""
+"""A request's digest. If another worker pays for the call, the key also has the form, since only bytes of that form
+arrive."""
 
 
 class SharedCalls:
     """The calls of one worker that identical requests can join."""
 
     def __init__(self, ended: Callable[[SharedCall], None] = lambda _: None) -> None:
-        """`ended(shared)` is called when a call can no longer be joined, possibly twice."""
+        """`ended(shared)` is called when a call can no longer be joined. It may be called twice."""
         self._ended = ended
         self.bytes = 0
         """Total size of all pieces in memory."""
@@ -44,13 +45,14 @@ class SharedCalls:
 
     @property
     def most_kept(self) -> int:
-        """Largest part of one answer to keep now, in bytes."""
+        """Maximum bytes of one answer that are kept now."""
         return KEPT_BYTES if self.bytes <= ALL_BYTES else LEAST_KEPT_BYTES
 
     def find(self, digest: bytes, deadline: float, remote_form: Form | None = None) -> SharedCall | None:
-        """A call that can be joined and has at least half of the time that is left until `deadline` (loop time).
+        """A call that can be joined and whose own deadline leaves at least half of the time until `deadline` (loop
+        time).
 
-        `remote_form`: a call in this form that another worker pays for may be joined too.
+        `remote_form`: also find a call that another worker pays for, if it has this form.
         """
         shared = self._joinable.get(digest)
         if shared is None and remote_form is not None:
@@ -61,12 +63,12 @@ class SharedCalls:
         return shared if shared.deadline - now >= (min(deadline, now + 1e9) - now) / 2 else None
 
     def add(self, digest: bytes, form: Form, deadline: float, *, remote: bool = False) -> SharedCall:
-        """A new call, which others may join from now on. `remote`: another worker pays for it."""
+        """Register a new call, which others may join from now on. `remote`: another worker pays for it."""
         shared = self._joinable[(digest, form) if remote else digest] = SharedCall(self, digest, form, deadline, remote)
         return shared
 
     def start(self, shared: SharedCall, work: Callable[[SharedCall], Awaitable[None]]) -> Subscriber:
-        """Run `work`, which publishes the answer, in a task of its own. Returns the first subscriber."""
+        """Run `work`, which publishes the answer, in a separate task. Returns the first subscriber."""
         first = Subscriber(shared, pays=not shared.remote)
         self._running.add(shared)
         shared.start(work)

@@ -33,15 +33,16 @@ class SharedCall:
     Belongs to one event loop. One task makes the call and publishes the answer's pieces (`publish`). It reads the next
     piece when at least one subscriber wants it, and is cancelled when the last subscriber leaves.
 
-    A stream has a task of its own (`start`), because subscribers read at different speeds and the first caller is one
-    of them. A plain answer is read in the task of the first caller (`run_call`, then `finish_call`).
+    A stream is read in a separate task (`start`), because subscribers, the first caller included, read at different
+    speeds. A plain answer is read in the task of the first caller (`run_call`, then `finish_call`).
 
-    Nearly every call has one subscriber, so initial values are class attributes, which cost a call nothing.
+    Nearly every call has only one subscriber. Initial values are class attributes, because setting them per call would
+    take time.
     """
 
     error: Exception | None = None
     claimed = False
-    """This worker holds the host lock for the call."""
+    """Whether this worker holds the host lock for the call."""
     over = False
     ending = b""
     count = 0
@@ -52,14 +53,14 @@ class SharedCall:
     _demand: asyncio.Future[None] | None = None
     _bytes = 0
     _complete_buffer = True
-    """All pieces from the first one on are in memory."""
+    """Whether all pieces from the first one on are in memory."""
 
     def __init__(self, calls: SharedCalls, digest: bytes, form: Form, deadline: float, remote: bool) -> None:
         """`deadline`: loop time at which the call is cancelled. `remote`: another worker pays for it."""
         self.digest, self.form, self.deadline, self.remote = digest, form, deadline, remote
         self.subscribers: set[Subscriber] = set()
         self.live: dict[Subscriber, tuple[Sink, asyncio.Future[bool]]] = {}
-        """Subscribers that have read all pieces and want more now."""
+        """Subscribers that have read all pieces and wait for more."""
         self._calls = calls
         self._pieces: deque[bytes] = deque()
         self._awaiting_start: list[asyncio.Future[None]] = []
@@ -72,18 +73,18 @@ class SharedCall:
 
     @property
     def paid(self) -> Paid:
-        """Exact when `over` is true."""
+        """The usage and cost; final when `over` is true."""
         return UNPAID if self._source is None else self._source.paid
 
     @property
     def joinable(self) -> bool:
-        """A new subscriber would get the whole answer."""
+        """Whether a new subscriber would get the whole answer."""
         return self._complete_buffer and self.error is None
 
     # -- publish -------------------------------------------------------------------------------------------------------
 
     def start(self, work: Callable[[SharedCall], Awaitable[None]]) -> None:
-        """Run `work`, which publishes the answer, in a task of its own: it outlives the request that began it."""
+        """Run `work`, which publishes the answer, in a separate task that outlives the request that began it."""
         self._task = asyncio.get_running_loop().create_task(self._run(work), name="shared call")
 
     def cancel(self) -> None:
@@ -103,7 +104,7 @@ class SharedCall:
             self.finish_call()
 
     async def run_call(self, source: Source, buy: Callable[[], Awaitable[None]]) -> None:
-        """Make the call for a plain answer in the current task. The answer is whole when `buy` returns.
+        """Make the call for a plain answer in the current task. The answer is complete when `buy` returns.
 
         The caller must call `finish_call` afterwards, also after an error. Raises what `buy` raises.
         """
@@ -115,9 +116,9 @@ class SharedCall:
             raise
 
     def outlives(self, serving: asyncio.Task[Any]) -> bool:
-        """Whether `serving`, the task that makes the call, must go on although its own client has left.
+        """Whether `serving`, the task that makes the call, must continue although its own client has left.
 
-        True while others subscribe; the last one to leave then cancels `serving`.
+        True while there are other subscribers; the last one to leave then cancels `serving`.
         """
         if self.over or not self.subscribers:
             return False
@@ -133,17 +134,17 @@ class SharedCall:
         self._free_pieces()
 
     async def publish(self, source: Source) -> None:
-        """Hand all of `source` to all subscribers. Raises what `source` raises."""
+        """Pass all of `source` to all subscribers. Raises what `source` raises."""
         self._source = source
         while await source.pipe_to(self._put):
             await self._wait_for_demand()
         self.ending, self.over = source.ending, True
         if self.subscribers:
             self._wake()
-            await _YIELD  # subscribers send the end now; settling and storing, which follow, need not delay them
+            await _YIELD  # lets subscribers send the end before this task stores the answer
 
     def _put(self, piece: bytes) -> bool:
-        """Hand a piece to all subscribers that want it now. Returns whether any of them wants the next one."""
+        """Pass a piece to all subscribers that want it now. Returns whether any of them wants the next one."""
         self._pieces.append(piece)
         self.count += 1
         self._bytes += len(piece)
@@ -191,7 +192,7 @@ class SharedCall:
             self._demand = None
 
     def request_more(self) -> None:
-        """A subscriber wants the next piece."""
+        """Tell the call's task that a subscriber wants the next piece."""
         if self._demand is not None:
             _resolve(self._demand, None)
 
@@ -202,7 +203,7 @@ class SharedCall:
             self._wake()
 
     def _wake(self) -> None:
-        """Wake the subscribers that wait for the start and, if the call has ended or failed, all others."""
+        """Wake the subscribers that wait for the start. If the call has ended or failed, wake all others too."""
         awaiting, self._awaiting_start = self._awaiting_start, []
         if self.over or self.error is not None:
             awaiting += self._awaiting_end
@@ -231,7 +232,7 @@ class SharedCall:
             await future
 
     def leave(self, subscriber: Subscriber) -> None:
-        """Remove a subscriber. When it was the last one, a call that is still in progress is cancelled."""
+        """Remove a subscriber. After the last one, a call that is still in progress is cancelled."""
         self.subscribers.discard(subscriber)
         self.live.pop(subscriber, None)
         if self.subscribers:

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from gateway.cache.coalescing.shared_call import SharedCall
 
 Form = tuple[bool, bool]
-"""Whether the answer is a stream, and whether the stream reports usage. Requests of one form get the same bytes."""
+"""(Whether the answer is a stream, whether the stream reports usage). Requests with the same form get the same bytes.
+"""
 
 
 class Paid(NamedTuple):
@@ -35,17 +36,17 @@ class Source(Protocol):
 
     @property
     def answer(self) -> Answer | None:
-        """None before the answer begins."""
+        """The answer; None before it begins."""
         ...
 
     @property
     def ending(self) -> bytes:
-        """The answer's last bytes. Known when `pipe_to` has returned False."""
+        """The answer's last bytes, which are known after `pipe_to` has returned False."""
         ...
 
     @property
     def paid(self) -> Paid:
-        """Exact when `pipe_to` has returned False."""
+        """The usage and cost, which are final after `pipe_to` has returned False."""
         ...
 
     async def pipe_to(self, take: Sink) -> bool:
@@ -57,7 +58,7 @@ class Purchase(Source, Protocol):
     """An answer that one request pays for and that others may share."""
 
     published: bool
-    """A task of its own reads and settles the answer; the request reads `subscriber`."""
+    """Whether a separate task reads and settles the answer. If so, the request reads `subscriber`."""
     subscriber: Answer | None
 
     async def share_plain(self, shared: SharedCall, buy: Callable[[], Awaitable[None]]) -> None: ...

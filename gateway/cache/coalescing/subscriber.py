@@ -14,26 +14,28 @@ from gateway.errors import StreamBroken
 
 
 class Subscriber:
-    """Implements `Answer`: reads a shared call from its first piece, at its own speed."""
+    """Implements `Answer`: reads a shared call from its first piece, at the speed of its own client."""
 
     attempt: Attempt | None = None
     stream, status, content_type = False, 200, ""
-    """As the answer's, once it has begun."""
+    """The answer's values, once it has begun."""
     _answer: Answer
     """The answer of the request that pays."""
     ending = b""
     complete = False
 
     def __init__(self, shared: SharedCall, *, pays: bool = False, silent: bool = False) -> None:
-        """`pays`: it belongs to the request that pays for the call. `silent`: it waits for the end, takes no pieces."""
+        """`pays`: it belongs to the request that pays for the call. `silent`: it waits for the end and reads no
+        pieces."""
         self.shared, self.silent = shared, silent
         self.at = 0
-        """Number of pieces taken."""
+        """Number of pieces read."""
         self._pays = pays
         shared.subscribers.add(self)
 
     async def begin(self) -> bool:
-        """Wait for the first bytes (silent: for the end). False: the call failed before, so another one may be made."""
+        """Wait for the first bytes (silent: for the end). Returns False if the call failed before; then another call
+        may be made."""
         shared = self.shared
         try:
             await shared.ready(whole=self.silent)
@@ -66,10 +68,10 @@ class Subscriber:
         return pieces(self.pipe_to)
 
     async def pipe_to(self, take: Sink) -> bool:
-        """See `Answer.pipe_to`. Pieces that have arrived already come first.
+        """See `Answer.pipe_to`. Pieces that have already arrived come first.
 
-        Raises the call's error for the subscriber that pays, and StreamBroken for the others and for one that reads so
-        slowly that its next piece is no longer in memory.
+        Raises the call's error for the subscriber that pays, and StreamBroken for all others. A subscriber that reads
+        so slowly that its next piece has left the memory also gets StreamBroken.
         """
         shared = self.shared
         while True:
@@ -95,7 +97,8 @@ class Subscriber:
                 shared.live.pop(self, None)
 
     def _own_error(self, error: Exception) -> Exception:
-        """Only the request that pays sees the call's own error, which may name its budget or its deadline."""
+        """Return the call's own error to the request that pays. Others must not see it, because it may name that
+        request's budget or deadline."""
         if self._pays:
             return error
         return StreamBroken("The answer that this request shared with another one broke off; ask again.")

@@ -1,1 +1,1 @@
-"""How many hits are wrong: checks of served hits, and the threshold that follows from them."""
+"""Measures how many hits are wrong, and sets the threshold accordingly."""

@@ -1,4 +1,4 @@
-"""Compares two answers cheaply: same, different, or undecided."""
+"""Compares two answers at low cost. The result is same, different, or undecided."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Judgement(Enum):
 
 
 READ_CHARACTERS = 800
-"""Most characters that are compared, from the beginning of each answer: what an embedder reads."""
+"""Maximum characters of each answer that are compared, from its beginning; an embedder reads no more."""
 
 _SHORT_WORDS = 12
-"""An answer of at most this many words is compared by its last word or number."""
+"""Maximum words of an answer that is compared by its last number."""
 _ALIKE = 0.94
-"""With at least this cosine, two answers count as the same."""
+"""Minimum cosine at which two answers count as the same."""
 _UNLIKE = 0.70
-"""Below this cosine, they count as different. Both values are for the packaged embedder."""
+"""Cosine below which two answers count as different. Both values are for the packaged embedder."""
 
 _WORD = re.compile(r"\w+", re.UNICODE)
 _NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*")
@@ -61,7 +61,7 @@ def _words(text: str) -> list[str]:
 
 
 def _vote(words: list[str], text: str) -> str:
-    """The one word or number that a short answer consists of; else empty."""
+    """What the answer decides: a leading yes or no, or the last number of a short answer; empty if there is neither."""
     if words and (vote := _VOTES.get(words[0])):
         return vote
     if len(words) > _SHORT_WORDS:

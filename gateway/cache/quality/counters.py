@@ -20,11 +20,12 @@ from gateway.state.sql.tables import hit_checks
 log = logging.getLogger(__name__)
 
 QUARTER_S = 900
-"""Counts are kept per quarter of an hour, because time zones differ by quarters."""
+"""Length of a counting period in seconds. It is a quarter of an hour because time zones differ by quarters of an hour.
+"""
 CLOSE_S = 2.0
-"""Longest wait on closing for the last counts to be written."""
+"""Maximum seconds that closing waits for the last counts to be written."""
 _MOST = 10_000
-"""Most (team, quarter) counts that wait while the database is away."""
+"""Maximum (team, quarter) counts that wait while the database is unavailable."""
 
 _NAMES = [column.name for column in hit_checks.c if not column.primary_key]
 _SUMS = ", ".join(f"{name} = hit_checks.{name} + excluded.{name}" for name in _NAMES)
@@ -40,15 +41,15 @@ class CheckCounts:
 
     measured: Measured = field(default_factory=Measured)
     called_wrong: int = 0
-    """Hits that clients reported as wrong. They are no random sample, so they are not part of `measured`."""
+    """Hits that clients reported as wrong. They are not a random sample, so `measured` excludes them."""
 
     def as_object(self) -> dict[str, Any]:
         return {**self.measured.as_object(), "called_wrong": self.called_wrong}
 
 
 class HitCounters:
-    """Counts on the loop, writes in a thread. A team's counts cover its own look-ups only, whichever teams share its
-    answers."""
+    """Counts hits on the event loop and writes the counts in a thread. A look-up counts for the team that made it, also
+    if several teams share answers."""
 
     def __init__(self, database: Database, *, clock: Clock = time) -> None:
         self._database, self._clock = database, clock
@@ -60,7 +61,7 @@ class HitCounters:
         measured.hits += hit
 
     def checked(self, team: str, *, wrong: bool | None, probability: float) -> None:
-        """A hit that was selected with `probability` was compared; `wrong` None: undecided."""
+        """Count a comparison of a hit that was selected with `probability`. `wrong` None: undecided."""
         measured = self._now(team).measured
         if wrong is None:
             measured.undecided += 1
@@ -72,28 +73,28 @@ class HitCounters:
 
     def _now(self, team: str) -> CheckCounts:
         name = team, int(self._clock.time() // QUARTER_S) * QUARTER_S
-        told = self._waiting.get(name)
-        if told is None:
+        counts = self._waiting.get(name)
+        if counts is None:
             if len(self._waiting) >= _MOST:
                 del self._waiting[next(iter(self._waiting))]
-            told = self._waiting[name] = CheckCounts()
-        return told
+            counts = self._waiting[name] = CheckCounts()
+        return counts
 
     async def write(self) -> None:
-        """Add the waiting counts to the database. While it is away, they wait."""
+        """Add the waiting counts to the database. While it is unavailable, they keep waiting."""
         taken, self._waiting = self._waiting, {}
         if not taken:
             return
         rows = [
-            {"team": team, "at": at, "called_wrong": told.called_wrong}
-            | {name: getattr(told.measured, name) for name in Measured.__slots__}
-            for (team, at), told in sorted(
+            {"team": team, "at": at, "called_wrong": counts.called_wrong}
+            | {name: getattr(counts.measured, name) for name in Measured.__slots__}
+            for (team, at), counts in sorted(
                 taken.items()
             )  # always in the same order, so that writers cannot block each other
         ]
         try:
             await self._database.run(lambda connection: connection.execute(_ADD, rows))
-        except DatabaseTimeout as error:  # it may have been written: losing counts is better than counting twice
+        except DatabaseTimeout as error:  # they may be written: better lose counts than count twice
             log.warning("what checks of cached answers found is not written down: %s", error)
         except SQLAlchemyError as error:
             log.info("what checks of cached answers found waits for the database: %s", error)
@@ -101,10 +102,10 @@ class HitCounters:
 
     def _keep(self, taken: dict[tuple[str, int], CheckCounts]) -> None:
         newer, self._waiting = self._waiting, taken
-        for name, told in newer.items():
+        for name, counts in newer.items():
             old = self._waiting.setdefault(name, CheckCounts())
-            old.measured.add(told.measured.figures)
-            old.called_wrong += told.called_wrong
+            old.measured.add(counts.measured.figures)
+            old.called_wrong += counts.called_wrong
         while len(self._waiting) > _MOST:
             del self._waiting[next(iter(self._waiting))]
 
@@ -119,7 +120,7 @@ class HitCounters:
 def read(
     connection: Connection, *, team: str | None = None, since: float | None = None, until: float | None = None
 ) -> dict[str, CheckCounts]:
-    """Team → counts of the quarters that `[since, until)` (Unix seconds) touches; None: no bound.
+    """Team → its counts in the quarters of an hour that overlap `[since, until)` (Unix seconds); None: no bound.
 
     Teams without semantic look-ups are left out.
     """
@@ -131,11 +132,11 @@ def read(
     ]
     sums = [func.sum(c[name]) for name in _NAMES]
     rows = connection.execute(select(c.team, *sums).where(*conditions).group_by(c.team).order_by(c.team))
-    return {row[0]: _told(dict(zip(_NAMES, row[1:], strict=True))) for row in rows}
+    return {row[0]: _counts_of(dict(zip(_NAMES, row[1:], strict=True))) for row in rows}
 
 
-def _told(sums: dict[str, Any]) -> CheckCounts:
-    found: dict[str, Any] = {  # PostgreSQL adds integers to decimals
+def _counts_of(sums: dict[str, Any]) -> CheckCounts:
+    found: dict[str, Any] = {  # PostgreSQL returns sums of integers as decimals
         name: float(value) if name.startswith("weight") else int(value) for name, value in sums.items()
     }
     called_wrong = found.pop("called_wrong")

@@ -1,4 +1,4 @@
-"""Hits and wrong hits at each threshold of the verifier's score, for labelled pairs."""
+"""The share of hits and of wrong hits at each threshold of the verifier's score, for labelled pairs."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ class Point:
     threshold: float
     """Lowest score of a hit, 0..1."""
     right: float
-    """Share of hits among pairs labelled 1; nan without such pairs."""
+    """Share of hits among the pairs labelled 1; nan if there are none."""
     wrong: float
-    """Share of hits among pairs labelled 0; nan without such pairs."""
+    """Share of hits among the pairs labelled 0; nan if there are none."""
     wrong_of_all: float
 
 
 def curve(scores: Sequence[float], labels: Sequence[int], steps: int = 100) -> list[Point]:
-    """One point for each threshold of a grid, the lowest first. Raises ValueError if there are no pairs."""
+    """One point for each threshold of a grid, in ascending order. Raises ValueError if there are no pairs."""
     if not scores or len(scores) != len(labels):
         raise ValueError("give one label for each score, and one score at least")
     kept = sorted(score for score, label in zip(scores, labels, strict=True) if label)

@@ -1,4 +1,4 @@
-"""Upper confidence bounds on the rate of wrong hits; pure arithmetic on counts."""
+"""Upper confidence bounds on the rate of wrong hits, computed from counts."""
 
 from __future__ import annotations
 
@@ -10,38 +10,41 @@ from functools import lru_cache
 from typing import Any
 
 LEAST = ((0.01, 0.25), (0.005, 0.4), (0.002, 0.6))
-"""(Allowed wrong hits per look-up, lowest score of a hit); the first entry that fits applies. Chosen on a stream of
-2,995 English questions, which then had .0080, .0037 and .0017 wrong hits per look-up."""
+"""(Allowed wrong hits per look-up, minimum score of a hit). The first entry whose allowed share is not above the
+policy's applies. Chosen on a stream of 2,995 English questions, which had .0080, .0037 and .0017 wrong hits per
+look-up."""
 LEVELS = (LEAST[0][1], 0.3, 0.4, 0.5, 0.6, 0.75, 0.9, 0.98)
-"""Possible thresholds of the verifier's score, and the lower edges of the score levels that are counted separately. The
-first is the verifier's own threshold."""
+"""The possible thresholds of the verifier's score. Each is also the lower edge of a score level; levels are counted
+separately. The first one is the verifier's own threshold."""
 CONFIDENCE = 0.98
 
 _PRIOR_WRONG = (0.6, 0.54, 0.4, 0.35, 0.3, 0.3, 0.3, 0.002)
-"""Expected share of wrong hits at each level before any check. Where the networks decide, it is far above that of the
-Quora stream, because questions of one pattern and edited questions have that many. Misses soon show the real share."""
+"""Expected share of wrong hits at each level before any check. Where the networks decide, it is far above the share
+measured on the Quora stream, because other streams (questions of one pattern, edited questions) have such high shares.
+Comparisons after misses soon show the real share."""
 _PRIOR_CHECKS = (10.0, 10.0, 10.0, 10.0, 10.0, 15.0, 20.0, 400.0)
-"""The number of checked hits that this expectation counts as; highest where the verifier's rules decide, which are
-measured best."""
+"""The number of checked hits that the expectation counts as, at each level. It is highest where the verifier's rules
+decide, because those were measured best."""
 _TOLERATED = 1.5
-"""Factor by which wrong hits may exceed the expectation by chance."""
+"""Number of wrong hits by which the checks may exceed the expectation by chance."""
 _PRIOR_SEEN = (0.01, 0.018, 0.018, 0.018, 0.035, 0.055, 0.035, 0.03)
-"""Expected share of look-ups at each level; it counts as `_PRIOR_LOOKUPS` look-ups."""
+"""Expected share of look-ups at each level. This expectation counts as `_PRIOR_LOOKUPS` look-ups."""
 _PRIOR_LOOKUPS = 400.0
 _HALF_LIFE = 4000.0
-"""Number of look-ups after which one counts half, because questions change over time."""
+"""Number of look-ups after which an earlier look-up counts half. Old ones count less because questions change over
+time."""
 _MEMORY = 60.0
-"""Number of later checks at the same level after which a check counts a third."""
+"""Number of later checks at the same level after which a check counts only about a third."""
 _LONG_HALF_LIFE = 20_000.0
-"""The same for the error that has to be compensated."""
+"""The half-life, in look-ups, of the past error that must be compensated."""
 _EVERY = 64
-"""Look-ups between two reductions of old counts."""
+"""Look-ups between two decay steps of the counts."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of one scope. `seen`: look-ups whose best candidate the verifier accepted, by score level; `checked` and
-    `wrong`: those among them whose answers were compared. All decay."""
+    """Counts of one scope. `seen`: look-ups whose best candidate the verifier accepted, by score level; `checked`:
+    those among them whose answers were compared; `wrong`: compared answers that were wrong. All counts decay."""
 
     lookups: float = 0.0
     seen: list[float] = field(default_factory=lambda: [0.0] * len(LEVELS))
@@ -49,11 +52,12 @@ class Tally:
     wrong: list[float] = field(default_factory=lambda: [0.0] * len(LEVELS))
     long_lookups: float = 0.0
     long_wrong: float = 0.0
-    """Estimated number of wrong hits that were served: each one found also stands for hits that were not checked."""
+    """Estimated number of wrong hits that were served. Each wrong hit that was found also stands for hits that were not
+    checked."""
     _since: int = 0
 
     def look(self, score: float | None) -> None:
-        """Count a look-up; `score`: that of its best candidate, None without one."""
+        """Count a look-up. `score` is that of its best candidate; None if there is no candidate."""
         self.lookups += 1
         self.long_lookups += 1
         if score is not None:
@@ -64,8 +68,8 @@ class Tally:
             self._since = 0
 
     def check(self, score: float, *, wrong: bool, given: bool, share: float) -> None:
-        """Count a comparison of a candidate's answer with a fresh one. `given`: it was served as a hit; `share`: the
-        share of such hits that are checked."""
+        """Count a comparison of a candidate's answer with a fresh one. `given`: the candidate was served as a hit;
+        `share`: the share of such hits that are checked."""
         level = level_of(score)
         self.checked[level] = self.checked[level] * (1 - 1 / _MEMORY) + 1
         self.wrong[level] = self.wrong[level] * (1 - 1 / _MEMORY) + wrong
@@ -73,7 +77,7 @@ class Tally:
             self.long_wrong += 1 / share
 
     def elsewhere(self, lookups: float) -> None:
-        """Count look-ups of other workers, whose wrong hits are reported as checks."""
+        """Count look-ups made by other workers. Their wrong hits arrive as checks."""
         self.long_lookups += lookups
 
     def _fade(self, lookups: int) -> None:
@@ -85,17 +89,18 @@ class Tally:
         self.long_wrong *= keep_long
 
     def allowed(self, max_error: float) -> float:
-        """The share of look-ups that may be wrong from now on: less than `max_error` while the past exceeds it.
+        """The share of look-ups that may be wrong from now on. It is less than `max_error` while the past share exceeds
+        `max_error`.
 
-        Reducing the share by the past excess bounds the long-run share for any questions (as in Gibbs and Candès,
-        Adaptive conformal inference under distribution shift, 2021).
+        Subtracting the past excess bounds the long-run share for any questions (as in Gibbs and Candès, Adaptive
+        conformal inference under distribution shift, 2021).
         """
         past = self.long_wrong / (self.long_lookups + _PRIOR_LOOKUPS)
         return max_error * min(1.0, max(0.0, 2 - past / max_error)) if max_error > 0 else 0.0
 
     def level(self, max_error: float) -> float:
-        """The lowest threshold at which wrong hits are at most `max_error` of look-ups with 98 % credibility; inf:
-        none."""
+        """The lowest threshold at which, with 98 % credibility, at most `max_error` of the look-ups are wrong hits;
+        inf: none of the thresholds suffices."""
         allowed = self.allowed(max_error)
         for place, bar in enumerate(LEVELS):
             if self.certainty(place, allowed) >= CONFIDENCE:
@@ -104,7 +109,7 @@ class Tally:
 
     @property
     def _belief(self) -> float:
-        """Weight of the prior expectation, 0..1: lower, the more the checks exceed it."""
+        """Weight of the prior expectation, 0..1. It falls as the checks find more wrong hits than expected."""
         expected = sum(rate * checks for rate, checks in zip(_PRIOR_WRONG, self.checked, strict=True))
         return min(1.0, (expected + _TOLERATED) / max(1e-9, sum(self.wrong)))
 
@@ -129,7 +134,7 @@ class Tally:
 
 @dataclass(slots=True)
 class Measured:
-    """Wrong hits as measured since the start, without prior expectation and without decay."""
+    """Wrong hits as measured since the start. It uses no prior expectation, and old checks count fully."""
 
     lookups: int = 0
     hits: int = 0
@@ -137,7 +142,7 @@ class Measured:
     wrong: int = 0
     undecided: int = 0
     weight: float = 0.0
-    """The number of hits that the checked ones stand for; a hit that is checked with probability p stands for 1/p."""
+    """The number of hits that the checked hits stand for: a hit checked with probability p stands for 1/p hits."""
     weight_squared: float = 0.0
     weight_wrong: float = 0.0
 
@@ -168,8 +173,8 @@ class Measured:
         return None if self.of_hits is None else self.of_hits * self.hits / max(1, self.lookups)
 
     def interval(self) -> tuple[float, float]:
-        """The two-sided 95 % interval of wrong hits ÷ look-ups: Clopper and Pearson's, for the checks' effective number
-        (Kish)."""
+        """The two-sided 95 % interval of wrong hits ÷ look-ups, by Clopper and Pearson, for the effective number of
+        checks (Kish)."""
         if not self.hits:
             return 0.0, 0.0
         share = self.hits / max(1, self.lookups)
@@ -190,13 +195,13 @@ class Measured:
 
 
 def level_of(score: float) -> int:
-    """The level of a score that the verifier accepted."""
+    """The index in `LEVELS` of a score that the verifier accepted."""
     return max(0, bisect_right(LEVELS, score) - 1)
 
 
 @lru_cache(maxsize=256)  # called every second; the result changes only with a check
 def clopper_pearson(wrong: float, checks: float, confidence: float) -> tuple[float, float]:
-    """Exact two-sided interval of a share (Clopper and Pearson 1934); counts need not be whole."""
+    """The exact two-sided interval of a share (Clopper and Pearson 1934). Counts may be fractions."""
     tail = (1 - confidence) / 2
     right = checks - wrong
     low = beta_quantile(tail, wrong, right + 1) if wrong > 0 else 0.0
@@ -245,5 +250,5 @@ def _fraction(x: float, a: float, b: float) -> float:
 
 
 def _away(value: float, least: float) -> float:
-    """`value`, moved away from zero."""
+    """`value`, or `least` if `value` is closer to zero than that."""
     return value if abs(value) > least else least

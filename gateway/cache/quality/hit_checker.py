@@ -1,4 +1,4 @@
-"""Finds semantic hits that are sure enough, and checks a share of them against fresh answers."""
+"""Finds semantic hits whose score is high enough, and compares a share of them with fresh answers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from gateway.runtime.tasks import Tasks
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 4
-"""Most comparisons in progress; further hits are not compared."""
+"""Maximum comparisons in progress. Further hits are not compared."""
 _REMEMBERED = 4096
 """Number of recent hits that clients can still report as wrong."""
 
@@ -37,7 +37,7 @@ Recall = Callable[[bytes], Awaitable[Stored | None]]
 
 
 class SemanticHit(NamedTuple):
-    """The best candidate of a miss; the fresh answer is compared with its answer."""
+    """The best candidate of a look-up that missed. Its answer is compared with the fresh one."""
 
     scope: str
     found: Found
@@ -53,16 +53,17 @@ class _Given:
 
 
 class HitChecker:
-    """Between look-ups and `Semantic`. A failure here costs a check or a hit, never a request."""
+    """Checks semantic hits, between the look-up and `Semantic`. A failure here loses a check or a hit, but never fails
+    a request."""
 
     def __init__(self, semantic: Semantic, trust: Thresholds, recall: Recall) -> None:
-        """`recall(digest)` returns the stored answer, or None if it is gone; may raise StateUnavailable."""
+        """`recall(digest)` returns the stored answer, or None if it is gone. It may raise StateUnavailable."""
         self._semantic, self._trust, self._recall = semantic, trust, recall
         self.shadow: FreshAnswerSource | None = None
-        """Source of fresh answers; without it, only clients' reports count."""
+        """Source of fresh answers; without it, the only evidence is what clients report."""
         self._repeats = Repeats()
         self.measures: HitCounters | None = None
-        """Counts per team in the database; without it, only the workers know the counts."""
+        """Counts per team in the database; None: counts are only in the workers' memory."""
         self._given: OrderedDict[str, _Given] = OrderedDict()
         self._tasks = Tasks()
         self._under_way = 0
@@ -76,8 +77,11 @@ class HitChecker:
     async def find(
         self, question: Question, tenant: Tenant, who: str = ""
     ) -> tuple[SemanticResult, SemanticHit | None]:
-        """As `Semantic.find`, with the present threshold of the tenant's scope. Also returns, without a hit, the best
-        candidate. `who`: the asker as in `keys.asker`; an answer that this asker has had before is no hit."""
+        """Call `Semantic.find` with the present threshold of the tenant's scope. If there is no hit, also returns the
+        best candidate.
+
+        `who` is the asker as in `keys.asker`; an answer that this asker has already had is not a hit.
+        """
         name, max_error = scope(tenant), tenant.policy.cache.semantic.max_error
         if not self._trust.pays(name):
             return SemanticResult(), None
@@ -108,7 +112,7 @@ class HitChecker:
             self._tasks.spawn(self._check(name, found.score, probability, stored, request, tenant), "cache-check")
 
     def called_wrong(self, request_id: str, team: str) -> None:
-        """A client of `team` reports a wrong hit. Only the worker that served it knows the hit."""
+        """Count a wrong hit that a client of `team` reports. Only the worker that served the hit knows it."""
         given = self._given.get(request_id)
         if given is None or given.team != team:
             return
@@ -118,12 +122,12 @@ class HitChecker:
             self.measures.called_wrong(team)
 
     def missed(self, near: SemanticHit, fresh: bytes, dialect: DialectName) -> None:
-        """Compare a miss's `fresh` answer with that of its best candidate."""
+        """Compare the `fresh` answer to a miss with the answer of its best candidate."""
         if self._place():
             self._tasks.spawn(self._compare(near, fresh, dialect), "cache-near")
 
     def _place(self) -> bool:
-        """Whether one more comparison may begin. Decided before the answers are known, so that the sample stays
+        """Whether one more comparison may begin. This is decided before the answers are known, so the sample stays
         random."""
         if self._under_way >= _AT_ONCE:
             self._skipped += 1
@@ -171,16 +175,16 @@ class HitChecker:
             return Judgement.UNDECIDED
 
     async def tell(self, append: Callable[[Mapping[str | bytes, bytes]], Awaitable[object]]) -> None:
-        """Report new results to the other workers and the database. A result that cannot be sent stays known to this
-        worker only."""
+        """Report new results to the other workers and the database. Only this worker keeps a result that cannot be
+        sent."""
         if self.measures is not None:
             await self.measures.write()
         if (news := self._trust.news()) is not None:
             with contextlib.suppress(StateUnavailable):
                 await append(encode_judged(news))
 
-    def hear(self, judged: Judged) -> None:
-        self._trust.hear(judged)
+    def add_report(self, judged: Judged) -> None:
+        self._trust.add_report(judged)
 
     def forget(self) -> None:
         self._trust.forget()

@@ -1,4 +1,5 @@
-"""Remembers which answers an end user or session has had, so that asking again in other words gets a new answer."""
+"""Remembers which answers an end user or session has had, so that a question repeated in other words gets a new
+answer."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ _REMEMBERED = 16_384
 
 
 class Repeats:
-    """Per worker. It does not know which semantic hits other workers served; every worker knows who asked a stored
-    question."""
+    """Answers that askers have had in this worker. Semantic hits that other workers served are not known here, but the
+    asker of each stored question is."""
 
     def __init__(self) -> None:
         self._given: OrderedDict[tuple[str, bytes], None] = OrderedDict()

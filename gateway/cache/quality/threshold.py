@@ -1,4 +1,4 @@
-"""The verifier's threshold per scope, raised until wrong hits stay below the share that the policy allows."""
+"""The verifier's threshold per scope. It rises until wrong hits stay below the share that the policy allows."""
 
 from __future__ import annotations
 
@@ -17,38 +17,39 @@ from gateway.cache.quality.error_bound import LEVELS, Measured, Tally
 from gateway.domain.units import PICO_PER_USD
 
 LEAST_ERROR = 0.004
-"""A lower allowed share cannot be verified with an affordable number of checks; there the verifier's own rules decide.
-"""
+"""Minimum allowed share of wrong hits that an affordable number of checks can verify. For a lower share, the verifier's
+own rules decide."""
 CPU_HOUR_USD = 0.04
-"""Assumed price of an hour of one processor core, to weigh the cost of look-ups against savings."""
+"""Assumed price in dollars of one hour of a processor core. It is used to weigh the cost of look-ups against savings.
+"""
 
 _SCOPES = 2000
 _CREDIT = 20.0
 """Additional checks of a new scope, so that its error rate is known soon."""
 _MOST_CREDIT = 60.0
 _DOUBTED = 6.0
-"""Factor on the share of checked hits while additional checks are left and the error rate is in doubt."""
+"""Factor on the share of checked hits while the error rate is uncertain and additional checks are left."""
 _AFTER_WRONG = 5.0
 """Additional checks after a wrong hit, because there may be more."""
-_VOICES = 2
-"""Reports of wrong hits that are counted per key, within `_VOICES_PER` look-ups."""
-_VOICES_PER = 4000
-"""Look-ups per counted number of reports. Further reports of the key only delete the answer, so that one key cannot
-switch off hits for its scope."""
+_REPORTS = 2
+"""Maximum reports of wrong hits that are counted per key within `_VOICES_PER` look-ups."""
+_REPORTS_PER = 4000
+"""Number of look-ups after which the counts of `_VOICES` start again. Further reports of a key only delete the answer,
+so that one key cannot disable hits for its scope."""
 _KNOWN = 60.0
-"""Number of checked hits from which the error rate is not in doubt, unless the bound says otherwise."""
+"""Number of checked hits from which the error rate counts as known, unless the threshold has been raised."""
 _AGAIN_EVERY = 128
 """Look-ups after which the threshold is computed again, even without a new check."""
 _WEIGHED = 1000
-"""Look-ups after which cost and savings are compared."""
+"""Number of look-ups after which their cost and savings are compared."""
 _PATIENCE = 5
-"""Factor on `_WEIGHED` for a scope without hits: comparisons after misses can still lower its threshold."""
+"""Factor on `_WEIGHED` for a scope without hits, whose threshold can still fall by comparisons after misses."""
 _REST_S, _LONGEST_REST_S = 900.0, 86_400.0
 
 
 @dataclass(slots=True)
 class Balance:
-    """Cost and savings of semantic look-ups since they last began."""
+    """Cost and savings of semantic look-ups in the current period."""
 
     lookups: int = 0
     cpu_s: float = 0.0
@@ -74,9 +75,9 @@ class Scope:
     measured: Measured = field(default_factory=Measured)
     balance: Balance = field(default_factory=Balance)
     near: dict[str, int] = field(default_factory=lambda: {"right": 0, "wrong": 0, "undecided": 0})
-    """Results of comparing refused candidates."""
+    """Results of comparing candidates that were refused."""
     credit: float = _CREDIT
-    voices: Counter[str] = field(default_factory=Counter)
+    reports: Counter[str] = field(default_factory=Counter)
     """Recent reports of wrong hits, by key."""
     bars: dict[float, float] = field(default_factory=dict)
     stale: int = 0
@@ -94,14 +95,14 @@ class Thresholds:
         clock: Callable[[], float] = time.monotonic,
         draw: Callable[[], float] = random.random,
     ) -> None:
-        """`share` of hits that are checked in the long run."""
+        """`share`: share of hits that are checked in the long run."""
         self._share, self._clock, self._draw = share, clock, draw
         self._scopes: OrderedDict[str, Scope] = OrderedDict()
         self._switched = 0
         self._author = uuid.uuid4().hex
         self._others: dict[tuple[str, str], tuple[float, ...]] = {}
-        """(Scope, author) → that worker's totals."""
-        self._untold: list[Check] = []
+        """(Scope, author) → the totals of that worker."""
+        self._unreported: list[Check] = []
 
     def _scope(self, name: str) -> Scope:
         scope = self._scopes.get(name)
@@ -116,12 +117,12 @@ class Thresholds:
     # -- before a look-up ------------------------------------------------------------------------------------------
 
     def pays(self, name: str) -> bool:
-        """Whether semantic look-ups are worth their cost. If not, they pause for some time."""
+        """Whether semantic look-ups save more than they cost. If not, they pause for some time."""
         scope = self._scope(name)
         return scope.rests_until <= self._clock()
 
     def bar(self, name: str, max_error: float) -> float:
-        """The lowest score of a hit; `LEVELS[0]`: the verifier's own; inf: no hits."""
+        """The minimum score of a hit; `LEVELS[0]`: the verifier's own minimum; inf: no hits."""
         scope = self._scope(name)
         bar = scope.bars.get(max_error)
         if bar is None or scope.stale >= _AGAIN_EVERY:
@@ -134,15 +135,15 @@ class Thresholds:
     # -- after it --------------------------------------------------------------------------------------------------
 
     def looked(self, name: str, score: float | None, *, hit: bool, cpu_s: float = 0.0) -> None:
-        """Count a look-up. `score`: that of the best candidate that the verifier accepted, whether or not it passed the
-        threshold."""
+        """Count a look-up. `score`: that of the best candidate that the verifier accepted, even if it is below the
+        threshold; None: no candidate was accepted."""
         scope = self._scope(name)
         scope.tally.look(score)
         scope.measured.lookups += 1
         scope.measured.hits += hit
         scope.stale += 1
-        if not scope.measured.lookups % _VOICES_PER:
-            scope.voices.clear()
+        if not scope.measured.lookups % _REPORTS_PER:
+            scope.reports.clear()
         balance = scope.balance
         balance.lookups += 1
         balance.cpu_s += cpu_s
@@ -151,7 +152,7 @@ class Thresholds:
             self._weigh(scope)
 
     def saved(self, name: str, saved_pico: int | None) -> None:
-        """Count a semantic hit and the cost of its answer when it was bought; None: unpriced."""
+        """Count a semantic hit. `saved_pico` is what its answer cost at the backend; None: unpriced."""
         balance = self._scope(name).balance
         if saved_pico is None:
             balance.unpriced += 1
@@ -170,7 +171,8 @@ class Thresholds:
     # -- checks ----------------------------------------------------------------------------------------------------
 
     def draw(self, name: str) -> float:
-        """The probability with which this hit is checked; 0 if it is not selected."""
+        """Decide at random whether this hit is checked. Returns the probability that was used, or 0 if the hit is not
+        selected."""
         scope = self._scope(name)
         scope.credit = min(_MOST_CREDIT, scope.credit + self._share)
         if not self._share:
@@ -185,7 +187,7 @@ class Thresholds:
     def checked(
         self, name: str, score: float, judgement: Judgement, *, probability: float, cost_pico: int | None = 0
     ) -> None:
-        """A hit that was selected with `probability` was compared with a fresh answer that cost `cost_pico`."""
+        """Count the comparison of a hit, selected with `probability`, with a fresh answer that cost `cost_pico`."""
         scope = self._scope(name)
         scope.balance.checks_pico += cost_pico or 0
         if judgement is Judgement.UNDECIDED:
@@ -193,14 +195,14 @@ class Thresholds:
             return
         wrong = judgement is Judgement.WRONG
         scope.credit += _AFTER_WRONG * wrong
-        self._untold.append(Check(name, score, wrong, probability))
+        self._unreported.append(Check(name, score, wrong, probability))
         scope.measured.check(wrong=wrong, share=probability)
         scope.tally.check(score, wrong=wrong, given=True, share=probability)
         scope.bars.clear()
 
     def missed(self, name: str, score: float, judgement: Judgement, *, accepted: bool) -> None:
-        """A miss's fresh answer was compared with that of its best candidate, at no additional cost. `accepted`: the
-        verifier accepts the candidate, but the scope's threshold does not."""
+        """Count the comparison of a miss's fresh answer with that of its best candidate, which costs nothing extra.
+        `accepted`: the verifier accepts the candidate, but the scope's threshold does not."""
         scope = self._scope(name)
         scope.near[judgement.value] += 1
         if accepted and judgement is not Judgement.UNDECIDED:
@@ -208,18 +210,18 @@ class Thresholds:
             scope.bars.clear()
 
     def called_wrong(self, name: str, score: float, key: str) -> None:
-        """A client with this key reports a wrong hit. It counts for itself only, since other clients' silence says
-        nothing, and it adds checks of the scope's hits."""
+        """Count a wrong hit that a client with this key reports. The report stands for this hit only, because clients
+        rarely report correct hits. It also increases the number of checks in the scope."""
         scope = self._scope(name)
-        if self._believed(scope, key):
+        if self._counts_report(scope, key):
             scope.credit += _AFTER_WRONG
-            self._untold.append(Check(name, score, True, 1.0, key))
+            self._unreported.append(Check(name, score, True, 1.0, key))
             self._found_wrong(scope, score)
 
     @staticmethod
-    def _believed(scope: Scope, key: str) -> bool:
-        scope.voices[key] += 1
-        return scope.voices[key] <= _VOICES
+    def _counts_report(scope: Scope, key: str) -> bool:
+        scope.reports[key] += 1
+        return scope.reports[key] <= _REPORTS
 
     @staticmethod
     def _found_wrong(scope: Scope, score: float) -> None:
@@ -230,15 +232,15 @@ class Thresholds:
 
     def news(self) -> Judged | None:
         """The report for the other workers; None without new checks or reports."""
-        if not self._untold:
+        if not self._unreported:
             return None
-        checks, self._untold = self._untold, []
-        told = {check.scope for check in checks}
-        totals = {name: scope.measured.figures for name, scope in self._scopes.items() if name in told}
+        checks, self._unreported = self._unreported, []
+        reported = {check.scope for check in checks}
+        totals = {name: scope.measured.figures for name, scope in self._scopes.items() if name in reported}
         return Judged(self._author, totals, checks)
 
-    def hear(self, judged: Judged) -> None:
-        """Take over the report of another worker, or of an earlier one."""
+    def add_report(self, judged: Judged) -> None:
+        """Add the report of another worker, or of an earlier one."""
         if judged.author == self._author:
             return
         for name, figures in judged.totals.items():
@@ -251,11 +253,11 @@ class Thresholds:
             if not check.key:
                 scope.tally.check(check.score, wrong=check.wrong, given=True, share=check.probability)
                 scope.bars.clear()
-            elif self._believed(scope, check.key):
+            elif self._counts_report(scope, check.key):
                 self._found_wrong(scope, check.score)
 
     def forget(self) -> None:
-        """Forget other workers' reports; they are repeated if they are still valid."""
+        """Discard other workers' totals; valid ones are reported again."""
         self._others.clear()
 
     def _in_all(self, name: str) -> Measured:
@@ -267,19 +269,19 @@ class Thresholds:
                 total.add(figures)
         return total
 
-    # -- told ------------------------------------------------------------------------------------------------------
+    # -- reports ---------------------------------------------------------------------------------------------------
 
     def report(self) -> list[dict[str, Any]]:
-        """For each scope, over all workers: look-ups, hits, checks, wrong hits with their interval; thresholds of this
-        worker."""
+        """For each scope, over all workers: look-ups, hits, checks, and wrong hits with their interval. The thresholds
+        are those of this worker."""
         now = self._clock()
         return [
-            {"scope": name, **_told(scope, self._in_all(name)), "rests": scope.rests_until > now}
+            {"scope": name, **_as_object(scope, self._in_all(name)), "rests": scope.rests_until > now}
             for name, scope in self._scopes.items()
         ]
 
     def stats(self) -> Mapping[str, int | float | str]:
-        """Numbers that can be added over workers: counts, no shares."""
+        """Counts that can be added over workers; no shares."""
         total = Measured()
         for scope in self._scopes.values():
             total.add(scope.measured.figures)
@@ -302,7 +304,7 @@ class Thresholds:
         }
 
 
-def _told(scope: Scope, measured: Measured) -> dict[str, Any]:
+def _as_object(scope: Scope, measured: Measured) -> dict[str, Any]:
     return {
         **measured.as_object(),
         "near": dict(scope.near),

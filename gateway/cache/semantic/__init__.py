@@ -1,1 +1,1 @@
-"""Finds stored questions by meaning: embedding, vector index, partitions per team."""
+"""Finds stored questions by meaning: embedding, vector index, partitions of comparable questions."""

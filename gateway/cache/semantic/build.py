@@ -29,7 +29,7 @@ SAMPLES = Path(__file__).parents[1] / "data" / "paraphrases.json"
 
 _LARGEST_GRAPH = 2**31
 _LEAST_WEIGHTS = 4096
-"""Tensors with fewer numbers are not quantised, because int8 saves too little for its error."""
+"""Minimum numbers in a tensor that is quantised. For a smaller one, int8 saves too little for the error it causes."""
 _KNOTS = 33
 _BATCH = 16
 
@@ -37,7 +37,7 @@ _BATCH = 16
 def build(source: str, out: Path, *, device: str = "cpu", texts: Sequence[str] = ()) -> Facts:
     """Write the encoder of `source` (a folder, or a name that sentence-transformers finds) into the folder `out`.
 
-    The faster way of quantising is tried first; the first way that agrees with the original on all sample texts is
+    The faster kind of quantisation is tried first. The first kind that agrees with the original on all sample texts is
     used. `texts`: your own samples, in addition to the packaged ones. Blocks for minutes. Raises EmbedderUnavailable,
     and the errors that torch raises.
     """
@@ -75,8 +75,8 @@ def build(source: str, out: Path, *, device: str = "cpu", texts: Sequence[str] =
 
 
 def knots(model: OnnxModel, groups: Sequence[Sequence[str]]) -> Iterator[tuple[float, float]]:
-    """Yield pairs: a cosine of `model` → the cosine of the packaged encoder that the same share of the pairs of
-    questions exceeds."""
+    """Yield pairs of equal quantiles over the sample question pairs: a cosine of `model`, and the corresponding cosine
+    of the packaged encoder."""
     texts = [text for group in groups for text in group]
     own, packaged = (_cosines(each.embed, texts) for each in (model, MiniLM()))
     shares = np.linspace(0, 1, _KNOTS)
@@ -91,8 +91,8 @@ def knots(model: OnnxModel, groups: Sequence[Sequence[str]]) -> Iterator[tuple[f
 
 
 def _cosines(embed: Callable[[str], Vector | None], texts: Sequence[str]) -> Vector:
-    """Cosines of each text with its neighbours in the list, which are often its paraphrases and near misses, and with
-    all other texts."""
+    """Cosines between sample texts: of each text with its neighbours in the list (often paraphrases or near misses),
+    and of a sample of the more distant pairs."""
     vectors = np.stack([vector for text in texts if (vector := embed(text)) is not None])
     every = vectors @ vectors.T
     near = np.concatenate([np.diagonal(every, offset) for offset in range(1, 12)])
@@ -120,7 +120,7 @@ def _encode(model: Any, texts: Sequence[str]) -> Vector:
 
 
 def _export(model: Any, path: Path) -> None:
-    """Write the whole pipeline, pooling included, as one graph."""
+    """Write the whole model, including pooling, as one ONNX graph."""
     import torch
 
     model = model.to("cpu")
@@ -136,7 +136,7 @@ def _export(model: Any, path: Path) -> None:
             return self.model(dict(zip(names, inputs, strict=True)))["sentence_embedding"]
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about names of axes, and about changes in later versions
+        warnings.simplefilter("ignore")  # warnings about axis names and about changes in later versions
         torch.onnx.export(
             Encoder(),
             tuple(given[name] for name in names),
@@ -153,7 +153,7 @@ def _export(model: Any, path: Path) -> None:
 
 
 def _dynamic(source: Path, target: Path) -> None:
-    """Quantise weights and activations to int8: the fastest way, but not always accurate enough."""
+    """Quantise weights and activations to int8. This is the fastest kind, but not always accurate enough."""
     keep_onnxruntime_offline()
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
@@ -190,8 +190,7 @@ def _weights(source: Path, target: Path) -> None:
 
 
 def _install(folder: Path, out: Path, facts: Facts) -> None:
-    """Copy the files to `out`. The facts are written last, because a folder without them does not count as an
-    encoder."""
+    """Copy the files to `out`. The facts are written last: a folder without them does not count as an encoder."""
     out.mkdir(parents=True, exist_ok=True)
     for name in (WEIGHTS, TOKENIZER):
         shutil.copyfile(folder / name, out / name)

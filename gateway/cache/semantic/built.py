@@ -26,16 +26,17 @@ class Facts(BaseModel):
     dimensions: int = Field(gt=0)
     max_tokens: int = Field(gt=0)
     quantised: str
-    """The way of quantising that agreed with the original."""
+    """The kind of quantisation that was used."""
     agreement: float
-    """Minimum cosine between its vectors and the original's on the sample texts."""
+    """Minimum cosine, over the sample texts, between the encoder's vector and the original's."""
     knots: tuple[tuple[float, float], ...]
-    """Cosine of this encoder → of the packaged one, ascending: the verifier's thresholds refer to the packaged encoder.
-    """
+    """Pairs (cosine of this encoder, equivalent cosine of the packaged one), ascending. They convert cosines, because
+    the verifier's thresholds refer to the packaged encoder."""
 
     @property
     def name(self) -> str:
-        """Part of every partition's key, so vectors of different encoders are never compared."""
+        """The encoder's name. It is part of every partition's key, so vectors of different encoders are never
+        compared."""
         return f"{Path(self.source).name}-int8@{self.sha256[:8]}"
 
 
@@ -52,7 +53,7 @@ def read_facts(folder: Path) -> Facts:
 
 
 class BuiltEmbedder(ModelEmbedder):
-    """Implements `Embedder` with such a folder."""
+    """Implements `Embedder` with a folder that `embedder build` made."""
 
     def __init__(self, folder: str) -> None:
         """Raises EmbedderUnavailable if the folder is incomplete."""

@@ -1,4 +1,5 @@
-"""Asynchronous wrapper of an embedding model: loaded on first use, run in its own thread, with a memo."""
+"""Asynchronous wrapper of an embedding model. The model is loaded on first use and runs in a separate thread; recent
+vectors are remembered."""
 
 from __future__ import annotations
 
@@ -23,11 +24,12 @@ MAX_TOKENS = 256
 WEIGHTS_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 
 _CHARACTERS_PER_TOKEN = 24
-"""Texts with more characters per token do not occur in practice, so a much longer text is not tokenized."""
+"""Maximum characters per token of the model's limit. Real text has fewer, so a longer text is rejected before
+tokenising."""
 
 
 Owned = tuple[str, str]
-"""Owner and text."""
+"""(Owner, text)."""
 
 
 class Model(Protocol):
@@ -41,8 +43,8 @@ class Model(Protocol):
 class ModelEmbedder:
     """Implements `Embedder` with any model. Before `begin`, neither the model nor its libraries are in memory.
 
-    A single text is embedded at once. Texts that arrive while the model works are embedded together as soon as it is
-    free, so no text waits for a batch to fill.
+    A single text is embedded at once. Texts that arrive while the model is busy are embedded together when it is free.
+    So no text waits for a batch to fill.
     """
 
     def __init__(
@@ -57,7 +59,7 @@ class ModelEmbedder:
         together: int = 8,
     ) -> None:
         """`remembered`: number of vectors kept; `waiting`: number of texts that may queue before `embed` refuses;
-        `together`: maximum texts in a batch, all of which finish together."""
+        `together`: maximum texts in a batch, which all finish at the same time."""
         self.name, self.dimensions, self.max_tokens = name, dimensions, max_tokens
         self._remembered: OrderedDict[Owned, Vector | None] = OrderedDict()
         self._limit, self._waiting_limit, self._together = remembered, waiting, together
@@ -94,7 +96,7 @@ class ModelEmbedder:
         try:
             self._model = await asyncio.get_running_loop().run_in_executor(self._thread, self._loaded)
         except Exception:
-            # If a model or its libraries fail in any way, the gateway continues without the semantic cache.
+            # If a model or its libraries fail, the gateway continues without the semantic cache.
             self._failed = True
             log.exception("the embedder %s could not be loaded; the semantic cache is off", self.name)
 
@@ -123,10 +125,10 @@ class ModelEmbedder:
                 await asyncio.sleep(0.02)
 
     async def embed(self, text: str, owner: str = "") -> Vector | None:
-        """The unit vector, or None if `text` is too long. Raises EmbedderUnavailable if the model is not ready or too
+        """The unit vector; None if `text` is too long. Raises EmbedderUnavailable if the model is not ready or too
         busy, and the errors that the model raises.
 
-        A text that was embedded for one `owner` is embedded again for another one; else the response time would show a
+        Each `owner` gets its own embedding of a text. A shared one would be faster, and the response time would show a
         tenant which questions others ask.
         """
         owned = owner, text
@@ -170,8 +172,8 @@ class ModelEmbedder:
             self._working = False
 
     def _next(self) -> dict[Owned, asyncio.Future[Vector | None]]:
-        """The next batch: the oldest text, and the waiting texts that are closest to it in length, because the others
-        would delay it."""
+        """The next batch: the oldest text, and the waiting texts that are closest to it in length. Texts of other
+        lengths would delay it."""
         _, first = next(iter(self._waiting))
         alike = sorted(self._waiting, key=lambda owned: abs(len(owned[1]) - len(first)))[: self._together]
         return {owned: self._waiting.pop(owned) for owned in alike}

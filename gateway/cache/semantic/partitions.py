@@ -24,24 +24,24 @@ ENTRY_BYTES = 2000
 """Measured memory of an entry in addition to its vector and text: digest, place, numbers, and the containers that hold
 them."""
 _COMPARED = 16
-"""Number of least-recently-used questions that are compared for eviction; the one that saves least for its memory is
-evicted."""
+"""Number of least-recently-used questions that are compared for eviction. The one that saves least per byte is evicted.
+"""
 _PIECE_S = 0.02
-"""Maximum seconds for which queued changes are applied at a time, so that look-ups wait no longer."""
+"""Maximum seconds spent on queued changes at a time. It limits how long look-ups wait."""
 
 
 class Query(NamedTuple):
-    """The result of a look-up: a hit, or the candidate that came closest to being one."""
+    """The result of a search: a hit, or else the candidate that came closest."""
 
     found: Found | None = None
     near: Found | None = None
     accepted: bool = False
-    """Whether the verifier alone would have accepted `near`."""
+    """Whether the verifier accepts `near`, apart from the scope's threshold."""
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """Lists to be trained for a partition that has outgrown its index."""
+    """Index lists to be trained for a partition that has become too large for its present ones."""
 
     partition: bytes
     index: VectorIndex
@@ -71,10 +71,11 @@ class SemanticIndex:
         max_bytes: int = 256 * 2**20,
         knots: Sequence[tuple[float, float]] = (),
     ) -> None:
-        """`knots`: cosine of another embedder → of the packaged one, to which the verifier's thresholds refer.
+        """`knots`: pairs (cosine of another embedder, equivalent cosine of the packaged one). The verifier's thresholds
+        refer to the packaged embedder.
 
-        If vectors and texts exceed `max_bytes`, questions are evicted: among those that were asked least recently, the
-        ones that save least for their memory. Evicted questions are still found by exact match.
+        If vectors and texts exceed `max_bytes`, questions are evicted: of the least recently used ones, those that save
+        least per byte. An evicted question is still found by exact match.
         """
         self._verifier = verifier
         self._dimensions = dimensions
@@ -82,7 +83,7 @@ class SemanticIndex:
         self._own, self._packaged = [own for own, _ in knots], [packaged for _, packaged in knots]
         self._partitions: dict[bytes, _Partition] = {}
         self._places: OrderedDict[bytes, tuple[bytes, int]] = OrderedDict()
-        """Digest → partition and number; least recently asked first."""
+        """Digest → (partition, number), least recently used first."""
         self._last = 0
         self._waiting: deque[tuple[bool, Entry]] = deque()
         self._drafted: Build | None = None
@@ -109,7 +110,7 @@ class SemanticIndex:
         self._waiting.append((False, entry))
 
     def apply(self, within_s: float = float("inf")) -> None:
-        """Apply the queued changes and evict. Changes that remain after `within_s` seconds stay queued."""
+        """Apply the queued changes and evict questions. Changes that remain after `within_s` seconds stay queued."""
         until = time.monotonic() + within_s
         while self._waiting and time.monotonic() < until:
             adding, entry = self._waiting.popleft()
@@ -120,8 +121,10 @@ class SemanticIndex:
                     self._evict()
 
     def seek(self, question: Question, vector: Vector, *, max_error: float, now: float, bar: float = 0.0) -> Query:
-        """The nearest earlier question whose answer also answers this one, and the candidate that came closest. Blocks
-        for a few milliseconds at most. `bar`: minimum verifier score, in addition to the verifier's own minimum."""
+        """Find the nearest earlier question whose answer also answers this one, and the candidate that came closest.
+
+        Blocks for a few milliseconds at most. `bar`: minimum verifier score, in addition to the verifier's own minimum.
+        """
         self.apply(_PIECE_S)
         partition = self._partitions.get(question.partition)
         if partition is None or self._verifier.varies(question.text):
@@ -130,7 +133,9 @@ class SemanticIndex:
         for entry, cosine in self._candidates(partition, vector):
             if entry.expires_at <= now or entry.question is None:
                 continue
-            verdict = self._verifier.verify(entry.question.text, question.text, cosine, max_error=max_error)
+            verdict = self._verifier.verify(
+                entry.question.text, question.text, cosine, max_error=max_error, among=len(partition.entries)
+            )
             found = Found(entry.digest, verdict.score, cosine, entry.asker)
             if verdict.accepted and verdict.score >= bar:
                 self._places.move_to_end(entry.digest)
@@ -175,7 +180,7 @@ class SemanticIndex:
             del self._partitions[name]
 
     def _evict(self) -> None:
-        """Evict questions. The newest one is never evicted while there are others."""
+        """Evict questions. The newest question is evicted only if it is the only one."""
         oldest = islice(self._places.items(), min(_COMPARED, len(self._places) - 1))
         self._take_out(min(oldest, key=lambda item: self._worth(*item[1]))[0])
         self.evicted += 1
@@ -187,7 +192,7 @@ class SemanticIndex:
     # -- lists, trained in another thread ------------------------------------------------------------------------------
 
     def outgrown(self) -> Build | None:
-        """The largest partition whose lists should be trained; None while another one is being trained."""
+        """The largest partition that needs new lists; None if there is none, or while another one is being trained."""
         if self._drafted is not None:
             return None
         wanting = [name for name, partition in self._partitions.items() if partition.index.outgrown]
@@ -199,7 +204,7 @@ class SemanticIndex:
         return self._drafted
 
     def adopt(self, build: Build) -> None:
-        """Use the trained lists, if training succeeded. Ignored for a partition that was removed in the meantime."""
+        """Use the trained lists, if training succeeded. Ignored if the partition has been removed since."""
         self._drafted = None
         partition = self._partitions.get(build.partition)
         if partition is not None and partition.index is build.index:

@@ -1,4 +1,4 @@
-"""Questions stored while the embedder loads; they are embedded afterwards."""
+"""Questions that were stored while the embedder was loading. They are embedded after it has loaded."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from gateway.cache.semantic.service import Semantic
 from gateway.runtime.tasks import Tasks
 
 _KEPT = 256
-"""Maximum number of questions, the newest ones, that wait for the embedder; older ones are found by exact match only.
-"""
+"""Maximum questions that wait for the embedder; the newest ones are kept. Older ones are found by exact match only."""
 
 
 class PendingQuestions:
     def __init__(self, semantic: Semantic, mean: Callable[[Ticket, Entry, Question], Awaitable[None]]) -> None:
-        """`mean` makes one answer findable by meaning. It is called for one answer at a time, in the order of
+        """`mean` adds one answer to the semantic index. It is called for one answer at a time, in the order of
         storing."""
         self._semantic, self._mean = semantic, mean
         self._waiting: deque[tuple[Ticket, Entry, Question]] = deque(maxlen=_KEPT)

@@ -11,7 +11,8 @@ from gateway.errors import EmbedderUnavailable
 
 
 class SentenceTransformerEmbedder(ModelEmbedder):
-    """Implements `Embedder` with a local model directory. `device`: its name in torch (`cpu`, `cuda`)."""
+    """Implements `Embedder` with a local model directory. `device` is the name of the device in torch (`cpu`,
+    `cuda`)."""
 
     def __init__(self, path: str, *, device: str = "cpu", dimensions: int = 384, max_tokens: int = 256) -> None:
         super().__init__(
@@ -43,7 +44,7 @@ class _Transformer:
 
 
 def transformer(path: str, device: str, *, local: bool = True) -> Any:
-    """The library's model. `local`: whether downloads are disabled. Raises the errors of torch and its models."""
+    """The sentence-transformers model. `local`: disable downloads. Raises the errors of torch and of the model."""
     from sentence_transformers import SentenceTransformer  # imports torch: takes seconds, and more than a gigabyte
 
     return SentenceTransformer(path, device=device, local_files_only=local)

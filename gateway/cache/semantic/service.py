@@ -1,4 +1,4 @@
-"""Asynchronous interface of the semantic index: loaded on first use, run in its own thread."""
+"""Asynchronous interface of the semantic index. The index is loaded on first use and runs in a separate thread."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 DEADLINE_S = 0.25
-"""Maximum seconds that a look-up waits for a vector and a search; then it is a miss."""
+"""Maximum seconds that a look-up waits for a vector and a search. After that, it is a miss."""
 _TOLERATED = 3
-"""Number of consecutive look-ups that may be late or fail before the embedder counts as failed."""
+"""Number of consecutive look-ups that may time out or fail; after more of them, the embedder counts as failed."""
 PAUSE_S = 5.0
 """Seconds for which a failed embedder is not used before it is tried again."""
 _LOADING_S = 0.1
 """Seconds between checks of whether the embedder has loaded."""
 _PIECE_S = 0.02
-"""Maximum seconds for which queued changes are applied at a time, so that look-ups can run in between."""
+"""Maximum seconds spent on queued changes at a time, so that look-ups can run in between."""
 _SWITCH_S = 0.0005
-"""Seconds after which a thread that computes in Python yields to the event loop; Python's own 5 ms are too long."""
+"""Seconds after which a thread that runs Python code yields to the event loop. Python's default of 5 ms is too long."""
 
 
 class SemanticResult(NamedTuple):
@@ -43,17 +43,16 @@ class SemanticResult(NamedTuple):
     vector: Vector | None = None
     found: Found | None = None
     near: Found | None = None
-    """If there is no hit: the candidate that came closest to being one."""
+    """The candidate that came closest to a hit, if there is no hit."""
     accepted: bool = False
-    """Whether the verifier alone would have accepted `near`."""
+    """Whether the verifier accepts `near`, apart from the scope's threshold."""
     cpu_s: float = 0.0
 
 
 class Semantic:
-    """Finds questions by meaning. Disabled while the embedder or the verifier is not loaded; then every question counts
-    as new.
+    """Finds questions by meaning. While the embedder or the verifier is not loaded, every look-up is a miss.
 
-    Neither is in memory before `begin`. This saves 220 MiB in a gateway whose teams do not use it.
+    Neither is in memory before `begin`. This saves 220 MiB in a gateway whose teams do not use the semantic cache.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class Semantic:
         deadline_s: float = DEADLINE_S,
         pause_s: float = PAUSE_S,
     ) -> None:
-        """`kept`: returns the entries that exist when loading has finished."""
+        """`kept` returns the entries that exist when loading has finished."""
         self._embedder = embedder
         self._deadline_s, self._pause_s = deadline_s, pause_s
         self._max_bytes, self._kept = max_bytes, kept
@@ -106,7 +105,7 @@ class Semantic:
 
     @property
     def name(self) -> str:
-        """Name of the embedder that made the vectors; vectors of other embedders cannot be used."""
+        """Name of the embedder that made the vectors. Vectors of different embedders cannot be compared."""
         return self._embedder.name if self._embedder else ""
 
     @property
@@ -114,7 +113,7 @@ class Semantic:
         return self._meanings is not None and self._embedder is not None and self._embedder.ready
 
     async def loaded(self) -> bool:
-        """Start loading, and wait until vectors are available. Returns False if they never will be."""
+        """Start loading, and wait until vectors are available. Returns False if loading has failed for good."""
         self.begin()
         while not self.ready:
             if self._embedder is None or self._failed or self._embedder.failed:
@@ -124,7 +123,7 @@ class Semantic:
 
     @property
     def failed(self) -> bool:
-        """Whether reworded questions are not recognised, temporarily or permanently."""
+        """Whether semantic look-ups are disabled by a failure, temporarily or permanently."""
         down = self._failed or self._in_a_row >= _TOLERATED
         return down or (self._embedder is not None and self._embedder.failed)
 
@@ -156,13 +155,13 @@ class Semantic:
             (self._meanings.add if adding else self._meanings.remove)(entry)
 
     async def vector(self, question: Question, owner: str, *, urgent: bool = True) -> Vector | None:
-        """The vector of a question; None if there is none, for any reason. `owner`: see `Embedder.embed`. `urgent`:
-        whether a caller waits for it; if not, a busy embedder does not count as a failure."""
+        """The vector of a question; None if it cannot be computed. `owner`: see `Embedder.embed`. `urgent`: a caller
+        waits for it; if not urgent, a busy embedder does not count as a failure."""
         if self._embedder is None or not self._embedder.ready or self._resting:
             return None
         try:
             vector: Vector | None = await self._embedder.embed(question.text, owner)
-        except Exception as error:  # any error of a model or its libraries only costs savings
+        except Exception as error:  # any error of a model or its libraries loses only savings
             self._counts["refused"] += 1
             if urgent:
                 self._trouble(repr(error))
@@ -170,8 +169,8 @@ class Semantic:
         return vector
 
     async def find(self, question: Question, owner: str, max_error: float, bar: float = 0.0) -> SemanticResult:
-        """The question's vector, and the earlier question that it repeats. `bar`: minimum verifier score. `owner`: the
-        group that shares answers."""
+        """Return the question's vector, and the earlier question with the same meaning. `bar`: minimum verifier score.
+        `owner`: the group that shares answers."""
         if not self.ready or self._meanings is None:
             self.begin()
             return SemanticResult()
@@ -199,8 +198,8 @@ class Semantic:
 
     @property
     def _embedded_s(self) -> float:
-        """Processor seconds of the embedder. They include other callers' texts embedded in the meantime, which evens
-        out."""
+        """Processor seconds of the embedder so far. A difference of two values includes texts of other callers; on
+        average this evens out."""
         cpu_s: float = getattr(self._embedder, "cpu_s", 0.0)
         return cpu_s
 
@@ -212,7 +211,8 @@ class Semantic:
         return vector
 
     async def tidy(self) -> None:
-        """Apply queued changes, so that they do not accumulate without look-ups, and train lists where needed."""
+        """Apply queued changes, which would otherwise accumulate while there are no look-ups, and train lists where
+        needed."""
         await self.apply()
         await self.train()
 
@@ -221,7 +221,7 @@ class Semantic:
             await self._in_thread(self._meanings.apply, _PIECE_S)
 
     async def train(self) -> None:
-        """Train lists for the partition that has most outgrown its index, in a thread that no look-up uses."""
+        """Train lists for the partition that needs them most, in a thread that no look-up uses."""
         semantic_index = self._meanings
         build = await self._in_thread(semantic_index.outgrown) if semantic_index is not None else None
         if semantic_index is None or build is None:
@@ -250,15 +250,15 @@ class Semantic:
 def _seek(
     semantic_index: SemanticIndex, question: Question, vector: Vector, max_error: float, bar: float, now: float
 ) -> tuple[Query, float]:
-    """The result of the search, and the processor time that it took, in seconds."""
+    """The search result and the processor time it took, in seconds."""
     began = time.thread_time()
     sought = semantic_index.seek(question, vector, max_error=max_error, now=now, bar=bar)
     return sought, time.thread_time() - began
 
 
 def _meanings(dimensions: int, max_bytes: int, knots: Sequence[tuple[float, float]]) -> SemanticIndex:
-    """A semantic index with the packaged words and weights, which are read from files. Also imports faiss, which takes
-    longer than a look-up may."""
+    """A semantic index with the packaged words and weights, read from files. Also imports faiss here, because the
+    import takes longer than a look-up may."""
     from gateway.cache.semantic.partitions import SemanticIndex
     from gateway.cache.semantic.vector_index import single_threaded
     from gateway.cache.verifier.verify import Verifier

@@ -1,4 +1,4 @@
-"""Nearest neighbours of one partition's vectors. Only this module imports faiss."""
+"""Nearest-neighbour search over one partition's vectors. Only this module imports faiss."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from numpy.typing import NDArray
 from gateway.cache.packing import BYTES_PER_DIMENSION, Vector, unpack
 
 FAISS_FROM = 512
-"""Number of vectors from which faiss is used; for fewer, a matrix product is faster."""
+"""Minimum number of vectors for using faiss. For fewer, a matrix product is faster."""
 LISTS_FROM = 20_000
-"""Number of vectors from which they are sorted into lists, of which a search reads a few."""
+"""Minimum number of vectors for which they are divided into lists. A search then reads only some of the lists."""
 
 _RESCORED = 16
-"""Number of nearest vectors by eight-bit codes whose exact cosines are then computed."""
+"""Number of vectors, found by their eight-bit codes, for which the exact cosine is computed."""
 _DEVIATIONS = 8.0
-"""Range of the codes, in standard deviations of a unit vector's components. Larger components are cut off; the exact
-cosines correct this."""
+"""Range of the codes, in standard deviations of a unit vector's components. Larger components are clipped; the exact
+cosines correct this error."""
 _CHUNK = 1024
-"""Number of vectors passed to faiss at a time, because copying them holds the interpreter's lock."""
+"""Number of vectors passed to faiss at a time. Copying them holds the interpreter's lock."""
 _PER_CENTROID = 40
-"""Number of vectors on which each list's centre is trained."""
+"""Number of training vectors per list."""
 _TRAININGS = 8
 _READ = 32
-"""A search reads one in this number of lists, but at least `_READ_LEAST` lists."""
+"""A search reads 1/`_READ` of the lists, but at least `_READ_LEAST` lists."""
 _READ_LEAST = 16
 _OUTGROWN = 4
-"""Factor by which an index must have grown or shrunk since its lists were trained before they are trained again."""
+"""Lists are trained again when the index has grown or shrunk by this factor since they were trained."""
 _CODE_BYTES = 256
-"""Memory of a vector in faiss in addition to its code: its number, its position, and space to grow."""
+"""Memory in bytes that a vector takes in faiss besides its code: its number, its position, and spare capacity."""
 
 
 def single_threaded() -> None:
-    """Make faiss use one thread in the calling thread: two OpenMP threads on busy cores take sixty times as long."""
+    """Make faiss use one OpenMP thread in the calling thread. On busy cores, two threads take sixty times as long."""
     import faiss
 
     faiss.omp_set_num_threads(1)
 
 
 class VectorIndex:
-    """Unit vectors by number, searched by inner product. Not thread-safe: its owner calls it from one thread.
+    """Unit vectors by number, searched by inner product. Not thread-safe: use it from one thread only.
 
-    Eight-bit codes find the nearest few vectors, and exact cosines rank them. Up to `LISTS_FROM` vectors, every code is
-    compared; above, the owner has `draft` built in another thread and passes it to `adopt`.
+    Eight-bit codes find the nearest vectors, and exact cosines rank them. Up to `LISTS_FROM` vectors, every code is
+    compared. With more, the caller has `draft` built in another thread and then passes it to `adopt`.
     """
 
     def __init__(self, dimensions: int) -> None:
@@ -55,14 +55,14 @@ class VectorIndex:
         self._vectors: dict[int, bytes] = {}
         self._matrix: tuple[NDArray[np.int64], Vector] | None = None
         self._codes: Any = None
-        """A faiss index, without the pending changes in `_fresh` and `_gone`."""
+        """A faiss index that does not yet have the pending changes in `_fresh` and `_gone`."""
         self._fresh: list[int] = []
         self._gone: list[int] = []
         self._trained_on = 0
         """Number of vectors when the lists were trained; 0: there are no lists."""
         self._drafted = False
         self._since: list[tuple[int, bool]] = []
-        """The vectors that were added (True) or removed (False) since the draft was taken."""
+        """(Number, whether it was added or removed) of each vector that changed since the draft was taken."""
 
     def __len__(self) -> int:
         return len(self._vectors)
@@ -120,7 +120,7 @@ class VectorIndex:
     # -- codes ---------------------------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Pass to faiss the vectors added since the last search, and remove from it those removed since then."""
+        """Apply to faiss the vectors added and removed since the last search."""
         if len(self._vectors) < FAISS_FROM:
             return
         single_threaded()
@@ -153,7 +153,7 @@ class VectorIndex:
         return not self._trained_on or not self._trained_on / _OUTGROWN < len(self) < self._trained_on * _OUTGROWN
 
     def draft(self) -> IndexBuild:
-        """The vectors for which lists are to be trained. From now on changes are recorded for `adopt`."""
+        """A copy of the vectors for which lists are trained. From now on, changes are recorded for `adopt`."""
         self._drafted, self._since = True, []
         return IndexBuild(self._dimensions, dict(self._vectors))
 
@@ -175,15 +175,15 @@ class VectorIndex:
 
 @dataclass(slots=True)
 class IndexBuild:
-    """Lists that are being trained. `build` may run in any one thread, because only it changes this object."""
+    """Lists that are being trained. `build` may run in another thread, because nothing else changes this object."""
 
     dimensions: int
     vectors: dict[int, bytes]
     codes: Any = None
 
     def build(self) -> None:
-        """Train the lists, and sort all vectors into them. Blocks for seconds with 100,000 vectors, for a minute or two
-        with a million."""
+        """Train the lists, and assign all vectors to them. Blocks for seconds with 100,000 vectors, and for one or two
+        minutes with a million."""
         single_threaded()
         lists = lists_for(len(self.vectors))
         codes = _lists(self.dimensions, lists)
@@ -204,13 +204,13 @@ class IndexBuild:
 
 
 def lists_for(vectors: int) -> int:
-    """The number of lists, a power of two near 1.6 √`vectors`: comparing the centres then costs about as much as
+    """The number of lists: the power of two near 1.6 √`vectors`. Comparing the centres then costs about as much as
     searching the lists."""
     return int(2 ** round(np.log2(1.6 * np.sqrt(vectors))))
 
 
 def _lists(dimensions: int, lists: int) -> Any:
-    """An inverted file of eight-bit codes, from which a number can be removed without a pass over the others."""
+    """An inverted file of eight-bit codes. A vector can be removed from it without reading the others."""
     faiss = _faiss()
     centres = faiss.IndexFlatIP(dimensions)
     kind = faiss.ScalarQuantizer.QT_8bit_direct_signed

@@ -22,7 +22,7 @@ class Stored:
     """The plain JSON body in the client's dialect."""
     usage: Usage
     cost_pico: int | None
-    """Cost of the call that got the answer; None: unpriced."""
+    """Cost of the backend call; None: unpriced."""
     backend: str
     model: str
 
@@ -42,11 +42,11 @@ class Stored:
 
 
 OVERHEAD_BYTES = 530
-"""Memory that an answer takes besides its body: digest, usage, names, dictionary entry."""
+"""Bytes of memory that an answer takes besides its body: digest, usage, names, dictionary entry."""
 
 
 class Bodies:
-    """Asynchronous methods use the state server and raise StateUnavailable."""
+    """Stored bodies. The asynchronous methods use the state server and raise StateUnavailable."""
 
     def __init__(self, state: State, *, memory_bytes: int = 8 * 2**20) -> None:
         self._state = state
@@ -58,7 +58,7 @@ class Bodies:
         return self._state.key("cache", place)
 
     async def get(self, entry: Entry, *, recall: bool) -> Stored | None:
-        """The entry's answer. `recall`: take it from memory if it is there, because the index is up to date."""
+        """The entry's answer. `recall`: it may be taken from memory, because the index is up to date."""
         if recall and (stored := self._in_memory.get(entry.digest)):
             self._in_memory.move_to_end(entry.digest)
             self.recalled += 1

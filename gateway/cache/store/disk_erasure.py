@@ -1,4 +1,4 @@
-"""Removes flushed content from disk: index log and the state server's append-only file."""
+"""Removes flushed content from disk: from the index log and from the state server's append-only file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_DUE = 1000
 
 
 class DiskErasure:
-    """Used by one worker of each host."""
+    """Erases flushed content. One worker of each host uses it."""
 
     def __init__(self, state: State, log: IndexLog) -> None:
         self._state, self._log = state, log
@@ -25,13 +25,15 @@ class DiskErasure:
         self._counts = {"scrubbed": 0}
 
     def note(self, flush: Flush) -> None:
-        """Erase with the next `tidy` what `flush` covers. Too many flushes are merged into one of all teams."""
+        """Register `flush`: the next `tidy` erases what it covers. If there are too many flushes, they are replaced by
+        one flush of all teams."""
         if len(self._due) >= _MOST_DUE:
             self._due = [Flush("", max(each.before for each in self._due))]
         self._due.append(flush)
 
     async def tidy(self) -> bool:
-        """Erase what is due. Returns whether something was due and is erased. What fails stays due."""
+        """Erase the registered content. Returns whether anything was erased. If it fails, it is repeated at the next
+        call."""
         if not (self._due or self._rewrite):
             return False
         try:
@@ -39,13 +41,13 @@ class DiskErasure:
                 due = list(self._due)
                 self._counts["scrubbed"] += await self._log.rewrite(lambda fields: _without(due, fields))
                 del self._due[: len(due)]
-                self._rewrite = self._state.own  # the operator of another server rewrites its file
+                self._rewrite = self._state.own  # a server that the gateway did not start is rewritten by its operator
             if self._rewrite:
                 await self._state.call("BGREWRITEAOF")
                 self._rewrite = False
         except (
             StateUnavailable
-        ) as error:  # also when a rewrite is in progress, which may have begun before the deletion
+        ) as error:  # also raised while a rewrite is in progress, which may have begun before the deletion
             log.debug("flushed answers stay in the state server's file for now: %s", error)
             return False
         return True
@@ -55,7 +57,7 @@ class DiskErasure:
 
 
 def _without(flushes: list[Flush], fields: Mapping[bytes, bytes]) -> Replacement | None:
-    """A replacement for an entry of the index log, without the answers that `flushes` cover. None: keep the entry."""
+    """The index log entry without the answers that `flushes` cover. None: the entry needs no change."""
     if fields.get(b"op") != b"put":
         return None
     batch = decode(fields)

@@ -1,4 +1,4 @@
-"""The exact index, built from the index log: by digest, with quotas per team, flush, expiry and eviction."""
+"""The exact index: entries by digest, built from the index log, with quotas per team, flush, expiry and eviction."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import NamedTuple
 from gateway.cache.entry import Entry, Flush
 
 _FLUSHES = 1000
-"""Number of flushes remembered, so that an answer that was asked for before a flush is not stored after it."""
+"""Number of flushes remembered, so that an answer requested before a flush is not stored after it."""
 _COMPARED = 16
-"""Number of least-recently-used entries among which the one that saves least per byte is evicted."""
+"""Number of least-recently-used entries that are compared for eviction. The one that saves least per byte is evicted.
+"""
 
 
 class Quota(NamedTuple):
-    """Most that one team may store; beyond it, answers are evicted."""
+    """Maximum that one team may store. Above it, answers are evicted."""
 
     entries: int = 20_000
     bytes: int = 256 * 2**20
@@ -35,20 +36,20 @@ class _TeamEntries:
 class ExactIndex:
     """The entries that this worker knows, by digest.
 
-    The worker that stores an answer decides which entries are evicted for it, and announces them: workers see
-    different requests, so each would choose other entries.
+    The worker that stores an answer decides which entries are evicted for it, and announces them. If each worker
+    decided for itself, they would evict different entries, because they see different requests.
     """
 
     def __init__(self, quota: Quota, on_gone: Callable[[Entry], None]) -> None:
-        """`quota`: default quota of a team, and the upper limit of any. `on_gone(entry)` is called for every entry that
-        is removed or replaced."""
+        """`quota`: the default quota of a team, which is also the maximum. `on_gone(entry)` is called for each entry
+        that is removed or replaced."""
         self._quota = quota
         self._on_gone = on_gone
         self._by_team: dict[str, _TeamEntries] = {}
         self._teams: dict[bytes, str] = {}
         self._flushes: deque[Flush] = deque(maxlen=_FLUSHES)
         self._flushed_until = float("-inf")
-        """Unix seconds. No remembered flush covers an answer that was asked for later."""
+        """Unix time. No remembered flush covers an answer that was requested later."""
         self.evicted = 0
 
     def __len__(self) -> int:
@@ -75,7 +76,7 @@ class ExactIndex:
         return entry
 
     def has(self, digest: bytes) -> bool:
-        """Is there an entry? An expired one counts until it is removed."""
+        """Whether there is an entry. An expired entry counts until it is removed."""
         return digest in self._teams
 
     def touch(self, digest: bytes) -> None:
@@ -86,7 +87,8 @@ class ExactIndex:
     def put(self, entry: Entry, now: float, quota: Quota | None = None) -> list[Entry] | None:
         """Add an entry. Returns the entries that were evicted for it and the one that it replaced.
 
-        None: not added, because it has expired at `now` (Unix seconds) or a flush covers it. `quota`: its team's.
+        None: the entry was not added, because it has expired at `now` (Unix seconds) or a flush covers it. `quota`: the
+        team's.
         """
         late = entry.asked_at <= self._flushed_until
         if entry.expires_at <= now or (late and any(flush.covers(entry) for flush in self._flushes)):
@@ -108,7 +110,7 @@ class ExactIndex:
         return gone
 
     def replace(self, entry: Entry) -> None:
-        """Replace an entry of the index by one of the same answer with its question and vector."""
+        """Replace an entry by one of the same answer that also has its question and vector."""
         self._by_team[entry.team].entries[entry.digest] = entry
 
     def remove(self, digest: bytes) -> None:
@@ -126,7 +128,8 @@ class ExactIndex:
         return entry
 
     def flush(self, flush: Flush) -> list[Entry]:
-        """Remove the entries that `flush` covers, and refuse them when they arrive later. Returns those removed."""
+        """Remove the entries that `flush` covers and return them. Entries that it covers and that arrive later are
+        refused."""
         self._flushes.append(flush)
         self._flushed_until = max(self._flushed_until, flush.before)
         gone = list(self.covered(flush))
@@ -141,7 +144,7 @@ class ExactIndex:
         return (entry for entry in among if flush.covers(entry))
 
     def expire(self, now: float) -> None:
-        """Remove expired entries of each team, from the least recently used one to the first that has not expired."""
+        """Remove each team's expired entries, from the least recently used one up to the first that has not expired."""
         for team in list(self._by_team):
             while of_team := self._by_team.get(team):
                 oldest = next(iter(of_team.entries.values()))
@@ -157,7 +160,8 @@ class ExactIndex:
 
 
 def _least(entries: OrderedDict[bytes, Entry]) -> bytes:
-    """Digest of the entry that saves least per byte, of the least recently used ones; not the newest of several."""
+    """Of the least recently used entries, the digest of the one that saves least per byte; never the newest, unless it
+    is the only one."""
     oldest = list(islice(entries.values(), min(_COMPARED, max(1, len(entries) - 1))))
     worths = [entry.worth_pico / (entry.size or 1) for entry in oldest]
     return oldest[worths.index(min(worths))].digest

@@ -1,4 +1,4 @@
-"""Invalidates stored answers: flushes, and answers reported as wrong."""
+"""Invalidates stored answers: flushes them, and deletes those reported as wrong."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gateway.cache.store.write_behind import WriteBehind
 from gateway.state.redis.log import IndexLog
 
 REMEMBERED = 4096
-"""Number of latest cache hits that can still be reported as wrong by their request id."""
+"""Number of most recent cache hits that can be reported as wrong by their request id."""
 
 
 class Invalidation:
-    """Removes answers here and, over the index log, in every other worker."""
+    """Removes answers in this worker and, through the index log, in every other worker."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class Invalidation:
         write_behind: WriteBehind,
         flushed: Callable[[Flush], None],
     ) -> None:
-        """`flushed` is called for every flush, of this worker and of others."""
+        """`flushed` is called for every flush, whether this worker or another one requested it."""
         self._flushed = flushed
         self._log, self._exact, self._bodies, self._write_behind = log, exact, bodies, write_behind
         self._given: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
@@ -40,7 +40,8 @@ class Invalidation:
             self._given.popitem(last=False)
 
     async def flush(self, flush: Flush, *, dry_run: bool) -> list[Entry]:
-        """Remove the answers that `flush` covers, in every worker. Returns them. `dry_run`: only return them.
+        """Remove the answers that `flush` covers in every worker, and return them. `dry_run`: return them without
+        removing.
 
         Raises StateUnavailable.
         """
@@ -54,13 +55,14 @@ class Invalidation:
         return covered
 
     async def wrong(self, request_id: str, team: str) -> None:
-        """Remove the answer that this request got, from this worker or another one. Raises StateUnavailable."""
+        """Remove the answer that this request got from the cache of this worker or another one. Raises
+        StateUnavailable."""
         wrong = Wrong(request_id, team)
         if not self._evict(wrong):
             await self._log.append(encode_wrong(wrong))
 
     def _evict(self, wrong: Wrong) -> bool:
-        """Remove the answer if this worker gave it. Returns whether it did."""
+        """Remove the answer if this worker served it. Returns whether it did."""
         team, digest = self._given.get(wrong.request_id, ("", b""))
         if not digest or team != wrong.team:
             return False

@@ -1,4 +1,4 @@
-"""Snapshots the index to a file, so that after a restart only the log's tail is read."""
+"""Writes the index to a snapshot file, so that a restarted worker reads only the log's tail."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ORDER: Literal["little"] = "little"
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The index when the log had been read up to `position`, or a little further."""
+    """The index after the log was read up to `position`, or slightly further."""
 
     position: Position
     batches: list[Batch]
@@ -40,7 +40,7 @@ class Snapshot:
 def write(path: Path, position: Position, entries: Iterable[Entry]) -> None:
     """Replace the file at `path` atomically. Blocking. Raises OSError.
 
-    Only the owner can read the file, because it has the texts of questions.
+    Only the owner can read the file, because it contains the texts of questions.
     """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # mode 0600
@@ -76,7 +76,7 @@ def _frame(content: bytes) -> bytes:
 
 
 def read(path: Path) -> Snapshot | None:
-    """None if there is no file, or none that can be used. Blocking."""
+    """Read the snapshot; None if there is no usable file. Blocking."""
     try:
         content = memoryview(path.read_bytes())
         if blake2b(content[_SUM_BYTES:], digest_size=_SUM_BYTES).digest() != bytes(content[:_SUM_BYTES]):
@@ -110,12 +110,12 @@ def _unframed(content: memoryview) -> Iterator[memoryview]:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotWriter:
-    """Path of the host's snapshot, and whether this worker writes it."""
+    """The path of the host's snapshot, and whether this worker writes it."""
 
     path: Path
     writes: bool
     min_entries: int = 200
-    """Log entries after which a new snapshot is written. One entry may list many answers."""
+    """Minimum number of new log entries before a new snapshot is written. One log entry may list many answers."""
 
 
 class Snapshots:
@@ -124,20 +124,20 @@ class Snapshots:
     def __init__(
         self, keep: SnapshotWriter | None, log: IndexLog, known: Callable[[], Iterable[Entry]], state: State
     ) -> None:
-        """Without `keep` there are no snapshots. `known()` returns all entries of the index. The caller must follow
+        """`keep` None: there are no snapshots. `known()` returns all entries of the index. The caller must follow
         `log`."""
         self._keep, self._log, self._known = keep, log, known
         self._erasure = DiskErasure(state, log) if keep is not None and keep.writes else None
         self._stale = False
-        """The file may have flushed entries."""
+        """Whether the file may contain flushed entries."""
         self._earlier: Position | None = None
-        """Log position at the previous `tidy`. Answers that were being stored then are after it in the log, and so are
-        the flushes that cover them."""
+        """Log position at the previous `tidy`. Answers that were being stored at that time come later in the log, and
+        so do the flushes that cover them."""
         self._written_at = 0
         self._counts = {"restored": 0, "snapshots": 0}
 
     async def restore(self, put: Callable[[Entry], None]) -> None:
-        """Call `put` for each entry of the snapshot, and set the log's follower to the snapshot's position."""
+        """Call `put` for each entry of the snapshot, and move the log's follower to the snapshot's position."""
         if self._keep is None:
             return
         snapshot = await asyncio.to_thread(read, self._keep.path)
@@ -154,13 +154,13 @@ class Snapshots:
         self._log.resume(snapshot.position)
 
     def flushed(self, flush: Flush) -> None:
-        """The next `tidy` removes from disk what `flush` covers."""
+        """Register a flush: the next `tidy` removes from disk what it covers."""
         if self._erasure is not None:
             self._erasure.note(flush)
             self._stale = True
 
     async def tidy(self) -> None:
-        """Remove flushed content from disk, and write a new snapshot after a flush or enough new log entries."""
+        """Remove flushed content from disk. Write a new snapshot after a flush, or after enough new log entries."""
         if self._erasure is not None:
             await self._erasure.tidy()
         earlier, self._earlier = self._earlier, self._log.position if self._log.current else None

@@ -1,4 +1,4 @@
-"""Writes stored answers to the state server in batches; no request waits for it."""
+"""Writes stored answers to the state server in batches, in the background."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_OWN = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Most answers and bytes that wait to be sent. Beyond that, new answers are not stored."""
+    """Maximum answers and bytes that wait to be sent. Above them, new answers are not stored."""
 
     answers: int = 4000
     bytes: int = 32 * 2**20
@@ -42,11 +42,11 @@ class _Batch:
     items: dict[bytes, tuple[Entry, Stored]] = field(default_factory=dict)
     bytes: int = 0
     sending: bool = False
-    """It is being sent, so an answer that is withdrawn now must be deleted from the server."""
+    """Whether it is being sent. If so, an answer that is withdrawn now must also be deleted from the server."""
 
 
 class WriteBehind:
-    """Keeps new answers in memory until they are sent. A batch that cannot be sent is dropped, not sent again."""
+    """Keeps new answers in memory until they are sent. A batch whose sending fails is dropped, without a retry."""
 
     def __init__(
         self,
@@ -64,11 +64,11 @@ class WriteBehind:
         self._author = uuid.uuid4().hex
         self._made = 0
         self._batches: dict[str, _Batch] = {}
-        """By place, in the order of sending."""
+        """The batches by place, in sending order."""
         self._open: dict[float, _Batch] = {}
-        """The batch that takes the next answer, by time to live (seconds)."""
+        """Time to live (seconds) → the batch that takes the next answer."""
         self._with_vectors: list[Entry] = []
-        """Entries to send again, because their vector was computed after they were stored."""
+        """Entries to send again, because their vector was computed later."""
         self._to_delete: list[Entry] = []
         """Entries to delete from the server."""
         self._own_names: dict[bytes, None] = {}
@@ -83,13 +83,13 @@ class WriteBehind:
         self._tasks.spawn(self._run(), "cache write-behind")
 
     async def aclose(self) -> None:
-        """Drops what has not been sent: call `flush` first."""
+        """Drops everything that has not been sent. Call `flush` first."""
         await self._tasks.aclose()
 
     # -- in memory ---------------------------------------------------------------------------------------------------
 
     def place(self, ttl_s: float) -> str | None:
-        """The bundle (`Entry.place`) for the next answer with this time to live; None while too much waits."""
+        """The bundle (`Entry.place`) for the next answer with this time to live; None while too much is waiting."""
         if self._answers >= self._bounds.answers or self._bytes >= self._bounds.bytes:
             self._counts["dropped"] += 1
             return None
@@ -100,7 +100,7 @@ class WriteBehind:
         return batch.place
 
     def add(self, entry: Entry, stored: Stored) -> None:
-        """`entry.place` must be the result of the last call of `place`."""
+        """Queue an answer. `entry.place` must be the result of the last call of `place`."""
         batch = self._batches[entry.place]
         batch.items[entry.digest] = entry, stored
         batch.bytes += entry.size
@@ -111,7 +111,7 @@ class WriteBehind:
         self._wake.set()
 
     def add_vector(self, entry: Entry) -> None:
-        """Send `entry` again, now with its question and vector. Its answer is not sent again."""
+        """Send `entry` again with its question and vector, but without its answer."""
         self._with_vectors.append(entry)
         self._wake.set()
 
@@ -122,7 +122,8 @@ class WriteBehind:
         return item[1] if item else None
 
     def withdraw(self, entry: Entry) -> None:
-        """The index has dropped `entry`: do not send it, or delete it if it is being sent."""
+        """Withdraw an entry that the index has dropped: do not send it or, if it is being sent, delete it
+        afterwards."""
         batch = self._batches.get(entry.place)
         if batch is None or entry.digest not in batch.items:
             return
@@ -135,7 +136,7 @@ class WriteBehind:
         self._bytes -= entry.size
 
     def discard(self, entries: Iterable[Entry]) -> None:
-        """Delete those of `entries` that have been sent, and announce it to the other workers, with the next batch."""
+        """Delete those of `entries` that have been sent. The other workers are informed with the next batch."""
         self._delete_later([entry for entry in entries if entry.place not in self._batches])
 
     def _delete_later(self, entries: list[Entry]) -> None:
@@ -144,14 +145,15 @@ class WriteBehind:
             self._wake.set()
 
     def own(self, name: bytes) -> bool:
-        """Did this worker write the log entry `name`? Forgets the name, so it must be called once per entry."""
+        """Whether this worker wrote the log entry `name`. The call removes the name, so call it once per entry."""
         if name not in self._own_names:
             return False
         del self._own_names[name]
         return True
 
     def clear(self) -> None:
-        """Drop all that waits. For a server that lost its data, since it may have lost a flush that covered them."""
+        """Drop all waiting answers. Used when the server has lost its data: it may have lost a flush that covered
+        them."""
         for batch in self._batches.values():
             self._drop(batch)
         self._batches = {place: batch for place, batch in self._batches.items() if batch.sending}
@@ -163,7 +165,8 @@ class WriteBehind:
     # -- send --------------------------------------------------------------------------------------------------------
 
     async def flush(self) -> None:
-        """Send all that waits. Returns after it, and what was being sent before, has been sent or dropped."""
+        """Send everything that waits. Returns when all of it, and all that was being sent before, has been sent or
+        dropped."""
         async with self._lock:
             batches = list(self._batches.values())
             self._open.clear()
@@ -174,7 +177,7 @@ class WriteBehind:
             try:
                 for batch in batches:
                     await self._send(batch)
-            finally:  # after a cancellation, the remaining batches are dropped too
+            finally:  # after a cancellation, drop the remaining batches too
                 for batch in batches:
                     self._finish(batch)
             for entry in with_vectors:
@@ -199,7 +202,7 @@ class WriteBehind:
             self._drop(batch)
 
     async def _deliver(self, batch: _Batch) -> None:
-        """Write the answers first, so that a worker that reads an entry finds its answer."""
+        """Write the answers before the log entry, so that a worker that reads the entry finds its answer."""
         items = list(batch.items.items())
         await self._bodies.put(batch.place, [(digest, stored) for digest, (_, stored) in items], batch.ttl_s)
         await self._append_batch(Batch(batch.place, batch.place, batch.epoch, [entry for _, (entry, _) in items]))
@@ -213,7 +216,7 @@ class WriteBehind:
         await self._append(name, encode_gone(name, entries), 1)
 
     async def _append(self, name: str, fields: dict[str | bytes, bytes], weight: int) -> None:
-        """Append to the index log an entry that this worker need not apply."""
+        """Append an entry to the index log. This worker need not apply it."""
         own = name.encode()
         if len(self._own_names) >= _MOST_OWN:
             self._own_names.clear()
@@ -221,11 +224,11 @@ class WriteBehind:
         try:
             await self._log.append(fields, weight=weight)
         except BaseException:
-            self._own_names.pop(own, None)  # the entry may be on the log all the same: then it is applied
+            self._own_names.pop(own, None)  # the entry may have reached the log despite the error; then it is applied
             raise
 
     def _finish(self, batch: _Batch) -> None:
-        """Remove the batch and report the answers that are still in it as lost."""
+        """Remove the batch, and report the answers still in it as lost."""
         lost = [entry for entry, _ in batch.items.values()]
         self._drop(batch)
         self._batches.pop(batch.place, None)
@@ -246,7 +249,8 @@ class WriteBehind:
 
 
 async def _succeeds(work: Coroutine[Any, Any, None], what: str) -> bool:
-    """Run `work` and return whether it succeeded. Errors are logged, because the following steps must still run."""
+    """Run `work` and return whether it succeeded. Errors are logged and not raised, because the following steps must
+    still run."""
     try:
         await work
     except StateUnavailable as error:

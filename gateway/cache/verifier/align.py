@@ -9,23 +9,23 @@ from functools import lru_cache
 from gateway.cache.verifier.text import Reading, Token
 
 _LONGEST_MIDDLE = 60
-"""Maximum tokens that are aligned; texts that differ over a longer stretch are different questions."""
+"""Maximum number of tokens that are aligned. Texts that differ over a longer stretch are different questions."""
 
 
 @dataclass(slots=True)
 class Gap:
-    """Tokens of either side at a position where the two sides differ."""
+    """The tokens of both sides at a position where the two texts differ."""
 
     stored: list[Token]
     asked: list[Token]
     first: bool
     last: bool
-    """Whether the gap is at the beginning, or at the end, where polite phrases usually are."""
+    """Whether the gap is at the beginning or at the end of the text, where polite phrases usually are."""
 
 
 def align(stored: Reading, asked: Reading) -> tuple[list[Gap], list[tuple[int, int]]] | None:
-    """The gaps and the matched pairs of positions, by longest common subsequence; None if the texts differ too
-    widely."""
+    """The gaps, and the position pairs of matching tokens, by longest common subsequence; None if the texts differ too
+    much."""
     a, b = stored.forms, asked.forms
     start = 0
     while start < len(a) and start < len(b) and a[start] == b[start]:
@@ -88,7 +88,7 @@ def stem(form: str) -> str:
 
 
 def unmatched(gaps: Iterable[Gap]) -> tuple[list[str], list[str]]:
-    """The words of either side for which no gap of the other side has a word of the same stem."""
+    """The words of each side whose stem occurs in no gap of the other side."""
     stored: dict[str, str] = {}
     asked: dict[str, str] = {}
     for gap in gaps:

@@ -6,12 +6,12 @@ import re
 import unicodedata
 
 PUNCTUATION = "…’‘“”„«»‹›´¿¡–—‐‑·•。、！？，；：（）「」『』《》【】・؟،؛।"
-"""Punctuation in addition to ASCII's that changes no answer if nothing else differs."""
+"""Punctuation besides ASCII's. If two texts differ only in it, they have the same answer."""
 SPACING = "\t\n\r\xa0\u2009\u202f\u3000"
 """Spacing characters in addition to the space itself."""
 _LAST_LATIN = 0x17F
-"""The end of Latin-1 and Latin Extended-A, which contain every letter of the languages that the verifier reads, and of
-similar languages."""
+"""The last code point of Latin-1 and Latin Extended-A. These blocks contain every letter of the languages that the
+verifier reads, and of similar languages."""
 
 
 def _accented() -> dict[str, str]:
@@ -34,11 +34,11 @@ _PLAIN = _plain()
 
 
 def beyond(text: str) -> str:
-    """The characters of `text`, in order and without case, that are not a plain Latin letter, an ASCII digit or sign,
-    listed punctuation or spacing. Texts that differ in them are different questions, because a model reads them like
-    any other text.
+    """The characters of `text`, in order and in lower case, that are not a plain Latin letter, an ASCII digit or sign,
+    listed punctuation or spacing.
 
-    Nothing is normalised first: a letter that only looks like another one, or replaces it in a formula, is a different
+    Two texts that differ in these characters are different questions, because a model reads them like any other text.
+    They are not normalised: a letter that only looks like another one, or replaces it in a formula, is a different
     letter.
     """
     found = _PLAIN.sub("", text)

@@ -1,68 +1,70 @@
-"""Classifies the differences of two questions: harmless, or a sign that the answers differ."""
+"""Classifies the differences of two questions: harmless, or a sign that their answers differ."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from gateway.cache.verifier.align import Gap, align, unmatched
 from gateway.cache.verifier.lexicon import Lexicon, Words
+from gateway.cache.verifier.phrases import carried, roles_exchanged, root
 from gateway.cache.verifier.text import Reading, Token
 from gateway.cache.verifier.typos import same_word
 
 _SHORT_REPLY = 2
-"""Maximum number of words of a short reply; a negation in one is not part of a phrase like `if you don't mind`."""
-_ENDING = re.compile(r"[aeos]{1,2}$")
+"""Maximum words of a short reply. A negation in a short reply is significant; in a longer text it may belong to a
+phrase like `if you don't mind`."""
 _WHETHER = frozenset({"is", "are", "do", "does", "has", "have", "was", "were", "did"})
-"""A text that begins with one of these words is a yes/no question, unless it has a question word: `is the lamp on`,
-unlike `lamp on please`."""
+"""A text that begins with one of these words and has no question word is a yes/no question: `is the lamp on`, unlike
+`lamp on please`."""
 _HOW = frozenset({"how", "what"})
 """Question words with the same meaning: `How do I …` and `What is the way to …`."""
 
 SIGNS = (
     *("numbers", "number", "symbols", "symbol", "names", "name", "quoted"),
-    *("opposite", "negation", "question", "tense", "order", "sentence"),
+    *("opposite", "roles", "negation", "questions", "question", "tense", "order", "sentence"),
 )
-"""Reasons why the answers may differ. Plural: each side has its own item; singular: one side has one more."""
-_FATAL = frozenset({"numbers", "symbols", "quoted", "names", "opposite"})
-"""Signs that refuse a hit however much else is paraphrased: Lisbon is not Porto, and off is not on."""
+"""Reasons why the answers may differ. A plural name means that each side has its own item; a singular name means that
+one side has one more."""
+_FATAL = frozenset({"numbers", "symbols", "quoted", "names", "opposite", "roles", "questions"})
+"""Signs that refuse a hit even if the rest is paraphrased: Lisbon is not Porto, off is not on, where is not when."""
 _PHRASED = frozenset({"question", "tense", "sentence"})
 """Signs that also occur in paraphrases of the same question."""
 _REORDERED = 0.5
-"""Minimum summed rarity of the words that only one side has; from it on, the sentence counts as paraphrased, in which
-words change their position."""
+"""Minimum summed rarity of the words that only one side has. Above it, the sentence counts as paraphrased, and a
+changed word order is no sign."""
 
 
 @dataclass(slots=True)
 class Comparison:
     conflict: str = ""
-    """Why the answers must differ; empty if there is no reason."""
+    """The reason why the answers must differ; empty if there is none."""
     same: bool = False
     """Whether every difference is harmless."""
     gaps: list[Gap] = field(default_factory=list)
     matched: int = 0
-    """Number of content words that both texts have in the same order."""
+    """Number of content words that both texts have, in the same order."""
     spots: tuple[tuple[int, int], ...] = ()
-    """Number of content words of either side in each gap that has any, excluding words that only moved."""
+    """For each gap with content words, their number on each side; words that only moved do not count."""
     moved: frozenset[str] = frozenset()
-    """Roots of words that are in gaps of both sides."""
+    """Roots of words that occur in gaps of both sides."""
     signs: frozenset[str] = frozenset()
     """The members of `SIGNS` that were found."""
     unmatched: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
-    """Words of either side in the gaps whose stem is missing from the other side's gaps."""
+    """The words in each side's gaps whose stem does not occur in the other side's gaps."""
+    interchangeable: bool = False
+    """Whether each side has one such word, and the two were seen to be exchanged in questions with the same answer."""
 
     @property
     def alone(self) -> bool:
-        """Whether the texts differ in one place only: an edit, not a paraphrase."""
+        """Whether the texts differ in one place only, which means an edit and not a paraphrase."""
         return len(self.gaps) == 1
 
     @property
     def exchanged(self) -> bool:
-        """Whether content words replace other content words in the only place where the texts differ: almost always a
+        """Whether the texts differ in one place only, and content words are replaced there. This is almost always a
         different question."""
-        if not self.alone or not (self.gaps[0].stored and self.gaps[0].asked):
+        if self.interchangeable or not self.alone or not (self.gaps[0].stored and self.gaps[0].asked):
             return False
         return (min(self.spots[0]) > 0 or max(self.spots[0]) == 1) if self.spots else bool(self.moved)
 
@@ -101,9 +103,10 @@ class Comparer:
             result.conflict = "courtesy"  # no question remains, as in a greeting and a farewell
             return result
         if gaps:
-            stored_roots = {_root(token.form) for gap in gaps for token in gap.stored}
-            result.moved = frozenset(stored_roots & {_root(token.form) for gap in gaps for token in gap.asked})
+            stored_roots = {root(token.form) for gap in gaps for token in gap.stored}
+            result.moved = frozenset(stored_roots & {root(token.form) for gap in gaps for token in gap.asked})
             result.unmatched = unmatched(gaps)
+            result.interchangeable = _exchanges(result.unmatched, lexicon.interchangeable)
             result.signs = self._signs(result, stored, asked, lexicon)
             result.spots = self._spots(result, lexicon)
         known = bool(stored.language or asked.language)
@@ -113,8 +116,8 @@ class Comparer:
         return result
 
     def _conflict(self, found: Comparison, language: str) -> str:
-        """The reason why the answers must differ; empty if there is none. A sign outweighs any similarity if little
-        else was paraphrased."""
+        """The reason why the answers must differ; empty if there is none. The less the texts are paraphrased, the more
+        signs count as a reason."""
         if found.alone or not found.spots:
             fatal = found.signs
         elif len(found.spots) == 1:
@@ -129,7 +132,7 @@ class Comparer:
 
     def _spots(self, found: Comparison, lexicon: Lexicon) -> tuple[tuple[int, int], ...]:
         def count(tokens: list[Token]) -> int:
-            return sum(_root(token.form) not in found.moved and self.is_content(token, lexicon) for token in tokens)
+            return sum(root(token.form) not in found.moved and self.is_content(token, lexicon) for token in tokens)
 
         counts = [(count(gap.stored), count(gap.asked)) for gap in found.gaps]
         return tuple(count for count in counts if any(count))
@@ -142,8 +145,8 @@ class Comparer:
     # -- harmless differences --------------------------------------------------------------------------------------
 
     def _settle(self, gaps: list[Gap], stored: Reading, asked: Reading, lexicon: Lexicon) -> int:
-        """Remove from the gaps words that differ only in spelling, and polite phrases. Returns the number of words that
-        were the same."""
+        """Remove words that differ only in spelling, and polite phrases, from the gaps. Returns the number of words
+        that were the same."""
         language = stored.language or asked.language
         settled = sum(self._settle_spelling(gap, language, lexicon) for gap in gaps)
         if language in ("es", "pt"):
@@ -168,13 +171,15 @@ class Comparer:
         return settled
 
     def _settle_courtesy(self, gap: Gap, lexicon: Lexicon) -> None:
-        """Remove polite phrases before or after the question. They may contain question words if both sides ask the
-        same kind of question."""
+        """Remove polite phrases before or after the question. They may contain question words if both texts ask the
+        same kind of question. Two forms of one word are no two polite phrases."""
         if not (gap.first or gap.last):
             return
         sides = [[token.form for token in side] for side in (gap.stored, gap.asked)]
         if any(token.kind != "word" or token.quoted for token in gap.stored + gap.asked):
             return
+        if len(set(map(root, sides[0] + sides[1]))) < len(set(sides[0] + sides[1])):
+            return  # `un amigo` and `una amiga`
         kinds = [{lexicon.questions.get(form) for form in side} for side in sides]
         if kinds[0] - {None, "what"} != kinds[1] - {None, "what"}:
             return
@@ -190,7 +195,7 @@ class Comparer:
         left = [token for gap in compared.gaps for token in gap.stored]
         right = [token for gap in compared.gaps for token in gap.asked]
         moved = compared.moved
-        only = [[token for token in side if _root(token.form) not in moved] for side in (left, right)]
+        only = [[token for token in side if root(token.form) not in moved] for side in (left, right)]
         found = set()
         kinds = [{_kind(token) for token in side} for side in only]
         for name in ("number", "symbol", "name"):
@@ -200,32 +205,30 @@ class Comparer:
             found.add("quoted")
         if _count(left, lexicon.negations) != _count(right, lexicon.negations):
             found.add("negation")
-        if _opposites(compared.unmatched, lexicon):
+        if _opposites(compared.unmatched, lexicon) or _exchanges(compared.unmatched, lexicon.contrasts):
             found.add("opposite")
-        if _questions(only[0], lexicon) != _questions(only[1], lexicon) or _whether(stored, asked, lexicon):
-            found.add("question")
+        if roles_exchanged(
+            stored.tokens, asked.tokens, lexicon.prepositions, lambda token: self.is_content(token, lexicon)
+        ):
+            found.add("roles")
+        found |= _question_signs(only, stored, asked, lexicon)
         if len({any(token.form in lexicon.past for token in side) for side in only}) == 2:
             found.add("tense")
-        if any(_root(token.form) in moved and self.is_content(token, lexicon) for token in left):
+        if any(root(token.form) in moved and self.is_content(token, lexicon) for token in left) and not carried(
+            compared.gaps, moved, (stored.forms, asked.forms), lexicon.prepositions
+        ):
             found.add("order")
         if self._sentence_added(only[0], stored, lexicon) or self._sentence_added(only[1], asked, lexicon):
             found.add("sentence")
         return frozenset(found)
 
     def _sentence_added(self, unmatched: list[Token], reading: Reading, lexicon: Lexicon) -> bool:
-        """Whether one side has a whole sentence that the other side lacks: `Answer in French.`"""
+        """Whether one text has an additional whole sentence, such as `Answer in French.`"""
         if not reading.tokens or not reading.tokens[-1].sentence:
             return False
         missing = Counter(t.sentence for t in unmatched if self.is_content(t, lexicon))
         present = Counter(t.sentence for t in reading.tokens if self.is_content(t, lexicon))
         return any(count == present[sentence] for sentence, count in missing.items())
-
-
-@lru_cache(maxsize=16384)
-def _root(form: str) -> str:
-    """The root of a word, the same for forms such as `roja` and `rojo`: an adjective that moves with its noun changes
-    its ending."""
-    return _ENDING.sub("", form) if len(form) > 3 else form
 
 
 def _harmless(gap: Gap, lexicon: Lexicon) -> bool:
@@ -249,8 +252,16 @@ def _questions(tokens: list[Token], lexicon: Lexicon) -> set[str]:
     return {lexicon.questions[token.form] for token in tokens if token.form in lexicon.questions} - _HOW
 
 
+def _question_signs(only: list[list[Token]], stored: Reading, asked: Reading, lexicon: Lexicon) -> set[str]:
+    """`questions`: one asks where, the other one when. `question`: only one of them asks for such a thing."""
+    left, right = (_questions(side, lexicon) for side in only)
+    if left and right and not left & right:
+        return {"questions"}
+    return {"question"} if left != right or _whether(stored, asked, lexicon) else set()
+
+
 def _whether(stored: Reading, asked: Reading, lexicon: Lexicon) -> bool:
-    """Whether one text is a yes/no question and the other one is not a question."""
+    """Whether one text is a yes/no question and the other is not a question."""
     if _WHETHER.isdisjoint(stored.forms[:1]) == _WHETHER.isdisjoint(asked.forms[:1]):
         return False
     return lexicon.questions.keys().isdisjoint(stored.forms + asked.forms)
@@ -261,9 +272,15 @@ def _count(tokens: list[Token], words: frozenset[str]) -> int:
 
 
 def _opposites(unmatched: tuple[list[str], list[str]], lexicon: Lexicon) -> bool:
-    """Whether one side has a word such as `on` and the other side its opposite, such as `off`, however much else is
+    """Whether one side has a word such as `on` and the other its opposite, such as `off`, even if the rest is
     paraphrased."""
     return any(opposite in unmatched[1] for form in unmatched[0] for opposite in lexicon.opposites.get(form, ()))
+
+
+def _exchanges(unmatched: tuple[list[str], list[str]], pairs: frozenset[tuple[str, str]]) -> bool:
+    """Whether each side has one such word, and the two are one of `pairs`."""
+    left, right = unmatched
+    return len(left) == len(right) == 1 and (min(left + right), max(left + right)) in pairs
 
 
 def _accents_differ(left: Token, right: Token) -> bool:
@@ -276,8 +293,7 @@ def _accents_differ(left: Token, right: Token) -> bool:
 
 
 def _settle_register(gaps: list[Gap], stored: Reading, asked: Reading) -> None:
-    """Remove imperatives at the beginning that differ only in formality: `Redacta` and `redacte` have the same
-    meaning."""
+    """Remove imperatives at the beginning that differ only in formality: `Redacta` and `redacte` mean the same."""
     if not gaps or not (stored.tokens and asked.tokens):
         return
     left, right = stored.tokens[0], asked.tokens[0]

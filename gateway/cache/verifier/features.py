@@ -25,11 +25,11 @@ NAMES = (
 
 
 def row(stored: Reading, asked: Reading, comparison: Comparison, cosine: float, vocabulary: Vocabulary) -> list[float]:
-    """One number per name in `NAMES`; the same if the two questions are swapped.
+    """One number per name in `NAMES`. Swapping the two questions does not change them.
 
-    `letters`: Jaccard index of letter triples. `overlap`, `contained`: rarity of the words that both have, as a share
-    of both texts' words and of the words of the text with less rarity. `unmatched`: summed rarity of a side's own
-    words; `rarest`: rarity of the rarest one. `shorter`, `longer`: log of the number of tokens.
+    `letters`: Jaccard index of letter triples. `overlap`: summed rarity of the common words ÷ that of all words;
+    `contained`: the same ÷ that of the text with the smaller sum. `unmatched`: summed rarity of the words that only one
+    side has; `rarest`: rarity of the rarest of them. `shorter`, `longer`: logarithm of the number of tokens.
     """
     language = stored.language or asked.language or "en"
     weights = [[vocabulary.rarity(form, language) for form in side] for side in comparison.unmatched]
@@ -55,7 +55,7 @@ def row(stored: Reading, asked: Reading, comparison: Comparison, cosine: float, 
 
 @lru_cache(maxsize=4096)
 def _stems(forms: tuple[str, ...]) -> tuple[str, ...]:
-    """One word for each stem."""
+    """The words without those that have the same stem as an earlier one."""
     return tuple({stem(form): form for form in forms}.values())
 
 

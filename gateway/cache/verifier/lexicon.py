@@ -16,16 +16,19 @@ from gateway.cache.verifier.vocabulary import Vocabulary
 
 WORDS = Path(__file__).parents[1] / "data" / "words.json"
 VARYING = WORDS.with_name("varying.json")
+INTERCHANGEABLE = WORDS.with_name("interchangeable.json")
 
 LANGUAGES = ("en", "es", "pt")
 
 
 @dataclass(frozen=True, slots=True)
 class Lexicon:
-    """The word lists of one language; all words without accents, in lower case."""
+    """The word lists of one language. All words are in lower case and without accents."""
 
     function: frozenset[str]
-    """Articles, auxiliaries, pronouns, weak prepositions: an additional or missing one changes no answer."""
+    """Articles, auxiliaries, pronouns, weak prepositions. Adding or removing one does not change the answer."""
+    prepositions: frozenset[str]
+    """A phrase that begins with one of these may stand elsewhere in the sentence."""
     past: frozenset[str]
     negations: frozenset[str]
     questions: dict[str, str]
@@ -34,14 +37,18 @@ class Lexicon:
     varying: re.Pattern[str]
     """Matches phrases whose answer depends on the time or on chance, or that ask for something new."""
     one: frozenset[str]
-    """Words that may be written as the digit 1, but usually have another meaning."""
+    """Words that mean the digit 1 only sometimes, because they usually have another meaning."""
     numbers: dict[str, int]
     short: dict[str, str]
     """Abbreviation → the word it stands for."""
     same: dict[str, str]
-    """Regional word, or formal or informal imperative → the first word of its group."""
+    """Word → the first word of its group of equivalents: regional words, or formal and informal imperatives."""
     opposites: dict[str, frozenset[str]]
     """Word → the words with the opposite meaning."""
+    contrasts: frozenset[tuple[str, str]]
+    """Two words in alphabetical order, mostly function words, that change the answer where nothing else differs."""
+    interchangeable: frozenset[tuple[str, str]] = frozenset()
+    """Two words in alphabetical order that are exchanged in questions with the same answer; learnt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +65,10 @@ class Words:
         return replace(self, lexicons={name: Lexicon(**empty) for name in LANGUAGES})
 
 
-def _lexicon(name: str, own: dict[str, Any], varying: dict[str, str]) -> Lexicon:
+def _lexicon(name: str, own: dict[str, Any], varying: dict[str, str], pairs: list[str]) -> Lexicon:
     def words(kind: str) -> frozenset[str]:
         listed = frozenset(own[kind].split())
-        # `lo` also represents `los`.
+        # The stem `lo` also matches `los`.
         return listed if name == "en" else listed | {f"{word}s" for word in listed}
 
     kinds = {word: kind for kind, group in own["questions"].items() for word in group.split()}
@@ -70,6 +77,7 @@ def _lexicon(name: str, own: dict[str, Any], varying: dict[str, str]) -> Lexicon
     return Lexicon(
         **{kind: words(kind) for kind in ("function", "past", "modals")},
         varying=_phrases(varying.values()),
+        prepositions=frozenset(own["prepositions"].split()),
         negations=frozenset(own["negations"].split()),
         one=frozenset(own["one"].split()),
         questions=kinds,
@@ -77,19 +85,25 @@ def _lexicon(name: str, own: dict[str, Any], varying: dict[str, str]) -> Lexicon
         short=own["short"],
         same={word: group.split()[0] for group in own["same"] for word in group.split()},
         opposites=_opposites(own["opposites"]),
+        contrasts=_pairs(own["contrasts"] + [pair.replace(" ", "s ") + "s" for pair in own["contrasts"]]),
+        interchangeable=_pairs(pairs),
     )
 
 
+def _pairs(lines: list[str]) -> frozenset[tuple[str, str]]:
+    return frozenset((min(pair), max(pair)) for pair in map(str.split, lines))
+
+
 def _phrases(lists: Iterable[str]) -> re.Pattern[str]:
-    """A pattern for all phrases. `right_now`: words in sequence; `poem*`: a word with any ending. Matches nothing if
-    the lists are empty."""
+    """A pattern that matches any of the phrases; nothing if the lists are empty. `right_now` stands for words in
+    sequence, `poem*` for a word with any ending."""
     escaped = re.escape("|".join("|".join(each.split()) for each in lists))
     phrases = escaped.replace(r"\|", "|").replace("_", r"\W+").replace(r"\*", r"\w*")
     return re.compile(rf"\b(?:{phrases})\b" if phrases else "(?!)")
 
 
 def _opposites(pairs: list[str]) -> dict[str, frozenset[str]]:
-    """Word → its opposites, from lines such as `on | off`: words of one side, and words of the other side."""
+    """Word → its opposites. A line such as `on | off` lists the words of one side and those of the other."""
     found: dict[str, frozenset[str]] = {}
     for pair in pairs:
         one, other = (frozenset(side.split()) for side in pair.split("|"))
@@ -113,9 +127,10 @@ def _teens(name: str, units: dict[str, int], stems: dict[str, int]) -> dict[str,
 
 @lru_cache(maxsize=1)
 def load_words() -> Words:
-    """The word lists and learned data. Takes about 100 ms the first time, so call it off the event loop; then they are
-    cached."""
+    """The word lists and learned data. The first call takes about 100 ms, so make it off the event loop; later calls
+    return the same objects."""
     data = orjson.loads(WORDS.read_bytes())
     varying = orjson.loads(VARYING.read_bytes())
-    lexicons = {name: _lexicon(name, data[name], varying[name]) for name in LANGUAGES}
+    pairs = orjson.loads(INTERCHANGEABLE.read_bytes())
+    lexicons = {name: _lexicon(name, data[name], varying[name], pairs[name]) for name in LANGUAGES}
     return Words(lexicons, Vocabulary.load(), Politeness.load())

@@ -1,4 +1,4 @@
-"""Recognises polite phrases around a question by learned scores."""
+"""Recognises polite phrases around a question, with learned scores."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ BUCKETS = 4096
 LONGEST = 14
 """Maximum words of a polite phrase."""
 SURE, CERTAIN = 0.0, 1.0
-"""Minimum phrase scores (log-odds): for a phrase that only one side has, and for a phrase that is removed before the
-comparison."""
+"""Minimum scores (log-odds) of a polite phrase: `SURE` for a phrase that only one side has, `CERTAIN` for one that is
+removed before the comparison."""
 
 Floats = NDArray[np.float64]
 
@@ -64,7 +64,7 @@ class Politeness:
         return cls(Vocabulary.load(), {name: weights[name].astype(np.float64) for name in weights.files})
 
     def polite(self, words: Sequence[str], least: float = SURE) -> bool:
-        """Whether `words`, forms in order, are a polite phrase. An empty sequence is one too."""
+        """Whether the sequence `words` is a polite phrase. An empty sequence also counts as one."""
         return not words or (len(words) <= LONGEST and self.score(tuple(words)) > least)
 
     def word_scores(self, words: Sequence[str]) -> Floats:
@@ -83,7 +83,7 @@ class Politeness:
 
 
 def dense_row(vocabulary: Vocabulary, word: str) -> list[float]:
-    """The word's vector, its frequencies in the three languages, and the constant one."""
+    """The word's vector, its frequencies in the three languages, and a constant 1."""
     zipf = vocabulary.zipf(word)
     return [*map(float, vocabulary.vector(word)), *(value / 4 for value in zipf[:3]), 1.0]
 

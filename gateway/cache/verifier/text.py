@@ -1,4 +1,4 @@
-"""Reads a prompt for the verifier: canonical tokens, quotations, text to process, language."""
+"""Parses a prompt for the verifier: canonical tokens, quotations, text to process, language."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _SPELLING = (
 _GREETING = re.compile(r"([^:!,.?]{1,60})[:!,.]\s+(?=\S)")
 _MARKS = {"es": re.compile("[¿¡ñ]"), "pt": re.compile("[ãõç]|nh|lh")}
 _MARK_WEIGHT = 2.0
-"""Weight of a letter that only one language has, in units of Zipf frequency."""
+"""Weight of a letter that occurs in one language only, in units of Zipf frequency."""
 _CLEARLY = 1.0
-"""Minimum lead of a language over every other one, summed over the words, for a decision."""
+"""Minimum lead of one language over every other, summed over the words, for the language to count as known."""
 _READ_FOR_LANGUAGE = 600
 """Maximum characters that are read to determine the language."""
 _CONTRACTED = {"n't": "not", "'m": "am", "'re": "are", "'ve": "have", "'ll": "will", "'d": "would"}
@@ -43,15 +43,15 @@ _CUT = {"ca": "can", "wo": "will", "sha": "shall"}
 """The rest of a contraction before `n't` → the full word."""
 _ENDING = frozenset(".?!\n")
 _BEGINNING = _ENDING | frozenset(":¿¡")
-"""Characters after which a sentence, or a similar unit, begins."""
+"""Characters after which a sentence or a similar unit begins."""
 _MULTIPLIERS = (100, 1000, 1_000_000)
 _JOINS = ("y", "e")
 _LONGEST_QUOTE = 6
-"""Maximum words of a quotation that counts as a name; a longer one is text to process."""
+"""Maximum words of a quotation that counts as a name. A longer one counts as text to process."""
 _HEADLINE = 4
-"""Minimum capitalised words of a headline; fewer may be one name."""
+"""Minimum number of capitalised words in a headline. Fewer may be a single name."""
 _LONGEST_LABEL = 3
-"""Maximum words before a colon that name the topic, as in `India: …`."""
+"""Maximum words before a colon that names the topic, as in `India: …`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Token:
     kind: str
     """word | number | ident | sign"""
     name: bool = False
-    """Whether it is capitalised although no sentence begins with it."""
+    """Whether it is capitalised and not at the beginning of a sentence."""
     quoted: bool = False
     sentence: int = 0
     """Index of its sentence, counted from 0."""
@@ -76,11 +76,11 @@ class Reading:
     tokens: tuple[Token, ...]
     forms: tuple[str, ...]
     payload: tuple[str, ...]
-    """Code, long quotations and text to process: all text that must be identical in both questions."""
+    """Code, long quotations and text to process. Both questions must have the same payload."""
     language: str
     """en, es or pt; empty if undecided."""
     beyond: str = ""
-    """Characters that no token contains as they are written: see `characters.beyond`."""
+    """Characters that the tokens do not contain; see `characters.beyond`."""
 
     @property
     def empty(self) -> bool:
@@ -104,7 +104,7 @@ class Reader:
         self._words = words
 
     def language(self, text: str) -> str:
-        """The language to which these words clearly belong; empty if undecided."""
+        """The language of the text; empty if its words do not clearly belong to one language."""
         text = text[:_READ_FOR_LANGUAGE].lower()
         totals = [0.0] * len(COLUMNS)
         for word in re.findall(r"[^\W\d_]+", text):
@@ -125,7 +125,7 @@ class Reader:
         )
 
     def read(self, text: str, language: str = "") -> Reading:
-        """Parse a text. `language` is used if the text's own language cannot be determined."""
+        """Parse a text. `language` is used if the text's own language is not clear."""
         unread = beyond(text)
         text = unicodedata.normalize("NFKC", text).replace("’", "'").strip()
         language = self.language(text) or language
@@ -162,7 +162,7 @@ class Reader:
         for match in _TOKEN.finditer(text):
             written = match.group()
             kind = match.lastgroup or "word"
-            # After a full stop or question mark, or at the very beginning, a capital is not significant.
+            # At the very beginning, or after a full stop or question mark, a capital is not significant.
             gap = text[last_end : match.start()]
             begins = not into or not _BEGINNING.isdisjoint(gap)
             sentence += bool(into) and not _ENDING.isdisjoint(gap)
@@ -192,7 +192,8 @@ class Reader:
 
     @staticmethod
     def _parts(form: str, lexicon: Lexicon) -> list[str]:
-        """The expanded words: `can't` → `can not`, `whats` → `what is`, `dont` → `do not`; abbreviations in full."""
+        """The words after expanding contractions and abbreviations: `can't` → `can not`, `whats` → `what is`, `dont` →
+        `do not`."""
         if form in lexicon.short:
             return [lexicon.short[form]]
         for ending, full in _CONTRACTED.items():
@@ -215,7 +216,7 @@ class Reader:
         return bool(words) and self._words.courtesy.polite(words, CERTAIN)
 
     def _handed_over(self, text: str, payload: list[str]) -> str:
-        """The instruction. Text below it, or after a colon, is appended to `payload`."""
+        """The instruction alone. Text below it, or after a colon, is appended to `payload`."""
         lines = [line for line in map(str.strip, text.splitlines()) if line]
         while len(lines) > 1 and self._courteous(lines[0]):
             del lines[0]
@@ -238,14 +239,14 @@ class Reader:
 
 
 def _titled(text: str, lexicon: Lexicon) -> bool:
-    """Whether every longer word except function words begins with a capital, as in a headline."""
+    """Whether every longer word, except function words, begins with a capital, as in a headline."""
     words = [word for word in re.findall(r"[^\W\d_]{3,}", text)[1:] if plain(word.lower()) not in lexicon.function]
     return len(words) >= _HEADLINE and all(word[0].isupper() for word in words)
 
 
 def _merge(tokens: list[Token], lexicon: Lexicon) -> list[Token]:
-    """Join words whose meaning is the same when written together: `por que` → `porque`; `thirty five`, `treinta y
-    cinco` → 35."""
+    """Join neighbouring words that have the same meaning as one word or number: `por que` → `porque`; `thirty five`,
+    `treinta y cinco` → 35."""
     merged: list[Token] = []
     for token in tokens:
         last = merged[-1] if merged else None
@@ -272,14 +273,14 @@ def _merge(tokens: list[Token], lexicon: Lexicon) -> list[Token]:
 
 
 def _spelt_out(token: Token, lexicon: Lexicon) -> int:
-    """The number that is written in words, or 0."""
+    """The number that is written as a word; 0 if it is not one."""
     if token.kind == "number" and not token.raw:
         return int(token.form)
     return int(token.form in lexicon.one)
 
 
 def _together(left: int, right: int) -> int:
-    """The number that two number words form together; 0 if they are two numbers."""
+    """The single number that two number words form together; 0 if they stay two numbers."""
     if right in _MULTIPLIERS:
         return left * right if left < right else 0
     for unit in (1000, 100, 10):
@@ -290,7 +291,7 @@ def _together(left: int, right: int) -> int:
 
 @lru_cache(maxsize=16384)
 def _spelling(word: str) -> str:
-    """`word` in one spelling for both British and American English."""
+    """`word` in one spelling, whether it was written in British or American English."""
     if len(word) > 4 and word.isascii():
         for pattern, replacement in _SPELLING:
             word, changed = pattern.subn(replacement, word, count=1)
@@ -300,8 +301,8 @@ def _spelling(word: str) -> str:
 
 
 def _number(written: str) -> str:
-    """A number in one canonical form: `10,000` and `10000` are the same number, and so are `1,08` and `1.08`; a version
-    or a time is unchanged."""
+    """A number in one canonical form: `10,000` and `10000` become equal, and so do `1,08` and `1.08`. A version or a
+    time is unchanged."""
     parts = re.split(r"[.,]", written)
     if ":" in written or len(parts) == 1:
         return written

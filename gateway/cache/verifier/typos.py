@@ -1,4 +1,4 @@
-"""Recognises two spellings, or singular and plural, of one word."""
+"""Recognises two spellings of one word, and its singular and plural."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from gateway.cache.verifier.text import Token
 from gateway.cache.verifier.vocabulary import Vocabulary
 
 _CLUSTER = re.compile(r"[^aeiou]{3}")
-"""Matches a group of consonants that suggests a missing vowel."""
+"""Matches three consonants in a row, which suggest that a vowel is missing."""
 _THOROUGH = ("en",)
-"""Languages for which the vocabulary contains most words, so an unknown word is probably misspelt."""
+"""Languages whose words the vocabulary mostly contains. In them, an unknown word is probably misspelt."""
 _SHORT = 4
-"""Maximum letters of a short word; one letter more or less in it makes another word."""
+"""Maximum letters of a short word. Adding or removing one letter in a short word makes another word."""
 _LONG = 5
-"""A word with more letters than this is long: if its beginning and ending are the same, one missing letter is a
-typo."""
+"""Number of letters above which a word is long. In a long word with the same beginning and ending, one missing letter
+is a typo."""
 
 
 def same_word(left: Token, right: Token, vocabulary: Vocabulary, language: str) -> bool:
@@ -31,9 +31,9 @@ def same_word(left: Token, right: Token, vocabulary: Vocabulary, language: str) 
 def _typo(left: str, right: str, vocabulary: Vocabulary, language: str) -> bool:
     """Whether the words differ by one typo, and the vocabulary contains at most one of them.
 
-    The vocabulary does not contain all words. The rarer one of two words (`digo`, `diga`; `materia`, `material`) must
-    not count as a typo of the other. So words with one changed letter are different words; so are words with one letter
-    more or less in languages that the vocabulary does not cover thoroughly.
+    The vocabulary is incomplete, so an unknown word may be a rare one and not a typo (`digo`, `diga`; `materia`,
+    `material`). Therefore words with one changed letter always count as different. In languages outside `_THOROUGH`,
+    words with one letter more or less also do, unless a rule below makes the typo clear.
     """
     if min(len(left), len(right)) < 4:
         return False
@@ -62,8 +62,8 @@ def plural(left: str, right: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _slip(left: str, right: str) -> str:
-    """The kind of typo: `swap` (exchanged neighbours), `double` (one letter doubled), `drop`, `change`; empty if the
-    words differ by more."""
+    """The kind of typo: `swap` (two neighbouring letters exchanged), `double` (one letter doubled), `drop` (one letter
+    missing), `change` (one letter replaced); empty if the words differ by more."""
     if left == right or abs(len(left) - len(right)) > 1:
         return ""
     start = 0

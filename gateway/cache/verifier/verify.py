@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,15 +22,19 @@ WEIGHTS = Path(__file__).parents[1] / "data" / "verifier.json"
 
 _READINGS = 4096
 _SAME_FLOOR = {"en": 0.85, "es": 0.6, "pt": 0.6}
-"""Language → minimum cosine for which harmless differences are accepted; outside English, MiniLM's vectors represent
-accents and marks badly."""
+"""Language → minimum cosine at which a pair with only harmless differences is accepted. It is lower outside English,
+because MiniLM's vectors represent accents and marks badly."""
 _PARAPHRASE_FLOOR = 0.62
 _LONGEST_QUESTION = 30
-"""Maximum tokens of a question that is scored; in a longer text every word may matter, and the similarity does not show
+"""Maximum tokens of a question that is scored. In a longer text every word may matter, and the cosine does not show
 single words."""
 FOREIGN_BAR = 0.5
-"""Minimum score outside English; with a lower one, more than a twentieth of the reworded pairs with different answers
-would pass."""
+"""Minimum score of a Spanish or Portuguese pair. With a lower minimum, more than 5 % of the paraphrased pairs with
+different answers would be accepted."""
+_CROWD = 1000
+"""Number of stored questions up to which the networks' probability holds."""
+_CROWDING = 0.9
+"""By how much the log-odds fall when there are e times as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,7 @@ class Verdict:
 
 
 class Scorer:
-    """The learned part: a few small neural networks, averaged, in plain NumPy."""
+    """The learned part: the mean of a few small neural networks, in plain NumPy."""
 
     def __init__(self, weights: dict[str, list[object]]) -> None:
         if tuple(weights["names"]) != NAMES:
@@ -68,11 +73,20 @@ class Scorer:
         return float(np.mean(1 / (1 + np.exp(-logits))))
 
 
+def crowded(probability: float, questions: int) -> float:
+    """The networks' probability that a candidate's answer is right, corrected for the number of stored questions. The
+    more questions there are, the more of them are similar by chance."""
+    if questions <= _CROWD:
+        return probability
+    odds_against = (1 - probability) / max(probability, 1e-9) * math.pow(questions / _CROWD, _CROWDING)
+    return 1 / (1 + odds_against)
+
+
 class Verifier:
-    """Decides on pairs of last user turns, and caches its readings of recent texts. Not thread-safe."""
+    """Compares two last user messages, and caches the parsed form of recent texts. Not thread-safe."""
 
     def __init__(self, words: Words, scorer: Scorer | None) -> None:
-        """Without a scorer, only pairs with harmless differences are accepted."""
+        """`scorer` None: only pairs with harmless differences are accepted."""
         self._words = words
         self.reader = Reader(words)
         self._comparer = Comparer(words)
@@ -81,7 +95,7 @@ class Verifier:
 
     @classmethod
     def load(cls) -> Verifier:
-        """A verifier with the packaged words and weights, which are read from files."""
+        """A verifier with the packaged words and weights, read from files."""
         return cls(load_words(), Scorer.load())
 
     def read(self, text: str, language: str = "") -> Reading:
@@ -94,16 +108,16 @@ class Verifier:
         return reading
 
     def varies(self, text: str) -> bool:
-        """Whether `text` must never be answered by meaning: its answer depends on the time or on chance, or it asks for
+        """Whether `text` is excluded from semantic hits: its answer depends on the time or on chance, or it asks for
         something new."""
         return self.reader.varies(text)
 
-    def verify(self, stored: str, asked: str, cosine: float, *, max_error: float = 0.01) -> Verdict:
-        """Decide whether the answer to `stored` may be given to `asked`. `max_error`: allowed wrong hits, as a share of
-        look-ups."""
+    def verify(self, stored: str, asked: str, cosine: float, *, max_error: float = 0.01, among: int = 1) -> Verdict:
+        """Decide whether the answer to `stored` may be given to `asked`. `max_error`: allowed share of look-ups that
+        are wrong hits. `among`: number of stored questions among which `stored` is one of the nearest."""
         if stored == asked:
             return Verdict(True, 1.0, "same")
-        left, right, comparison = self._compared(stored, asked)
+        left, right, comparison = self.compared(stored, asked)
         if left.empty or right.empty:
             return Verdict(False, 0.0, "empty")
         if comparison.conflict:
@@ -115,18 +129,19 @@ class Verifier:
             return Verdict(False, 0.0, "unsure")
         if left.language != "en":
             bar = max(bar, FOREIGN_BAR)
-        score = self._scorer.score(row(left, right, comparison, cosine, self._words.vocabulary))
+        score = crowded(self._scorer.score(row(left, right, comparison, cosine, self._words.vocabulary)), among)
         return Verdict(score >= bar, score, "paraphrase" if score >= bar else "unsure")
 
     def features(self, stored: str, asked: str, cosine: float) -> list[float] | None:
-        """The networks' input for a pair; None if they are not used for it."""
-        left, right, comparison = self._compared(stored, asked)
+        """The networks' input for a pair; None if the networks do not decide it."""
+        left, right, comparison = self.compared(stored, asked)
         decided = comparison.conflict or left.empty or right.empty or self._same(left, right, comparison, cosine)
         if decided or not self._open(left, right, comparison, cosine):
             return None
         return row(left, right, comparison, cosine, self._words.vocabulary)
 
-    def _compared(self, stored: str, asked: str) -> tuple[Reading, Reading, Comparison]:
+    def compared(self, stored: str, asked: str) -> tuple[Reading, Reading, Comparison]:
+        """Both texts as they are read, and their differences."""
         left, right = self.read(stored), self.read(asked)
         if not left.language and right.language:
             left = self.read(stored, right.language)
@@ -142,8 +157,8 @@ class Verifier:
 
     @staticmethod
     def _open(left: Reading, right: Reading, comparison: Comparison, cosine: float) -> bool:
-        """Whether the networks may decide: two short, paraphrased questions of one language. A text that was edited in
-        one place, or an instruction with a text to process, is never decided by a score."""
+        """Whether the networks may decide: two short questions of one language, neither of which contains a text to
+        process. They never decide about a single replaced word (`Comparison.exchanged`)."""
         long = max(len(left.tokens), len(right.tokens)) > _LONGEST_QUESTION
         foreign = not left.language or left.language != right.language
         return cosine >= _PARAPHRASE_FLOOR and not (foreign or comparison.exchanged or long or left.payload)

@@ -37,8 +37,8 @@ class Vocabulary:
         pieces: dict[str, int],
         vectors: Floats,
     ) -> None:
-        """`keys`: sorted CRC-32 of the words, (n,); `zipf`: (n, 4), in units of 1/`STEPS`; `vectors`: one row per word
-        piece."""
+        """`keys`: sorted CRC-32 of the words, (n,). `zipf`: frequencies in units of 1/`STEPS`, (n, 4). `vectors`: one
+        row per word piece."""
         self._keys, self._zipf = keys, zipf
         self._pieces, self._vectors = pieces, vectors
         self.zipf = lru_cache(maxsize=16384)(self._look_up)
@@ -49,7 +49,7 @@ class Vocabulary:
     @classmethod
     @lru_cache(maxsize=1)
     def load(cls) -> Vocabulary:
-        """A vocabulary with the packaged tables. Takes about 50 ms, so call it off the event loop the first time."""
+        """A vocabulary with the packaged tables. The first call takes about 50 ms, so make it off the event loop."""
         table, vectors = np.load(FREQUENCIES), np.load(PIECES)
         pieces: dict[str, int] = orjson.loads(TOKENIZER.read_bytes())["model"]["vocab"]
         return cls(
@@ -62,14 +62,14 @@ class Vocabulary:
     def _look_up(self, word: str) -> tuple[float, ...]:
         """Zipf frequency in English, Spanish and Portuguese, and the highest of the other languages; 0 if the word does
         not occur."""
-        key = np.uint32(crc32(word.encode()))  # with a plain int, NumPy would copy the table to compare
+        key = np.uint32(crc32(word.encode()))  # with a plain int, NumPy would copy the table for the comparison
         place = int(self._keys.searchsorted(key))
         if place == len(self._keys) or self._keys[place] != key:
             return _UNKNOWN
         return tuple(value / STEPS for value in self._zipf[place].tolist())
 
     def known(self, word: str, language: str) -> bool:
-        """Whether `word` is a word of the language or of English, whose words occur in all languages."""
+        """Whether `word` is a word of the language or of English; English words occur in all languages."""
         zipf = self.zipf(word)
         return zipf[0] > 0 or (language in COLUMNS and zipf[COLUMNS.index(language)] > 0)
 

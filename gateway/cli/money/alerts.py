@@ -84,9 +84,9 @@ def acknowledge(context: Context, id: str) -> None:
 @click.option("--team", help="Only alerts of this team.")
 @click.option("--retry", is_flag=True, help="Let a running gateway retry them.")
 def dead_letters(context: Context, team: str | None, retry: bool) -> None:
-    """List deliveries that no receiver accepted for three days.
+    """List deliveries that were not accepted within three days.
 
-    They are not tried again, unless with --retry.
+    They are not tried again, except with --retry.
     """
     settings = context.of_running()
     if retry:
@@ -118,7 +118,7 @@ def _with(settings: Settings, policies: dict[str, Policy], ask: Callable[[Alerts
 
 
 def _lines(target: str, kinds: dict[str, Answer]) -> list[str]:
-    """Lines about one receiver: a single one if it gave the same answer to all alerts."""
+    """The lines about one receiver: a single line if it gave the same answer to all alerts."""
     replies = {("accepted" if one.accepted else "not accepted") + f": {one.said}" for one in kinds.values()}
     if len(replies) == 1:
         return [f"{target}: {replies.pop()} ({len(kinds)} alerts: {', '.join(kinds)})"]

@@ -1,4 +1,4 @@
-"""`thriftgate breakeven`: whether an own machine would have been cheaper than the API."""
+"""`thriftgate breakeven`: shows whether running a machine would have been cheaper than the API."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def breakeven(
 
 
 def _given(hour_usd: str | None, tokens_per_second: float | None) -> list[ledger.Machine]:
-    """The machine given on the command line, if any. Raises ValueError."""
+    """The machine that the command line describes; None if it describes none. Raises ValueError."""
     if hour_usd is None and tokens_per_second is None:
         return []
     if hour_usd is None or tokens_per_second is None:
@@ -112,7 +112,7 @@ def _show(rows: Sequence[ledger.Comparison]) -> None:
 
 
 def _plot(rows: Sequence[ledger.Comparison], path: Path) -> None:
-    """Plot the cost of a million tokens by utilisation: a curve for each machine, a horizontal line for each API's
+    """Plot the cost of a million tokens against utilisation: a curve for each machine, a horizontal line for each API
     price."""
     try:
         from matplotlib.figure import Figure

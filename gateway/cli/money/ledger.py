@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime
 
 import click
 
-from gateway.backends.providers.discover import discover
+from gateway.backends.providers.discover import backends_of
 from gateway.cli import tables
 from gateway.cli.echo import echo
 from gateway.cli.money.storage import open_database
@@ -40,7 +40,7 @@ from gateway.state.leases import orphaned_holds
 
 @click.group()
 def ledger() -> None:
-    """Check, drain, roll up and reprice the ledger; forget an end user; release what a lost host holds."""
+    """Check, drain, roll up and reprice the ledger; forget an end user; release money that is held for a lost host."""
 
 
 @ledger.command()
@@ -48,7 +48,7 @@ def ledger() -> None:
 def drain(context: Context) -> None:
     """Write the journals of this data directory into the ledger.
 
-    A running gateway does this by itself. Use the command after it has ended.
+    A running gateway does this by itself. Use the command after the gateway has ended.
     """
     settings = context.of_running()
     count = _with_writer(settings, None, Writer.drain_once)
@@ -189,10 +189,10 @@ def reprice(context: Context, model: str, since: str | None, until: str | None, 
 def release(context: Context, which: str, yes: bool) -> None:
     """Free the money that budgets hold for a lost host.
 
-    WORKER frees that of one of its workers; `thriftgate doctor` lists both. A worker may have spent what it had leased,
-    and only its journal shows how much: if the gateway is started again on its data directory, it drains the journal
-    and frees the rest by itself. Release what is held only if that directory is lost. The spend that was in it is then
-    missing in the ledger, and its budgets can be overrun by that amount.
+    With WORKER, the money that is held for one of its workers is freed; `thriftgate doctor` lists hosts and workers. A
+    worker may have spent what it had leased, and only its journal shows how much. If the gateway is started again on
+    its data directory, it drains the journal and frees the rest by itself. So release the money only if that directory
+    is lost. The spend in it is then missing in the ledger, and the budgets can be overrun by that amount.
     """
     settings = context.of_running()
     here = {segments.leases_as(lane) for lane in segments.lanes(settings.paths.journal)}
@@ -232,8 +232,8 @@ def forget(context: Context, end_user: str) -> None:
 
 
 def _with_writer(settings: Settings, keep_days: int | None, work: Callable[[Writer], Awaitable[int]]) -> int:
-    """Run `work` with the ledger's writer and return its result. Does nothing while a running gateway has the writer's
-    lock."""
+    """Run `work` with the ledger's writer and return its result. Does nothing while a running gateway holds the
+    writer's lock."""
 
     async def working() -> int:
         writer = Writer(settings.paths.journal, database, keep_days=keep_days)
@@ -247,13 +247,11 @@ def _with_writer(settings: Settings, keep_days: int | None, work: Callable[[Writ
 
 
 async def _backends(settings: Settings) -> dict[str, Backend]:
-    listed = settings.config.backends
-    found = list(listed) if listed is not None else await discover(settings.config, None, False)
-    return {backend.name: backend for backend in found}
+    return {backend.name: backend for backend in await backends_of(settings.config, None)}
 
 
 def _prices(settings: Settings) -> Callable[[date], PriceList]:
-    """Returns a function from a day to the price list as of that day."""
+    """A function from a day to the price list of that day."""
     register, terms = Catalogue.load(own=settings.paths.prices), settings.config.prices
     known: dict[date, PriceBook] = {}
 

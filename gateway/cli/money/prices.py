@@ -221,13 +221,13 @@ def _pair(classes: Classes | None) -> str:
 
 
 def _tiers(price: Price) -> str:
-    """For example `priority 3.5 / 14, flex 1 / 4`. Combined tiers are only in --json."""
+    """The tiers' prices, such as `priority 3.5 / 14, flex 1 / 4`. Combined tiers are only in --json."""
     named = ((name, tier) for name, tier in price.tiers.items() if _named(name) and "+" not in name)
     return ", ".join(f"{name} {_usd(tier.input)} / {_usd(tier.output)}" for name, tier in named) or "–"
 
 
 def _named(tier: str) -> bool:
-    """Whether the tier is listed as a service tier. Batch prices have their own column."""
+    """Whether the tier is listed among the service tiers. Batch prices have a separate column."""
     return "batch" not in tier.split("+")
 
 

@@ -16,7 +16,7 @@ from gateway.ledger.reports.formats import cents
 
 
 def show(found: Spent, console: Console) -> None:
-    """Print the sections that have content."""
+    """Print the sections that are not empty."""
     for line in (*map(_budget, found.budgets), *map(_credit, found.credits), *map(_wrong_hits, found.wrong_hits)):
         console.print(Text(line))
     if found.savings is not None:

@@ -93,7 +93,7 @@ def _print(written: bytes, form: str) -> None:
 
 
 def spend_of(settings: Settings, database: Database) -> UsageFigures:
-    """The figures as in a running gateway, except for backends that it found by itself."""
+    """The same figures as in a running gateway, except those of backends that the gateway has found by itself."""
     policies = load_policies(settings.policies, settings.config.ceilings)
     return UsageFigures(
         database,

@@ -1,4 +1,4 @@
-"""Reads LiteLLM proxy's config.yaml: models become backends and aliases; everything else is listed with its line."""
+"""Reads LiteLLM proxy's config.yaml. Models become backends and aliases; everything else is listed with its line."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ _MORE = (
     ("aws_region_name", "region", ("bedrock",)),
     ("aws_profile_name", "aws_profile", ("bedrock",)),
 )
-"""(LiteLLM's key, key of a backend, kinds that have it)."""
+"""(LiteLLM's key, key of a backend, kinds that have this key)."""
 IN_FILE = "API_KEY_FROM_LITELLM"
-"""The variable for a key that the config contains: secrets are not copied from file to file."""
+"""The variable for a key that is written in the config. Secrets are not copied from file to file."""
 MOST_BYTES = 2**20
 
 
 def read(path: Path) -> Found:
-    """Raises ClickException if the file cannot be read."""
+    """Read the config. Raises ClickException if that is impossible."""
     try:
         if path.stat().st_size > MOST_BYTES:
             raise click.ClickException(f"{path}: is larger than 1 MiB; this is no LiteLLM config.")
@@ -93,7 +93,7 @@ def _add(found: Found, model: Any, index: int, root: Any, file: str) -> None:
 
 
 def _values(params: dict[str, Any], alias: str, taken: set[str], base_model: str) -> dict[str, Any]:
-    """The backend of one model. `base_model`: the model behind a deployment."""
+    """The backend for one model. `base_model`: the model of a deployment."""
     prefix, _, rest = params["model"].partition("/")
     kind = _KINDS.get(prefix, "litellm") if rest else ("anthropic" if prefix.startswith("claude") else "openai")
     name = params["model"] if kind == "litellm" else rest or prefix
@@ -113,8 +113,8 @@ def _values(params: dict[str, Any], alias: str, taken: set[str], base_model: str
 
 
 def _key(reference: Any) -> str:
-    """The name of the variable that holds the key: NAME of `os.environ/NAME`, or IN_FILE if the key itself is written
-    there; empty without a key."""
+    """The name of the variable that contains the key: NAME for `os.environ/NAME`, or IN_FILE if the config contains the
+    key itself; empty if there is no key."""
     return IN_FILE if _is_secret(reference) else str(reference or "").removeprefix("os.environ/")
 
 
@@ -137,7 +137,7 @@ def _free(name: str, taken: set[str]) -> str:
 
 
 def _line(node: Any, *path: str | int) -> int:
-    """The line of the key or list item at `path`, 1 where it is not in the file."""
+    """The line of the key or list item at `path`; 1 if the file does not contain it."""
     line = 1
     for step in path:
         if isinstance(node, yaml.MappingNode):

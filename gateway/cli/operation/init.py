@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -14,26 +16,29 @@ from gateway.cli.echo import echo
 from gateway.cli.operation import from_litellm
 from gateway.cli.operation.starter_files import Found, entry, gateway_yaml, policy_yaml, write_new
 from gateway.cli.options import Context, common
+from gateway.domain.notify import VARIABLE
+from gateway.domain.receiver_kinds import IN_POLICIES, KINDS
 from gateway.policy import keys as store
 from gateway.policy.load import load_policies
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import Ceilings, GatewayConfig, load_settings
 
-_REFERENCE = re.compile(r"(env:[A-Za-z_][A-Za-z0-9_]*|receiver:[A-Za-z0-9_.-]+)")
-
 budget_option = click.option("--budget", help="US dollars a month; default: no budget.")
-slack_option = click.option("--slack", help="env:NAME of the variable with a Slack webhook's URL, for budget alerts.")
-webhook_option = click.option("--webhook", help="env:NAME of the variable with a webhook's URL, for budget alerts.")
-email_option = click.option("--email", help="env:NAME of the variable with mail addresses, for budget alerts.")
+
+
+def receiver_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds an option for each kind of receiver that a policy may name, such as `--slack`."""
+    for kind in reversed(IN_POLICIES):
+        text = f"env:NAME of the variable with {KINDS[kind].address}, for budget alerts."
+        command = click.option(f"--{kind}", help=text)(command)
+    return command
 
 
 @click.command()
 @common
 @click.option("--team", default="default", show_default=True, help="The team of the first policy.")
 @budget_option
-@slack_option
-@webhook_option
-@email_option
+@receiver_options
 @click.option(
     "--from",
     "source",
@@ -41,15 +46,7 @@ email_option = click.option("--email", help="env:NAME of the variable with mail 
     metavar="FILE",
     help="Take the models of a LiteLLM proxy's config.yaml, instead of looking for backends.",
 )
-def init(
-    context: Context,
-    team: str,
-    budget: str | None,
-    slack: str | None,
-    webhook: str | None,
-    email: str | None,
-    source: Path | None,
-) -> None:
+def init(context: Context, team: str, budget: str | None, source: Path | None, **addresses: str | None) -> None:
     """Write gateway.yaml and a policy for what this machine has, and validate both.
 
     Backends are found by provider keys in the environment and by model servers on the usual local ports. Existing
@@ -64,7 +61,7 @@ def init(
     for path in (config, folder / f"{team}.yaml"):
         if path.exists():
             raise click.ClickException(f"{path} exists already and is not changed; move it away first.")
-    receivers = _receivers(team, budget, slack, webhook, email)
+    receivers = _receivers(team, budget, addresses)
     found = from_litellm.read(source) if source else asyncio.run(_discovered())
     if not found.entries:
         raise click.ClickException(
@@ -93,12 +90,8 @@ def team() -> None:
 @common
 @click.argument("name")
 @budget_option
-@slack_option
-@webhook_option
-@email_option
-def add(
-    context: Context, name: str, budget: str | None, slack: str | None, webhook: str | None, email: str | None
-) -> None:
+@receiver_options
+def add(context: Context, name: str, budget: str | None, **addresses: str | None) -> None:
     """Write policies/NAME.yaml for a new team.
 
     A running gateway uses it within a second.
@@ -108,7 +101,7 @@ def add(
     """
     folder = context.policies[0] if context.policies else Path("policies")
     path = folder / f"{name}.yaml"
-    receivers = _receivers(name, budget, slack, webhook, email)
+    receivers = _receivers(name, budget, addresses)
     try:
         write_new(path, policy_yaml(name, budget_usd=budget, notify=receivers, aliases={}))
     except FileExistsError:
@@ -123,10 +116,9 @@ def add(
     context.print({"team": name, "policy": str(path)}, text)
 
 
-def _receivers(
-    team: str, budget: str | None, slack: str | None, webhook: str | None, email: str | None
-) -> list[dict[str, str]]:
-    """Receivers as a policy has them. Raises UsageError for an argument that a policy cannot have."""
+def _receivers(team: str, budget: str | None, addresses: Mapping[str, str | None]) -> list[dict[str, str]]:
+    """Receivers as a policy has them. `addresses`: kind → `env:NAME`. Raises UsageError for an argument that a policy
+    cannot have."""
     try:
         store.check_team(team)
         if budget is not None and not Decimal(0) < Decimal(budget) <= Decimal(10**9):
@@ -135,14 +127,15 @@ def _receivers(
         raise click.UsageError(f"--budget must be a number of US dollars, not {budget!r}.") from error
     except ValueError as error:
         raise click.UsageError(f"{error}.") from error
-    targets = [{kind: target} for kind, target in (("slack", slack), ("webhook", webhook), ("email", email)) if target]
-    for each in targets:
-        for kind, target in each.items():
-            if not _REFERENCE.fullmatch(target):
-                raise click.UsageError(f"--{kind} must be env:NAME, so that no address is in a shared file.")
+    targets = {kind: reference for kind in IN_POLICIES if (reference := addresses[kind])}
+    for kind, reference in targets.items():
+        if not re.fullmatch(VARIABLE, reference):
+            raise click.UsageError(
+                f"--{kind} must be env:NAME with a name in capitals, so that no address is in a shared file."
+            )
     if targets and budget is None:
         raise click.UsageError("Receivers get alerts of a budget; add --budget.")
-    return targets
+    return [{kind: reference} for kind, reference in targets.items()]
 
 
 async def _discovered() -> Found:
@@ -150,7 +143,7 @@ async def _discovered() -> Found:
 
 
 def _problems(config: Path, folder: Path) -> list[str]:
-    """What `thriftgate check` would report, without the backends' keys."""
+    """The mistakes that `thriftgate check` would report, except for the backends' keys."""
     try:
         settings = load_settings(config, None, [folder], keys=False)
         load_policies(settings.policies, settings.config.ceilings)

@@ -1,4 +1,4 @@
-"""Writes a first gateway.yaml and a team's policy: each line is explained, and the result is valid."""
+"""Writes a first gateway.yaml and a team's policy. Each line has an explanation, and the files are valid."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEAD = """\
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One backend as it is written: key → value, and a comment."""
+    """One backend as it is written to the file: key → value, and a comment."""
 
     values: Mapping[str, Any]
     comment: str = ""
@@ -31,17 +31,17 @@ class Entry:
 
 @dataclass(slots=True)
 class Found:
-    """What a first configuration is made of."""
+    """The data for a first configuration."""
 
     entries: list[Entry]
     aliases: dict[str, list[str]] = field(default_factory=dict)
-    """Name that applications use → names of backends."""
+    """Name that applications use → names of the backends."""
     notes: list[str] = field(default_factory=list)
-    """Settings of another gateway's file that were not taken over, with their lines."""
+    """Settings in another gateway's file that were not taken over, with their lines."""
 
 
 def entry(backend: Backend) -> Entry:
-    """A discovered backend as gateway.yaml has it. Keys are named by their variables, never written."""
+    """A discovered backend in the form of gateway.yaml. A key is written as the name of its variable."""
     values: dict[str, Any] = {"name": backend.name, "kind": backend.kind, "model": backend.model}
     if backend.base_url and backend.base_url != KINDS[backend.kind].base_url:
         values["base_url"] = backend.base_url
@@ -52,7 +52,12 @@ def entry(backend: Backend) -> Entry:
     values["strength"] = "small" if backend.tier == "small" else "large"
     if backend.window_tokens:
         values["context_window"] = backend.window_tokens
-    return Entry(values, "its price is unknown; e.g. price: {machine_hour_usd: 1.20}")
+    if backend.price is None:
+        return Entry(values, "its price is unknown; e.g. price: {machine_hour_usd: 1.20}")
+    values["price"] = backend.price.model_dump(
+        mode="json", include={"machine_hour_usd", "tokens_per_second", "billing"}
+    )
+    return Entry(values, "strength and price are assumed: USD per hour in which it answers")
 
 
 def _variable(backend: Backend) -> str:
@@ -76,7 +81,7 @@ def gateway_yaml(entries: Sequence[Entry]) -> str:
 def policy_yaml(
     team: str, *, budget_usd: str | None, notify: Sequence[Mapping[str, str]], aliases: Mapping[str, Sequence[str]]
 ) -> str:
-    """The text of policies/TEAM.yaml. `notify`: receivers, as `{"slack": "env:NAME"}`."""
+    """The text of policies/TEAM.yaml. `notify`: receivers such as `{"slack": "env:NAME"}`."""
     lines = [
         f"# The rules of team {team}. A change takes effect within a second.",
         "# docs/reference/policy-yaml.md lists all keys.",
@@ -106,7 +111,7 @@ def policy_yaml(
 
 
 def write_new(path: Path, text: str) -> None:
-    """Raises FileExistsError, OSError."""
+    """Write a file that does not exist yet. Raises FileExistsError, OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("x", encoding="utf-8") as file:
         file.write(text)

@@ -106,7 +106,8 @@ cache.add_command(show)
 
 
 def _plot(points: list[Point], path: Path) -> None:
-    """Plot the share of hits among pairs of equal and of different questions, by score threshold."""
+    """Plot the share of hits among pairs of equal questions and among pairs of different questions, by score
+    threshold."""
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError:

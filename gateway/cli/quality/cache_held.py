@@ -24,13 +24,13 @@ from gateway.state.redis.connection import State
 from gateway.state.redis.log import IndexLog
 
 CATCH_UP_S = 30.0
-"""Longest wait in seconds until the index of the running gateway's answers has been read."""
+"""Maximum seconds to wait until the index of the running gateway's answers has been read."""
 _SHOWN_CHARACTERS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Which:
-    """The cached answers that a command applies to. Criteria that are None are ignored."""
+    """The cached answers to which a command applies. A criterion that is None does not restrict them."""
 
     team: str | None
     tag: str | None
@@ -57,7 +57,7 @@ class Which:
 
 
 def chosen(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --team, --tag, --prefix and --older-than."""
+    """Add --team, --tag, --prefix and --older-than."""
     command = click.option("--older-than", help="Only answers older than this, e.g. 12h.")(command)
     command = click.option("--prefix", help="Only answers with a tag that begins with this, e.g. docs/.")(command)
     command = click.option("--tag", help="Only answers stored with this tag (x-thriftgate-cache-tags).")(command)
@@ -138,7 +138,7 @@ def stats(context: Context, team: str | None, tag: str | None, prefix: str | Non
 
 
 def _wrong(errors: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Results of the checks of a team's semantic hits; None before the first check."""
+    """The results of checking a team's semantic hits; None before the first check."""
     if errors is None or not errors["checked"]:
         return None
     names = ("lookups", "hits", "checked", "wrong", "undecided", "wrong_of_lookups", "wrong_of_hits", "interval")
@@ -244,7 +244,7 @@ def on_state(settings: Settings, work: Callable[[Cache], Coroutine[Any, Any, Any
         cache = Cache(state, IndexLog(state, "cache"), None)
         try:
             await state.open()
-            await state.call("GET", state.key("epoch"))  # fails at once with the reason if there is no server
+            await state.call("GET", state.key("epoch"))  # fails at once, with the reason, if there is no server
             await cache.open()
             await cache.caught_up(CATCH_UP_S)
             return await work(cache)

@@ -1,4 +1,5 @@
-"""`thriftgate compare`: whether one backend is as good as another, for which prompts, at what price and speed."""
+"""`thriftgate compare`: shows whether one backend is as good as another, for which prompts, and at what price and
+speed."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from rich.progress import Progress
 from gateway.alerts.detect import measure
 from gateway.alerts.detect.thresholds import BudgetWindow
 from gateway.backends.fleet import Fleet
-from gateway.backends.providers.discover import discover
+from gateway.backends.providers.discover import backends_of
 from gateway.cli import tables
 from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
@@ -109,7 +110,7 @@ def compare(
 
 
 def read_prompts(path: Path, max_tokens: int, temperature: float) -> list[Prompt]:
-    """Read the prompts. Raises ClickException with file and line."""
+    """Read the prompts. Raises ClickException, which names file and line."""
     found: list[Prompt] = []
     try:
         lines = path.read_bytes().splitlines()
@@ -141,13 +142,12 @@ async def _run(
     settings: Settings, names: tuple[str, str], prompts: list[Prompt], judge: str, limit: int, most: int,
     concurrent: int, team: str,
 ) -> tuple[list[Pair], int, str]:  # fmt: skip
-    """Returns (pairs, their cost in pico-dollars, the reason why it ended early or empty)."""
+    """(Pairs, their cost in pico-dollars, the reason for an early end or an empty text)."""
     policy, epoch = load_policies(settings.policies, settings.config.ceilings).find(team)
     await asyncio.to_thread(_check_budgets, settings, team, policy, limit)
     tenant = Tenant(Key("compare", team), policy, epoch)
     catalogue = PriceBook.of(settings)
-    listed = settings.config.backends
-    backends = list(listed) if listed is not None else await discover(settings.config, None, False)
+    backends = await backends_of(settings.config, None)
     await asyncio.to_thread(_learn_machines, settings, catalogue, backends)
     async with _opened(settings, [catalogue.complete(each) for each in backends], catalogue) as (fleet, journal):
         settlement = PairSettlement(limit, catalogue)
@@ -178,7 +178,7 @@ async def _run(
 async def _opened(
     settings: Settings, backends: list[Backend], catalogue: PriceBook
 ) -> AsyncIterator[tuple[Fleet, Journal]]:
-    """A fleet and its journal. At the end the rows are written into the ledger, unless a running gateway does so."""
+    """A fleet and its journal. At the end, its rows are written to the ledger, unless a running gateway does that."""
     fleet = Fleet(backends)
     journal = Journal(settings.paths.journal, prices=catalogue, worker="compare")
     await journal.start()
@@ -195,7 +195,7 @@ async def _opened(
 
 
 def _check_budgets(settings: Settings, team: str, policy: Policy, limit: int) -> None:
-    """Checks the ledger. Raises BudgetExhausted if --max-usd exceeds what is left of a hard budget."""
+    """Check the ledger. Raises BudgetExhausted if --max-usd exceeds the rest of a hard budget."""
     above = settings.config.organisations.get(policy.organisation, Organisation()).budget
     budgets = [each for each in (*policy.budget, *above) if each.hard and each.limit_usd is not None]
     if not budgets:
@@ -214,7 +214,7 @@ def _check_budgets(settings: Settings, team: str, policy: Policy, limit: int) ->
 
 
 def _learn_machines(settings: Settings, catalogue: PriceBook, backends: list[Backend]) -> None:
-    """Load the recently measured throughput of own machines, as a running gateway does."""
+    """Load the throughput that was recently measured for own machines, as a running gateway does."""
     machines = [each for each in backends if each.price is not None and each.price.machine_hour_usd]
     if machines:
         with open_database(settings) as database, database.read() as connection:

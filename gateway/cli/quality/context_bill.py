@@ -1,4 +1,4 @@
-"""`thriftgate context bill`: what a file of requests costs by the rules of providers' prompt caches."""
+"""`thriftgate context bill`: computes the cost of a file of requests by the rules of providers' prompt caches."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _FILE = click.Path(path_type=Path)
 @click.option("--sessions", type=_FILE, required=True, help="The recorded sessions that the requests belong to.")
 @click.option("--prices", type=_FILE, help="Prices by model, as JSON; default: the packaged ones.")
 def bill(options: Context, sent: Path, sessions: Path, prices: Path | None) -> None:
-    """What recorded requests cost, by providers' cache rules.
+    """Compute what recorded requests cost, by providers' cache rules.
 
-    Counted are cache reads and writes, lifetimes and smallest prefixes; no provider is called.
+    The rules include cache reads and writes, lifetimes and minimum prefixes. No provider is called.
 
-    SENT: one request a line, as `context replay` writes them.
+    SENT: one request per line, as `context replay` writes them.
 
     \b
     thriftgate context bill sent.jsonl --sessions sessions.jsonl.xz --prices prices.json
@@ -50,7 +50,7 @@ def bill(options: Context, sent: Path, sessions: Path, prices: Path | None) -> N
 
 
 def prices_by_model(path: Path | None) -> Callable[[str], Price | None]:
-    """A look-up of prices: in the file, or in the packaged list as Anthropic and OpenAI charge themselves."""
+    """A function that finds prices: in the file, or in the packaged list with Anthropic's and OpenAI's own prices."""
     if path is not None:
         prices = load_prices(path)
         return lambda model: price_of(prices, model)
@@ -59,14 +59,14 @@ def prices_by_model(path: Path | None) -> Callable[[str], Price | None]:
 
 
 def provider_backend(model: str) -> Backend:
-    """The provider itself, by the model's name."""
+    """A backend at the model's own provider."""
     if "claude" in model.lower():
         return Backend(name="provider", kind="anthropic", base_url="https://api.anthropic.com/v1", model=model)
     return Backend(name="provider", kind="openai", base_url="https://api.openai.com/v1", model=model)
 
 
 def summary(billed: list[Billed], sessions: dict[str, Session]) -> dict[str, Any]:
-    """Totals of all requests and of each session; where the provider reported usage, its reads and writes too."""
+    """Totals of all requests and of each session. If the provider reported usage, its reads and writes are included."""
     by_session: dict[str, list[Billed]] = {}
     for each in billed:
         by_session.setdefault(each.id, []).append(each)

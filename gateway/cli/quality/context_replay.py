@@ -1,4 +1,4 @@
-"""`thriftgate context replay`: what the gateway would send of recorded sessions, request by request."""
+"""`thriftgate context replay`: shows which requests the gateway would send for recorded sessions."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ from gateway.routing.affinity.sessions import prefix_of
 
 _FILE = click.Path(path_type=Path)
 _APART_S = 1e7
-"""Between the beginnings of two sessions, so that none meets the other's cache entries."""
+"""Seconds between the beginnings of two sessions. They are so far apart that no session uses another one's cache
+entries."""
 
 
 class Replay:
-    """One team's gateway with a clock of its own. What a provider's cache holds is simulated by the biller."""
+    """One team's gateway with a simulated clock. The biller simulates the content of a provider's cache."""
 
     def __init__(self, policy: ContextPolicy, price_of: Callable[[str], Price | None]) -> None:
         self._now, self._begins = 0.0, 0.0
@@ -48,7 +49,8 @@ class Replay:
         self._readers: dict[float, BlockReader] = {}
 
     def requests(self, session: Session) -> Iterator[tuple[Billed, bytes]]:
-        """Each request of a session: what it costs, and the body that was sent. Raises GatewayError, ValueError."""
+        """Yield, for each request of a session, its cost and the body that was sent. Raises GatewayError,
+        ValueError."""
         self._begins += _APART_S
         price = self._price_of(session.model)
         if price is None:
@@ -56,7 +58,7 @@ class Replay:
         factor = family_factor(session.model)
         reader = self._readers.setdefault(factor, BlockReader(self._counter.count, factor))
         cache = PromptCache(rules_of(session.model))
-        backend = provider_backend(session.model)  # without a window: the provider served what was recorded
+        backend = provider_backend(session.model)  # without a window, because the provider served what was recorded
         for sent in session.requests():
             self._now = self._begins + sent.at
             record, body = self._send(session, sent, backend)
@@ -71,7 +73,7 @@ class Replay:
         request_id, controls = f"{session.id}-{sent.turn}", Controls(session=session.id)
         request = DIALECTS[dialect].parse(orjson.dumps(sent.body), request_id, controls, {})
         request.estimated_tokens = estimated(request) + session.hidden_tokens
-        if session.hidden_tokens:  # what is hidden are a system prompt and tools
+        if session.hidden_tokens:  # the hidden tokens are a system prompt and tools
             request.needs |= {"tools"}
         record = Record(request_id, self._tenant, request.model, dialect, stream=False)
         prefix = prefix_of(request, self._tenant.key.lineage, session.id)
@@ -79,7 +81,7 @@ class Replay:
         plan = asyncio.run(self._contexts.plan_for(request, self._tenant, backend, prefix))
         attempt = record.attempt(backend)
         attempt.input_tokens, attempt.trimmed_tokens = plan.expected_tokens, plan.trimmed_tokens
-        attempt.counted_tokens, attempt.marks = plan.counted_tokens, plan.marks
+        attempt.counted_tokens, attempt.marks, attempt.frozen = plan.counted_tokens, plan.marks, plan.frozen
         return record, _body(request, plan, backend)
 
 
@@ -94,11 +96,11 @@ def _body(request: CompletionRequest, plan: ContextPlan, backend: Backend) -> by
 @click.option("--prices", type=_FILE, help="Prices by model, as JSON; default: the packaged ones.")
 @click.option("--out", type=_FILE, required=True, help="Where to write the requests, one JSON object a line.")
 def replay(options: Context, sessions: Path, prices: Path | None, out: Path) -> None:
-    """What the gateway would send of recorded sessions.
+    """Write the gateway's requests for recorded sessions.
 
-    No provider is called. The requests can be billed by others, or with `thriftgate context bill`.
+    No provider is called. Their cost can be computed with `thriftgate context bill` or by another program.
 
-    SESSIONS: recorded sessions, one JSON object a line, or that as .xz.
+    SESSIONS: recorded sessions, one JSON object per line; may be compressed (.xz).
 
     \b
     thriftgate context replay sessions.jsonl.xz --prices prices.json --out sent.jsonl

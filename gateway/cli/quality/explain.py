@@ -15,7 +15,7 @@ from rich.markup import escape
 from gateway.alerts.detect import measure
 from gateway.alerts.detect.thresholds import BudgetWindow
 from gateway.backends.fleet import Fleet
-from gateway.backends.providers.discover import discover
+from gateway.backends.providers.discover import backends_of
 from gateway.cli import tables
 from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
@@ -34,8 +34,10 @@ from gateway.errors import GatewayError
 from gateway.ledger.prices.price_book import PriceBook
 from gateway.policy.load import load_policies
 from gateway.routing.counterfactual import changes_of
-from gateway.routing.router import Router, followed, packaged
+from gateway.routing.loading import followed, packaged
+from gateway.routing.router import Router
 from gateway.settings.gateway import Settings
+from gateway.settings.running import local_model_url
 
 
 @click.command()
@@ -67,10 +69,9 @@ def explain(context: Context, prompt: str, team: str, model: str, max_tokens: in
 async def _decide(
     settings: Settings, tenant: Tenant, request: CompletionRequest, pressures: Mapping[str, float]
 ) -> tuple[Route, list[str]]:
-    """Returns the decision and sentences on what would change it."""
+    """The decision, and sentences about what would change it."""
     catalogue = PriceBook.of(settings)
-    listed = settings.config.backends
-    found = list(listed) if listed is not None else await discover(settings.config, _local_model(settings), False)
+    found = await backends_of(settings.config, local_model_url(settings.paths))
     fleet = Fleet([catalogue.complete(backend) for backend in found])
     plan = followed(settings.config.routing.artefact)
     router = Router(packaged, catalogue, fleet, fleet.backends, pressures=pressures, plan=plan)
@@ -86,7 +87,7 @@ async def _decide(
 
 
 def _by_strategy(decide: Callable[[Policy], Route], policy: Policy, model: str, route: Route) -> list[str]:
-    """For a choice by fitted strategies: the quality from which another strategy would be chosen."""
+    """If fitted strategies made the choice: the quality from which another strategy would be chosen."""
     rule = policy.rule(model)
     if not route.strategy or not isinstance(rule, ModelRule):
         return []
@@ -100,7 +101,8 @@ def _by_strategy(decide: Callable[[Policy], Route], policy: Policy, model: str, 
 
 
 def _pressures(settings: Settings, tenant: Tenant) -> dict[str, float]:
-    """Budget pressure by the ledger. A worker also counts spend that is not on the ledger yet."""
+    """The pressure of each budget, from the spend in the ledger. A worker also counts spend that is not in the ledger
+    yet."""
     team, policy = tenant.team, tenant.policy
     if not policy.pacing.enabled:
         return {}
@@ -117,20 +119,11 @@ def _pressures(settings: Settings, tenant: Tenant) -> dict[str, float]:
 
 
 def request_for(prompt: str, model: str = "auto", max_tokens: int | None = None) -> CompletionRequest:
-    """The request that an app would send, from the same parser."""
+    """The request that an application would send, made by the same parser."""
     body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": prompt}]}
     if max_tokens is not None:
         body["max_tokens"] = max_tokens
     return parse(orjson.dumps(body), new_request_id(), Controls(), {})
-
-
-def _local_model(settings: Settings) -> str | None:
-    """URL of the running gateway's local model; None if there is none on this data directory."""
-    try:
-        runtime = orjson.loads(settings.paths.runtime.read_bytes())
-        return str(runtime["local_model"]["url"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def _values(route: Route, what_if: Sequence[str]) -> dict[str, Any]:
@@ -141,6 +134,7 @@ def _values(route: Route, what_if: Sequence[str]) -> dict[str, Any]:
         "abstained": bool(route.grade and route.grade.abstained),
         "reference": route.reference.name if route.reference else None,
         "strategy": route.strategy or None,
+        "ceiling_usd": None if route.ceiling_pico is None else f"{pico_to_usd(route.ceiling_pico):f}",
         "escalate_to": route.escalate_to.name if route.escalate_to else None,
         "observed": route.observed.name if route.observed else None,
         "quality": route.quality,
@@ -173,6 +167,9 @@ def _show(route: Route, what_if: Sequence[str]) -> None:
         console.print(f"if it fails: {', then '.join(values['order'][1:])}")
     if route.escalate_to is not None:
         console.print(f"if it is unsure (below {route.escalate_below:.0%}): {route.escalate_to.name}")
+    if route.above:
+        ceiling = "by its tier" if values["ceiling_usd"] is None else f"{values['ceiling_usd']} USD"
+        console.print(f"only if all else fails, above the ceiling ({ceiling}): {', '.join(sorted(route.above))}")
     table = tables.Table("candidate", "adequacy", "expected cost USD", "excluded because")
     for one in values["considered"]:
         adequacy = "–" if one["adequacy"] is None else f"{one['adequacy']:.3f}"

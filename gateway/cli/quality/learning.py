@@ -29,7 +29,7 @@ FILE = click.Path(exists=True, path_type=Path, dir_okay=False)
 @common
 @click.option("--team", help="Only backends of this team.")
 def learned(context: Context, team: str | None) -> None:
-    """Show what compared answers and feedback show of each team's backends, and the cost of comparing.
+    """Show the quality of each team's backends by compared answers and feedback, and the cost of comparing.
 
     \b
     thriftgate router learned --team search
@@ -85,7 +85,7 @@ def trial(context: Context, plan: Path) -> None:
 @click.command("rollback", short_help="Return to the previous plan.")
 @common
 def rollback(context: Context) -> None:
-    """Undo the last switch: use the plan before it again, or else the one that gateway.yaml names."""
+    """Undo the last switch: use the previous plan again, or, if there was none, the one that gateway.yaml names."""
     with open_database(context.of_running()) as database, database.begin() as connection:
         done = plan_trials.roll_back(connection, time.time(), "asked for")
     context.print({"rolled_back": done}, "Rolled back." if done else "Nothing to roll back: no plan is live.")
@@ -95,7 +95,7 @@ COMMANDS = (learned, trial, rollback)
 
 
 def plans_on_trial(settings: Settings) -> list[dict[str, Any]]:
-    """States of plans on trial, the newest first. Empty if there is no database yet."""
+    """States of plans on trial, newest first. Empty if there is no database yet."""
     if not settings.config.ledger.database_url and not settings.paths.sqlite.exists():
         return []
     with open_database(settings) as database, database.read() as connection:

@@ -1,4 +1,4 @@
-"""`thriftgate router`: fits strategies to measured outcomes, replays them, shows the plan in use, measures the
+"""`thriftgate router`: fits strategies to measured outcomes, replays them, shows the plan in use, and measures the
 grader."""
 
 from __future__ import annotations

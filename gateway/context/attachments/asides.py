@@ -1,5 +1,5 @@
-"""Token counts of strings in a conversation that are neither text, calls nor files: names, refusals, reasoning, items
-of hosted tools.
+"""Counts the tokens of other strings in a conversation: names, refusals, reasoning, items of hosted tools. Texts, calls
+and files are counted elsewhere.
 
 Each provider decides which of these strings its model reads. So a budget reserves tokens for all of them, but no space
 in the context window is reserved.
@@ -20,12 +20,12 @@ _CONTENT = frozenset({"content", "output"})
 _HOLDERS = frozenset({"tool_result", "search_result"})
 """Types of parts whose content is a list of parts."""
 _STAYS = -1
-"""Index for strings that no droppable turn owns. No droppable turn has this index."""
+"""Key for the strings that are not dropped with any droppable turn. No such turn has this index."""
 
 
 def asides(request: CompletionRequest) -> dict[int, int]:
-    """Index of a turn → bytes of such strings that are dropped with it. `_STAYS` → bytes of the strings that are
-    dropped with no turn."""
+    """Index of a turn → bytes of these strings that are dropped with the turn. `_STAYS` → bytes of those that are never
+    dropped."""
     found: dict[int, int] = {}
     given = request.body.get(request.input_field)
     shown = FACTS[request.dialect].image_part
@@ -45,8 +45,8 @@ def asides(request: CompletionRequest) -> dict[int, int]:
 def _messages(
     request: CompletionRequest, given: Any, turn: Turn, begins: int, ends: int
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the message of a turn, and the items before it that are not turns; for the last turn, also the items after
-    it."""
+    """Yield (index, message) of the turn and of the items before it that are not turns. For the last turn, also yield
+    the items after it."""
     if turn.index < 0 and (field := FACTS[request.dialect].system_field):
         yield turn.index, {"content": request.body.get(field)}
     if type(given) is list:
@@ -55,12 +55,12 @@ def _messages(
 
 
 def _goes_along(item: Mapping[str, Any], before: bool) -> bool:
-    """Whether `item` is dropped with the turn after it."""
+    """Whether `item` is dropped together with the turn after it."""
     return before and item.get("type") == "reasoning"
 
 
 def _beside(message: dict[str, Any], turn: Turn | None, shown: str) -> int:
-    """Number of bytes of all strings in `message`, except those that are counted with `turn`."""
+    """Number of bytes of all strings in `message`, except those already counted for `turn`."""
     found = _bytes(message, _elsewhere(message), shown)
     if turn is not None:
         found -= _size(turn.text) + _bytes(made(message))
@@ -68,14 +68,15 @@ def _beside(message: dict[str, Any], turn: Turn | None, shown: str) -> int:
 
 
 def _elsewhere(message: dict[str, Any]) -> str:
-    """Name of the field that is counted as an attachment, whatever it contains; empty if there is none."""
+    """Name of the field that is counted as an attachment, whatever its content is; empty if there is none."""
     if message.get("type") == "image_generation_call":
         return "result"
     return "audio" if type(message.get("audio")) is dict else ""
 
 
 def _bytes(value: Any, without: str = "", shown: str | None = None) -> int:
-    """Number of bytes of all strings in `value`, including keys that are too long for names, and excluding labels.
+    """Number of bytes of all strings in `value`. Labels are excluded, but keys that are too long for a name are
+    included.
 
     `without`: a field of `value` to skip. `shown`: the type of image parts, if `value` is a message; its images and
     files are not counted.
@@ -103,7 +104,7 @@ def _bytes(value: Any, without: str = "", shown: str | None = None) -> int:
 
 
 def _text_of(part: dict[str, Any]) -> str:
-    """The text of an image or file part that belongs to the turn's text."""
+    """The text of an image or file part that is counted with the turn's text."""
     source = part.get("source")
     text = source.get("data") if type(source) is dict and source.get("type") == "text" else part.get("text")
     return text if type(text) is str else ""
@@ -122,8 +123,10 @@ def _size(text: str) -> int:
 
 
 def made(message: dict[str, Any]) -> Any:
-    """The tool calls in a message and the thinking before them, in the form in which they are counted; empty if there
-    are neither. Anthropic's models read earlier thinking again, and it is billed as input; its signature is not read.
+    """The tool calls in a message and the thinking before them, in the form in which they are counted; empty without
+    calls and thinking.
+
+    Anthropic's models read earlier thinking again, and it is billed as input. They do not read its signature.
     """
     if message.get("type") == "function_call":
         return message

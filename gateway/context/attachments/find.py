@@ -1,6 +1,6 @@
 """Finds attachments in a request, in every client dialect and inside tool results.
 
-The parsers count such parts (`Turn.files`), so a request without any is not searched.
+A request without attachments is not searched, because the parsers have already counted such parts (`Turn.files`).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _AUDIO = frozenset({"input_audio", "audio_url", "audio"})
 _PICTURES = frozenset({"video_url", "input_video", "video", "computer_screenshot"})
 _LINKS = ("http://", "https://", "gs://", "s3://", "file-")
 _HEAD = 512
-"""Characters within which the head of a data URL ends."""
+"""Maximum characters of the head of a data URL."""
 _SNIFFED = {"JVBERi": "pdf", "UEsDB": "office", "0M8R4": "office"}
-"""The first characters of base64 of a PDF (`%PDF-`), a zip archive and an old Office file → the format."""
+"""First characters of base64-encoded content → its format: a PDF (`%PDF-`), a zip archive, an old Office file."""
 _OFFICE = ("officedocument", "opendocument", "msword", "ms-excel", "ms-powerpoint")
 _OFFICE_NAMES = (".docx", ".xlsx", ".pptx", ".doc", ".xls", ".ppt", ".odt", ".ods", ".odp")
 _TEXT = ("text/", "application/json", "application/xml", "application/yaml", "application/javascript")
@@ -29,7 +29,7 @@ _TEXT_NAMES = (".txt", ".md", ".csv", ".tsv", ".json", ".xml", ".html", ".yaml",
 
 
 def find(request: CompletionRequest) -> list[Attachment]:
-    """The attachments, in no particular order. None of them has been opened."""
+    """The attachments of a request, in any order. They have not been opened."""
     found: list[Attachment] = []
     messages: Any = None
     for turn in request.turns:
@@ -41,7 +41,7 @@ def find(request: CompletionRequest) -> list[Attachment]:
 
 
 def _in_message(message: Part, turn: int) -> Iterator[Attachment]:
-    if type(message.get("audio")) is dict:  # the recording of an earlier answer, given by its id
+    if type(message.get("audio")) is dict:  # a recording of an earlier answer, given by its id
         yield Attachment(turn, "audio")
     if message.get("type") == "image_generation_call":
         yield Attachment(turn, "image", "image")
@@ -78,8 +78,7 @@ def _read(part: Part, turn: int) -> Iterator[Attachment]:
 
 
 def _given(held: Part) -> Any:
-    """The inline content, if nothing else is given: with an id or a second content the vendor may read either of
-    them."""
+    """The inline content; None if there is also an id or a second content, because the vendor may read either."""
     given = [held.get(name) for name in ("file_data", "data", "file_url", "document_url", "url", "file_id")]
     texts = [text.get("url") if type(text) is dict else text for text in given]
     named = [text for text in texts if text]
@@ -98,8 +97,8 @@ def _recording(part: Part, turn: int) -> Attachment:
 
 
 def _block(block: Part, turn: int) -> Iterator[Attachment]:
-    """Yield the attachment in Anthropic's document block. Its plain text is already part of the turn's text; its title
-    and context are not."""
+    """Yield the attachment in Anthropic's document block. Its title and context count too; plain text does not, because
+    the turn's text already contains it."""
     source = block["source"]
     form, media = source.get("type"), source.get("media_type")
     beside = [text for text in (block.get("title"), block.get("context")) if type(text) is str and text]
@@ -121,7 +120,7 @@ def _block(block: Part, turn: int) -> Iterator[Attachment]:
 
 
 def _inline(given: Any, turn: int, kind: AttachmentKind, media: str = "", name: str = "") -> Attachment:
-    """The attachment for `given`: base64, a data URL, or a reference to content stored elsewhere."""
+    """An attachment from `given`: base64, a data URL, or a reference to content stored elsewhere."""
     if type(given) is not str or given.startswith(_LINKS):
         return Attachment(turn, kind)
     start, plain = 0, False
@@ -140,7 +139,7 @@ def _inline(given: Any, turn: int, kind: AttachmentKind, media: str = "", name: 
 
 
 def _format(media: str, name: str, begins: str) -> str:
-    """The format. The first characters of the content take precedence over the media type and the name."""
+    """The format. The content's first characters have priority over the media type and the name."""
     for begin, form in _SNIFFED.items():
         if begins.startswith(begin):
             return form

@@ -1,8 +1,8 @@
-"""The program that opens documents and recordings. It runs in its own process, because a hostile file may crash it.
+"""The program that opens documents and recordings. It runs in a separate process, because a hostile file may crash it.
 
-It is run as a script with one end of a socket as standard input, and imports nothing of the gateway. A job is a line
-`FORMAT LENGTH SECONDS`, followed by LENGTH bytes of base64; the answer is a line `PAGES TEXT_BYTES SECONDS`, or `-` if
-the content cannot be read. The program ends when no job has arrived for a while, when the socket closes, or with
+It runs as a script with one end of a socket as standard input, and imports nothing of the gateway. A job is a line
+`FORMAT LENGTH SECONDS`, followed by LENGTH bytes of base64. The answer is a line `PAGES TEXT_BYTES SECONDS`, or `-` if
+the content cannot be read. The program ends when no job has arrived for some time, when the socket closes, or with
 SIGALRM when a job takes longer than its SECONDS.
 """
 
@@ -20,25 +20,25 @@ from collections.abc import Iterator
 from typing import Any
 
 MEMORY_BYTES = 1 << 30
-"""Limit of the address space. Beyond it allocations fail, and the file counts as unreadable."""
+"""Limit of the address space in bytes. Above it, allocations fail and the file counts as unreadable."""
 IDLE_S = 60.0
 MOST_PAGES = 5_000
-"""Maximum number of pages that are read. No vendor accepts more; for a longer document the declared number counts."""
+"""Maximum number of pages that are read, which is more than any vendor accepts. For a longer document, the declared
+number counts."""
 MOST_FORMS = 64
-"""Maximum number of drawings within a page's drawing that are read."""
+"""Maximum number of drawings that are read within one page's drawing."""
 _SHOWN = re.compile(rb"\((?:[^()\\]|\\.)*\)|<[0-9A-Fa-f\s]+>", re.DOTALL)
-"""Text that a page shows: strings in its content stream, literal or hexadecimal."""
+"""Matches text that a page shows: literal or hexadecimal strings in its content stream."""
 _DECLARED = re.compile(rb"/Count\s+(\d{1,9})\b")
 _PAGE = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
 _WORDS = re.compile(r"(?:word|ppt|xl)/.*\.xml$|content\.xml$")
-"""Files in an Office archive that hold its text."""
+"""Matches the files in an Office archive that contain its text."""
 
 
 def pdf(data: bytes) -> tuple[int, int, float]:
-    """Number of pages (the larger of the declared and the found number) and bytes of the text shown on them.
+    """The number of pages (declared or found, whichever is larger) and the bytes of text shown on them.
 
-    If the page tree cannot be walked to its end, every object that looks like a page, or like a number of pages,
-    counts.
+    If the page tree cannot be read to its end, each object that looks like a page or like a number of pages counts.
     """
     from pypdf import PdfReader
     from pypdf.errors import PyPdfError
@@ -67,7 +67,8 @@ def pdf(data: bytes) -> tuple[int, int, float]:
 
 
 def _leaves(top: Any) -> Iterator[Any]:
-    """Yield the pages of the tree. A page that is referred to twice is two pages; a node inside itself is skipped."""
+    """Yield the pages of the tree. A page that is referenced twice is yielded twice; a node that contains itself is
+    skipped."""
     waiting: list[tuple[Any, frozenset[int]]] = [(top, frozenset())]
     seen = 0
     while waiting and seen < MOST_PAGES:
@@ -124,11 +125,11 @@ JOBS = {"pdf": pdf, "office": office, "audio": audio}
 
 
 def answer(form: str, given: bytes) -> bytes:
-    """The answer line for a job."""
+    """The answer line for one job."""
     try:
         pages, text, seconds = JOBS[form](b64decode(given))
     except Exception:
-        return b"-\n"  # whichever exception a library raises, the content cannot be read
+        return b"-\n"  # the content cannot be read, whichever exception the library raised
     return f"{pages} {text} {seconds:.3f}\n".encode()
 
 

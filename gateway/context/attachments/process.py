@@ -18,24 +18,24 @@ from gateway.domain.attachment import Attachment, Measured
 log = logging.getLogger(__name__)
 
 DEADLINE_S = 2.0
-"""Time limit for all attachments of a request together, including the wait for other requests."""
+"""Time limit in seconds for all attachments of one request together. It includes the wait for other requests."""
 MOST_BYTES = 48 * 2**20
-"""Larger content is not opened: Anthropic accepts 32 MB in a request, OpenAI 50 MB."""
+"""Maximum bytes of content that is opened. Anthropic accepts requests of up to 32 MB, OpenAI of up to 50 MB."""
 _PROGRAM = str(Path(__file__).with_name("measuring.py"))
 _ANSWER = 128
 """Maximum number of bytes of an answer."""
 
 
 class MeasuringProcess:
-    """Measures attachments in one process for all requests of a worker. Its memory and time are limited, which bounds
-    the cost of a hostile file."""
+    """One process that measures the attachments of all requests of a worker. Its memory and time are limited, so a
+    hostile file costs little."""
 
     def __init__(self, deadline_s: float = DEADLINE_S) -> None:
         self.deadline_s = deadline_s
         self._turn = asyncio.Lock()
-        """Acquired before a thread is used, so that waiting requests occupy no threads."""
+        """Held by the request that uses a thread, so that waiting requests occupy no threads."""
         self._using = threading.Lock()
-        """Held while the process is used: the thread of a cancelled request continues its work."""
+        """Held while the process is used. A cancelled request's thread still holds it, because the thread continues."""
         self._connection: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._end: weakref.finalize[[subprocess.Popen[bytes], socket.socket], MeasuringProcess] | None = None
@@ -67,8 +67,7 @@ class MeasuringProcess:
                 self._using.release()
 
     def _measure(self, attachment: Attachment, form: str, ends: float) -> Measured | None:
-        """The measurement; None if the content cannot be read. Raises OSError when the process ends or takes too
-        long."""
+        """The measurement; None if the content cannot be read. Raises OSError if the process ends or takes too long."""
         assert attachment.data is not None
         content = attachment.data[attachment.start :].encode("ascii", "replace")
         if self._process is not None and self._process.poll() is not None:  # it was idle for a long time, and ended
@@ -111,7 +110,7 @@ class MeasuringProcess:
         self._connection = self._process = self._end = None
 
     def close(self) -> None:
-        """End the process. The next attachment starts a new one."""
+        """End the process. The next attachment starts a new process."""
         with self._using:
             self._kill()
 
@@ -123,7 +122,7 @@ def _end(process: subprocess.Popen[bytes], connection: socket.socket) -> None:
 
 
 def _form(attachment: Attachment) -> str:
-    """The job's format; empty if the attachment is not to be opened."""
+    """The format of the job; empty if the attachment must not be opened."""
     if attachment.data is None or attachment.plain or not 0 < attachment.size <= MOST_BYTES:
         return ""
     if attachment.kind == "audio":

@@ -1,8 +1,8 @@
-"""Tokens of an attachment: the maximum that a vendor may bill, and the usual number.
+"""Computes the tokens of an attachment: the maximum that a vendor may bill, and the usual number.
 
-The maximum is the largest of three numbers: the one that the sender declares, the counted one, and the one that the
-size implies. An attachment that cannot be opened may have as many tokens as the vendor accepts, or as fill the
-backend's window, whichever is less. If the window is unknown, the family's usual window counts (`Vendor.window`).
+The maximum is the largest of three numbers: declared by the sender, counted, and implied by the size. If an attachment
+cannot be opened, the maximum is what the vendor accepts, or the backend's window if that is less. If the window is
+unknown, the model family's usual window is used (`Vendor.window`).
 """
 
 from __future__ import annotations
@@ -13,19 +13,18 @@ from gateway.context.attachments.vendors import IMAGE_TOKENS, Vendor
 from gateway.domain.attachment import Attachment
 
 LARGE_PAGE = 512 * 1024
-"""Bytes of a page with a full-page scan. A counted document has at least one page for each such number of bytes."""
+"""Bytes of a page with a full-page scan. A document of N bytes that was counted has at least N ÷ `LARGE_PAGE` pages."""
 SMALL_PAGE = 1024
-"""Bytes of a page that is nearly empty. A document that cannot be counted may have one page for each such number of
-bytes."""
+"""Bytes of an almost empty page. A document of N bytes that cannot be counted may have N ÷ `SMALL_PAGE` pages."""
 USUAL_PAGE = 100 * 1024
 TEXT_BYTES_PER_TOKEN = 2
-"""Minimum for text in any language; the usual number is `USUAL_TEXT_BYTES`."""
+"""Minimum bytes of text per token, in any language. The usual number is `USUAL_TEXT_BYTES`."""
 USUAL_TEXT_BYTES = 4
 XML_BYTES_PER_TOKEN = 3
-"""Minimum for an Office file's XML, in which markup surrounds the words; the usual number is `USUAL_XML_BYTES`."""
+"""Minimum bytes per token of an Office file's XML, which contains markup. The usual number is `USUAL_XML_BYTES`."""
 USUAL_XML_BYTES = 20
 DENSEST = 3
-"""Maximum tokens per byte of an Office file: its XML is compressed to about a tenth."""
+"""Maximum tokens per byte of an Office file, whose XML is compressed to about a tenth."""
 _EXACT = {"pcm16": 48_000, "g711_ulaw": 8000, "g711_alaw": 8000}
 """Bytes per second of sound without a header, as OpenAI's formats are defined."""
 _LOSSLESS = ("UklGR", "ZkxhQ", "Rk9STQ")
@@ -38,7 +37,7 @@ _USUAL_PAGES = 5
 
 
 def most(attachment: Attachment, vendor: Vendor, window: int) -> int:
-    """The maximum tokens, which a budget reserves."""
+    """The maximum tokens. A budget reserves this number."""
     if attachment.kind == "image":
         return window if attachment.format == "video" else min(vendor.image, window)
     found = (
@@ -48,7 +47,7 @@ def most(attachment: Attachment, vendor: Vendor, window: int) -> int:
 
 
 def usual(attachment: Attachment, vendor: Vendor) -> int:
-    """The usual tokens, which are expected."""
+    """The usual number of tokens. Forecasts use this number."""
     if attachment.kind == "image":
         return min(IMAGE_TOKENS, vendor.image)
     if attachment.kind == "audio":
@@ -66,7 +65,7 @@ def usual(attachment: Attachment, vendor: Vendor) -> int:
 
 
 def known(attachment: Attachment) -> bool:
-    """Whether the attachment's size is known, so that the usual number of tokens can be kept free for it."""
+    """Whether the attachment's size is known. Only then is space in the window reserved for it."""
     return attachment.measured is not None or attachment.format in ("text", "image") or attachment.format in _EXACT
 
 

@@ -1,1 +1,1 @@
-"""The prices that providers charge for a prompt by the rules of their prompt caches. Pure functions of values."""
+"""Computes what providers charge for a prompt by the rules of their prompt caches. No I/O."""

@@ -1,4 +1,4 @@
-"""A request body as the sequence of blocks that a provider's prompt cache compares."""
+"""Splits a request body into the blocks that a provider's prompt cache compares."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ IMAGE_TOKENS = 1500
 _MARK = "cache_control"
 _DIGEST_BYTES = 16
 _UNSEEN = frozenset({"type", "id", "tool_use_id", "tool_call_id", "signature", "is_error", "role"})
-"""Fields that have few tokens or none, whatever they contain."""
+"""Fields that add few tokens or none, whatever they contain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Block:
     """One block, together with all blocks before it."""
 
     digest: bytes
-    """Digest of everything up to the end of this block. It depends on the form: a text alone and the same text in an
+    """Digest of everything up to the end of this block. It also depends on the form: a string and the same text in an
     array are different blocks."""
     tokens: int
     """Tokens from the beginning of the prompt to the end of this block."""
@@ -32,15 +32,15 @@ class Block:
 
 
 class BlockReader:
-    """Reads bodies in Anthropic's and in OpenAI's chat dialect. Counts each block once."""
+    """Reads bodies in Anthropic's and in OpenAI's chat dialect. Counts the tokens of each block only once."""
 
     def __init__(self, count: Callable[[str], int], factor: float = 1.0) -> None:
-        """`factor`: the model's own tokens per token that `count` returns."""
+        """`factor`: tokens of the model's own tokenizer per token that `count` returns."""
         self._count, self._factor = count, factor
         self._known: dict[bytes, int] = {}
 
     def read(self, body: dict[str, Any], hidden_tokens: int = 0) -> list[Block]:
-        """The blocks of a body. `hidden_tokens`: tokens that precede the prompt and are not in `body`."""
+        """The blocks of a body. `hidden_tokens`: tokens before the prompt that `body` does not contain."""
         found, digest, tokens = [], b"", hidden_tokens
         if hidden_tokens:
             digest = b"hidden"
@@ -62,8 +62,8 @@ class BlockReader:
 
 
 def _pieces(body: dict[str, Any]) -> Iterator[tuple[bytes, Any, float]]:
-    """Yield for each block in the provider's order: its location, the block without its mark, and the mark's lifetime
-    in seconds."""
+    """Yield for each block, in the provider's order: its path in the body, the block without its cache mark, and the
+    mark's lifetime in seconds."""
     for tool in body.get("tools") or ():
         yield b"tool", *_unmarked(tool)
     system = body.get("system") or ()

@@ -27,8 +27,11 @@ _DEEP_DISCOUNT = re.compile(r"claude-\w+-5-5")
 
 
 def load_prices(path: Path) -> dict[str, Price]:
-    """`{"MODEL": {"input": 5, "output": 25}}`, or a list of such objects with `model` below `models`. Classes that are
-    missing follow the provider's usual factors. Raises OSError, and ValueError with the entry that is wrong."""
+    """The prices in the file. It contains `{"MODEL": {"input": 5, "output": 25}}`, or a list of such objects with a
+    `model` field, perhaps below `models`.
+
+    Missing classes get the provider's usual factors. Raises OSError, and ValueError that names the wrong entry.
+    """
     read = orjson.loads(path.read_bytes())
     if type(read) is not dict:
         raise ValueError(f"{path}: must be an object of models and their prices")
@@ -41,7 +44,7 @@ def load_prices(path: Path) -> dict[str, Price]:
 
 
 def price_of(prices: Mapping[str, Price], model: str) -> Price | None:
-    """The price of a model; also found if the model's name contains a date or a provider. None if there is no price."""
+    """The price of a model; None if there is none. The model's name may also contain a date or a provider."""
     name = model.rpartition("/")[2]
     for candidate in (model, name, _DATE.sub("", name)):
         if (price := prices.get(candidate)) is not None:

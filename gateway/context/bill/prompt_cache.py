@@ -1,5 +1,5 @@
-"""A provider's prompt cache for one account: which tokens of a prompt are read from it, written to it, or processed
-anew."""
+"""Simulates a provider's prompt cache for one account: which tokens of a prompt are read from the cache, written to it,
+or processed anew."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from gateway.domain.prompt_cache import LONG_S, LOOK_BACK, MOST_MARKS, STEP_TOKE
 
 
 class PromptCache:
-    """Cache entries by the digest of their prefix. Requests must be billed in the order of their times."""
+    """The cache entries, by the digest of their prefix. Requests must be billed in order of time."""
 
     def __init__(self, rules: CacheRules) -> None:
         self._rules = rules
         self._entries: dict[bytes, tuple[float, float]] = {}
-        """Digest → end and lifetime, in seconds."""
+        """Digest → (end, lifetime) of the entry, in seconds."""
 
     def bill(self, blocks: Sequence[Block], at: float, output_tokens: int = 0) -> Usage:
         """The usage of a request at the time `at` (seconds). Raises ValueError for marks that Anthropic refuses."""
@@ -62,7 +62,7 @@ class PromptCache:
         return Usage(blocks[-1].tokens - done, cached, short, long, output_tokens)
 
     def _use(self, digest: bytes, at: float) -> None:
-        """Renew an entry that is read for its whole lifetime. An entry that has ended is not renewed."""
+        """Renew an entry for its whole lifetime, because it was read. An expired entry is not renewed."""
         if self._live(digest, at):
             ttl_s = self._entries[digest][1]
             self._entries[digest] = (at + ttl_s, ttl_s)

@@ -1,6 +1,6 @@
-"""Bills a file of requests as `context replay` writes them: `{"id","turn","body","own_usd"}`, one JSON object a line.
+"""Bills a file of requests as `context replay` writes them: one JSON object `{"id","turn","body","own_usd"}` per line.
 
-A keep-alive has `at` (seconds) instead of `turn`.
+A keep-alive request has `at` (seconds) instead of `turn`.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def bill_sent(
     price_of: Callable[[str], Price | None],
     count: Callable[[str], int],
 ) -> Iterator[Billed]:
-    """Bill `rows`, each session against a prompt cache of its own, in the order of the file.
+    """Bill `rows` in order. Each session has a separate prompt cache.
 
-    Raises ValueError for a row of an unknown session or turn, a model without a price, and marks that are refused.
+    Raises ValueError for an unknown session or turn, a model without a price, and marks that Anthropic refuses.
     """
     readers: dict[float, BlockReader] = {}
     caches: dict[tuple[str, str], PromptCache] = {}

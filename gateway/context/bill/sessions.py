@@ -1,4 +1,4 @@
-"""Recorded agent sessions, one JSON object a line, as the requests that their clients made."""
+"""Reads recorded agent sessions (one JSON object per line) as the sequence of requests that their clients sent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Literal
 import orjson
 
 MOST_OUTPUT_TOKENS = 32_000
-"""Anthropic's API requires a limit; the recordings have none."""
+"""Output limit of every request. Anthropic's API requires one, and the recordings have none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class SentRequest:
     reported: dict[str, int] | None
     """The usage that the provider reported: `input_tokens`, `cache_read`, `cache_write`."""
     reset: bool
-    """Whether the client began a new history: the first request, a compaction, a rewind."""
+    """Whether the client began a new history, by the first request, a compaction, or a rewind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,11 @@ class Session:
     api: Literal["anthropic", "openai"]
     model: str
     hidden_tokens: int
-    """Tokens of a system prompt and tools that the recording lacks; they precede all messages."""
+    """Tokens of the system prompt and tools, which the recording lacks. They come before all messages."""
     row: dict[str, Any]
 
     def requests(self) -> Iterator[SentRequest]:
-        """Yield each request with all messages appended since the last reset."""
+        """Yield each request. It has all messages appended since the last reset."""
         messages: list[dict[str, Any]] = []
         head: dict[str, Any] = {"model": self.model, "max_tokens": MOST_OUTPUT_TOKENS}
         if tools := self.row.get("tools"):

@@ -1,1 +1,1 @@
-"""Plain answers, errors and usage as backends write them."""
+"""Reads plain answers, errors and usage as backends write them."""

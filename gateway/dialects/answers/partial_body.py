@@ -18,7 +18,7 @@ from gateway.domain.money.usage import Usage
 from gateway.domain.request import DialectName
 
 _MOST_READ = 2**20
-"""Most bytes that are searched."""
+"""Maximum bytes that are searched."""
 _USAGE = b'"usage"'
 _TIER = re.compile(rb'"service_tier"\s*:\s*"([\w-]{1,40})"')
 _TEXT = re.compile(
@@ -26,13 +26,14 @@ _TEXT = re.compile(
     rb'"((?:[^"\\]|\\.)*+)',
     re.DOTALL,
 )
-"""Text that the model generated. The last match may be cut off."""
+"""Matches text that the model generated. The last match may be cut off."""
 _ESCAPED = re.compile(rb"\\u[0-9a-fA-F]{0,4}|\\.", re.DOTALL)
 _ERROR = re.compile(rb'\{\s*"(?:error|detail|errors|message)"|\{[^{]{0,200}"(?:object|type)"\s*:\s*"error"')
 
 
 def reported_in(body: bytes, dialect: DialectName) -> Usage | None:
-    """The usage that `body` reports in a backend's dialect, whether complete or cut off; None if it reports none."""
+    """The usage that `body` reports in a backend's dialect; None if it reports none. `body` may be complete or cut
+    off."""
     try:
         parsed = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -54,7 +55,7 @@ def reported_in(body: bytes, dialect: DialectName) -> Usage | None:
 
 
 def _found(body: bytes) -> dict[str, Any]:
-    """The usage and service tier in incomplete JSON."""
+    """The usage and service tier found in incomplete JSON."""
     found: dict[str, Any] = {}
     if tiers := _TIER.findall(body[:_MOST_READ]):
         found["service_tier"] = tiers[0].decode()

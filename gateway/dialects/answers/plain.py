@@ -11,18 +11,18 @@ from gateway.domain.money.usage import Usage
 
 @dataclass(slots=True)
 class Plain:
-    """A plain answer that was read."""
+    """A plain answer after it was read."""
 
     body: bytes
-    """In the client's dialect, ready to send."""
+    """The answer in the client's dialect, ready to send."""
     usage: Usage | None
-    """None: the backend reported no usage or an impossible one."""
+    """The usage; None if the backend reported none or an impossible one."""
     finish: str
-    """Finish reason in OpenAI's terms; empty if the backend gave none."""
+    """The finish reason in OpenAI's terms; empty if the backend gave none."""
     confidence: float | None
-    """Mean token probability; None if the backend sent no log-probabilities."""
+    """The mean token probability; None if the backend sent no log-probabilities."""
     choices: list[dict[str, Any]]
-    """As in a chat completion, parsed; each has a message."""
+    """The choices as in a chat completion, parsed. Each has a message."""
     content_type: str = "application/json"
 
     @property

@@ -11,7 +11,7 @@ STANDARD = frozenset(
         *("global", "not_available"),
     )
 )
-"""Names of a provider's standard tier, speed or region, for which its standard prices apply."""
+"""Names of providers' standard tiers, speeds and regions, which have standard prices."""
 _SAME = {
     "fast": "priority",  # since July 2026 OpenAI calls it fast mode; both names are in use
     "on_demand_priority": "priority",
@@ -21,7 +21,7 @@ _SAME = {
 }
 _FOREIGN = re.compile(r"[^a-z0-9_.:-]")
 LONGEST = 32
-"""Longest name kept, in characters. A backend may report anything, and the ledger stores it."""
+"""Maximum characters of a name that is kept. A backend may report anything, and the ledger stores it."""
 
 
 def normalised(service_tier: object = None, speed: object = None, geo: object = None) -> str:

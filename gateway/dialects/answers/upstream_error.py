@@ -12,7 +12,7 @@ from gateway.errors import BackendRefused, StreamBroken
 
 MAX_MESSAGE = 2000
 _PASSING = {"overloaded_error": 503, "rate_limit_error": 429}
-"""Error types that are temporary, with their status codes."""
+"""Temporary error types → their status codes."""
 _CREDENTIALS = (401, 402, 403, 407)
 _ACCOUNT = re.compile(
     r"api[-_ ]?key|credential|signature|\btoken\b|bearer|auth(?:enti|ori[sz])|permission|access ?denied|\biam\b|arn:|"
@@ -20,7 +20,7 @@ _ACCOUNT = re.compile(
     r"\bip\b",
     re.IGNORECASE,
 )
-"""Words of a 403 about the account or the key that called."""
+"""Matches words that show that a 403 is about the calling account or key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class UpstreamError:
 
 
 def find_error(body: Any) -> UpstreamError | None:
-    """The error in a parsed body: `{"error": {…} or "…"}`, `{"object": "error", …}` or `{"detail": …}`; None if
-    none."""
+    """The error in a parsed body: `{"error": {…} or "…"}`, `{"object": "error", …}` or `{"detail": …}`; None if there
+    is none."""
     if type(body) is not dict:
         body = body[0] if type(body) is list and body else None
         if type(body) is not dict:
@@ -74,7 +74,8 @@ def error_in(body: bytes) -> UpstreamError | None:
 
 
 def broken(error: UpstreamError | None, otherwise: bytes | str = "no reason given") -> StreamBroken:
-    """The exception for an error event in a stream. `otherwise`: the event's text if it is no error object."""
+    """The exception for an error event in a stream. `otherwise`: the event's text, used if it contains no error
+    object."""
     if type(otherwise) is bytes:
         otherwise = otherwise[:MAX_MESSAGE].decode(errors="replace")
     failure = StreamBroken(f"The backend's stream ended with an error: {error.message if error else otherwise!s}")
@@ -84,9 +85,9 @@ def broken(error: UpstreamError | None, otherwise: bytes | str = "no reason give
 
 
 def about_request(error: UpstreamError | None) -> bool:
-    """Whether a 403 is about what was asked (content, model, region), and not about the gateway's own account.
+    """Whether a 403 is about the request (content, model, region) and not about the gateway's own account.
 
-    An unreadable body counts as the account's: a provider says why it does not answer a request.
+    An unreadable body counts as being about the account, because a provider that refuses a request gives a reason.
     """
     return error is not None and not _ACCOUNT.search(f"{error.kind} {error.code} {error.message}")
 

@@ -8,7 +8,7 @@ from typing import Any
 from gateway.domain.money.usage import Usage
 
 ABSURD_TOKENS = 100_000_000
-"""Larger counts are rejected as impossible, because no model has such a large window."""
+"""Limit from which a token count is rejected as impossible. No model has such a large window."""
 
 Fees = tuple[tuple[str, int], ...]
 _Object = dict[str, Any]
@@ -17,10 +17,10 @@ _PROMPT = ("prompt_tokens", "input_tokens")
 _COMPLETION = ("completion_tokens", "output_tokens")
 _READ = ("prompt_tokens_details", "input_tokens_details", "input_token_details", "prompt_token_details")
 _WROTE = ("completion_tokens_details", "output_tokens_details", "output_token_details", "completion_token_details")
-"""Names of the detail objects. Transcriptions and realtime sessions use the singular."""
+"""Names of the objects with details. Transcriptions and realtime sessions use the singular."""
 _CACHED = ("prompt_cache_hit_tokens", "cached_tokens", "num_cached_tokens", "cache_read_input_tokens")
-"""Cached tokens reported separate the prompt count instead of in its details (DeepSeek, Moonshot, Mistral, Anthropic
-relays)."""
+"""Fields with cached tokens that some providers report beside the prompt count, and not in its details (DeepSeek,
+Moonshot, Mistral, Anthropic relays)."""
 _WRITTEN = "cache_creation_input_tokens"
 _MISSED = "prompt_cache_miss_tokens"
 _REASONING = ("reasoning_tokens", "thinking_tokens", "thoughts_token_count", "thoughts_tokens")
@@ -57,8 +57,8 @@ class Counts:
 
 
 def openai_usage(value: object, *, tier: str = "", fees: Fees = ()) -> Usage | None:
-    """Read an OpenAI usage object; None if it contains no counts. `tier` and `fees`: values that the answer reports
-    elsewhere.
+    """Read an OpenAI usage object; None if it contains no counts. `tier` and `fees` are values that the answer reports
+    outside of it.
 
     Impossible or contradictory counts are named in `doubt`, and the higher amount is kept.
     """
@@ -104,7 +104,7 @@ def usage_with(usage: Usage | None, tier: str, fees: Fees = ()) -> Usage | None:
 
 
 def later(reported: Usage | None, before: Usage | None) -> Usage | None:
-    """Choose between two usage reports of one answer: the later one, unless it is None or implausibly smaller."""
+    """Choose between two usage reports of one answer: the later one, unless it is None or implausibly small."""
     if reported is None or before is None:
         return reported or before
     odd = reported.doubt or not reported.all_input
@@ -112,7 +112,7 @@ def later(reported: Usage | None, before: Usage | None) -> Usage | None:
 
 
 def counted(usage: Usage | None, estimated_input: int) -> Usage:
-    """`usage`; if it contains no input count, an estimated usage with `estimated_input` tokens."""
+    """`usage`, or an estimated usage with `estimated_input` tokens if `usage` has no input count."""
     if usage is not None and usage.all_input:
         return usage
     doubt = usage.doubted("input_tokens") if usage is not None else ""
@@ -125,10 +125,10 @@ def shown(usage: Usage | None) -> Usage | None:
 
 
 class _Reading:
-    """One usage object. Cache reads and writes count as parts of the prompt, and reasoning as part of the
+    """One usage object. Cache reads and writes count as parts of the prompt, and reasoning counts as part of the
     completion.
 
-    If the numbers show that a backend counts reasoning, reads or writes separately, that is followed instead.
+    If the numbers show that a backend counts reasoning, reads or writes separately, they are read as separate.
     """
 
     def __init__(self, report: _Object) -> None:
@@ -192,7 +192,8 @@ class _Reading:
         return cached, self._prompt - cached
 
     def _seen(self, fresh: int) -> tuple[int, int, int]:
-        """Split the uncached input into text, audio and images. The details may state how much of each was cached."""
+        """Split the uncached input into text, audio and images. The details may state how much of each kind was
+        cached."""
         counts, within = self._counts, self._read.get("cached_tokens_details")
         within = within if type(within) is dict else {}
         audio_input, image_input = (
@@ -238,5 +239,5 @@ class _Reading:
 
 
 def _group(report: _Object, names: Iterable[str]) -> _Object:
-    """The first object of `names` that exists; else empty."""
+    """The first existing object among `names`; empty if there is none."""
     return next((group for name in names if type(group := report.get(name)) is dict), {})

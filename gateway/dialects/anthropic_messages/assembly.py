@@ -9,15 +9,16 @@ import orjson
 from gateway.dialects.openai_chat.assembly import MAX_BYTES
 
 _BEGINNING = 64 * 2**10
-"""Characters kept of an answer that is too long to be kept whole."""
+"""Number of characters that are kept of an answer that is too long to be kept whole."""
 _TEXTS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
-"""Type of a delta → the field whose texts are joined."""
+"""Type of a delta → the field whose texts are concatenated."""
 _REPLACES = {"signature_delta": ("signature",), "compaction_delta": ("content", "encrypted_content")}
 """Type of a delta → the fields of the block that it replaces."""
 
 
 class MessageAssembly:
-    """Assembles a message from events in order; can be read at any time. With unknown events there is no message."""
+    """Assembles a message from its events, which must be added in order. It can be read at any time. After an unknown
+    event there is no message."""
 
     def __init__(self) -> None:
         self.usage: dict[str, Any] = {}
@@ -92,7 +93,7 @@ class MessageAssembly:
         return self._discarded + len(self._text())
 
     def text(self) -> str:
-        """Thinking, text, tool names and arguments; of a long answer, only the beginning."""
+        """The thinking, text, tool names and arguments. For a long answer, only the beginning."""
         return self._text() if self._beginning is None else self._beginning
 
     def _text(self) -> str:

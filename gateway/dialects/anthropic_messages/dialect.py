@@ -27,11 +27,11 @@ _KINDS = {
     OVERLOADED: "overloaded_error",
 }
 _TOO_LONG = "prompt is too long"
-"""Anthropic's error text. Coding agents recognise it and compact their context."""
+"""Anthropic's error text. When coding agents get it, they compact their context."""
 
 
 def status(error: GatewayError) -> int:
-    """The HTTP status code of `error`; 529 replaces 503, as at Anthropic."""
+    """The HTTP status code of `error`. As at Anthropic, 529 replaces 503."""
     return OVERLOADED if error.status == 503 else error.status
 
 
@@ -54,7 +54,7 @@ def _message(error: GatewayError) -> str:
 
 
 def error_event(error: GatewayError, request_id: str, sent: bytes = b"") -> bytes:
-    """The last event of a stream that failed; no `message_stop` follows it."""
+    """The last event of a stream that failed. No `message_stop` follows it."""
     return b"event: error\ndata: " + error_body(error, request_id) + b"\n\n"
 
 

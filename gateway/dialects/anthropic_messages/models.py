@@ -12,22 +12,22 @@ _NUMBERS = re.compile(r"claude-(?:[a-z]+-)?(\d{1,2})(?:[-.](\d{1,2})(?!\d))?(?!\
 
 
 MOST_USUAL_OUTPUT = 32_000
-"""Largest default output limit in tokens, for requests without a limit."""
+"""Maximum default output limit in tokens, for requests without a limit."""
 
 
 class Abilities(NamedTuple):
-    """The parameters that a model accepts. The defaults are for a model of unknown version."""
+    """The parameters that a model accepts. The defaults apply to a model of unknown version."""
 
     adaptive: bool = False
-    """Adaptive thinking: the model decides how much to think, guided by an effort."""
+    """Whether it supports adaptive thinking: the model decides how much to think, guided by an effort."""
     budget: bool = False
-    """Thinks only if the request sets a budget of thinking tokens."""
+    """Whether it thinks only if the request sets a budget of thinking tokens."""
     highest: str = "max"
     """The value to send for an effort of `xhigh`."""
     sampling: bool = True
-    """Accepts `temperature`, `top_p` and `top_k`; newer models reject them."""
+    """Whether it accepts `temperature`, `top_p` and `top_k`. Newer models reject them."""
     both: bool = True
-    """Accepts `temperature` and `top_p` together."""
+    """Whether it accepts `temperature` and `top_p` together."""
     usual_output: int = 4096
     """Output limit in tokens if the client set none. Anthropic requires a limit; all models accept this default."""
 
@@ -37,7 +37,7 @@ UNKNOWN = Abilities(highest="xhigh")
 
 @lru_cache(maxsize=256)
 def abilities(model: str) -> Abilities:
-    """The parameters that `model`, under the operator's name for it, accepts."""
+    """The parameters that `model` accepts. The name may be one that the operator chose."""
     found = _NUMBERS.search(model.lower())
     if found is None:
         return UNKNOWN

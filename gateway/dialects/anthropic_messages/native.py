@@ -14,7 +14,7 @@ from gateway.dialects.answers.plain import Plain
 from gateway.dialects.anthropic_messages.cache_marks import with_marks
 from gateway.dialects.anthropic_messages.relay import MessagesRelay
 from gateway.dialects.anthropic_messages.thinking import UNSIGNED
-from gateway.dialects.anthropic_messages.turns import shortened
+from gateway.dialects.anthropic_messages.turns import shortened, without_thinking
 from gateway.dialects.anthropic_messages.usage import messages_usage
 from gateway.dialects.openai_chat.native import content_headers, quoted
 from gateway.dialects.openai_chat.plain import load_reply
@@ -26,9 +26,9 @@ from gateway.errors import BackendRefused
 
 _MARK = UNSIGNED.encode()
 _MOST_SEARCHES = 32
-"""Maximum number of values that are searched for one by one; for more, one scan for all of them is faster."""
+"""Maximum number of values that are searched for one by one. For more values, one scan for all of them is faster."""
 _LEAST_BUDGET = 1024
-"""Smallest thinking budget, in tokens, that Anthropic accepts. `max_tokens` must be larger than the budget."""
+"""Minimum thinking budget in tokens that Anthropic accepts. `max_tokens` must be larger than the budget."""
 
 
 class MessagesToMessages:
@@ -58,7 +58,7 @@ class MessagesToMessages:
             changes |= _less_thinking(request.body.get("thinking"), max_output_tokens)
         if (plan is not None and plan.changes_body) or request.raw.rfind(_MARK) >= 0:
             return _conversation(request, plan or ContextPlan(0, 0), changes)
-        return json_splice.splice(request.raw, request.body, changes) if changes else request.raw
+        return json_splice.splice(request.raw, request.body, changes, request.known_scan) if changes else request.raw
 
     def headers(self, request: CompletionRequest) -> list[tuple[bytes, bytes]]:
         headers = content_headers(request)
@@ -84,8 +84,8 @@ class MessagesToMessages:
 
 
 def _less_thinking(thinking: Any, most: int) -> dict[str, bytes]:
-    """The change that lowers the thinking budget below `most`, the output limit in tokens; empty if it is low
-    enough. Thinking is disabled if `most` is too small for it."""
+    """The change that lowers the thinking budget below `most`, the output limit in tokens; empty if it is already
+    lower. If `most` is too small for thinking, thinking is disabled."""
     budget = thinking.get("budget_tokens") if type(thinking) is dict else None
     if type(budget) is not int or budget < most:
         return {}
@@ -99,8 +99,9 @@ def _conversation(request: CompletionRequest, plan: ContextPlan, changes: dict[s
     sent = request.body["messages"]
     kept = [(index, message) for index, message in enumerate(sent) if index not in plan.drop]
     unsigned = request.raw.rfind(_MARK) >= 0
-    if plan.replace or unsigned:
+    if plan.replace or unsigned or plan.no_thinking:
         kept = [(at, shortened(message, plan.replace[at]) if at in plan.replace else message) for at, message in kept]
+        kept = [(at, without_thinking(message) if at in plan.no_thinking else message) for at, message in kept]
         kept = [(at, _signed(message) if unsigned else message) for at, message in kept]
         kept = [(at, message) for at, message in kept if message["content"] or message is sent[at]]
     messages = [message for _, message in kept]
@@ -123,10 +124,11 @@ def _conversation(request: CompletionRequest, plan: ContextPlan, changes: dict[s
 def _located(
     raw: bytes, body: dict[str, Any], fields: dict[str, Any], pairs: list[tuple[Any, Any]]
 ) -> list[tuple[tuple[int, int], bytes]] | None:
-    """The spans in `raw` of values that change, with their new JSON; None if a value cannot be found for certain.
+    """The spans in `raw` of the values that change, with their new JSON; None if a value cannot be located with
+    certainty.
 
     Most clients write JSON as orjson does. Then a value's bytes are known, and searching for them takes a tenth of the
-    time of a scan. Bytes that occur more often than they change could be another value's.
+    time of a scan. If these bytes occur more often than they change, some of them may belong to another value.
     """
     if len(pairs) > _MOST_SEARCHES:
         return None
@@ -160,7 +162,7 @@ def _searched(raw: bytes, wanted: list[tuple[bytes, bytes, Any]]) -> list[tuple[
 
 
 def _written(raw: bytes, sent: list[Any], places: list[int], messages: list[Any]) -> bytes:
-    """`messages` as JSON. Messages that are unchanged, at `places` of `sent`, keep their bytes."""
+    """`messages` as JSON. Unchanged messages keep their bytes; `places` are their indexes in `sent`."""
     start, _ = json_splice.find(raw, "messages")[-1]
     spans = list(json_splice.elements(raw, start))
     pieces = [
@@ -171,7 +173,7 @@ def _written(raw: bytes, sent: list[Any], places: list[int], messages: list[Any]
 
 
 def _signed(message: dict[str, Any]) -> dict[str, Any]:
-    """`message` without thinking blocks that no Anthropic model signed."""
+    """`message` without the thinking blocks that were not signed by an Anthropic model."""
     content = message["content"]
     if type(content) is not list or not any(block.get("signature") == UNSIGNED for block in content):
         return message

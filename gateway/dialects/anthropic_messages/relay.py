@@ -25,7 +25,7 @@ _DELTA = re.compile(
     rb'"type": ?"(text_delta", ?"text|thinking_delta", ?"thinking|input_json_delta", ?"partial_json)": ?'
     rb'"((?:[^"\\\x00-\x1f]++|\\[^\x00-\x1f])*+)"\} *\}\r?\n\r?\n'
 ).match
-"""A delta that contains only text, in Anthropic's format. Some have blanks before the last brace."""
+"""Matches a delta that contains only text, in Anthropic's format. Some deltas have blanks before the last brace."""
 
 _FOLD_BYTES = 64 * 1024
 """Bytes stored before they are parsed, so that a long stream needs little memory."""

@@ -11,7 +11,7 @@ from gateway.dialects.anthropic_messages import events
 from gateway.domain.request import CompletionRequest
 
 PIECE = 80
-"""Characters per event; about twenty tokens."""
+"""Number of characters per event, which is about twenty tokens."""
 
 _LAST = ("stop_reason", "stop_sequence", "stop_details", "container")
 """Fields that a stream contains only at its end."""

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 UNSIGNED = "thriftgate-unsigned"
-"""Signature of thinking from a backend that does not sign. An Anthropic backend would reject a request that contains
-it."""
+"""Signature that marks thinking from a backend that does not sign. An Anthropic backend would reject a request with
+this signature."""
 
 _BUDGETS = ((8192, "high"), (2048, "medium"))
-"""Minimum budget in tokens → effort. The smallest valid budget is 1024."""
+"""(Minimum budget in tokens, effort). The smallest valid budget is 1024."""
 _EFFORTS = {"low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
 """Effort → the value that all servers with efforts accept."""
 
@@ -18,7 +18,8 @@ _EFFORTS = {"low": "low", "medium": "medium", "high": "high", "xhigh": "high", "
 def effort(body: Mapping[str, Any]) -> str | None:
     """The request's effort as OpenAI's `reasoning_effort`; None: the model's default.
 
-    Disabled thinking is None too: most models reject `none`, so they think and the thoughts are hidden.
+    Disabled thinking also returns None, because most models reject `none`. They think, and the gateway hides the
+    thoughts.
     """
     thinking = body.get("thinking") or {}
     if thinking.get("type") == "disabled":
@@ -34,6 +35,7 @@ def effort(body: Mapping[str, Any]) -> str | None:
 
 
 def shown(body: Mapping[str, Any]) -> bool:
-    """Whether to show thinking to the client. A client that did not ask for it takes the first block for the answer."""
+    """Whether to send thinking to the client. A client that did not ask for it would take the first block for the
+    answer."""
     thinking = body.get("thinking") or {}
     return thinking.get("type") not in (None, "disabled") and thinking.get("display") != "omitted"

@@ -16,10 +16,11 @@ from gateway.errors import BadRequest
 Block = dict[str, Any]
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
-"""Role in a message → role of a turn. Unknown roles count as the user's and are sent on unchanged."""
+"""Role of a message → role of its turn. An unknown role counts as `user` and is sent on unchanged."""
 _HOLDERS = frozenset({"tool_result", "search_result"})
 """Blocks that contain other blocks."""
 _TEXTS = frozenset({"text"})
+THINKING = frozenset({"thinking", "redacted_thinking"})
 _OF_MESSAGES = frozenset({"content"})
 _OF_BLOCKS = {
     "text": frozenset({"text", "cache_control"}),
@@ -29,7 +30,7 @@ _OF_BLOCKS = {
 
 
 _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
-"""Texts that Claude Code adds to messages."""
+"""Matches texts that Claude Code adds to messages."""
 
 
 def read_turns(system: Any, messages: Any) -> list[Turn]:
@@ -50,9 +51,9 @@ def has_images(messages: list[Block]) -> bool:
 
 
 def shortened(message: Block, text: str) -> Block:
-    """A copy of `message` with the text `text`, which is its turn's text with one part cut out.
+    """A copy of `message` with the text `text`, which is the text of its turn with one part cut out.
 
-    The remaining text is put back where it was, so each tool result keeps its own rest. Other content stays
+    The remaining text is put back in its place, so each tool result keeps its own remainder. Other content stays
     unchanged.
     """
     copy: Block = orjson.loads(orjson.dumps(message))
@@ -68,6 +69,14 @@ def shortened(message: Block, text: str) -> Block:
         at = end + 1
     _drop_empty(copy)
     return copy
+
+
+def without_thinking(message: Block) -> Block:
+    """`message` without its thinking blocks."""
+    content = message["content"]
+    if type(content) is not list or not any(block.get("type") in THINKING for block in content):
+        return message
+    return {**message, "content": [block for block in content if block.get("type") not in THINKING]}
 
 
 def _common_prefix(one: str, other: str) -> int:
@@ -108,7 +117,7 @@ def _turn(index: int, message: Any) -> Turn:
 
 
 def _instructs(content: list[Block]) -> bool:
-    """Whether the message contains, next to the tool results, a text that no agent added."""
+    """Whether the message contains, besides tool results, text that was not added by an agent."""
     return any(block["type"] == "text" and _REMINDER.sub("", block["text"]).strip() for block in content)
 
 
@@ -124,7 +133,7 @@ def _joined(message: Block, where: str) -> str:
 
 
 def _texts(message: Block, where: str) -> Iterator[tuple[Block, str]]:
-    """Yield the location of each text in a message: an object, and the key in it."""
+    """Yield the location of each text in a message, as an object and a key of it."""
     if type(message.get("content")) is str:
         yield message, "content"
         return
@@ -140,7 +149,7 @@ def _texts(message: Block, where: str) -> Iterator[tuple[Block, str]]:
 
 
 def _blocks(content: Any, where: str) -> Iterator[tuple[Block, str]]:
-    """Yield each block of a message with its location. Nested blocks follow the block that contains them."""
+    """Yield each block of a message with its location. A block comes before the blocks nested in it."""
     if type(content) is str:
         return
     if type(content) is not list:

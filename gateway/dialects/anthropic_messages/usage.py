@@ -15,8 +15,8 @@ _UNITS = (("web_search_requests", "web_search"), ("code_execution_requests", "co
 
 
 def messages_usage(value: object) -> Usage | None:
-    """Read a usage object; None if it contains no counts. Anthropic's classes are disjoint, but thinking is part of
-    the output.
+    """Read a usage object; None if it contains no counts. Anthropic's token classes do not overlap, except that
+    thinking is part of the output.
 
     Impossible counts are named in `doubt`, and the higher amount is kept.
     """

@@ -7,11 +7,12 @@ from typing import Any
 import orjson
 
 from gateway.dialects.gemini_generate.request import SHOWS_THOUGHTS
+from gateway.dialects.openai_chat.message import objects
 from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest
 
 _FINISH = {"length": "MAX_TOKENS", "content_filter": "SAFETY"}
-"""OpenAI's finish reason → Gemini's; all others are STOP."""
+"""OpenAI's finish reason → Gemini's. All other reasons become STOP."""
 
 
 def reply(request: CompletionRequest, completion: dict[str, Any], usage: Usage | None) -> dict[str, Any]:
@@ -24,8 +25,8 @@ def reply(request: CompletionRequest, completion: dict[str, Any], usage: Usage |
     return {"candidates": candidates, **_beside(request, completion, usage)}
 
 
-def _beside(request: CompletionRequest, said: dict[str, Any], usage: Usage | None) -> dict[str, Any]:
-    model, name = said.get("model"), said.get("id")
+def _beside(request: CompletionRequest, original: dict[str, Any], usage: Usage | None) -> dict[str, Any]:
+    model, name = original.get("model"), original.get("id")
     found: dict[str, Any] = {"modelVersion": model if type(model) is str and model else request.model}
     found["responseId"] = name if type(name) is str and name else request.id
     return {**found, "usageMetadata": usage_of(usage)} if usage else found
@@ -49,9 +50,9 @@ def _candidate(index: int, parts: list[dict[str, Any]], finish: Any = None) -> d
 
 def _parts(message: dict[str, Any], *, shows: bool) -> list[dict[str, Any]]:
     parts = _texts(message, shows=shows)
-    for call in message.get("tool_calls") or ():
-        function = call["function"]
-        parts.append(_call(call, function.get("name"), function.get("arguments")))
+    for call in objects(message.get("tool_calls")):
+        if type(function := call.get("function")) is dict:
+            parts.append(_call(call, function.get("name"), function.get("arguments")))
     return parts
 
 
@@ -80,7 +81,8 @@ def event(value: dict[str, Any]) -> bytes:
 
 
 class GeminiWriter:
-    """Implements `Writer`. A call is written when it is complete, because Gemini does not stream parts of calls."""
+    """Implements `Writer`. A call is written only when it is complete, because Gemini does not stream parts of
+    calls."""
 
     def __init__(self, request: CompletionRequest) -> None:
         self._request, self._shows = request, bool(request.echoed.get(SHOWS_THOUGHTS))
@@ -90,8 +92,8 @@ class GeminiWriter:
         self._finish: dict[int, str] = {}
 
     def write(self, chunk: dict[str, Any]) -> bytes:
-        """The event for a chunk. The first chunk always produces an event, so that the client sees the beginning of an
-        answer that contains only calls."""
+        """The event for a chunk. The first chunk always produces an event, so that the client sees that an answer has
+        begun even if it consists of calls only."""
         begins, self._first = not self._first, self._first or chunk
         out = []
         for choice in chunk["choices"]:

@@ -34,7 +34,7 @@ def messages(contents: Any, system: Any) -> list[dict[str, Any]]:
 
 
 class _Calls:
-    """The ids of calls. In Gemini a call may have no id; then results are matched to calls by name, in order."""
+    """Assigns ids to calls. In Gemini a call may have no id; then results are matched to calls by name, in order."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[str, str]] = []
@@ -56,7 +56,7 @@ class _Calls:
 
 
 def _parts(content: Any, where: str) -> list[Part]:
-    """The parts of a content. A plain text counts as one part, as in Google's SDKs."""
+    """The parts of a content. As in Google's SDKs, a plain text counts as one part."""
     if type(content) is str:
         return [{"text": content}]
     parts = content.get("parts") if type(content) is dict else None
@@ -91,17 +91,17 @@ def _call(part: Part, calls: _Calls, where: str) -> dict[str, Any]:
 
 
 def _user(parts: list[Part], calls: _Calls, where: str) -> list[dict[str, Any]]:
-    """The messages for a user's content: first one for each result, then one for all other parts."""
-    results, said = [], []
+    """The messages for a user's content: one for each result, then one for all other parts."""
+    results, others = [], []
     for place, part in enumerate(parts):
         at = f"{where}.parts[{place}]"
         if "functionResponse" in part:
             results.append(_result(part["functionResponse"], calls, f"{at}.functionResponse"))
         else:
-            said.append(_said(part, at))
-    if not said:
+            others.append(_chat_part(part, at))
+    if not others:
         return results
-    alone = said[0]["text"] if len(said) == 1 and said[0]["type"] == "text" else said
+    alone = others[0]["text"] if len(others) == 1 and others[0]["type"] == "text" else others
     return [*results, {"role": "user", "content": alone}]
 
 
@@ -116,7 +116,7 @@ def _result(result: Any, calls: _Calls, where: str) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": calls.answered(result, where), "content": text}
 
 
-def _said(part: Part, where: str) -> dict[str, Any]:
+def _chat_part(part: Part, where: str) -> dict[str, Any]:
     if type(part.get("text")) is str:
         return {"type": "text", "text": part["text"]}
     data = part.get("inlineData")

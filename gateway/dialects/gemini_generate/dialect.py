@@ -25,7 +25,7 @@ _ANY = re.compile(
     r"/v1(?:beta1?)?(?:/projects/.+)?/models/.+:"
     r"(?:generateContent|streamGenerateContent|countTokens|embedContent|batchEmbedContents)"
 )
-"""Matches the paths of all of their methods. A model's name may contain a colon too."""
+"""Matches the paths of all methods of both APIs. A model's name may contain a colon."""
 _STATUSES = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
@@ -45,7 +45,7 @@ def at(path: str) -> Endpoint | None:
 
 
 def named_in(path: str) -> Endpoint | None:
-    """The endpoint that writes errors for `path`, which may contain any method of a model; None if it does not have
+    """The endpoint that writes errors for `path`, which may contain any method of a model; None if it is not a path of
     Gemini's form."""
     return Endpoint("", stream=False) if _ANY.fullmatch(path) else None
 
@@ -71,8 +71,8 @@ class Endpoint:
         message = f"{error.param}: {error.message}" if named else error.message
         status = _STATUSES.get(error.status, "INVALID_ARGUMENT" if error.status < 500 else "INTERNAL")
         detail = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": error.code, "domain": "thriftgate"}
-        told = {"code": error.status, "message": message, "status": status, "details": [detail]}
-        return orjson.dumps({"error": told})
+        content = {"code": error.status, "message": message, "status": status, "details": [detail]}
+        return orjson.dumps({"error": content})
 
     def error_event(self, error: GatewayError, request_id: str, sent: bytes = b"", /) -> bytes:
         return b"data: " + self.error_body(error, request_id) + b"\n\n"

@@ -1,4 +1,4 @@
-"""Facts about Gemini's generateContent that other packages need. Its requests are stored as chat requests."""
+"""Facts about Gemini's generateContent that other packages need. Its requests are stored in chat's format."""
 
 from gateway.domain.dialect import Dialect
 

@@ -16,7 +16,7 @@ from gateway.domain.request import CompletionRequest, Controls
 from gateway.errors import BadRequest
 
 SHOWS_THOUGHTS = "includeThoughts"
-"""Name in `CompletionRequest.echoed`: whether the client wants to see thoughts."""
+"""Key in `CompletionRequest.echoed` for whether the client wants to see thoughts."""
 
 _CONFIG = {
     "temperature": "temperature",
@@ -45,10 +45,10 @@ _REFUSED_CONFIG = ("responseLogprobs", "speechConfig", "imageConfig")
 _MODES = {"AUTO": "auto", "ANY": "required", "NONE": "none", "VALIDATED": "auto"}
 _SNAKE = re.compile(r"_([a-z])")
 _FREE = frozenset({"args", "response", "parametersJsonSchema", "responseJsonSchema", "properties", "example"})
-"""Fields whose contents have names that the client chose."""
+"""Fields whose keys are names that the client chose."""
 _LEVELS = frozenset({"minimal", "low", "medium", "high", "xhigh"})
 _BUDGETS = ((1024, "low"), (8192, "medium"))
-"""Largest thinking budget → effort; a larger one is `high`."""
+"""(Maximum thinking budget, effort). A larger budget means `high`."""
 
 
 def parse(

@@ -11,11 +11,11 @@ from gateway.dialects.openai_chat.message import TEXT_FIELDS, generated_text, me
 from gateway.dialects.streams import sse
 
 MAX_BYTES = 256 * 2**10
-"""Largest plain body that is assembled, in bytes. Of a longer answer, only the beginning is kept and the rest is
+"""Maximum bytes of a plain body that is assembled. For a longer answer, only the beginning is kept and the rest is
 counted."""
 
 _BEGINNING = 64 * 2**10
-"""Characters kept of a longer text."""
+"""Number of characters that are kept of a longer text."""
 
 _CHUNK_ONLY = frozenset({"object", "choices", "usage", "obfuscation"})
 _NEVER_JOINED = frozenset({"role", "id", "type", "name", "index", "format"})
@@ -32,10 +32,10 @@ class Assembly:
         self.unreadable = 0
         self._top: dict[str, Any] = {}
         self._known = set(_CHUNK_ONLY)
-        """Top-level fields for which no new value is expected."""
+        """Top-level fields that are already known and need not be read again."""
         self._choices: dict[int, _Choice] = {}
         self._size = 0
-        """Approximate bytes stored for the choices."""
+        """Approximate number of bytes stored for the choices."""
         self._beginning: str | None = None
         """The beginning of an answer that is too long to be kept."""
         self._beginning_confidence: float | None = None
@@ -120,7 +120,7 @@ class Assembly:
 
     @property
     def finish(self) -> str:
-        """One finish reason for all choices; empty if none is known."""
+        """One finish reason for all choices; empty if it is unknown."""
         return overall_finish(choice.finish for choice in self._choices.values())
 
     @property
@@ -133,7 +133,7 @@ class Assembly:
 
     @property
     def confidence(self) -> float | None:
-        """Mean token probability; of a long answer, only that of its beginning."""
+        """Mean token probability. For a long answer, only its beginning counts."""
         if self._beginning is not None:
             return self._beginning_confidence
         return self._probability(choice.fields() for choice in self._choices.values())
@@ -146,7 +146,7 @@ class Assembly:
         return self._discarded + len(self._text())
 
     def text(self) -> str:
-        """The generated text; of a long answer, only its beginning."""
+        """The generated text. For a long answer, only its beginning."""
         return self._text() if self._beginning is None else self._beginning
 
     def _text(self) -> str:
@@ -189,8 +189,8 @@ class _Choice:
         self._function: _Call | None = None
 
     def add(self, choice: dict[str, Any], size: int) -> int:
-        """Add a chunk of `size` bytes. Returns the bytes to count for it: those of its text, or `size` if it has
-        more than text."""
+        """Add a chunk of `size` bytes. Returns the number of bytes to count for it: those of its text, or `size` if it
+        contains more than text."""
         kept = self._delta(choice.get("delta") or {}, size)
         for key, value in choice.items():
             if key == "finish_reason":
@@ -264,7 +264,7 @@ class _Choice:
 
 
 class _Call:
-    """One tool call so far. Arguments are joined; of any other field the last value is kept."""
+    """One tool call so far. Its arguments are concatenated; of any other field, the last value is kept."""
 
     def __init__(self) -> None:
         self._fields: dict[str, Any] = {}
@@ -295,7 +295,7 @@ class _Call:
 
 
 def _merged(known: Any, value: Any, name: str = "") -> Any:
-    """Merge an unknown field of a delta: join text and lists, merge objects, replace anything else."""
+    """Merge an unknown field of a delta: concatenate text and lists, merge objects, replace any other value."""
     if type(known) is not type(value) or name in _NEVER_JOINED:
         return value if value is not None else known
     if type(known) is dict:

@@ -11,8 +11,8 @@ from gateway.dialects.streams import sse
 from gateway.dialects.streams.text_run import TextRun
 
 _TRIES = 4
-"""Number of runs in a row without a second event, after which none is begun. Then a random field makes every event
-differ."""
+"""Number of consecutive runs of only one event after which no further run is begun. A stream like this has a random
+field in every event."""
 
 _EMPTY: dict[str, Any] = {}
 _TEXT = (str, type(None))
@@ -21,8 +21,8 @@ Chunk = dict[str, Any]
 
 
 class ChatChunks:
-    """Parser for one stream. A returned chunk is valid until the next call, which may return the same object with
-    other text."""
+    """Parser for one stream. A returned chunk is valid until the next call, which may return the same object with other
+    text."""
 
     def __init__(self) -> None:
         self._before = self._after = b"\n\n\n"
@@ -36,8 +36,8 @@ class ChatChunks:
     def again(self, event: bytes) -> Chunk | None:
         """The chunk in `event`, if it equals the last one except for its text; else None.
 
-        orjson checks that the bytes between the fixed parts are one JSON string. So two events in one piece are not
-        taken for one.
+        orjson checks that the bytes between the fixed parts are exactly one JSON string. So two events in one piece are
+        not mistaken for one.
         """
         if not (event.startswith(self._before) and event.endswith(self._after)):
             return None
@@ -66,7 +66,7 @@ class ChatChunks:
         return chunk
 
     def _begin(self, event: bytes, chunk: Chunk) -> None:
-        """Begin a run with this event, because later events may be similar."""
+        """Begin a run with this event, because later events may be similar to it."""
         if (run := TextRun.after(event, chunk)) is None:
             return
         self._tries -= 1

@@ -1,8 +1,11 @@
-"""Message and tool fields that only Anthropic's API reads. Chat clients may send them; OpenAI's API rejects them."""
+"""Removes message and tool fields that only Anthropic's API reads. Chat clients may send them; OpenAI's API rejects
+them."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from gateway.domain.request import CompletionRequest
 
 _NOT_CHAT = frozenset({"cache_control", "thinking_blocks"})
 
@@ -25,6 +28,6 @@ def _without(item: Any) -> Any:
     return kept
 
 
-def may_have_foreign_fields(raw: bytes) -> bool:
-    """Whether the body `raw` may contain one of these fields."""
-    return raw.rfind(b'"cache_control"') >= 0 or raw.rfind(b'"thinking_blocks"') >= 0
+def may_have_foreign_fields(request: CompletionRequest) -> bool:
+    """Whether the body may contain one of these fields."""
+    return request.contains(b'"cache_control"') or request.contains(b'"thinking_blocks"')

@@ -1,4 +1,4 @@
-"""Log-probabilities that the gateway itself asks for: added to the request, removed from the answer."""
+"""Adds log-probabilities that only the gateway needs to a request, and removes them from the answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.domain.request import CompletionRequest
 
 
 def can_ask(request: CompletionRequest) -> bool:
-    """Whether the gateway can ask for log-probabilities in this request's stream without a request by the client."""
+    """Whether the gateway can ask for log-probabilities in this request's stream although the client did not."""
     return request.dialect == "openai_chat" and request.stream and not request.body.get("logprobs")
 
 

@@ -19,7 +19,7 @@ from gateway.errors import BackendRefused
 
 _LIMITS = ("max_completion_tokens", "max_tokens")
 quoted = lru_cache(maxsize=256)(orjson.dumps)
-"""A backend's model name as JSON, cached because there are few."""
+"""A backend's model name as JSON. The results are cached, because there are few."""
 
 
 class ChatToChat:
@@ -35,9 +35,9 @@ class ChatToChat:
         strict: bool = False,
         leaves_out: frozenset[str] = frozenset(),
     ) -> None:
-        """`limits`: fields that carry the gateway's output limit, in addition to those that the client used.
-        `strict`: the backend rejects fields of messages and tools that only Anthropic's API has; it also rejects the
-        output limit that is not in `limits`. `leaves_out`: fields that it rejects."""
+        """`limits`: fields for the gateway's output limit, in addition to those that the client used. `strict`: the
+        backend rejects message and tool fields that only Anthropic's API has, and limit fields that are not in
+        `limits`. `leaves_out`: fields that the backend rejects."""
         self._limits, self._strict = limits, strict
         self._leaves_out = leaves_out | ({*_LIMITS} - {*limits} if strict and limits == ("max_tokens",) else set())
 
@@ -53,13 +53,13 @@ class ChatToChat:
         changes = self._changes(request, model, max_output_tokens)
         if logprobs and not request.stream and not request.body.get("logprobs"):
             changes["logprobs"] = b"true"
-        if self._strict and may_have_foreign_fields(request.raw):
+        if self._strict and may_have_foreign_fields(request):
             messages = [message for _, message in kept_messages(request, plan)]
             plain = plain_chat({"messages": messages, "tools": request.body.get("tools")})
             changes |= {name: orjson.dumps(value) for name, value in plain.items() if value is not None}
         elif plan is not None and plan.touched:
             changes["messages"] = _messages(request, plan)
-        body = json_splice.splice(request.raw, request.body, changes) if changes else request.raw
+        body = json_splice.splice(request.raw, request.body, changes, request.known_scan) if changes else request.raw
         return body if self._leaves_out.isdisjoint(request.body) else json_splice.without(body, self._leaves_out)
 
     def _changes(self, request: CompletionRequest, model: str, max_output_tokens: int | None) -> dict[str, bytes]:
@@ -104,7 +104,7 @@ def content_headers(request: CompletionRequest) -> list[tuple[bytes, bytes]]:
 
 
 def _messages(request: CompletionRequest, plan: ContextPlan) -> bytes:
-    """The messages that stay, as their original bytes; shortened ones are written again."""
+    """The messages that remain, as their original bytes. Shortened messages are written again."""
     start, _ = json_splice.find(request.raw, "messages")[-1]
     messages = request.body["messages"]
     kept = [
@@ -116,7 +116,7 @@ def _messages(request: CompletionRequest, plan: ContextPlan) -> bytes:
 
 
 def kept_messages(request: CompletionRequest, plan: ContextPlan | None) -> list[tuple[int, Any]]:
-    """The messages of a chat request that stay, with their original index, shortened where `plan` says so."""
+    """The messages of a chat request that remain, with their original indexes, shortened where `plan` requires it."""
     messages = enumerate(request.body["messages"])
     if plan is None or not plan.touched:
         return list(messages)
@@ -128,7 +128,7 @@ def kept_messages(request: CompletionRequest, plan: ContextPlan | None) -> list[
 
 
 def shortened(message: dict[str, Any], text: str) -> dict[str, Any]:
-    """`message` with its text replaced by `text`; parts that are not text stay in place."""
+    """`message` with its text replaced by `text`. Parts that are not text stay in place."""
     content = message.get("content")
     if type(content) is not list:
         return {**message, "content": text}

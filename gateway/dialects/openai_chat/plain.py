@@ -41,7 +41,8 @@ def read(request: CompletionRequest, body: bytes) -> Plain:
 
 
 def load_reply(body: bytes) -> dict[str, Any]:
-    """The JSON object in a 2xx body. Raises BackendGarbage; if the backend reports an error, with its message."""
+    """The JSON object in a 2xx body. Raises BackendGarbage, which contains the backend's message if the body reports an
+    error."""
     try:
         reply = orjson.loads(body)
     except orjson.JSONDecodeError as error:

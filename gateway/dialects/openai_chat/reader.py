@@ -17,7 +17,7 @@ DONE = b"data: [DONE]\n\n"
 
 
 class ChatReader(EventReader):
-    """Stores in a transcript the events that the client got, or would have got."""
+    """Base of readers that store in a transcript the events that the client gets, or would have got."""
 
     def __init__(self, transcript: Transcript, *, wants_usage: bool) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class ChunkMaker(ChatReader):
         self.ending = self._relay(event) + self.ending
 
     def _chunk(self, delta: dict[str, Any], finish: str | None = None, **beside: Any) -> bytes:
-        if not self._begun:  # at the first chunk of any kind, because llama.cpp may leave out message_start
+        if not self._begun:  # at the first chunk of any kind, because llama.cpp may omit message_start
             delta = {"role": "assistant", **delta}
             self._begun = True
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish, **beside}

@@ -12,7 +12,7 @@ from gateway.dialects.openai_chat.message import TEXT_FIELDS
 from gateway.dialects.openai_chat.reader import DONE
 
 WORDS_PER_CHUNK = 15
-"""About twenty tokens."""
+"""Number of words per chunk, which is about twenty tokens."""
 
 _PIECE = re.compile(rf"(?:\s*\S{{1,24}}){{1,{WORDS_PER_CHUNK}}}\s*|\s+")
 _EVERYWHERE = ("id", "created", "model", "system_fingerprint", "service_tier")
@@ -39,7 +39,7 @@ def chunks(body: dict[str, Any], *, wants_usage: bool) -> Iterator[dict[str, Any
 
 
 def _choice(choice: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the parts of one choice. Its log-probabilities are all sent with the first text."""
+    """Yield the parts of one choice. All of its log-probabilities are sent with the first text."""
     logprobs = [None, choice.get("logprobs")]
     for delta in _deltas(choice["message"]):
         yield {"delta": delta, "logprobs": logprobs.pop(0) if logprobs else None, "finish_reason": None}

@@ -15,11 +15,11 @@ from gateway.domain.request import CompletionRequest, Controls, Turn
 from gateway.errors import BadRequest
 
 MAX_DEPTH = 128
-"""Deepest nesting that every JSON library involved can write."""
+"""Maximum nesting that every JSON library in use can write."""
 
 FORWARDED = frozenset({b"openai-beta", b"x-client-request-id", b"traceparent", b"tracestate"})
-"""Headers that are sent to the backend. Organisation and project headers are not: they belong to the client's own
-account."""
+"""Headers that are forwarded to the backend. Organisation and project headers are not, because they belong to the
+client's own account."""
 
 _NONE: Mapping[bytes, bytes] = MappingProxyType({})
 
@@ -66,17 +66,18 @@ def load_object(body: bytes) -> dict[str, Any]:
 
 
 def few_brackets(body: bytes) -> bool:
-    """Whether `body` has at most MAX_DEPTH opening brackets. Then it cannot be nested deeper.
+    """Whether `body` has at most MAX_DEPTH opening brackets. Then it cannot be nested more deeply.
 
-    `bytes.replace` finds the next bracket faster than `bytes.count` and stops after MAX_DEPTH + 1
-    (`python -m loadtests shortcuts`).
+    `bytes.replace` finds the next bracket faster than `bytes.count` and stops after MAX_DEPTH + 1 (`python -m loadtests
+    shortcuts`).
     """
     without = body.replace(b"{", b"", MAX_DEPTH + 1).replace(b"[", b"", MAX_DEPTH + 1)
     return len(body) - len(without) <= MAX_DEPTH
 
 
 def _depth_exceeds(fields: dict[str, Any], limit: int) -> bool:
-    """Walks level by level, because a hostile body could exhaust the stack of a recursive function."""
+    """Whether `fields` is nested deeper than `limit`. It is read level by level, because a hostile body could exhaust
+    the stack of a recursive function."""
     level: list[Any] = [fields]
     for _ in range(limit):
         level = [

@@ -19,12 +19,12 @@ from gateway.domain.money.usage import Usage
 from gateway.errors import BackendGarbage, StreamBroken
 
 _MARKS = (b'"finish_reason":"', b'"usage":{', b"[DONE]", b"error", b'"finish_reason": "', b'"usage": {')
-"""Bytes that an event to be parsed contains, in compact or spaced JSON. Inside a JSON string the quotes would be
-escaped."""
+"""Byte strings that show that an event must be parsed, in compact or spaced JSON. Inside a JSON string the quotes would
+be escaped."""
 
 
 _NULLS = (b',"usage":null', b', "usage": null')
-"""Bytes of a null usage. Inside a JSON string the quotes would be escaped."""
+"""Byte strings of a null usage. Inside a JSON string the quotes would be escaped."""
 
 
 class ChatStream(ChatReader):
@@ -111,7 +111,7 @@ class ChatStream(ChatReader):
         return self._wants_usage or not only_usage
 
     def _count(self, chunk: dict[str, Any]) -> None:
-        """Store the usage that a chunk reports. Some servers report a running total in every chunk."""
+        """Store the usage in a chunk. Some servers report a running total in every chunk."""
         if (found := usage_in(chunk)) is not None:
             self.usage = later(openai_usage(found, tier=tier_of(chunk) or self._tier), self.usage)
 
@@ -135,7 +135,7 @@ class ChatStream(ChatReader):
         self._look_again()
 
     def _look_again(self) -> None:
-        """Look for the finish reason and the usage in the whole transcript, in case the search missed them."""
+        """Search the whole transcript for the finish reason and the usage, in case they were missed before."""
         if not self.finish or not self.usage:
             found = self._transcript.read()
             self.finish = self.finish or found.finish
@@ -144,8 +144,10 @@ class ChatStream(ChatReader):
             self.usage = replace(self.usage, fees=SEARCHED)
 
     def eof(self) -> None:
-        """End of the stream. It is complete without `[DONE]` too if every choice has a finish reason. Raises the
-        backend's failure, or StreamBroken if the answer is incomplete."""
+        """Handle the end of the stream. Without `[DONE]`, it is complete if every choice has a finish reason.
+
+        Raises the backend's failure, or StreamBroken if the answer is incomplete.
+        """
         if self._whole:
             return
         self._read_rest()
@@ -177,7 +179,7 @@ class ChatStream(ChatReader):
 
 
 def _without_null_usage(relayed: bytes) -> bytes:
-    """Remove null usage from the events. Backends send it because the gateway, not the client, asked for usage."""
+    """The events without null usage. Backends send it because the gateway asked for usage and the client did not."""
     for null in _NULLS:
         if relayed.rfind(null) >= 0:
             relayed = relayed.replace(null, b"")

@@ -17,7 +17,7 @@ _ROLES: dict[str, Role] = {
     "tool": "tool",
     "function": "tool",
 }
-"""Unknown roles count as the user's and are sent on unchanged."""
+"""Role of a message → role of its turn. An unknown role counts as `user` and is sent on unchanged."""
 _TEXTS = frozenset({"text"})
 _UNCALLED = frozenset({"content"})
 _COUNTED = _UNCALLED | {"tool_calls"}

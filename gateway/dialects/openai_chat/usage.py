@@ -9,10 +9,11 @@ from gateway.dialects.answers.usage import Fees, openai_usage
 from gateway.domain.money.usage import Usage
 
 SEARCHED: Fees = (("web_search", 1),)
-"""Models that search the web perform one search per answer."""
+"""Fees of models that search the web, which perform one search per answer."""
 _NONE: Fees = ()
 CITATION = b'"url_citation"'
-"""Occurs only in annotations of answers that used a web search. Inside a JSON string the quotes would be escaped."""
+"""Byte string that occurs only in annotations of answers that used a web search. Inside a JSON string the quotes would
+be escaped."""
 
 
 def reported(reply: dict[str, Any], body: bytes = CITATION) -> Usage | None:

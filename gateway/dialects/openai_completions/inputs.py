@@ -9,14 +9,14 @@ from gateway.domain.request import Turn
 from gateway.errors import BadRequest
 
 MAX_INPUTS = 10_000
-"""Most inputs in one request. OpenAI accepts 2,048; embedding servers accept more or fewer."""
+"""Maximum inputs in one request. OpenAI accepts 2,048; embedding servers accept more or fewer."""
 
 
 class Inputs(NamedTuple):
     """The inputs of a request."""
 
     texts: list[str]
-    """One per input; empty if the input was given as tokens, which only the model can decode."""
+    """One text per input; empty if the input was given as tokens, which only the model can decode."""
     tokens: int | None = None
     """Number of tokens of all inputs, if they were given as tokens; else None."""
 

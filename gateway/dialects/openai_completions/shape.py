@@ -14,7 +14,7 @@ def as_chat_choice(choice: dict[str, Any]) -> dict[str, Any]:
 
 
 def as_text_choice(choice: dict[str, Any]) -> dict[str, Any]:
-    """Convert a chat choice to a text choice. Thinking is left out."""
+    """Convert a chat choice to a text choice, without its thinking."""
     message = choice["message"]
     others = {name: value for name, value in choice.items() if name not in ("message", "index", "text")}
     return {"text": words(message), "index": choice.get("index", 0), **others}

@@ -38,7 +38,7 @@ class EmbeddingsToEmbeddings(ChatToChat):
         return json_splice.splice(request.raw, request.body, changes) if changes else request.raw
 
     def plain(self, request: CompletionRequest, body: bytes) -> Plain:
-        """Read a plain answer. The vectors are not needed, so if possible only `usage` is parsed."""
+        """Read a plain answer. If possible, only `usage` is parsed, because the vectors are not needed."""
         usage = counted(openai_usage(_usage_object(body)), request.estimated_tokens or 0)
         return Plain(body, usage, "stop", None, [vectors(len(request.turns))])
 
@@ -51,7 +51,7 @@ def _usage_object(body: bytes) -> Any:
             start = body.index(b"{", at)
             return orjson.loads(body[start : json_splice.value_end(body, start)])
         except (ValueError, IndexError):
-            pass  # the usage is null, or the key occurs elsewhere
+            pass  # the usage is null, or the key also occurs elsewhere
     reply = plain.load_reply(body)
     if type(reply.get("data")) is not list:
         raise BackendGarbage("The backend answered with JSON that holds no embeddings.")

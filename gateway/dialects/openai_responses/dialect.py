@@ -39,7 +39,8 @@ def error_event(error: GatewayError, request_id: str, sent: bytes = b"") -> byte
 
 
 def _next_number(sent: bytes) -> int:
-    """The number after that of the last event in `sent`. Inside a JSON string the key's quotes would be escaped."""
+    """The number after the sequence number of the last event in `sent`. Inside a JSON string the key's quotes would be
+    escaped."""
     numbers = _NUMBER.findall(sent)
     return int(numbers[-1]) + 1 if numbers else _LAST
 

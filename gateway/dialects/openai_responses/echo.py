@@ -1,4 +1,4 @@
-"""Restores request fields in a response that the backend did not get (`store`, `previous_response_id`)."""
+"""Restores request fields in a response that were not sent to the backend (`store`, `previous_response_id`)."""
 
 from __future__ import annotations
 

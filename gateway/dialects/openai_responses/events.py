@@ -120,7 +120,7 @@ class Message:
 
 
 class Reasoning:
-    """A reasoning item: the model's thinking as one summary, and the vendor's signed blocks."""
+    """A reasoning item: the model's thinking as one summary, and the blocks that the vendor signed."""
 
     def __init__(self, events: Events, item_id: str) -> None:
         self._events, self._id = events, item_id
@@ -154,7 +154,7 @@ class Reasoning:
 
 
 class Call:
-    """A function call item. Its arguments are passed on as they arrive."""
+    """A function call item. Its arguments are written as they arrive."""
 
     def __init__(self, events: Events, item_id: str, call_id: str, tool: Tool) -> None:
         self._events, self._id, self._call_id, self._tool = events, item_id, call_id, tool

@@ -32,7 +32,7 @@ def chat_messages(instructions: str | None, items: Iterable[Numbered]) -> list[I
 
 
 def shortened(item: Item, text: str) -> Item:
-    """`item` with its text replaced by `text`; parts that are not text stay."""
+    """`item` with its text replaced by `text`. Parts that are not text stay in place."""
     name = "output" if kind_of(item) in RESULTS else "input" if kind_of(item) == "custom_tool_call" else "content"
     value = item.get(name)
     if type(value) is not list:
@@ -43,17 +43,18 @@ def shortened(item: Item, text: str) -> Item:
 
 
 class _Conversation:
-    """Collects chat messages. Adjacent assistant items become one message with thinking, text and calls, as chat
-    requires."""
+    """Collects chat messages. As chat requires, adjacent assistant items become one message with thinking, text and
+    calls."""
 
     def __init__(self) -> None:
         self.messages: list[Item] = []
         self._current: Item | None = None
-        """The assistant message that may still get more items."""
+        """The assistant message to which further items may be added."""
         self._thought: Item = {}
         """Reasoning that belongs to the next assistant message."""
         self._shown: list[Item] = []
-        """Non-text parts of tool results. Chat allows them in user messages only, so one follows the last result."""
+        """Parts of tool results that are not text. Chat allows them in user messages only, so a user message with them
+        follows the last result."""
 
     def add(self, message: Item) -> None:
         if message["role"] != "tool":
@@ -113,8 +114,8 @@ class _Conversation:
             self.add({"role": "system", "content": content})
 
     def _say(self, content: Content) -> None:
-        """Add assistant text. Text after calls goes into the same message, because the results must follow that
-        message."""
+        """Add assistant text. Text after calls is added to the message with the calls, because their results must
+        follow that message."""
         current = self._assistant(anew=self._current is not None and "tool_calls" not in self._current)
         if current.get("content") is None:
             current["content"] = content
@@ -144,7 +145,7 @@ class _Conversation:
         self._assistant(anew=bool(self._thought)).setdefault("tool_calls", []).append(call)
 
     def _assistant(self, *, anew: bool) -> Item:
-        """The assistant message to extend. A new one starts with the pending reasoning."""
+        """The assistant message to extend. A new message starts with the pending reasoning."""
         if self._current is None or anew:
             current = {"role": "assistant", "content": None, **self._thought}
             self.add(current)

@@ -27,7 +27,7 @@ _SEALED = "reasoning.encrypted_content"
 
 
 _CHAT = ChatToChat()
-"""Chat at the same vendor has the same headers and error responses."""
+"""Used for headers and error responses, which are the same as those of chat at the same vendor."""
 
 
 class ResponsesToResponses:
@@ -92,8 +92,8 @@ class ResponsesToResponses:
 def _more_included(request: CompletionRequest, logprobs: bool) -> list[str]:
     """The values to add to `include`: encrypted reasoning for the client, and log-probabilities for the gateway.
 
-    A client that relies on storage sends reasoning items back as it got them. Without storage they are useful only
-    with their encrypted content. Models without reasoning reject this value.
+    A client that relies on storage sends reasoning items back as it received them. Without storage, they are useful
+    only with their encrypted content. Models without reasoning reject this value.
     """
     body = request.body
     more = [LOGPROBS] if logprobs and not request.stream and not wants_logprobs(body) else []
@@ -103,8 +103,8 @@ def _more_included(request: CompletionRequest, logprobs: bool) -> list[str]:
 
 
 def _context(request: CompletionRequest, plan: ContextPlan | None) -> dict[str, bytes]:
-    """The changes to instructions and input: turns that the plan trims, and reasoning items that the backend cannot
-    use."""
+    """The changes to instructions and input: removes turns as the plan says, and reasoning items that the backend
+    cannot use."""
     body = request.body
     drop = plan.drop if plan else frozenset[int]()
     replace = plan.replace if plan else dict[int, str]()
@@ -130,7 +130,7 @@ def _forgotten(item: dict[str, Any]) -> bool:
 
 
 def _items(request: CompletionRequest, stay: list[int], replace: dict[int, str]) -> bytes:
-    """The items that stay, as their original bytes; shortened ones are written again."""
+    """The items that remain, as their original bytes. Shortened items are written again."""
     start, _ = json_splice.find(request.raw, "input")[-1]
     spans, value = list(json_splice.elements(request.raw, start)), request.body["input"]
     written = [

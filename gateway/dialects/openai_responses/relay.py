@@ -24,9 +24,9 @@ _MARKS = (
     *(b"error", b"response.completed", b"response.incomplete", b"response.failed"),
     *(b"response.created", b"response.output_item.added", b"[DONE]"),
 )
-"""Bytes that an event to be parsed contains. In most streams few other events contain them."""
+"""Byte strings that show that an event must be parsed. In most streams few other events contain them."""
 _WORK = (*_MARKS, b"response.output_item.done")
-"""The marks used while one of the provider's tools runs."""
+"""The byte strings that are searched while one of the provider's tools runs."""
 
 
 class ResponsesRelay(EventReader):

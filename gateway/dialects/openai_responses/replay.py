@@ -10,13 +10,14 @@ from gateway.dialects.openai_responses.response_object import Ids, Item, repeate
 from gateway.domain.request import CompletionRequest
 
 _PIECE = re.compile(r"\s*(?:\S{1,40}\s*){1,15}|\s+")
-"""About twenty tokens."""
+"""Matches a piece of text of about twenty tokens."""
 _EMPTY: dict[str, Item] = {"message": {"content": []}, "reasoning": {"summary": []}, "function_call": {"arguments": ""}}
 """The empty fields of an item in the event that announces it."""
 
 
 def again(request: CompletionRequest, body: Item) -> Item:
-    """Convert a stored Response to the answer of another request: replace its id and the repeated request fields."""
+    """Convert a stored response to the answer of another request: replace its id and the request fields that it
+    repeats."""
     return {**body, "id": Ids(request.id).response, **repeated(request)}
 
 
@@ -54,7 +55,7 @@ def _item(events: Events, item: Item) -> list[bytes]:
 
 
 def _dicts(parts: object) -> list[tuple[int, Item]]:
-    """The objects in a list with their index. Anything else is ignored, because a backend may have written it."""
+    """The objects in a list, with their indexes. Other values are ignored, because a backend may have written them."""
     return [(number, part) for number, part in enumerate(parts) if type(part) is dict] if type(parts) is list else []
 
 

@@ -21,9 +21,9 @@ INSTRUCTIONS = -1
 CALLS = frozenset({"function_call", "custom_tool_call"})
 RESULTS = frozenset({"function_call_output", "custom_tool_call_output"})
 DECLARATIONS = frozenset({"additional_tools", "tool_search_output"})
-"""Types of items that declare tools, like `tools`."""
+"""Types of items that declare tools, as the field `tools` does."""
 SEARCHES = frozenset({"tool_search_call", "web_search_call"})
-"""Types of items with a search query. The results are in the items after it."""
+"""Types of items with a search query. The results are in the following items."""
 _TEXTS = frozenset({"input_text", "output_text"})
 _OF_MESSAGES = frozenset({"content"})
 _OF_CUSTOM_CALLS = frozenset({"input"})
@@ -35,7 +35,7 @@ _ELSEWHERE = {
     "conversation": "continue a response with previous_response_id, or send the conversation as input",
     "prompt": "send the prompt's text as instructions and input",
 }
-"""Fields that refer to data in the gateway's OpenAI account, which all teams share → the alternative for the client."""
+"""Fields that refer to data in the gateway's OpenAI account, which all teams share → what the client can do instead."""
 
 
 def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]) -> CompletionRequest:
@@ -103,7 +103,7 @@ def _check(fields: dict[str, Any]) -> None:
 def read_turns(fields: Mapping[str, Any]) -> list[Turn]:
     """Read the instructions and the items of `input` as turns. Raises BadRequest with the location of an error.
 
-    Reasoning is not a turn of its own: it is kept or dropped with the item after it (see `kept`).
+    Reasoning is not a separate turn: it is kept or dropped with the item after it (see `kept`).
     """
     turns: list[Turn] = []
     if instructions := fields.get("instructions"):
@@ -243,7 +243,8 @@ def wants_logprobs(fields: Mapping[str, Any]) -> bool:
 
 
 def kept(items: list[dict[str, Any]], dropped: Set[int]) -> list[int]:
-    """Indexes of the items that stay if those in `dropped` are removed. Reasoning is removed with the item after it."""
+    """Indexes of the items that remain without those in `dropped`. Reasoning is removed together with the item after
+    it."""
     places: list[int] = []
     follows = len(items)
     for place in range(len(items) - 1, -1, -1):

@@ -18,7 +18,7 @@ INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 """OpenAI chat's finish reason → `incomplete_details.reason`."""
 
 MOST_KEPT_BYTES = 4 * 2**20
-"""Largest streamed response that is kept, in bytes."""
+"""Maximum bytes of a streamed response that is kept."""
 
 _REPEATED: dict[str, Any] = {
     "background": False,
@@ -118,7 +118,7 @@ def shown_usage(usage: Usage) -> Item:
 
 
 def reasoning_item(item_id: str, text: str, blocks: list[Item]) -> Item:
-    """A reasoning item. `blocks`: blocks signed by another vendor, stored in `encrypted_content`."""
+    """A reasoning item. `blocks`: blocks that another vendor signed, to be stored in `encrypted_content`."""
     item: Item = {"id": item_id, "type": "reasoning"}
     item["summary"] = [{"type": "summary_text", "text": text}] if text else []
     return {**item, "encrypted_content": pack(blocks)} if blocks else item
@@ -137,7 +137,7 @@ def refusal_part(text: str) -> Item:
 
 
 def call_item(item_id: str, call_id: str, tool: Tool, arguments: str, status: str) -> Item:
-    """A function call item. The arguments are the model's original string."""
+    """A function call item. The arguments are the string that the model generated."""
     item: Item = {"id": item_id, "type": "function_call", "status": status}
     return {**item, "arguments": arguments, "call_id": call_id, **_named(tool)}
 
@@ -204,7 +204,7 @@ def _text(message: Item, name: str) -> str:
 
 
 def _parts(choice: Item, *, anyway: bool) -> list[Item]:
-    """The content parts of a choice. `anyway`: an answer without content becomes an empty text."""
+    """The content parts of a choice. `anyway`: if there is no content, return one empty text."""
     text, refusal = _text(choice["message"], "content"), _text(choice["message"], "refusal")
     parts = [text_part(text, logprobs_of(choice))] if text or (anyway and not refusal) else []
     return [*parts, refusal_part(refusal)] if refusal else parts

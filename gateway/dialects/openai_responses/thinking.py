@@ -1,7 +1,7 @@
 """Packs another vendor's signed thinking into a reasoning item's `encrypted_content`.
 
-The client returns it with its next request, as it does with OpenAI's own, and the backend gets the blocks that it
-signed.
+The client returns it with its next request, as it does with OpenAI's own content. Then the backend gets back the blocks
+that it signed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 _MARK = "thinking-blocks-1:"
-"""Distinguishes the gateway's content from content that OpenAI encrypted."""
+"""Prefix that distinguishes content packed by the gateway from content that OpenAI encrypted."""
 
 
 def pack(blocks: list[dict[str, Any]]) -> str:

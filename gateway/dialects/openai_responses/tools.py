@@ -13,8 +13,8 @@ _INPUT = "input"
 """Name of the only argument of a function that represents a custom tool."""
 _CHOICES = frozenset({"auto", "none", "required"})
 _REMOVABLE = ("web_search", "image_generation", "tool_search")
-"""Beginnings of the types of hosted tools that coding agents add to every request. They are left out, because a
-model that may choose can do without them. Any other hosted tool is an error."""
+"""Prefixes of the types of hosted tools that coding agents add to every request. If the model may choose its tools,
+these are removed, because it can answer without them. Any other hosted tool is an error."""
 
 
 class Tool(NamedTuple):
@@ -32,7 +32,7 @@ def chat_name(name: str, namespace: Any) -> str:
 
 
 def known_tools(body: Mapping[str, Any]) -> dict[str, Tool]:
-    """Chat name → tool, for the client's tools that have another name or type in chat."""
+    """Chat name → tool, for tools of the client that have another name or type in chat."""
     found: dict[str, Tool] = {}
     for tool, _, within in _each(body):
         name, custom = tool.get("name"), tool.get("type") == "custom"
@@ -110,8 +110,8 @@ def _function(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _custom(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """Converts a custom tool to a function with one string argument, because other vendors' models call functions only.
-    A grammar becomes part of the description."""
+    """Convert a custom tool to a function with one string argument, because models of other vendors can call functions
+    only. A grammar becomes part of the description."""
     described = [tool["description"]] if type(tool.get("description")) is str else []
     form = tool.get("format")
     if type(form) is dict and form.get("type") == "grammar":
@@ -142,7 +142,7 @@ def custom_input(arguments: Any, otherwise: str) -> str:
 def _choice(choice: Any, body: Mapping[str, Any]) -> tuple[Any, frozenset[str] | None]:
     """Chat's tool choice, and the names of the allowed tools (None: all) if the client gave a list.
 
-    Tools that are not on the list are not sent. That works with every backend, and few support such a list.
+    Tools that are not on the list are not sent, because few backends support such a list.
     """
     if choice is None or (type(choice) is str and choice in _CHOICES):
         return choice, None
@@ -157,7 +157,7 @@ def _choice(choice: Any, body: Mapping[str, Any]) -> tuple[Any, frozenset[str] |
 
 
 def _chosen(choice: Mapping[str, Any], body: Mapping[str, Any]) -> str:
-    """The chosen tool's name in chat. The client may omit the namespace if the name is unique."""
+    """The chosen tool's name in chat. The client may omit the namespace of a unique name."""
     name: str = choice["name"]
     if choice.get("namespace"):
         return chat_name(name, choice["namespace"])

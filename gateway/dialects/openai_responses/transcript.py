@@ -9,11 +9,11 @@ import orjson
 _FOLD_BYTES = 64 * 1024
 """Bytes stored before they are read, so that a long stream needs little memory."""
 _BEGINNING = 64 * 2**10
-"""Characters kept of a longer text."""
+"""Number of characters that are kept of a longer text."""
 
 _KEY = b'"delta":'
 DELTA = re.compile(rb'"delta":[ \t]*"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
-"""A piece of text in any delta event. Inside a JSON string the quotes would be escaped."""
+"""Matches a piece of text in any delta event. Inside a JSON string the quotes would be escaped."""
 
 
 class ResponsesTranscript:
@@ -70,7 +70,7 @@ class ResponsesTranscript:
             self._length += len(text)
 
     def text(self) -> str:
-        """Reasoning, content, refusals, tool names and arguments in their original order; of a long text, the
+        """Reasoning, content, refusals, tool names and arguments in their original order. For a long text, only the
         beginning."""
         self._fold()
         return "".join(self._texts)

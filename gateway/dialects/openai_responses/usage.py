@@ -27,18 +27,18 @@ def reported(response: dict[str, Any], tool_items: Iterable[Any] = ()) -> Usage 
 
 
 def so_far(response: dict[str, Any], tool_items: Iterable[Any]) -> Usage | None:
-    """The usage known of an unfinished response; None if nothing is known."""
+    """The usage of an unfinished response as far as it is known; None if nothing is known."""
     tier, fees = tier_of(response), fees_of(tool_items)
     return usage_with(openai_usage(response.get("usage"), tier=tier, fees=fees), tier, fees)
 
 
 def is_charged(item: Any) -> bool:
-    """Whether the item is work of a tool with a price of its own."""
+    """Whether the item is a use of a tool that has a separate price."""
     return type(item) is dict and type(kind := item.get("type")) is str and kind in _UNITS
 
 
 def fees_of(output: Any) -> Fees:
-    """Charged units and their numbers. Opening a found page is free, and so is using a container again."""
+    """Charged units and their numbers. Opening a page that was found, and using a container again, are free."""
     units: Counter[str] = Counter()
     containers = set[str]()
     for item in output if isinstance(output, list | tuple) else ():

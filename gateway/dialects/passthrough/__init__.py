@@ -1,1 +1,1 @@
-"""Endpoints of which only the model and the usage are read: audio, images, moderations, rerank."""
+"""Endpoints for which the gateway reads only the model and the usage: audio, images, moderations, rerank."""

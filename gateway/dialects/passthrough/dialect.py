@@ -29,9 +29,9 @@ ENDPOINTS: Mapping[str, PassThrough] = {
 """Path below `/v1` → permission that a policy must grant for it."""
 
 _ASKED = ("input", "prompt", "query", "documents")
-"""Fields in which these endpoints have their text."""
+"""Fields that contain the text of a request to these endpoints."""
 _MOST_FIELD = 64 * 2**10
-"""Largest form field that is read, in bytes."""
+"""Maximum bytes of a form field that is read."""
 _MOST_DIGITS = 9
 
 
@@ -87,7 +87,7 @@ class Endpoint:
 
 
 def _form(body: bytes, content_type: bytes) -> dict[str, Any]:
-    """The form fields that are not files. Of several fields with one name, the last counts."""
+    """The form fields that are not files. If several fields have the same name, the last one counts."""
     found: dict[str, Any] = {}
     for part in form.parts(body, content_type):
         if not part.file and part.end - part.start <= _MOST_FIELD:
@@ -96,10 +96,10 @@ def _form(body: bytes, content_type: bytes) -> dict[str, Any]:
 
 
 def _images(value: Any) -> int:
-    """The number of images requested; a form contains it as digits. An invalid value counts as 1, and the backend
-    rejects it.
+    """The number of images requested; in a form it is written as digits. An invalid value counts as 1, because the
+    backend will reject it.
 
-    Raises BadRequest for more than `MAX_ANSWERS`, because money is held for each.
+    Raises BadRequest for more than `MAX_ANSWERS`, because money is held for each image.
     """
     if type(value) is str and value.isascii() and value.isdigit():
         value = int(value) if len(value) <= _MOST_DIGITS else MAX_ANSWERS + 1

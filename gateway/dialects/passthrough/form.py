@@ -19,7 +19,7 @@ class Part(NamedTuple):
     file: bool
     start: int
     end: int
-    """`start` and `end`: position of the part's content in the body."""
+    """`start` and `end` are the positions of the part's content in the body."""
 
 
 def is_form(content_type: bytes) -> bool:

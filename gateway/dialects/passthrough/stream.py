@@ -13,7 +13,7 @@ from gateway.domain.money.usage import Usage
 from gateway.errors import BackendError, BackendGarbage, StreamBroken
 
 _LAST = (".done", ".completed")
-"""Endings of the types of events that may be the last."""
+"""Suffixes of the types of events that may be the last one."""
 _WORTH_READING = (b'"usage"', b'.done"', b'.completed"', b"error")
 
 
@@ -50,7 +50,7 @@ class _Unparsed:
 
 
 class Opaque(_Unparsed):
-    """Passes on bytes. Only the connection shows whether the answer is complete."""
+    """Passes on bytes. Only the end of the connection shows that the answer is complete."""
 
     def feed(self, data: bytes) -> bytes:
         self.chunks = self.silent = self.chunks + 1

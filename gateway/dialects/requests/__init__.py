@@ -1,1 +1,1 @@
-"""Parts that requests of all dialects share: validation, limits, counts, forwarding of headers and query."""
+"""Functions that requests of all dialects share: validation, limits, counts, forwarding of headers and query."""

@@ -11,7 +11,7 @@ _OF_TEXTS = frozenset({"text", "cache_control", "prompt_cache_breakpoint"})
 
 
 def has_asides(message: Mapping[str, Any], counted: Set[str]) -> bool:
-    """Whether `message` has non-empty fields other than short labels and those `counted` elsewhere."""
+    """Whether `message` has non-empty fields besides short labels and the fields that are already `counted`."""
     for name in message.keys() - counted:
         value = message[name]
         if value and not (name in LABELS and type(value) is str and len(value) <= MOST_LABEL):
@@ -20,8 +20,8 @@ def has_asides(message: Mapping[str, Any], counted: Set[str]) -> bool:
 
 
 def in_parts(parts: Any, texts: Set[str], image_is: str) -> bool:
-    """Whether a content part, other than an image or a file, has text outside its `text` field. `texts`: part types
-    whose `text` is counted elsewhere."""
+    """Whether a content part (not an image or a file) has text outside its `text` field. `texts`: types of parts whose
+    `text` is already counted."""
     if type(parts) is not list:
         return False
     for part in parts:

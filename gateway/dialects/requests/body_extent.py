@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+from gateway.domain.body_scan import BodyScan
 from gateway.errors import BodyTooLarge
 
 KEYS_PER_ITEM = 5
 VALUES_PER_ITEM = 20
-"""Values may outnumber objects, because flat lists are cheap: a token array may have hundreds of thousands of
-numbers."""
+"""Maximum number of values per allowed object. Values may outnumber objects, because flat lists are cheap: a token
+array may contain hundreds of thousands of numbers."""
 SLICE_BYTES = 2**17
-"""Bytes counted per call, so that other threads can run in between."""
+"""Number of bytes counted per call. Other threads can run between two calls."""
 
 
-def check_extent(body: bytes, most_items: int, slice_bytes: int = SLICE_BYTES) -> None:
+def check_extent(body: bytes, most_items: int, slice_bytes: int = SLICE_BYTES, scan: BodyScan | None = None) -> None:
     """Raises BodyTooLarge if the body has more than `most_items` objects and arrays, or too many keys or values for
     that number.
 
-    Counts are exact for valid JSON only.
+    Counts are exact for valid JSON only. `scan`: the body's, if it was made.
     """
     if len(body) <= 2 * most_items:  # an object needs at least two bytes, a key five, a value with its comma two
         return
     whole = _Extent(most_items)
-    if not whole.exceeded_by(body):  # within the limit even if all of them were outside of strings
+    exceeded = whole.exceeded_by(body) if scan is None else whole.exceeded(scan.items, scan.keys, scan.values)
+    if not exceeded:  # within the limit even if all of them were outside of strings
         return
     _count(body, most_items, slice_bytes)
 
@@ -36,18 +38,22 @@ class _Extent:
     def exceeded_by(self, outside: bytes) -> str:
         """Count objects, arrays, keys and values in a piece of the body from which JSON strings were removed. Returns a
         description of the exceeded limit; empty if none is."""
-        self._items += outside.count(b"{") + outside.count(b"[")
+        return self.exceeded(outside.count(b"{") + outside.count(b"["), outside.count(b":"), outside.count(b","))
+
+    def exceeded(self, items: int, keys: int, values: int) -> str:
+        """Add counts; returns as `exceeded_by`."""
+        self._items += items
         if self._items > self._most_items:
             return f"{self._most_items} objects and arrays"
-        self._keys += outside.count(b":")
+        self._keys += keys
         if self._keys > (most := self._most_items * KEYS_PER_ITEM):
             return f"{most} keys"
-        self._values += outside.count(b",")
+        self._values += values
         return f"{most} values" if self._values > (most := self._most_items * VALUES_PER_ITEM) else ""
 
 
 def _count(body: bytes, most_items: int, slice_bytes: int) -> None:
-    """Count the body slice by slice, leaving out the contents of strings."""
+    """Count the body slice by slice, without the contents of strings."""
     counted, inside, at = _Extent(most_items), False, 0
     while at < len(body):
         end = _whole_escapes(body, at, at + slice_bytes)

@@ -19,7 +19,7 @@ class Wanted(NamedTuple):
 
 
 def check(fields: Mapping[str, Any], wanted: Mapping[str, Wanted]) -> None:
-    """Raises BadRequest with the name of the first field that has a wrong type or value."""
+    """Check optional fields. Raises BadRequest with the name of the first field that has a wrong type or value."""
     for name in fields:
         if name in wanted and (value := fields[name]) is not None:
             types, words, least, most = wanted[name]

@@ -1,26 +1,27 @@
-"""Decides whether a request may be forwarded if it contains external references, provider-run tools or provider
-storage.
+"""Decides whether a request may be forwarded if it contains external references, tools that the provider runs, or
+references to provider storage.
 
-All teams share one provider account. Files, vector stores, containers and stored responses there belong to no team,
-so a team that knows or guesses an id can read another team's data. A remote server's URL makes the provider send it
-the prompt. A policy's `data.forward` permits these one by one.
+All teams share one provider account. Files, vector stores, containers and stored responses in it belong to no team, so
+a team that knows or guesses an id can read another team's data. If a request contains a remote server's URL, the
+provider sends the prompt to that server. A policy's `data.forward` permits these one by one.
 
-Most requests contain none of them. Top-level fields are looked up in the parsed body. Nested fields are searched in
-the bytes first, and the body is walked only if one of them, or an escape that could spell one, occurs.
+Most requests contain none of them. Top-level fields are looked up in the parsed body. Nested fields are first searched
+in the bytes. The body is walked only if one of them occurs, or an escape that could spell one.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from json import JSONDecoder  # noqa: TID251 - orjson keeps only one of two equal keys and doesn't say so
+from json import JSONDecoder  # noqa: TID251 - orjson keeps only one of two equal keys, without an error
 from typing import Any
 
 import orjson
 
 from gateway.dialects import json_splice
 from gateway.dialects.answers.service_tiers import normalised
+from gateway.domain.body_scan import WORDS, has_escaped_letter
 from gateway.domain.policy import DataPolicy, Forwarded, Policy
+from gateway.domain.prompt_cache import CACHE_FIELDS
 from gateway.domain.request import CompletionRequest
 from gateway.errors import BadRequest, Forbidden
 
@@ -50,19 +51,21 @@ _OPAQUE = frozenset(
         *("properties", "metadata", "client_metadata", "annotations", "citations", "results"),
     }
 )
-"""Fields whose contents no provider acts on: schemas, arguments of the client's own tools, metadata and earlier
-output."""
+"""Fields whose contents cause no action at a provider: schemas, arguments of the client's own tools, metadata, and
+earlier output."""
 _REPORTS = ("code_execution_output", "tool_use")
-"""Endings of the types of blocks that report an earlier result: a file that was created, or a tool call's arguments."""
-_ESCAPED = re.compile(rb"\\u00(?:5[fF]|[46][0-9a-fA-F]|[57][0-9aA])")
-"""An escape for a letter or `_`. Clients need none, and one could spell any of the names."""
+"""Suffixes of the types of blocks that report an earlier result: a file that was created, or the arguments of a tool
+call."""
+_ALWAYS = frozenset({b"file_id", b'"container'})
+_NESTED = WORDS - {*CACHE_FIELDS, b'"cache_control"', b'"thinking_blocks"'}
+"""Words of a scan that are looked for in requests with tools; in others only `_ALWAYS`."""
 _REMOVABLE = ("web_search", "web_fetch", "image_generation")
-"""Beginnings of the types of provider tools that are removed if the request has other tools."""
+"""Prefixes of the types of provider tools that are removed if the request has other tools."""
 _CLIENTS = (
     *("function", "custom", "namespace", "computer", "bash", "text_editor", "memory", "local_shell", "apply_patch"),
     "tool_search",
 )
-"""Beginnings of the types of tools that the client runs, or that only select among such tools."""
+"""Prefixes of the types of tools that the client runs, or that only select among such tools."""
 
 
 def check_forwarding(request: CompletionRequest, policy: Policy) -> None:
@@ -73,18 +76,24 @@ def check_forwarding(request: CompletionRequest, policy: Policy) -> None:
     Raises Forbidden with the field and the policy key. Raises BadRequest if a body with such content has a duplicate
     key, because the provider might read the other value.
     """
-    body, raw = request.body, request.raw
-    offers = not _OFFERS.isdisjoint(body) or request.dialect == "openai_responses"
-    if (
-        not _TOP.isdisjoint(body)
-        or raw.rfind(b"file_id") >= 0
-        or raw.rfind(b'"container') >= 0
-        or (offers and _tools_mention(raw))
-        or (raw.rfind(b"\\u00") >= 0 and _ESCAPED.search(raw))
-    ):
+    offers = not _OFFERS.isdisjoint(request.body) or request.dialect == "openai_responses"
+    if not _TOP.isdisjoint(request.body) or _mentioned(request, offers):
         _check_named(request, policy)
     if offers and (key := policy.data.closes_server_tools):
         _close_tools(request, key)
+
+
+def _mentioned(request: CompletionRequest, offers: bool) -> bool:
+    """Whether the bytes contain a name that must be looked for in nested fields, or could spell one with escapes."""
+    raw = request.raw
+    if request.scan is not None and (scan := request.known_scan) is not None:
+        return scan.escaped_letter or not (_NESTED if offers else _ALWAYS).isdisjoint(scan.words)
+    return (
+        raw.rfind(b"file_id") >= 0
+        or raw.rfind(b'"container') >= 0
+        or (offers and _tools_mention(raw))
+        or has_escaped_letter(raw)
+    )
 
 
 def _tools_mention(raw: bytes) -> bool:
@@ -109,7 +118,7 @@ def _check_named(request: CompletionRequest, policy: Policy) -> None:
         )
     _check_tier(request, policy)
     field = body
-    if request.dialect == "openai_responses":  # it is the gateway's own id, which the provider never sees
+    if request.dialect == "openai_responses":  # the id is the gateway's own, and the provider never sees it
         field = {name: value for name, value in body.items() if name != "previous_response_id"}
     for where, what in _named(field):
         _check_one(where, what, data)
@@ -172,7 +181,7 @@ def _check_tier(request: CompletionRequest, policy: Policy) -> None:
 
 
 def _named(node: Any) -> Iterator[tuple[str, Forwarded]]:
-    """Yield each place that refers to something outside of the request, and the permission that it needs."""
+    """Yield the location of each reference to something outside of the request, and the permission that it needs."""
     waiting: list[tuple[str, Any]] = [("", node)]
     while waiting:
         where, node = waiting.pop()
@@ -193,8 +202,8 @@ def _named(node: Any) -> Iterator[tuple[str, Forwarded]]:
 
 
 def _names(name: str, value: Any, node: dict[str, Any]) -> bool:
-    """Whether the field refers to something. Empty values, a request for a new container and Anthropic's own skills
-    do not."""
+    """Whether the field is a reference. Empty values, a request for a new container, and Anthropic's own skills are
+    not."""
     if name == "container" and type(value) is dict:
         return value.get("id") is not None
     if name == "skill_id":
@@ -203,7 +212,7 @@ def _names(name: str, value: Any, node: dict[str, Any]) -> bool:
 
 
 def _close_tools(request: CompletionRequest, key: str) -> None:
-    """Remove the web searches that coding agents add to every request, if the model is free not to use them. Raises
+    """Remove the web searches that coding agents add to every request, if the model may answer without them. Raises
     Forbidden for any other tool that the provider runs."""
     body = request.body
     _check_once(request)

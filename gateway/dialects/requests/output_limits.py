@@ -1,6 +1,6 @@
-"""Reads output limits and numbers of answers under the field names of all known servers.
+"""Reads output limits and numbers of answers, under the field names of all known servers.
 
-A local server ignores unknown names but may follow one that does not belong to the request's dialect.
+A local server ignores unknown names, but it may obey a field that does not belong to the request's dialect.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from gateway.errors import BadRequest
 MAX_ANSWERS = 128
 
 _LEAST = frozenset({"min_tokens", "min_new_tokens", "min_length"})
-"""Fields for the least number of output tokens. Some servers give them priority over the maximum."""
+"""Fields for the minimum number of output tokens. Some servers give the minimum priority over the maximum."""
 LIMITS = _LEAST | {
     *("max_completion_tokens", "max_tokens", "max_output_tokens"),
     *("n_predict", "num_predict", "max_new_tokens", "max_gen_len", "max_length", "max_tokens_to_sample"),
 }
-"""Fields for the number of output tokens in OpenAI, Anthropic, llama.cpp (which prefers its own), Ollama, TGI,
-SGLang, vLLM and KoboldCpp."""
+"""Fields that limit output tokens at OpenAI, Anthropic, llama.cpp (which prefers its own fields), Ollama, TGI, SGLang,
+vLLM and KoboldCpp."""
 NO_END = 2**40
-"""A limit of this many tokens or more counts as no limit; larger values would overflow 64 bits in calculations."""
+"""Number of tokens from which a limit counts as no limit. Larger values would overflow 64 bits in calculations."""
 _COUNTS = ("n", "best_of", "n_cmpl", "num_beams", "beam_width", "num_return_sequences")
-"""Fields for the number of answers, including those that are not returned."""
+"""Fields for the number of generated answers, including those that are not returned."""
 _HOLDERS = frozenset({"options", "parameters", "sampling_params", "generation_config", "extra_body"})
 """Objects in which Ollama, TGI, SGLang, Transformers and LiteLLM's proxy nest such fields."""
 _CHATS_OWN = frozenset({"max_completion_tokens", "max_tokens"})
@@ -46,8 +46,8 @@ _OWN: Mapping[DialectName, tuple[str, ...]] = {
 
 
 def longest(fields: Mapping[str, Any], dialect: DialectName = "openai_chat") -> int | None:
-    """The largest output limit of the request, in tokens. Servers differ in which of several limits they follow, so
-    the largest counts. None: the dialect's own limit is missing or unlimited."""
+    """The largest output limit of the request in tokens; None if the dialect's own limit is missing or unlimited. If
+    there are several limits, servers differ in which one they obey, so the largest counts."""
     if dialect == "openai_chat" and _CHATS_OWN.isdisjoint(fields):
         return None
     value: list[Any] = [limit for name in _OWN[dialect] if (limit := fields.get(name)) is not None]
@@ -63,7 +63,7 @@ def longest(fields: Mapping[str, Any], dialect: DialectName = "openai_chat") -> 
 
 
 def answers(fields: Mapping[str, Any]) -> int:
-    """The number of answers that a backend may generate. `n`, `best_of` and `n_cmpl` of `fields` must have been
+    """The number of answers that a backend may generate. `n`, `best_of` and `n_cmpl` in `fields` must already be
     checked."""
     if _SEVERAL.isdisjoint(fields):
         return 1
@@ -92,7 +92,8 @@ def may_have_foreign(request: CompletionRequest) -> bool:
 
 
 def own_limit(request: CompletionRequest, most: int) -> int:
-    """The value of the dialect's own limit field if no field may exceed `most`; never above the client's value."""
+    """The value for the dialect's own limit field if no limit may exceed `most`. It is never above the client's
+    value."""
     value = [limit for name in _OWN[request.dialect] if type(limit := request.body.get(name)) is int]
     return min(most, max(value, default=most))
 

@@ -1,8 +1,8 @@
-"""Charges beside the token price that a request may cause: service tier and tool fees.
+"""Charges that a request may cause in addition to the token price: service tier and tool fees.
 
-Vendors charge fees per use for: web search, code execution (a container) and file search at OpenAI; web search and
-code execution at Anthropic; web and X search at xAI. Images that a chat model creates are charged as another model's
-output. Page fetches, computer use, client-run shells, MCP servers and tool search cost tokens only.
+Vendors charge fees per use. OpenAI charges web search, code execution (a container) and file search; Anthropic charges
+web search and code execution; xAI charges web and X search. Images that a chat model creates are charged as another
+model's output. Page fetches, computer use, client-run shells, MCP servers and tool search cost tokens only.
 
 https://developers.openai.com/api/docs/pricing, https://platform.claude.com/docs/en/about-claude/pricing
 """
@@ -33,9 +33,9 @@ _TOOLS = (
     ("file_search", FILE_SEARCH),
     ("image_generation", IMAGE_GENERATION),
 )
-"""Beginning of a tool's type → fee unit. Types may end in a date or `_preview`."""
+"""(Prefix of a tool's type, fee unit). Types may end in a date or `_preview`."""
 _SEARCHING = ("-search-preview", "-search-api")
-"""Parts of the names of models that search the web for every answer."""
+"""Parts of the names of models that search the web for each answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +45,15 @@ class Surcharges:
     service_tier: str | None
     """The requested tier, named as in `Usage.service_tier`; None: the provider chooses."""
     fees: tuple[str, ...] = ()
-    """Fee units that may be charged beside tokens."""
+    """Fee units that may be charged in addition to tokens."""
     open: bool = False
-    """Whether the provider may add a tier of its own to the requested one, such as a processing region."""
+    """Whether the provider may add another tier to the requested one, such as a processing region."""
 
 
 def surcharges(request: CompletionRequest, backend_dialect: DialectName) -> Surcharges | None:
     """The surcharges of `request` at a backend of that dialect.
 
-    None in most cases: the provider chooses the tier, and no fee can arise.
+    Usually None, which means that the provider chooses the tier and no fee can arise.
     """
     body = request.body
     fees = _fees(body, request.model)
@@ -67,11 +67,11 @@ def surcharges(request: CompletionRequest, backend_dialect: DialectName) -> Surc
 
 
 def held_price(price: Price, wanted: Surcharges | None) -> Price | None:
-    """The price at which to hold money: at least that of any tier that may be used. None: the tier's price is
+    """The price at which money is held: at least the price of any tier that may be used. None: the price of the tier is
     unknown.
 
-    `wanted`: result of `surcharges`. A tier cheaper than the standard one is held at the standard price, which is
-    charged if that tier is full.
+    `wanted`: result of `surcharges`. For a tier cheaper than the standard one, the standard price is held, because it
+    is charged if that tier is full.
     """
     if wanted is None or wanted.service_tier is None:
         return price.unasked()
@@ -86,14 +86,16 @@ def held_price(price: Price, wanted: Surcharges | None) -> Price | None:
 
 
 def _openai(value: Any) -> str | None:
-    """The tier; None if the project's own setting applies."""
+    """The tier; None if the tier set in the project's settings applies."""
     return None if value is None or value == "auto" else normalised(value)
 
 
 def _anthropic(body: Mapping[str, Any]) -> tuple[str | None, bool]:
-    """The tier, and whether the workspace's processing region applies too. Chat requests may have `speed` and
-    `inference_geo`. `service_tier` is ignored: translation removes OpenAI's field, and Anthropic's selects prepaid
-    capacity at no price."""
+    """The tier, and whether the workspace's processing region also applies.
+
+    Chat requests may have `speed` and `inference_geo`. `service_tier` is ignored: translation removes OpenAI's field,
+    and Anthropic's field selects prepaid capacity, which has no price.
+    """
     speed, geo = body.get("speed"), body.get("inference_geo")
     if speed is None and geo is None:
         return None, False

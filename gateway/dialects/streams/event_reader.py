@@ -22,8 +22,8 @@ class EventReader(ABC):
         self.ending = b""
         self._framer = sse.Framer()
         self._smooth = False
-        """Whether the stream is between two events without special state, so that the next data may be passed on
-        after a quick check."""
+        """Whether the stream is between two events and in no special state. Then the next data may be passed on after a
+        quick check."""
         self._failure: BackendError | None = None
 
     @property
@@ -31,9 +31,9 @@ class EventReader(ABC):
         return self.usage
 
     def _feed(self, data: bytes, taken: int = 0) -> bytes:
-        """The events in `data` to send to the client. The first `taken` bytes were already processed.
+        """The events in `data` to send to the client. The first `taken` bytes have already been processed.
 
-        A failure is kept until all events before it were returned.
+        A failure is kept until all events before it have been returned.
         """
         if self._failure:
             raise self._failure
@@ -50,11 +50,11 @@ class EventReader(ABC):
 
     @abstractmethod
     def _relay(self, block: bytes) -> bytes:
-        """Return the part of a block of whole events that the client gets."""
+        """The part of a block of whole events that is sent to the client."""
 
     @abstractmethod
     def _read(self, event: bytes) -> object:
-        """Process an event: its content, failure or end."""
+        """Process the content, failure or end that an event contains."""
 
     def eof(self) -> None:
         """End of the stream. Raises its failure, or StreamBroken if the backend did not terminate the stream; then

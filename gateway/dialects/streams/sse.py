@@ -18,7 +18,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class Framer:
-    """Buffers an incomplete event. Bytes are never changed, so a split character does no harm."""
+    """Buffers an incomplete event. Bytes are never changed, so a split character causes no error."""
 
     def __init__(self) -> None:
         self._tail: list[bytes] = []
@@ -78,8 +78,8 @@ def boundary(data: bytes) -> int:
 
 
 def sound(block: bytes) -> bool:
-    """Whether every event of `block` appears to be a single JSON object, judged by its ends. If not, the events must
-    be read.
+    """Whether every event of `block` appears to be a single JSON object. Only its beginning and end are checked. If
+    not, the events must be parsed.
 
     Inside a JSON string there is no line break and no unescaped quote.
     """
@@ -99,8 +99,8 @@ def has_any(block: bytes, marks: Iterable[bytes]) -> bool:
 
 
 def next_boundary(block: bytes, at: int, returns: bool) -> int:
-    """The position after the first blank line from `at` on, else the length of `block`. `returns`: it contains
-    carriage returns."""
+    """The position after the first blank line from `at` on, or the length of `block` if there is none. `returns`: it
+    contains carriage returns."""
     if not returns:
         end = block.find(b"\n\n", at)
         return len(block) if end < 0 else end + 2
@@ -109,7 +109,7 @@ def next_boundary(block: bytes, at: int, returns: bool) -> int:
 
 
 def events(block: bytes, at: int = 0) -> Iterator[bytes]:
-    """Yield single events with their blank lines, from `at` on."""
+    """Yield single events including their blank lines, from position `at` on."""
     returns = b"\r" in block
     while at < len(block):
         end = next_boundary(block, at, returns)

@@ -10,13 +10,13 @@ from gateway.dialects import json_splice
 
 _FIELDS = ("content", "reasoning_content", "reasoning")
 _SEPARATOR_BYTES = 12
-"""Number of bytes of the separator at which a block is split. A longer one would not be found faster."""
+"""Number of bytes of the separator that splits a block. A longer separator would not be found faster."""
 _WINDOW = 32 * 1024
-"""Bytes processed together."""
+"""Number of bytes that are processed together."""
 
 
 class RunText(NamedTuple):
-    """The text of a run, as the inside of one JSON string."""
+    """The text of a run, as the content of one JSON string."""
 
     choice: int
     field: str
@@ -24,7 +24,7 @@ class RunText(NamedTuple):
 
 
 class TextRun:
-    """A run: events that equal a parsed event byte for byte, except for the text in `field` of one choice.
+    """A run: events that are equal byte for byte to a parsed event, except for the text in `field` of one choice.
 
     Each event of a run has one delta. An event for which this is not certain does not belong to the run.
     """
@@ -54,8 +54,8 @@ class TextRun:
 
     @classmethod
     def around(cls, event: bytes, choice: dict[str, Any], field: str, text: object) -> Self | None:
-        """The run of events that differ from `event` only in `text`, the value of `field` in its only choice; None
-        if not certain."""
+        """The run of events that differ from `event` only in `text`, the value of `field` in its only choice. None if
+        this is not certain."""
         index, quoted = choice.get("index", 0), b'"%b"' % field.encode()
         if choice.get("logprobs") or choice.get("finish_reason") or type(index) is not int or type(text) is not str:
             return None
@@ -68,8 +68,8 @@ class TextRun:
         return cls(event[: start + 1], event[end - 1 :], index, field)
 
     def take(self, block: bytes, at: int = 0) -> tuple[int, int]:
-        """Store the text of the events from `at` on that belong to the run. Returns the position of the first other
-        event, and the number of events stored."""
+        """Store the text of the events from position `at` on that belong to the run. Returns the position of the first
+        other event, and the number of events stored."""
         before, after = self.head, self.tail
         if not block.startswith(before, at):
             return at, 0

@@ -14,9 +14,9 @@ from gateway.dialects.streams.text_run import RunText, TextRun
 _FOLD_BYTES = 64 * 1024
 """Bytes stored before they are parsed, so that a long stream needs little memory."""
 _PARSED_WEIGHT = 4
-"""Memory of a parsed event, as a multiple of its bytes."""
+"""Memory that a parsed event takes, as a multiple of its bytes."""
 _TRIES = 4
-"""Number of runs in a row without a second event, after which most events are no longer tried."""
+"""Number of consecutive runs of only one event. After them, a run is tried only at every `_PAUSE`th event."""
 _PAUSE = 64
 """Number of events until the next attempt to begin a run."""
 
@@ -27,16 +27,16 @@ class _Parsed(NamedTuple):
 
 
 class Transcript:
-    """Whole events in OpenAI's chat dialect. Of events that form a run, only the text is stored."""
+    """Stores whole events in OpenAI's chat dialect. For events that form a run, only the text is stored."""
 
     mark = b'"delta"'
-    """Occurs in each event once per piece of the answer."""
+    """Byte string that occurs in each event once per piece of the answer."""
 
     def __init__(self) -> None:
         self.chunks = 0
-        """Events with a delta; about one token each."""
+        """Number of events with a delta, which is about one per token."""
         self.silent = 0
-        """How many of these contain no text. Most streams begin with the role and end with the finish reason."""
+        """Number of `chunks` without text. Most streams begin with the role and end with the finish reason."""
         self.first: dict[str, Any] | None = None
         """The first parsed event."""
         self.cites = False
@@ -67,11 +67,13 @@ class Transcript:
 
     @property
     def irregular(self) -> bool:
-        """Whether its events differ in more than text. Then adding a whole block is as cheap as adding one event."""
+        """Whether the events differ in more than their text. Then adding a whole block costs as much as adding one
+        event."""
         return self._pause > 0
 
     def take(self, block: bytes, at: int = 0) -> int:
-        """Store the events from `at` on that continue the run. Returns the position of the first other event."""
+        """Store the events from position `at` on that continue the run. Returns the position of the first other
+        event."""
         if self._run is None:
             return at
         end, events = self._run.take(block, at)
@@ -96,7 +98,7 @@ class Transcript:
         self.chunks += deltas
 
     def add_parsed(self, event: bytes, chunk: dict[str, Any]) -> None:
-        """Store an event that was already parsed. Later events are assumed to differ from it."""
+        """Store an event that was already parsed. Later events are assumed to be different from it."""
         deltas = event.count(self.mark)
         if self.first is None:
             self.first = chunk
@@ -118,7 +120,7 @@ class Transcript:
             at = end
 
     def _begin(self, event: bytes) -> None:
-        """Begin a run with this event, because later events may be similar."""
+        """Begin a run with this event, because later events may be similar to it."""
         self._end_run()
         try:
             chunk = orjson.loads(sse.payload(event))

@@ -1,1 +1,2 @@
-"""Translators between dialects: requests forth, answers and streams back."""
+"""Translators between dialects: they convert requests to the backend's dialect, and answers and streams to the
+client's."""

@@ -1,27 +1,31 @@
 """Measures how fast a backend generates unseen tokens (reasoning, plain answers), and how many bytes of its streams are
-not text. Both serve to estimate the bill of an answer that ended early."""
+not text. Both are used to estimate the bill of an answer that ended early."""
 
 from __future__ import annotations
 
 _WEIGHT = 0.2
-"""Weight of a new value in a running mean."""
+"""Weight of a new value in a moving average."""
 _SPREADS = 2
-"""Mean deviations above the mean: nine of ten rates are lower (as in TCP's retransmission timer, RFC 6298)."""
+"""Number of mean deviations above the mean. Nine of ten rates are lower (as in TCP's retransmission timer, RFC 6298).
+"""
 _EVERY = 16
 """Once the rate is known, one of this many plain answers is measured."""
+_LEAST_HIDDEN = 32
+"""Fewer unseen tokens of a stream teach no rate: they may be an error of the estimate, and the time before the text may
+be a few milliseconds, so that the rate would be many times too high."""
 SILENT_EVENTS = 3
-"""Events of a stream without text: the role, the finish reason, the usage."""
+"""Number of events of a stream that have no text: the role, the finish reason, the usage."""
 BEGUN_EVENTS = 1
-"""How many of them have arrived when text arrives."""
+"""Number of the `SILENT_EVENTS` that have arrived when the first text arrives."""
 BEGUN_BYTES = 40
-"""Extra bytes of a stream's first event, which carries the role (`"role":"assistant","refusal":null,`)."""
+"""Additional bytes of a stream's first event, which contains the role (`"role":"assistant","refusal":null,`)."""
 FIRST_FRAME_BYTES = 320.0
-"""Bytes of an event besides its text, until they are measured: OpenAI's with fingerprint and empty usage, the longest.
-"""
+"""Assumed bytes of an event besides its text, until they are measured. The value is that of OpenAI's events with
+fingerprint and empty usage, which are the longest."""
 _FEW_EVENTS, _ENOUGH_EVENTS = 4, 32
-"""A stream in progress is used to measure event length from the first number of events up to the second."""
+"""Numbers of events from which, and up to which, a stream in progress is used to measure the length of events."""
 _LEAST_FRAME_BYTES = 40.0
-"""No event of any dialect has fewer bytes besides its text."""
+"""Minimum bytes of an event besides its text, in any dialect."""
 BYTES_PER_TOKEN = 4
 
 
@@ -31,24 +35,24 @@ class Pace:
     __slots__ = ("_looked_at", "_whole_seen", "frame_bytes", "hides", "plain", "rest", "spread", "tokens_per_second")
 
     def __init__(self, *, plain: bool = False, hides: bool = False) -> None:
-        """`hides`: streams may have generated tokens that no event carries. Plain answers always may."""
+        """`hides`: the backend may generate tokens that no event of a stream contains. Plain answers always may."""
         self.plain, self.hides = plain, plain or hides
         self.tokens_per_second = 0.0
-        """Rate of unseen tokens; 0 while unknown, and then nothing is charged for them."""
+        """Rate of unseen tokens; 0 while unknown. While it is 0, unseen tokens are not charged."""
         self.spread = 0.0
         """Mean deviation of that rate."""
         self.frame_bytes = FIRST_FRAME_BYTES
         """Bytes of a streamed event besides its text."""
         self._whole_seen = False
         self._looked_at = 0
-        """Events of the stream in progress from which it was measured."""
+        """Number of events of the stream in progress that have been used for the measurement."""
         self.rest = 0
-        """How many more plain answers to skip before the next is measured."""
+        """Number of plain answers to skip before the next one is measured."""
 
     def learn(self, tokens: int, seconds: float) -> None:
-        """Learn from a complete answer: `tokens` were generated unseen in `seconds`."""
+        """Learn from a complete answer in which `tokens` unseen tokens were generated in `seconds`."""
         self.rest = _EVERY - 1 if self.tokens_per_second else 0
-        if tokens <= 0 or seconds <= 0:
+        if tokens < (1 if self.plain else _LEAST_HIDDEN) or seconds <= 0:
             return
         rate, known = tokens / seconds, self.tokens_per_second
         if not known:
@@ -58,8 +62,8 @@ class Pace:
         self.tokens_per_second += _WEIGHT * (rate - known)
 
     def learn_frame(self, tokens: int, hidden: int, events: int, stream_bytes: int) -> None:
-        """Learn from a complete stream: `tokens` in all, at most `hidden` of them in no event, in `events` with
-        text."""
+        """Learn from a complete stream with `tokens` tokens in total. At most `hidden` of them were in no event;
+        `events` events had text."""
         if not events:
             return
         frame = _frame(tokens, events, stream_bytes)
@@ -70,12 +74,12 @@ class Pace:
             self._whole_seen = True
 
     def wants_look(self, events: int) -> bool:
-        """Whether a stream in progress, after this many events with text, should be measured."""
+        """Whether to measure a stream in progress after this many events with text."""
         return self._looked_at < min(events, _ENOUGH_EVENTS) and not self.plain and not self._whole_seen
 
     def look(self, characters: int, events: int, stream_bytes: int) -> None:
-        """Measure a stream in progress between two calls: it delivered `characters` in `events` with text. Bytes before
-        the first of them may or may not contain text."""
+        """Measure a stream in progress that has delivered `characters` in `events` with text since the last call. Bytes
+        before the first of these events may or may not contain text."""
         if events < _FEW_EVENTS or events <= self._looked_at:
             return
         self._looked_at = events
@@ -89,7 +93,7 @@ class Pace:
 
     @property
     def most_per_second(self) -> float:
-        """A rate that hardly any answer exceeds."""
+        """A rate, in tokens per second, that hardly any answer exceeds."""
         return self.tokens_per_second + _SPREADS * self.spread
 
 
@@ -100,8 +104,8 @@ def _frame(tokens: int, events: int, stream_bytes: int) -> float:
 def streamed_tokens(
     events: int, stream_bytes: int, frame_bytes: float = FIRST_FRAME_BYTES, *, begun: bool = False
 ) -> int:
-    """Estimate the tokens of a stream whose end is unknown: one per event, more if events carry much text. `begun`:
-    text has arrived, and the end certainly has not."""
+    """Estimate the tokens of a stream whose end is unknown: one per event, more if the events contain much text.
+    `begun`: text has arrived, and the end has not."""
     if begun:
         text_bytes = stream_bytes - BEGUN_BYTES - (events + BEGUN_EVENTS) * frame_bytes
     else:

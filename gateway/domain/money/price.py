@@ -1,4 +1,4 @@
-"""Token prices of one backend. Unknown is `None`, never 0."""
+"""Token prices of one backend. An unknown price is `None`, never 0."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ class Price:
     source: str = ""
     as_of: str = ""
     beyond: tuple[int, Price] | None = None
-    """(Input tokens, price): above so many input tokens, every token of the call costs the other price."""
+    """(Input tokens, price). If a call has more input tokens, every token of the call costs this other price."""
     audio_input: int | None = None
     image_input: int | None = None
     image: int | None = None
     tiers: Mapping[str, Price] = field(default_factory=dict, hash=False)
-    """Service tier, as in `Usage.service_tier`, → its price, which has no tiers itself."""
+    """Service tier, as in `Usage.service_tier` → its price, which itself has no tiers."""
     choosable: tuple[str, ...] = ()
-    """The tiers at which the provider may serve a call that names none."""
+    """The tiers at which the provider may serve a call that does not name a tier."""
     every_tier: bool = False
-    """Whether this price holds at any tier, as for a machine that is paid by the hour."""
+    """Whether this price applies at every tier, as for a machine with an hourly price."""
     _dearest: Price | None = field(default=None, init=False, repr=False, compare=False)
     _unasked: Price | None = field(default=None, init=False, repr=False, compare=False)
     _at_least: Mapping[str, Price] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Precomputes the derived prices, since each request needs them."""
+        """Compute the derived prices once, because each request needs them."""
         if self.tiers:
             standard = self.without_tiers()
             chosen = [self.tiers[name] for name in self.choosable if name in self.tiers]
@@ -65,7 +65,7 @@ class Price:
     def per_million(
         cls, input: Decimal, output: Decimal, *, source: str = "", as_of: str = "", **classes: Decimal
     ) -> Price:
-        """From USD per 1M tokens, e.g. `Price.per_million(Decimal("0.15"), Decimal("0.60"))`."""
+        """A price from USD per 1M tokens, e.g. `Price.per_million(Decimal("0.15"), Decimal("0.60"))`."""
         optional: dict[str, Any] = {name: int(usd * 10**6) for name, usd in classes.items()}
         return cls(
             input=int(input * 10**6),
@@ -76,36 +76,39 @@ class Price:
         )
 
     def at(self, service_tier: str) -> Price | None:
-        """The price at a tier named as in `Usage.service_tier`; None if unknown. The standard tier is ""."""
+        """The price at a tier, named as in `Usage.service_tier`; None if unknown. The name of the standard tier is
+        ""."""
         return self if not service_tier or self.every_tier else self.tiers.get(service_tier)
 
     def dearest(self) -> Price:
-        """A price not below that of any known tier, in any class."""
+        """A price that in no class is below that of any known tier."""
         return self if self._dearest is None else self._dearest
 
     def unasked(self) -> Price:
-        """A price not below that of any tier at which the provider may serve a call that names none."""
+        """A price that is not below that of any tier at which the provider may serve a call that does not name a
+        tier."""
         return self if self._unasked is None else self._unasked
 
     def at_least(self, service_tier: str) -> Price | None:
-        """The highest of the tier's and the standard price; None if the tier's is unknown."""
+        """The higher of the tier's price and the standard price; None if the tier's price is unknown."""
         return self if not service_tier or self.every_tier else self._at_least.get(service_tier)
 
     def without_tiers(self) -> Price:
-        """The standard tier's price alone."""
+        """The standard tier's price, without the other tiers."""
         return replace(self, tiers={}, choosable=()) if self.tiers else self
 
     def billed(self, usage: Usage) -> Price:
-        """The price of every token of a call, by its tier and length."""
+        """The price that applies to every token of a call, by its tier and length."""
         price = self
         if usage.service_tier and not self.every_tier:
             price = self.tiers.get(usage.service_tier) or self.dearest()
         return price if price.beyond is None else price.tier(usage.all_input)
 
     def cost(self, usage: Usage) -> int:
-        """Pico-dollars for the tokens of `usage` at the service tier that served them, without fees.
+        """Pico-dollars for the tokens of `usage` at its service tier, without fees.
 
-        A class without a price costs what its parent class does. An unknown tier costs what the dearest does.
+        A class without a price costs the same as its parent class. An unknown tier costs the same as the most expensive
+        tier.
         """
         price = self
         if usage.service_tier or self.beyond is not None:
@@ -129,20 +132,20 @@ class Price:
 
     def _seen(self, usage: Usage) -> int:
         """Pico-dollars for rare classes: sound and images in the input, images in the output."""
-        heard = self.input if self.audio_input is None else self.audio_input
+        audio_pico = self.input if self.audio_input is None else self.audio_input
         shown = self.input if self.image_input is None else self.image_input
         drawn = self.output if self.image is None else self.image
-        return usage.audio_input_tokens * heard + usage.image_input_tokens * shown + usage.image_tokens * drawn
+        return usage.audio_input_tokens * audio_pico + usage.image_input_tokens * shown + usage.image_tokens * drawn
 
     def tier(self, input_tokens: int) -> Price:
-        """The price for a call with this much input."""
+        """The price of a call with this many input tokens."""
         price = self
         while price.beyond is not None and input_tokens > price.beyond[0]:
             price = price.beyond[1]
         return price
 
     def plain(self, input_tokens: int, output_tokens: int) -> int:
-        """Pico-dollars for a call without cached, reasoning or audio tokens; `cost` without a Usage."""
+        """Pico-dollars for a call without cached, reasoning or audio tokens. Like `cost`, but without a Usage."""
         if self.beyond is not None and input_tokens > self.beyond[0]:
             return self.beyond[1].plain(input_tokens, output_tokens)
         return input_tokens * self.input + output_tokens * self.output
@@ -157,7 +160,7 @@ class Price:
         audio_input: int = 0,
         media_output: bool = False,
     ) -> int:
-        """The most pico-dollars that a call can cost, whatever classes its tokens fall into.
+        """Maximum pico-dollars that a call can cost, whatever the classes of its tokens are.
 
         `image_input`, `audio_input`: tokens in addition to `input_tokens`. `media_output`: the output may be sound or
         images.
@@ -184,7 +187,8 @@ class Price:
 
 
 def dearest_of(prices: Sequence[Price]) -> Price:
-    """A price not below any of `prices`, in any class and at any length, with the source of the first."""
+    """A price that is not below any of `prices`, in any class and at any length. Its source is that of the first
+    price."""
     first, *others = prices
     if not others:
         return first
@@ -203,7 +207,7 @@ def _flat(price: Price) -> Price:
 
 
 def _most(prices: Sequence[Price]) -> Price:
-    """The highest price of each class; a class without any price stays without one."""
+    """The highest price of each class. A class without any price remains without one."""
     most: dict[str, Any] = {"input": max(p.input for p in prices), "output": max(p.output for p in prices)}
     for name in PARENTS:
         if any(getattr(price, name) is not None for price in prices):
@@ -212,6 +216,6 @@ def _most(prices: Sequence[Price]) -> Price:
 
 
 def effective(price: Price, name: str) -> int:
-    """Pico-dollars for a token of class `name`: its own price, else its parent's."""
+    """Pico-dollars for a token of class `name`: the price of the class, or else of its parent."""
     own: int | None = getattr(price, name)
     return effective(price, PARENTS[name]) if own is None else own

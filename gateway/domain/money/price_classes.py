@@ -1,4 +1,4 @@
-"""Prices as written in files: US dollars per 1M tokens by class and service tier."""
+"""Prices as they are written in files: US dollars per 1M tokens, by class and service tier."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from gateway.domain.money.price import CLASSES, PARENTS, Price
-from gateway.domain.policy import Section
+from gateway.domain.section import Section
 from gateway.domain.units import TokenUsd
 
 OPTIONAL = (
     *("cached_input", "cache_write_5m", "cache_write_1h", "reasoning"),
     *("audio", "audio_input", "image_input", "image"),
 )
-"""Classes that cost what their parent does if they have no price of their own."""
+"""Classes that cost the same as their parent class if they have no own price."""
 MOST_FACTORS = 4
-"""Most factors of one model's tiers, since each combination gets a price."""
+"""Maximum factors among one model's tiers, because each combination gets a price."""
 
 
 class Classes(Section):
-    """USD per 1M tokens."""
+    """Prices of token classes in USD per 1M tokens."""
 
     input: TokenUsd
     cached_input: TokenUsd | None = None
@@ -44,44 +44,45 @@ class Classes(Section):
 
 
 class LongContext(Classes):
-    """The prices of every token in a call of more than `tokens` input tokens."""
+    """The prices of every token in a call with more than `tokens` input tokens."""
 
     tokens: int = Field(gt=0)
 
 
 class TierClasses(Classes):
-    """The prices of one service tier. A missing class is dearer than usual by the ratio of input or output; it costs as
-    usual where those are cheaper."""
+    """The prices of one service tier. A missing class is more expensive than in the standard tier by the same ratio as
+    input or output. If these are cheaper, it costs the standard price."""
 
     beyond: LongContext | None = None
 
 
 Factor = Annotated[Decimal, Field(gt=0, le=1000)]
 ServiceTier = Factor | TierClasses
-"""A factor on every usual price, or the tier's own prices."""
+"""A factor on every standard price, or the tier's own prices."""
 
 
 def few_factors(tiers: dict[str, Any]) -> dict[str, Any]:
     """Raises ValueError if there are too many factors."""
-    if sum(isinstance(said, Decimal) for said in tiers.values()) > MOST_FACTORS:
+    if sum(isinstance(given, Decimal) for given in tiers.values()) > MOST_FACTORS:
         raise ValueError(f"at most {MOST_FACTORS} tiers may be factors, as all of them combine")
     return tiers
 
 
 TierKey = Annotated[str, Field(pattern=r"^[a-z0-9_.:+-]{1,32}$")]
 ServiceTiers = Annotated[dict[TierKey, ServiceTier], AfterValidator(few_factors)]
-"""Tier name, as in `Usage.service_tier` → prices; combinations are derived from their parts."""
+"""Tier name, as in `Usage.service_tier` → prices. The prices of combinations are derived from their parts."""
 
 
 def at_tiers(price: Price, tiers: Mapping[str, ServiceTier], choosable: tuple[str, ...] = ()) -> Price:
-    """`price` with the prices of `tiers`. Factors combine with each other and with a tier that has its own prices.
+    """`price` with the prices of `tiers`. Factors are combined with each other, and with a tier that has its own
+    prices.
 
     `choosable`: see `Price.choosable`.
     """
     if not tiers:
         return price
-    own = {name: said for name, said in tiers.items() if isinstance(said, TierClasses)}
-    factors = {name: said for name, said in tiers.items() if isinstance(said, Decimal)}
+    own = {name: given for name, given in tiers.items() if isinstance(given, TierClasses)}
+    factors = {name: given for name, given in tiers.items() if isinstance(given, Decimal)}
     found: dict[str, Price] = {}
     for count in range(len(factors) + 1):
         for names in combinations(sorted(factors), count):
@@ -96,7 +97,7 @@ def at_tiers(price: Price, tiers: Mapping[str, ServiceTier], choosable: tuple[st
 
 
 def times(price: Price, factor: Decimal, note: str) -> Price:
-    """`price` with each class, at each length and tier, multiplied by `factor`; rounded up, so that nothing becomes
+    """`price` with each class, at each length and tier, multiplied by `factor`. Rounded up, so that nothing becomes
     free.
 
     `note` is added to the price's source.
@@ -113,21 +114,22 @@ def rounded_up(pico: Decimal) -> int:
     return int(pico.to_integral_value(ROUND_CEILING))
 
 
-def _own(price: Price, said: TierClasses) -> Price:
-    """The tier's prices, also for long calls, completed from the standard ones."""
-    flat = _completed(price, said)
-    if said.beyond is not None:
+def _own(price: Price, given: TierClasses) -> Price:
+    """The tier's prices, including those for long calls. Missing prices come from the standard ones."""
+    flat = _completed(price, given)
+    if given.beyond is not None:
         usual = price if price.beyond is None else price.beyond[1]
-        return replace(flat, beyond=(said.beyond.tokens, _completed(usual, said.beyond)))
+        return replace(flat, beyond=(given.beyond.tokens, _completed(usual, given.beyond)))
     if price.beyond is None:
         return flat
     tokens, above = price.beyond
     return replace(flat, beyond=(tokens, _in_proportion(above, price, flat)))
 
 
-def _completed(price: Price, said: Classes) -> Price:
-    """The tier's prices, never below the usual ones: a cheaper tier need not be cheaper in every class."""
-    own = said.price(price.source, price.as_of)
+def _completed(price: Price, given: Classes) -> Price:
+    """The tier's prices. A missing class never costs less than the standard price, because a cheaper tier need not be
+    cheaper in every class."""
+    own = given.price(price.source, price.as_of)
     missing: dict[str, Any] = {
         name: rounded_up(value * max(_ratio(own, price, name), Decimal(1)))
         for name in OPTIONAL
@@ -137,7 +139,7 @@ def _completed(price: Price, said: Classes) -> Price:
 
 
 def _in_proportion(above: Price, usual: Price, tier: Price) -> Price:
-    """The price of a long call at a tier: the usual long-call price times the tier's ratio for short calls."""
+    """The price of a long call at a tier: the standard long-call price times the tier's ratio for short calls."""
     classes: dict[str, Any] = {
         name: rounded_up(value * _proportion(tier, usual, name))
         for name in CLASSES
@@ -152,7 +154,7 @@ def _proportion(one: Price, other: Price, name: str) -> Decimal:
 
 
 def _ratio(one: Price, other: Price, name: str) -> Decimal:
-    """The ratio of the two prices for input or output, whichever class `name` belongs to."""
+    """The ratio of the two prices for input or for output, depending on the class `name`."""
     while name in PARENTS:
         name = PARENTS[name]
     mine, theirs = getattr(one, name), getattr(other, name)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(slots=True)
 class Usage:
-    """Disjoint token counts: `input_tokens` excludes cached tokens and cache writes, `output_tokens` excludes
+    """Disjoint token counts: `input_tokens` excludes cached tokens and cache writes, and `output_tokens` excludes
     reasoning.
 
-    Treat it as immutable. It is not frozen, because creating a frozen one takes four times as long, several times per
-    request.
+    Treat it as immutable. It is not frozen, because creating a frozen one takes four times as long, and a request
+    creates several.
     """
 
     input_tokens: int = 0
@@ -22,23 +22,23 @@ class Usage:
     reasoning_tokens: int = 0
     audio_tokens: int = 0
     estimated: bool = False
-    """Counted by the gateway, because the backend reported nothing."""
+    """Whether the gateway counted the tokens, because the backend reported nothing."""
     audio_input_tokens: int = 0
     image_input_tokens: int = 0
     image_tokens: int = 0
-    """Tokens of generated images, as `audio_tokens` are of generated speech."""
+    """Tokens of generated images; `audio_tokens` are those of generated speech."""
     service_tier: str = ""
-    """The tier that served, as the provider reported it (`priority`, `flex`, `fast`, `us`; several joined by `+` in
-    alphabetical order); empty for the standard tier."""
+    """The tier that served the call, as the provider reported it (`priority`, `flex`, `fast`, `us`; several are joined
+    by `+` in alphabetical order); empty for the standard tier."""
     fees: tuple[tuple[str, int], ...] = ()
-    """Units that are charged in addition to tokens, and their counts: `(("web_search", 5),)`."""
+    """(Unit, count) of what is charged in addition to tokens: `(("web_search", 5),)`."""
     doubt: str = ""
-    """How the reported numbers contradict each other; empty if they do not."""
+    """Names of the reported numbers that contradict each other; empty if none do."""
     all_input: int = field(init=False, repr=False, compare=False)
     all_output: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Computed once, since several packages read each sum."""
+        """Compute the sums once, because several packages read each of them."""
         written = self.cache_write_5m_tokens + self.cache_write_1h_tokens
         heard_and_seen = self.audio_input_tokens + self.image_input_tokens
         self.all_input = self.input_tokens + self.cached_tokens + written + heard_and_seen
@@ -49,15 +49,16 @@ class Usage:
         return self.all_input + self.all_output
 
     def doubted(self, *names: str) -> str:
-        """`doubt` with these names added, each once, in alphabetical order."""
+        """`doubt` with these names added. Each name occurs once, in alphabetical order."""
         return "+".join(sorted({*names, *self.doubt.split("+")} - {""}))
 
 
 def interrupted(reported: Usage | None, input_tokens: int, delivered: int) -> Usage:
     """The usage of an attempt that ended early: what the backend had reported, completed by estimates.
 
-    `reported`: its latest report; None without one. `input_tokens`: the gateway's own count of what it sent.
-    `delivered`: the gateway's estimate of the output that arrived; a higher reported number wins.
+    `reported`: its latest report; None if there is none. `input_tokens`: the gateway's own count of what it sent.
+    `delivered`: the gateway's estimate of the output that arrived; if the reported number is higher, that number
+    counts.
     """
     if reported is None:
         return Usage(input_tokens, output_tokens=delivered, estimated=True)
@@ -71,10 +72,10 @@ def interrupted(reported: Usage | None, input_tokens: int, delivered: int) -> Us
 
 
 def with_unseen(usage: Usage, unseen: int, most: int | None, *, plain: bool) -> Usage:
-    """`usage` of an attempt that ended early, plus the `unseen` tokens that it is expected to have generated.
+    """`usage` of an attempt that ended early, plus the `unseen` tokens that the backend has probably generated.
 
-    For a `plain` answer, `unseen` is the whole output; for a stream, the output before its text. The sum with the
-    delivered output never exceeds `most`, the most that the call could produce.
+    For a `plain` answer, `unseen` is the whole output; for a stream, it is the output before the text. Together with
+    the delivered output it never exceeds `most`, the maximum that the call could produce.
     """
     seen = usage.all_output - (usage.output_tokens if plain else usage.reasoning_tokens)
     if most is not None:

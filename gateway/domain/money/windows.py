@@ -9,15 +9,15 @@ from functools import cache
 from zoneinfo import ZoneInfo
 
 _PRECISION_S = 0.5
-"""Time zones change their offset on whole seconds."""
+"""Precision, in seconds, of the search for a change of the offset. Time zones change their offset on whole seconds."""
 
 
 def window_bounds(window: str, timezone: str, now: float) -> tuple[float, float]:
     """The `[start, end)` in Unix seconds of the `window` that contains `now`; `total` is `(0.0, inf)`.
 
-    `window` is hour, day, week (from Monday), month or total, in the IANA zone `timezone`. Windows neither overlap nor
-    leave gaps when clocks change: a day may last 23 or 25 hours, a repeated hour counts as two. Raises ValueError for
-    another window, ZoneInfoNotFoundError for an unknown zone.
+    `window` is hour, day, week (from Monday), month or total, in the IANA zone `timezone`. When clocks change, windows
+    still have no overlaps and no gaps: a day may last 23 or 25 hours, and a repeated hour counts as two. Raises
+    ValueError for another window, ZoneInfoNotFoundError for an unknown zone.
     """
     if window == "total":
         return 0.0, math.inf
@@ -41,7 +41,7 @@ def window_bounds(window: str, timezone: str, now: float) -> tuple[float, float]
 
 @cache
 def _zone(name: str) -> tzinfo:
-    """Cached forever: a zone's file must not be read during a request."""
+    """The time zone. Cached forever, because a zone's file must not be read during a request."""
     return UTC if name == "UTC" else ZoneInfo(name)
 
 
@@ -49,7 +49,7 @@ def _hour(zone: tzinfo, now: float) -> tuple[float, float]:
     offset = _offset(zone, now)
     start = (now + offset) // 3600 * 3600 - offset
     end = start + 3600
-    # Few zones shift by half an hour; for them the hour is cut at the change.
+    # Few zones shift by half an hour. For them, the hour is split at the change.
     if (_offset(zone, start) - offset) % 3600:
         start = _first(start, now, lambda at: _offset(zone, at) == offset)
     if (_offset(zone, end - 1) - offset) % 3600:
@@ -64,7 +64,7 @@ def _offset(zone: tzinfo, at: float) -> float:
 
 
 def _instant(zone: tzinfo, wall: datetime) -> float:
-    """The first moment at which clocks in `zone` show `wall`, or a later time if they skip it."""
+    """The first moment at which clocks in `zone` show `wall`. If they skip that time, a later moment."""
     early, late = sorted(wall.replace(tzinfo=zone, fold=fold).timestamp() for fold in (0, 1))
     shown = datetime.fromtimestamp(early, zone).replace(tzinfo=None, fold=0)
     if shown == wall:
@@ -73,7 +73,7 @@ def _instant(zone: tzinfo, wall: datetime) -> float:
 
 
 def _first(low: float, high: float, holds: Callable[[float], bool]) -> float:
-    """The first whole second in `(low, high]` for which `holds` is true; it is true for `high`."""
+    """The first whole second in `(low, high]` for which `holds` is true. It must be true for `high`."""
     while high - low > _PRECISION_S:
         middle = (low + high) / 2
         low, high = (low, middle) if holds(middle) else (middle, high)

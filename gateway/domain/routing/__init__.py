@@ -1,1 +1,1 @@
-"""Routes, strategies, and what is known about backends."""
+"""Routes, strategies, and data about backends."""

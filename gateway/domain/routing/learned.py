@@ -1,7 +1,7 @@
-"""What a team's judged answers say about a backend, and how that adjusts a prior probability.
+"""Evidence from a team's judged answers about a backend, and the correction of a prior probability by it.
 
-A prior is wrong by a shift in log-odds (Platt 1999, "Probabilistic outputs for support vector machines", with the slope
-kept): adequacy = sigmoid(logit(prior) + shift).
+The error of a prior is assumed to be a shift in log-odds (Platt 1999, "Probabilistic outputs for support vector
+machines", with the slope kept): adequacy = sigmoid(logit(prior) + shift).
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import math
 from dataclasses import dataclass
 
 _LEAST, _MOST = 0.001, 0.99
-"""Priors are clipped to this range before the shift: 1 means "equal by definition", which evidence may contradict."""
+"""Range to which priors are limited before the shift. A prior of 1 means "equal by definition", which evidence may
+contradict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,28 +19,28 @@ class Learned:
     shift: float = 0.0
     """Shift in log-odds."""
     n: float = 0.0
-    """Effective number of judged answers; lower than the actual number, because old answers count less."""
+    """Effective number of judged answers. It is lower than the actual number, because old answers count less."""
     margin: float = 0.0
-    """0..1: the share of the distance from the policy's quality to 1 by which this backend must exceed that quality.
-    Above 0 only while its measured quality is below target with confidence."""
+    """By how much this backend must exceed the policy's quality, as a share (0..1) of the distance from that quality to
+    1. Above 0 only while its measured quality is below target with confidence."""
 
     def adequacy(self, prior: float) -> float:
-        """`prior` corrected by the evidence; unchanged without evidence."""
+        """`prior`, corrected by the evidence. Without evidence, it is unchanged."""
         if not self.n or (prior >= 1 and self.shift >= 0):
             return prior
         return sigmoid(logit(prior) + self.shift)
 
     def prior(self, adequacy: float) -> float:
-        """The inverse of `adequacy`, except where that was clipped."""
+        """The inverse of `adequacy`, except where the prior was limited."""
         return adequacy if not self.n else sigmoid(logit(adequacy) - self.shift)
 
     def quality(self, wanted: float) -> float:
-        """The quality that this backend must reach where `wanted` is required of the choice."""
+        """The quality that this backend must reach if `wanted` is required of the choice."""
         return wanted + self.margin * (1 - wanted)
 
 
 NOTHING = Learned()
-"""For a backend without judged answers."""
+"""The evidence about a backend without judged answers."""
 
 
 def logit(probability: float) -> float:

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)  # not frozen: several are made per request, and a frozen one takes four times as long
 class Load:
-    """`running` and `waiting` count the requests of all clients of the server."""
+    """The load of a server. `running` and `waiting` count the requests of all its clients."""
 
     running: float
     waiting: float = 0.0
     capacity: float | None = None
-    """Requests that it processes at a time; None while unknown."""
+    """Maximum requests that it processes at the same time; None while unknown."""
     kv_used: float | None = None
     """Share of its context memory in use, 0..1."""
     tokens_per_second: float | None = None
-    """Output tokens per second over all requests, recently."""
+    """Recent output tokens per second, over all requests."""
     full_tokens_per_second: float | None = None
-    """The same while it was full; None if it never was."""
+    """Output tokens per second while the server was full; None if it never was."""
 
     @property
     def full(self) -> bool:

@@ -1,7 +1,7 @@
-"""A route: backends in order, and the reason.
+"""A route: the backends in order, and the reason.
 
-Treat these values as immutable. They are not frozen, because several are made per request and a frozen one takes four
-times as long.
+Treat these values as immutable. They are not frozen, because creating a frozen one takes four times as long, and a
+request creates several.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from gateway.domain.routing.strategy import RunningStrategy
 
 @dataclass(slots=True)
 class Grade:
-    """How hard a request is: 0..1, any monotone score of the expected gain from the strong tier."""
+    """How hard a request is, 0..1: a score that rises with the expected gain from the strong tier."""
 
     difficulty: float
     abstained: bool = False
-    """The prompt lies outside the classifier's domain: use the baseline."""
+    """Whether the prompt is outside the classifier's domain. If so, the reference answers."""
 
 
 @dataclass(slots=True)
@@ -36,19 +36,20 @@ class Considered:
 
 @dataclass(slots=True)
 class Prefix:
-    """A request's place in its conversation: a digest, no text."""
+    """Identifies a request's conversation and its position in it. It contains a digest and no text."""
 
     session: bytes
-    """Digest of the session, including the key: requests of two keys never share a session."""
+    """Digest of the session, including the key. So requests of two keys never share a session."""
     lengths: tuple[int, ...] = ()
-    """Characters of each turn. If the conversation only grew, they begin with those of its previous request."""
+    """Number of characters of each turn. If the conversation has only grown, the list begins with that of the previous
+    request."""
     in_tool_loop: bool = False
     """Whether its last turns are tool results."""
 
 
 @dataclass(slots=True)
 class Decision:
-    """What routing decided, if something else serves: in observe mode, outside the rollout, or in the comparison
+    """The decision of routing, if another backend serves: in observe mode, outside the rollout, or in the comparison
     group."""
 
     calls: tuple[tuple[Backend, float], ...]
@@ -59,13 +60,13 @@ class Decision:
 
 @dataclass(slots=True)
 class Route:
-    """`backends[0]` serves; the others are fallbacks, in order, before the first byte."""
+    """The route of a request. `backends[0]` serves; before the first byte, the others are fallbacks, in order."""
 
     backends: tuple[Backend, ...]
     reason: str
     escalate_to: Backend | None = None
     escalate_below: float = 0.0
-    """If the first backend's answer has a lower mean token probability, `escalate_to` answers instead."""
+    """Minimum mean token probability of the first backend's answer. Below it, `escalate_to` answers instead."""
     grade: Grade | None = None
     reference: Backend | None = None
     considered: tuple[Considered, ...] = ()
@@ -77,28 +78,32 @@ class Route:
     output_tokens: int = 0
     """Expected output tokens, for cost and hold."""
     quality: float | None = None
-    """The quality required of the choice; None if the choice did not depend on it."""
+    """The quality that was required of the choice; None if the choice did not depend on it."""
     pressure: float = 0.0
-    """0..1: how far spend ahead of plan has lowered `quality`."""
+    """How much spend ahead of plan has lowered `quality`, 0..1."""
     asking: RunningStrategy | None = None
-    """The strategy that decides which of `backends` to call until an answer is good enough; None: the first serves, the
-    others are fallbacks."""
+    """The strategy that decides which of `backends` to call until an answer is good enough. None: the first one serves,
+    and the others are fallbacks."""
     strategy: str = ""
     """A short description of the strategy, for the flight record."""
+    ceiling_pico: int | None = None
+    """The expected cost of the model that the client named, else of the reference; None: unknown."""
+    above: frozenset[str] = frozenset()
+    """Backends that are expected to cost more than that. They serve only if the others fail or cannot."""
     prefix: Prefix | None = None
-    """The conversation that the request belongs to, for what is learned from the answer."""
+    """The conversation of the request, for learning from the answer."""
     what_if: Callable[[], tuple[str, ...]] | None = field(default=None, compare=False, repr=False)
-    """Returns sentences about what would have changed the choice. Holds no prompt; computed on demand."""
+    """Returns sentences about what would have changed the choice. It contains no prompt and is computed on demand."""
 
 
 class ContextEstimate:
-    """Tokens of the untouched request, and the fewest that trimming could reach."""
+    """Estimated tokens of the untouched request, and the minimum that trimming can reach."""
 
     __slots__ = ("_least", "tokens")
 
     def __init__(self, tokens: int, least: int | Callable[[], int]) -> None:
-        """`least` may be a function, because it reads every turn and is needed only if the whole request does not fit a
-        window."""
+        """`least` may be a function, because computing it reads every turn. It is needed only if the whole request does
+        not fit a window."""
         self.tokens = tokens
         self._least = least
 
@@ -111,7 +116,7 @@ class ContextEstimate:
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """Most input tokens of a request's content other than text, by kind."""
+    """Maximum input tokens of a request's content other than text, by kind."""
 
     document: int = 0
     image: int = 0
@@ -123,7 +128,7 @@ class Attached:
 
     @property
     def kind(self) -> str:
-        """`text`, or the names of the attached kinds, joined by `+`."""
+        """`text`, or the names of the attached kinds joined by `+`."""
         if self is NOTHING_ATTACHED:
             return "text"
         names = [name for name in ("document", "image", "audio") if getattr(self, name)]
@@ -135,7 +140,7 @@ NOTHING_ATTACHED = Attached()
 
 @dataclass(slots=True)
 class ContextPlan:
-    """What to send to one backend: which turns are dropped and which are shortened."""
+    """The plan for sending a request to one backend: which turns are dropped and which are shortened."""
 
     tokens_before: int
     tokens_after: int
@@ -144,25 +149,31 @@ class ContextPlan:
     replace: dict[int, str] = field(default_factory=dict)
     """Index of a turn → its shortened text."""
     attached: Attached = NOTHING_ATTACHED
-    """Included in `tokens_before` and `tokens_after`."""
+    """Tokens of the attachments. They are included in `tokens_before` and `tokens_after`."""
     attached_usual: int = 0
-    """The usual tokens of `attached`; at most its total."""
+    """The usual tokens of `attached`, which are at most its total."""
     counted_tokens: int = 0
-    """Tokens of the sent text, counted exactly; 0: only estimated, since it is far below every limit."""
+    """Exactly counted tokens of the sent text; 0: the text was only estimated, because it is far below every limit."""
     marks: CacheMarks | None = None
     """Marks for the backend's prompt cache; None: as the client sent them."""
+    no_thinking: frozenset[int] = frozenset()
+    """Indexes of turns that are sent without their thinking blocks."""
+    anchor: int = 0
+    """Index of the message before which the next cut will not begin; 0: unknown."""
+    frozen: bool = False
+    """Whether what is left out stays left out in the session's next requests."""
 
     @property
     def touched(self) -> bool:
-        return bool(self.drop or self.replace)
+        return bool(self.drop or self.replace or self.no_thinking)
 
     @property
     def changes_body(self) -> bool:
-        return bool(self.drop or self.replace or (self.marks is not None and self.marks.changes))
+        return self.touched or (self.marks is not None and self.marks.changes)
 
     @property
     def expected_tokens(self) -> int:
-        """The usual tokens of the sent input: billed if the backend reports none."""
+        """The usual tokens of the sent input. They are billed if the backend reports none."""
         attached = self.attached
         if attached is NOTHING_ATTACHED:
             return self.tokens_after

@@ -1,14 +1,14 @@
-"""Statistics of one backend's judged answers for one team; pure.
+"""Statistics of one backend's judged answers for one team. No I/O.
 
 Calibration: the shift in log-odds that maximises the likelihood of the scores under a normal prior of standard
-deviation TAU (a ridge; Hoerl and Kennard 1970), older answers counting less.
+deviation TAU (a ridge; Hoerl and Kennard 1970). Older answers count less.
 
-Detection: a betting test of "the mean score is at least the target less TOLERANCE". Each answer multiplies a wealth
-by 1 + bet (target - score), which cannot grow on average while that holds (Waudby-Smith and Ramdas 2024, "Estimating
-means of bounded random variables by betting"); begun anew at every answer and averaged over several bets it becomes a
-detector of change whose average run length to a false alarm is at least ALARM answers (Shin, Ramdas and Rinaldo 2024,
-"E-detectors"). It holds for scores of any distribution in 0..1 and may be looked at after every answer. When it raises
-an alarm, what lies before the estimated change is forgotten.
+Detection: a betting test of "the mean score is at least the target minus TOLERANCE". Each answer multiplies a wealth by
+1 + bet (target - score), which cannot grow on average while that statement holds (Waudby-Smith and Ramdas 2024,
+"Estimating means of bounded random variables by betting"). The test is started anew at every answer and averaged over
+several bets. So it becomes a detector of change whose average run length to a false alarm is at least ALARM answers
+(Shin, Ramdas and Rinaldo 2024, "E-detectors"). It is valid for scores of any distribution in 0..1, and its result may
+be read after every answer. When it raises an alarm, answers before the estimated change are forgotten.
 
 Intervals are Wilson's score intervals (1927), one-sided at 95 %.
 """
@@ -23,16 +23,17 @@ from statistics import NormalDist
 from gateway.domain.routing.learned import Learned, logit, sigmoid
 
 TAU = 0.8
-"""Log-odds; how much teams differ from the prior. See docs/explanation/learning.md for how it was measured."""
+"""Standard deviation, in log-odds, of the difference between a team and the prior. See docs/explanation/learning.md for
+how it was measured."""
 TOLERANCE = 0.03
 ALARM = 1000.0
 _BETS = (0.5, 1.0, 2.0, 4.0, 8.0)
 _SAFE = 0.95
-"""Share of the largest bet that cannot lose everything."""
+"""Share of the largest bet that cannot lose all wealth."""
 _HALF_LIFE, _HALF_LIFE_ALARMED = 150, 25
-"""Number of later answers after which an answer counts half; normally, and while an alarm lasts."""
+"""Number of later answers after which an answer counts half: normally, and while an alarm lasts."""
 _LEAST_TO_END = 10.0
-"""Fewest judged answers since the change before an alarm may end."""
+"""Minimum judged answers since the change before an alarm may end."""
 _STEPS = 12
 _MOST_TARGET = 0.999
 _Z = NormalDist().inv_cdf(0.95)
@@ -40,23 +41,23 @@ _Z = NormalDist().inv_cdf(0.95)
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One judged answer. `predicted`: the prior's adequacy of this backend for this request."""
+    """One judged answer. `predicted`: the adequacy that the prior gives this backend for this request."""
 
     id: int
     predicted: float
     target: float
-    """The quality that routing promised: the lower of the policy's quality and the expected adequacy."""
+    """The quality that routing promised: the policy's quality or the expected adequacy, whichever is lower."""
     score: float
-    """0..1: whether the answer is as good as the baseline's."""
+    """How good the answer is compared with the reference's, 0..1."""
     weight: float = 1.0
     at: float = 0.0
     """Unix seconds."""
     baseline: float = 1.0
-    """The score of the baseline's answers on the same scale: 1 for a comparison with them."""
+    """The score of the reference's answers on the same scale; 1 for a comparison with them."""
 
     @property
     def relative(self) -> float:
-        """The score as a comparison with the baseline would give it; for a single opinion it may exceed 1."""
+        """The score as it would be in a comparison with the reference. For a single opinion it may exceed 1."""
         return self.score + 1 - self.baseline
 
     @property
@@ -67,7 +68,8 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Mean and interval use the weighted answers that count now."""
+    """The statistics of one backend for one team. Mean and interval are computed from the weighted answers that still
+    count."""
 
     learned: Learned
     mean: float
@@ -75,11 +77,11 @@ class Standing:
     high: float
     target: float
     judged: int
-    """Answers judged in all, including forgotten ones."""
+    """Number of judged answers, including forgotten ones."""
     alarm: int | None = None
-    """Id of the answer at which quality was found below target; None while it is not."""
+    """Id of the answer at which the quality was found to be below target; None while it is not below target."""
     since: int | None = None
-    """Id of the answer at which the drop is estimated to have begun."""
+    """Id of the answer at which the drop probably began."""
 
     @property
     def below(self) -> bool:
@@ -87,9 +89,10 @@ class Standing:
 
 
 def standing(rows: Sequence[Judged]) -> Standing:
-    """The standing of one team and backend; `rows` oldest first. Raises ValueError if there are none."""
+    """The standing of one team and backend. `rows` must be sorted, oldest first. Raises ValueError if there are
+    none."""
     if not rows:
-        raise ValueError("nobody judged it")
+        raise ValueError("there are no judged answers")
     watch = Watch()
     for place, row in enumerate(rows):
         watch.see(place, row)
@@ -111,7 +114,7 @@ def standing(rows: Sequence[Judged]) -> Standing:
 
 
 class Watch:
-    """The change detector, fed one answer at a time."""
+    """The change detector. It processes one answer at a time."""
 
     def __init__(self) -> None:
         self.alarm: int | None = None
@@ -152,7 +155,7 @@ class Watch:
 
 
 def shift_of(rows: Sequence[Judged], weights: Sequence[float], tau: float = TAU) -> float:
-    """The shift in log-odds, by Newton's method; the objective is strictly concave."""
+    """The shift in log-odds, computed by Newton's method. The objective is strictly concave."""
     shift = 0.0
     odds = [logit(row.predicted) for row in rows]
     for _ in range(_STEPS):
@@ -169,7 +172,7 @@ def shift_of(rows: Sequence[Judged], weights: Sequence[float], tau: float = TAU)
 
 
 def wilson(mean: float, n: float, z: float = _Z) -> tuple[float, float]:
-    """Lower and upper bound of a mean of `n` scores in 0..1, each one-sided at 95 % by default."""
+    """Lower and upper bound of a mean of `n` scores in 0..1. By default, each bound is one-sided at 95 %."""
     middle = (mean + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(max(mean * (1 - mean), 0.0) / n + z * z / (4 * n * n))
     return max(0.0, middle - half), min(1.0, middle + half)

@@ -1,5 +1,5 @@
-"""A running strategy: which backend to call next, when to stop, and which answer to serve. Shared by cascade and
-router."""
+"""A running strategy: which backend to call next, when to stop, and which answer to serve. Cascade and router share
+it."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from dataclasses import dataclass
 from typing import Protocol
 
 FAILED = "failed"
-"""Value of `weak` for a backend that gave no answer."""
+"""Value of `weak` for a backend that did not answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class StrategyAnswer:
-    """One backend's answer, as a strategy sees it."""
+    """One backend's answer, in the form that a strategy needs."""
 
     backend: str
-    """Its name in the strategy: a model's in a replay, a backend's in serving."""
+    """The backend's name in the strategy. In a replay it is the name of a model, in serving that of a backend."""
     vote: str | None
     """The normalised final answer (a number, a choice, JSON, a short string); None: no vote."""
     weak: str = ""
-    """Why the answer should not be served: refusal, empty, truncated, repetition, invalid_json, off_language, unsure, …
-    """
+    """The reason why the answer should not be served: refusal, empty, truncated, repetition, invalid_json,
+    off_language, unsure, …; empty if there is none."""
     confidence: float | None = None
-    """Mean token probability, where the backend gave log-probabilities."""
+    """Mean token probability; None if the backend sent no log-probabilities."""
 
 
 class RunningStrategy(Protocol):
-    """The strategy of one request. Pure: no I/O, no clock; the same answers always lead to the same next step.
+    """The strategy of one request. No I/O and no clock: the same answers always lead to the same next step.
 
-    `answers` are in the order of payment. A backend without an answer is among them with `weak` FAILED and no vote: it
-    is not called again, and its entry is served only if there is no other.
+    `answers` are in the order of payment. A backend that did not answer is in the list with `weak` FAILED and no vote:
+    it is not called again, and its entry is served only if there is no other.
     """
 
     def next(self, answers: Sequence[StrategyAnswer]) -> tuple[str, ...]:
-        """The backends to call now, normally one; empty if an answer was chosen or no backend is left."""
+        """The backends to call now, usually one; empty if an answer was chosen or no backend is left."""
         ...
 
     def serves(self, answers: Sequence[StrategyAnswer]) -> int:
-        """Index of the served answer among `answers`, of which there is at least one."""
+        """Index of the answer to serve. There must be at least one answer."""
         ...

@@ -1,7 +1,7 @@
-"""Tells from an address whether a backend is local or hosted; no DNS.
+"""Finds out from an address whether a backend is local or hosted, without DNS.
 
-A name may resolve to any address, so it counts as hosted until the operator says otherwise. A known provider's domain
-always counts as hosted.
+A name may resolve to any address, so it counts as hosted unless the operator's settings say otherwise. A known
+provider's domain always counts as hosted.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _PROVIDERS = re.compile(
     r"|anyscale\.com|featherless\.ai|inference\.net|scaleway\.ai|ovhcloud\.com|friendli\.ai|upstage\.ai|reka\.ai|writer\.com"
     r")"
 )
-"""Domains at which providers serve models, with their subdomains."""
+"""Matches domains at which providers serve models, and their subdomains."""
 _LOOPBACK = ("127.0.0.0/8", "0.0.0.0/32", "::1/128", "::/128")
 _PRIVATE = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "fc00::/7", "fe80::/10")
 _OURS = tuple(ip_network(network) for network in (*_LOOPBACK, *_PRIVATE))
-"""Fewer networks than the standard library calls private: its list includes addresses that a translator maps to public
-ones."""
+"""Private networks. The standard library's list is longer: it includes addresses that a translator maps to public ones.
+"""
 
 
 def host_of(url: str) -> str:
-    """The host without a final dot. Empty for a unix socket and for anything that is not an address."""
+    """The host without a final dot; empty for a unix socket and for text that is not an address."""
     try:
         return (urlsplit(url).hostname or "").rstrip(".").lower()
     except ValueError:
@@ -47,7 +47,7 @@ def providers_own(url: str) -> bool:
 
 
 def loopback(url: str) -> bool:
-    """Is the host this machine's own?"""
+    """Whether the host is this machine."""
     host = host_of(url)
     try:
         return host == "localhost" or ip_address(host).is_loopback
@@ -57,7 +57,7 @@ def loopback(url: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def private(url: str) -> bool:
-    """Whether it is a unix socket, the loopback interface or a literal address of a private network."""
+    """Whether the address is a unix socket, the loopback interface, or a literal address in a private network."""
     if url.startswith(("unix:", "http+unix:")):
         return True
     host = host_of(url)

@@ -1,4 +1,4 @@
-"""Removes a provider's key from text written by the provider, whether whole, encoded, cut or masked."""
+"""Removes a provider's key from texts that the provider wrote. The key may be whole, encoded, cut or masked."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from urllib.parse import quote, unquote
 
 CONCEALED = "[key]"
 _SHORT_KEY = 8
-"""Characters. A shorter key (`none`, `EMPTY`) is no secret, and its parts are ordinary words."""
+"""Characters below which a key (`none`, `EMPTY`) is not a secret; its parts are ordinary words."""
 _FRAGMENT = 12
-"""This many consecutive characters of a key are no coincidence."""
+"""Number of consecutive characters of a key that cannot be a coincidence."""
 _START, _END = 6, 4
-"""Fewest characters by which a provider identifies a key at its start or end."""
+"""Minimum number of characters with which a provider identifies a key, at its start and at its end."""
 _BESIDE_MASK = 3
-"""Next to a mask, this many characters identify a key."""
+"""Number of characters that identify a key next to a mask."""
 _MASK = re.compile(r"\*+|[•●…]+|\.{2,}|x{4,}|-{4,}|_{4,}")
 
 
 class Concealer:
-    """Removes one key from texts. Takes tens of microseconds per text, so it is used for errors and other rare
-    texts."""
+    """Removes one key from texts. Takes tens of microseconds per text, so it is used for errors and other rare texts
+    only."""
 
     def __init__(self, key: str) -> None:
-        """With an empty `key`, nothing is concealed."""
+        """If `key` is empty, nothing is removed."""
         self._short = len(key) < _SHORT_KEY
         self._forms = sorted(set(_forms(key)), key=len, reverse=True) if not self._short else [key] if key else []
         self._key = key.lower()
         self._word = re.compile(rf"[\w\-.*•●…%{re.escape(''.join({*key}))}]+")
-        """Characters of the key and of masks."""
+        """Matches sequences of characters that occur in the key or in masks."""
 
     def __call__(self, text: str) -> str:
         """`text` with the key, its usual encodings and its recognisable parts replaced."""
@@ -42,7 +42,7 @@ class Concealer:
         )
 
     def _tells(self, word: str) -> bool:
-        """Whether `word` shows enough of the key to identify it."""
+        """Whether `word` contains enough of the key to identify it."""
         key, word = self._key, unquote(word).lower()
         parts = _MASK.split(word)
         if len(parts) > 1:
@@ -59,8 +59,8 @@ class Concealer:
 
 
 def _forms(key: str) -> Iterator[str]:
-    """The key as it is, URL-encoded, in hexadecimal, and in Base64 without the parts that depend on neighbouring bytes,
-    at each of three alignments."""
+    """Yield the key as it is, URL-encoded, in hexadecimal, and in Base64. For Base64, yield each of the three
+    alignments, without the parts that depend on neighbouring bytes."""
     raw = key.encode()
     yield from (key, quote(key, safe=""), raw.hex(), raw.hex().upper())
     for before, first in enumerate((0, 2, 3)):

@@ -22,7 +22,7 @@ _DECLINES = (
 )
 _REFUSAL = re.compile(rf"\W*(?:{'|'.join(_DECLINES)})", re.IGNORECASE)
 _LONGEST_REFUSAL = 400
-"""Characters. A text that begins with an apology and is longer than this has answered something."""
+"""Maximum characters of a refusal. A longer text that begins with an apology has answered something."""
 
 
 def declines(text: str) -> bool:
@@ -31,5 +31,5 @@ def declines(text: str) -> bool:
 
 
 def begins_declining(text: str) -> bool:
-    """As `declines`, for an answer that may continue."""
+    """Like `declines`, for an answer that may continue."""
     return _REFUSAL.match(text) is not None

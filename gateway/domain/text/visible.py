@@ -1,4 +1,4 @@
-"""Escapes control and invisible characters of stored text for terminals and logs."""
+"""Escapes control characters and invisible characters in stored text, for terminals and logs."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ _HIDDEN = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e0fff"
 )
-"""Control characters, and those that change the direction of text or have no width. Joiners inside words stay."""
+"""Control characters, and characters that change the text direction or have no width. Joiners inside words are not
+included."""
 _IN_TEXT, _IN_LINE = re.compile(f"[{_HIDDEN}]"), re.compile(f"[{_HIDDEN}\t\n]")
 
 
 def visible(text: str, *, lines: bool = False) -> str:
-    """`text` with control and invisible characters as `\\x1b` or `\\u202e`. `lines`: line ends and tabs stay."""
+    """`text` with control and invisible characters escaped as `\\x1b` or `\\u202e`. `lines`: do not escape line ends
+    and tabs."""
     return (_IN_TEXT if lines else _IN_LINE).sub(_written, text)
 
 
 def visible_json(text: str) -> str:
-    """The same for JSON; its values stay the same."""
+    """Like `visible`, for JSON. The values of the JSON stay the same."""
     return _IN_TEXT.sub(_escaped, text)
 
 

@@ -1,4 +1,5 @@
-"""Follows the states of plans: routing uses the live plan, and plans on trial decide without being served."""
+"""Follows the states of plans. Routing uses the live plan. Plans on trial decide too, but their decisions are not
+applied."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from gateway.domain.backend import RANK
 from gateway.domain.protocols import Clock
 from gateway.domain.routing.strategy import StrategyAnswer
 from gateway.learning.plans import plan_trials
@@ -18,6 +20,7 @@ from gateway.learning.plans.verdict import Outcome
 from gateway.learning.shadow.sample import Sample
 from gateway.ledger.store import evidence
 from gateway.routing.candidates import Candidate
+from gateway.routing.ceiling import Ceiling
 from gateway.routing.decision import Choice
 from gateway.routing.router import Router
 from gateway.routing.strategy.planned import in_domain, planned
@@ -34,7 +37,7 @@ INTERVAL_S = 5.0
 
 
 class PlanTrials:
-    """One per worker. The first worker to notice that a change is due makes it, and all workers follow it."""
+    """One instance per worker. The first worker to notice that a change is due makes it, and all workers follow."""
 
     def __init__(
         self, database: Database, router: Router, fleet: Fleet, *, interval_s: float = INTERVAL_S, clock: Clock = time
@@ -45,9 +48,9 @@ class PlanTrials:
         self._configured = router.plan
         self._live = CONFIGURED
         self._on_trial: dict[str, Plan] = {}
-        """Plans by id that decide without being served."""
+        """Id → plan on trial. Its decisions are not applied."""
         self._decided: object = None
-        """The states and the newest judged answers of the last decision."""
+        """The states and the newest judged answers on which the last decision was based."""
         self._tasks = Tasks()
 
     async def open(self) -> None:
@@ -60,11 +63,11 @@ class PlanTrials:
         return {"plans_on_trial": len(self._on_trial), "plan": self._live[:8]}
 
     async def _follow(self) -> None:
-        # ValueError: an unreadable plan is not followed
+        # ValueError: an unreadable plan is ignored
         await repeat(self.refresh, self._interval_s, _troubled, SQLAlchemyError, ValueError)
 
     async def refresh(self) -> None:
-        """Decide the changes that are due, then follow the stored states. Raises SQLAlchemyError, ArtefactError."""
+        """Make the changes that are due, then follow the stored states. Raises SQLAlchemyError, ArtefactError."""
         states = {one.state: one.id for one in await self._database.run(plan_trials.known, writes=False)}
         if states.keys() & {"live", "shadow"}:
             grounds = states, await self._database.run(evidence.newest, writes=False)
@@ -91,8 +94,8 @@ class PlanTrials:
         return await asyncio.to_thread(read_plan, data, f"plan {id[:16]}")
 
     def outcomes(self, job: Sample, given: Sequence[StrategyAnswer], score: float) -> Mapping[str, Outcome]:
-        """The outcome of each plan for a judged request, by id. Plans whose outcome the two answers do not show are
-        left out."""
+        """Id → the plan's outcome for a judged request. A plan is omitted if the two answers do not show its
+        outcome."""
         if not self._on_trial:
             return {}
         found = {id: outcome(plan, job, given, score, self._fleet) for id, plan in self._on_trial.items()}
@@ -102,7 +105,7 @@ class PlanTrials:
 
 def outcome(plan: Plan, job: Sample, given: Sequence[StrategyAnswer], score: float, fleet: Fleet) -> Outcome | None:
     """The outcome of `plan` for a judged request, decided as in serving: an answer is read only after the plan has paid
-    for it. None if the plan asks a backend whose answer is not in `given`."""
+    for it. None if the plan would call a backend whose answer is not in `given`."""
     route, record = job.record.route, job.record
     assert route is not None
     candidates = [
@@ -115,11 +118,12 @@ def outcome(plan: Plan, job: Sample, given: Sequence[StrategyAnswer], score: flo
         return None
     able = (reference, *(each for each in candidates if each is not reference and not each.excluded))
     subject = record.session or job.request.controls.session or job.request.id
-    choice = Choice(able, reference, "", {})
+    ceiling = Ceiling(route.ceiling_pico, RANK[reference.backend.tier])
+    choice = Choice(able, reference, "", {}, ceiling)
     followed = in_domain(route.grade)
     tokens = route.input_tokens, route.output_tokens
     found = planned(plan, choice, candidates, job.request, route.quality, subject, tokens=tokens) if followed else None
-    if found is None:  # the plan has no decision, so the baseline is asked
+    if found is None:  # the plan makes no decision, so the reference is called
         return Outcome(1.0, float(reference.cost_pico or 0))
     costs = {each.backend.name: each.cost_pico for each in candidates}
     by_backend = {one.backend: one for one in given}
@@ -136,7 +140,7 @@ def outcome(plan: Plan, job: Sample, given: Sequence[StrategyAnswer], score: flo
 
 
 def _served(job: Sample, score: float) -> Outcome | None:
-    """The outcome of the decision that was really made."""
+    """The outcome of the decision that was applied."""
     route, record = job.record.route, job.record
     assert route is not None
     costs = {one.backend: one.cost_pico or 0 for one in route.considered}

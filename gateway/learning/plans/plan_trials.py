@@ -19,9 +19,9 @@ from gateway.learning.plans.verdict import MOST, Comparison, Outcome, compare, o
 from gateway.state.sql.tables import artefacts, evidence
 
 CONFIGURED = "configured"
-"""Used in place of an id for the plan that `routing.plan_file` names or, if none, for the grader."""
+"""Stands in place of an id for the plan that `routing.plan_file` names or, without one, for the grader."""
 _ID = 16
-"""Characters of an id that are stored with each judged request."""
+"""Number of characters of an id that are stored with each judged request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class PlanFile:
 
 
 def known(connection: Connection) -> list[PlanFile]:
-    """All plans, the latest state change first."""
+    """All plans, latest state change first."""
     c = artefacts.c
     return [PlanFile(*row) for row in connection.execute(select(c.id, c.state, c.at, c.why).order_by(c.at.desc()))]
 
@@ -44,8 +44,8 @@ def body(connection: Connection, id: str) -> bytes:
 
 
 def stage(connection: Connection, data: bytes, now: float) -> str:
-    """Put a plan on trial and retire the one on trial before. Returns its id. A plan that is live or on trial stays
-    so."""
+    """Put a plan on trial and retire the plan that was on trial before. Returns its id. A plan that is already live or
+    on trial stays so."""
     id = hashlib.sha256(data).hexdigest()
     c = artefacts.c
     state = connection.scalar(select(c.state).where(c.id == id))
@@ -60,7 +60,7 @@ def stage(connection: Connection, data: bytes, now: float) -> str:
 
 
 def roll_back(connection: Connection, now: float, why: str) -> bool:
-    """Return to the plan that was live before. Returns False if no plan but the configured one is live."""
+    """Return to the plan that was live before. Returns False if only the configured plan is live."""
     if not _move(connection, "live", "retired", now, why):
         return False
     _move(connection, "previous", "live", now, f"rolled back to: {why}")
@@ -68,7 +68,7 @@ def roll_back(connection: Connection, now: float, why: str) -> bool:
 
 
 def promote(connection: Connection, id: str, now: float, why: str) -> bool:
-    """Make the plan on trial live. Returns False if another process has changed its state meanwhile."""
+    """Make the plan on trial live. Returns False if another process has changed its state."""
     c = artefacts.c
     if connection.scalar(select(c.state).where(c.id == id).with_for_update()) != "shadow":
         return False
@@ -92,13 +92,13 @@ def _move(connection: Connection, before: str, after: str, now: float, why: str)
 
 
 def written(outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
-    """The outcome of a judged request for each plan, by shortened id, as JSON values."""
+    """The outcomes of a judged request as JSON values, by shortened plan id."""
     return {id[:_ID]: [one.quality, one.cost_pico] for id, one in outcomes.items()}
 
 
 def compared(connection: Connection, tried: str, live: str, since: float) -> tuple[Comparison, float]:
-    """Compare two plans, by id, on the requests judged since `since`. Also returns the mean quality that routing
-    promised for them (1 if there are none)."""
+    """Compare two plans, given by id, on the requests judged since `since`. Also returns the mean quality that routing
+    promised for these requests (1 if there are none)."""
     c = evidence.c
     rows = connection.execute(
         select(c.plans, c.target).where(c.at >= since, c.plans != "{}").order_by(c.id.desc()).limit(MOST)
@@ -113,7 +113,8 @@ def compared(connection: Connection, tried: str, live: str, since: float) -> tup
 
 
 def decide(connection: Connection, now: float) -> str:
-    """Switch, refuse or roll back if due. Returns a description of the change; empty if there was none."""
+    """Switch to the plan on trial, refuse it, or roll back, if that is due. Returns a description of the change; empty
+    if nothing changed."""
     states = {one.state: one for one in known(connection)}
     live, shadow, previous = (states.get(state) for state in ("live", "shadow", "previous"))
     if live is not None:

@@ -1,7 +1,7 @@
-"""Whether one plan is better than another, with confidence, on the same judged requests.
+"""Decides with confidence whether one plan is better than another, on the same judged requests.
 
 Differences are paired, so requests that are hard for both plans do not count. Bounds are one-sided at 99 %, by the
-normal approximation, from LEAST pairs on. The level is that high because the comparison is repeated as pairs come in.
+normal approximation, from LEAST pairs on. The level is this high because the comparison is repeated as pairs arrive.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Literal
 from gateway.domain.routing.standing import TOLERANCE, wilson
 
 LEAST, MOST = 100, 3000
-"""Judged requests needed for a verdict, and the number after which a plan that is not better is dropped."""
+"""Minimum number of judged requests for a verdict, and the number after which a plan that is not better is dropped."""
 _Z = NormalDist().inv_cdf(0.99)
 
 
@@ -24,13 +24,14 @@ class Outcome:
     """The outcome of a plan for one judged request."""
 
     quality: float
-    """0..1: how far the answer is as good as the baseline's."""
+    """How good the answer is compared with the reference's, 0..1."""
     cost_pico: float
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Compares a plan on trial with the live one. Differences are the trial plan's value minus the live plan's."""
+    """A plan on trial compared with the live plan. A difference is the trial plan's value minus the live plan's
+    value."""
 
     pairs: int = 0
     quality: tuple[float, float] = (0.0, 0.0)
@@ -42,7 +43,7 @@ class Comparison:
 
 
 def compare(pairs: Sequence[tuple[Outcome, Outcome]]) -> Comparison:
-    """`pairs`: (outcome of the plan on trial, outcome of the live plan) for each request."""
+    """Compare the outcomes in `pairs`: (plan on trial, live plan) for each request."""
     if not pairs:
         return Comparison()
     return Comparison(
@@ -60,8 +61,8 @@ def _bounds(differences: Sequence[float]) -> tuple[float, float]:
 
 
 def on_trial(found: Comparison) -> Literal["", "better", "refused"]:
-    """`better`: cheaper and not worse, or better and not more expensive. `refused`: worse, or more expensive and not
-    better, or neither after MOST pairs. Empty: undecided."""
+    """`better`: cheaper and not worse, or better and not more expensive. `refused`: worse; more expensive and not
+    better; or neither after MOST pairs. Empty: undecided."""
     if found.pairs < LEAST:
         return ""
     (worst, best), (least, most) = found.quality, found.cost_pico
@@ -73,8 +74,8 @@ def on_trial(found: Comparison) -> Literal["", "better", "refused"]:
 
 
 def to_roll_back(before: Comparison, target: float) -> bool:
-    """Whether the live plan is worse than the previous one, or below `target`. `before` compares the previous plan with
-    the live one."""
+    """Whether the live plan is worse than the previous one, or below `target`. `before`: the previous plan compared
+    with the live one."""
     if before.pairs < LEAST:
         return False
     return before.quality[0] > TOLERANCE or before.live_quality[1] < target - TOLERANCE

@@ -1,4 +1,4 @@
-"""A small random share of requests is served by the baseline, for comparison."""
+"""Serves a small random share of requests with the reference, for comparison."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from gateway.domain.request import CompletionRequest
 
 
 class Holdout:
-    """Draws these requests."""
+    """Selects these requests at random."""
 
     def __init__(self, share: float) -> None:
-        """`share`: 0..1 of requests; each costs as much as the baseline does."""
+        """`share`: share of requests, 0..1. Each of them costs as much as the reference does."""
         self._share = share
         self._held = 0
 
     def holdout(self, request: CompletionRequest) -> bool:
-        """Whether to hold this request out. It is the same for all of a conversation, so that a session does not
+        """Whether to hold this request out. The result is the same for a whole conversation, so that a session does not
         alternate between backends."""
         if not self._share:
             return False
-        session = request.controls.session or request.last_user
+        session = request.controls.session or request.agent_session or request.last_user
         drawn = int.from_bytes(hashlib.blake2b(session.encode(), digest_size=4).digest()) / 2**32
         held = drawn < self._share
         self._held += held

@@ -30,7 +30,7 @@ _UNTOUCHED = Controls(untouched=True, priority="batch")
 class Prompt:
     id: str
     body: Mapping[str, Any]
-    """A chat completion request without `model`."""
+    """The body of a chat completion request without `model`."""
     expected: str | None = None
     """The right answer, if known."""
 
@@ -46,7 +46,7 @@ class Response:
     choices: Choices = ()
     finish: str = ""
     error: str = ""
-    """Error code if there is no complete answer, else empty."""
+    """Error code if the answer is incomplete; else empty."""
     seconds: float = 0.0
     input_tokens: int = 0
     output_tokens: int = 0
@@ -56,8 +56,8 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """`agreed`: how far b's answer is as good as a's according to the judge, 0..1; None if undecided. `right`: how far
-    the answers of a and b are right, if the expected answer is known."""
+    """`agreed`: how good b's answer is compared with a's, by the judge, 0..1; None if undecided. `right`: how right the
+    answers of a and b are, if the expected answer is known."""
 
     prompt: Prompt
     a: Response
@@ -67,7 +67,7 @@ class Pair:
 
     @property
     def as_good(self) -> float | None:
-        """0..1: whether b's answer could have replaced a's. Decided by the expected answer if known, else by the
+        """Whether b's answer could have replaced a's, 0..1. Decided by the expected answer if it is known, else by the
         judge."""
         of_a, of_b = self.right
         if of_a is not None and of_b is not None:
@@ -76,8 +76,8 @@ class Pair:
 
 
 class PairSettlement:
-    """Limits the cost of all calls together. The most that a call may cost is held before it; its actual cost is booked
-    after."""
+    """Limits the total cost of all calls. The maximum cost of a call is held before it, and its actual cost is booked
+    after it."""
 
     def __init__(self, limit_pico: int, prices: PriceList) -> None:
         self._left, self._prices = limit_pico, prices
@@ -87,7 +87,7 @@ class PairSettlement:
         return PairHold(self, most_output)
 
     def worst(self, backend: Backend, input_tokens: int, output_tokens: int) -> int:
-        """The most pico-dollars that a call may cost; 0 for the operator's own server without a price. Raises
+        """Maximum pico-dollars that a call may cost; 0 for the operator's own server without a price. Raises
         BudgetExhausted for a hosted backend without a price."""
         price = self._prices.price(backend)
         if price is not None:
@@ -123,10 +123,10 @@ class PairHold:
         self._held += pico
 
     async def grow(self, output_tokens: int, seen: int) -> None:
-        """Does nothing: comparison calls do not stream."""
+        """Does nothing, because comparison calls do not stream."""
 
     def follow(self, attempt: Attempt) -> None:
-        """Does nothing: there is only one attempt."""
+        """Does nothing, because there is only one attempt."""
 
     def settle(self, cost_pico: int) -> None:
         self._settlement.settle(self._held, cost_pico)
@@ -134,7 +134,7 @@ class PairHold:
 
 
 class Pairs:
-    """Makes the calls. Ledger rows belong to the team of `tenant`."""
+    """Makes the calls. Their ledger rows belong to the team of `tenant`."""
 
     def __init__(
         self,
@@ -150,8 +150,8 @@ class Pairs:
         self._settlement, self._tenant, self._deadline_s = settlement, tenant, deadline_s
 
     async def compare(self, prompt: Prompt, a: Backend, b: Backend, judge: Judge, most_output: int) -> Pair:
-        """Ask both backends and judge their answers. Raises BudgetExhausted, LedgerUnavailable; errors of backends are
-        in the returned pair."""
+        """Call both backends and have their answers judged. Raises BudgetExhausted, LedgerUnavailable; errors of
+        backends are in the returned pair."""
         one, other = await _both(self._response(prompt, a, most_output), self._response(prompt, b, most_output))
         agreed = None
         right: tuple[float | None, float | None] = (None, None)
@@ -164,7 +164,7 @@ class Pairs:
     async def ask(self, backend: Backend, request: CompletionRequest, most_output: int) -> Response:
         """Make one call and record it in the ledger. Raises BudgetExhausted, LedgerUnavailable and the backend's
         errors."""
-        record = Record(  # not the prompt's request id, because a judge is asked twice about one request
+        record = Record(  # without the prompt's request id, because a judge is called twice for one request
             new_request_id(), self._tenant, backend.name, request.dialect, False, tags={"purpose": "compare"}, kind=KIND
         )
         hold = self._settlement.hold(most_output)
@@ -209,7 +209,7 @@ class Pairs:
 
 
 async def _both(one: Awaitable[Response], other: Awaitable[Response]) -> tuple[Response, Response]:
-    """Run both at once. If one of them cannot be paid for, the other still runs and is recorded to its end."""
+    """Run both concurrently. If one of them cannot be paid for, the other still runs to its end and is recorded."""
     found = await asyncio.gather(one, other, return_exceptions=True)
     for each in found:
         if isinstance(each, BaseException):

@@ -1,4 +1,4 @@
-"""Chooses the served answers to compare, and the backend to compare each with."""
+"""Selects the served answers to compare, and the backend with which each is compared."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from gateway.ledger.store.evidence import Finding
 Source = Literal["shadow", "probe", "holdout", "observe", "cascade", "escalation"]
 
 MOST_BYTES = 256 * 2**10
-"""Largest body of a compared request, in bytes: samples wait in memory and are parsed again."""
+"""Maximum bytes of the body of a compared request. Samples wait in memory and are parsed again."""
 AGREED = 0.5
-"""Weight of a comparison with the answer that a cascade served, unless that answer is the baseline's."""
+"""Weight of a comparison with the answer that a cascade served, unless the reference gave that answer."""
 _HOSTED = frozenset({"mcp_servers", "web_search_options", "container"})
-"""Request fields that make the provider itself act."""
+"""Request fields that make the provider itself take actions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """The evaluated backend and the quality expected of its answer to this request."""
+    """A backend to evaluate, and the quality expected of its answer to this request."""
 
     backend: str
     predicted: float
@@ -38,18 +38,18 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One comparison to be made. It holds a prompt and an answer, so it is kept in memory only."""
+    """One comparison to make. It contains a prompt and an answer, so it is kept in memory only."""
 
     record: Record
     request: CompletionRequest
-    """The served request; `plain` makes the comparison request from it."""
+    """The request as it was served. `plain` makes the comparison request from it."""
     source: Source
     promise: Promise
     reference: str
     asks: str
-    """The backend still to be asked: the evaluated one or the baseline."""
+    """The backend still to be called: the backend to evaluate, or the reference."""
     served: Sequence[Mapping[str, Any]]
-    """The served answer of the other backend: choices as in a chat completion."""
+    """The answer that the other backend served: choices as in a chat completion."""
     finish: str
     output_tokens: int
 
@@ -71,7 +71,8 @@ def choices_of(answer: Answer, dialect: DialectName) -> Sequence[Mapping[str, An
 def sample(
     request: CompletionRequest, record: Record, answer: Answer, learned: Evidence, drawn: float
 ) -> Sample | None:
-    """Returns None if there is nothing to compare. `drawn`: random number 0..1, selects the backend to probe."""
+    """The comparison to make; None if there is nothing to compare. `drawn`: random number 0..1 that selects the backend
+    to probe."""
     route, attempt = record.route, answer.attempt
     if route is None or route.reference is None or attempt is None or not repeatable(request) or not answer.complete:
         return None
@@ -92,8 +93,8 @@ def sample(
 
 
 def repeatable(request: CompletionRequest) -> bool:
-    """Whether the request can safely be sent twice. It cannot if the provider acts on it (its own tools, stored
-    responses)."""
+    """Whether the request can safely be sent twice. It cannot if it makes the provider act (tools that the provider
+    runs, stored responses)."""
     if not FACTS[request.dialect].repeatable or request.parallel != 1 or request.body.get("store"):
         return False
     if len(request.raw) > MOST_BYTES:
@@ -104,14 +105,14 @@ def repeatable(request: CompletionRequest) -> bool:
 
 
 def plain(request: CompletionRequest) -> CompletionRequest:
-    """The same request without streaming and at batch priority."""
+    """The same request without streaming and with batch priority."""
     body = {name: value for name, value in request.body.items() if name not in ("stream", "stream_options")}
     controls = replace(request.controls, priority="batch")
     return DIALECTS[request.dialect].parse(orjson.dumps(body), request.id, controls, request.headers)
 
 
 def _in_question(route: Route, served: str, drawn: float, learned: Evidence, team: str) -> tuple[Source, str | None]:
-    """Returns (reason, backend to evaluate); None as the backend if there is none."""
+    """(Reason, backend to evaluate); the backend is None if there is none to evaluate."""
     assert route.reference is not None
     decided = route.decided
     if decided is not None:
@@ -124,8 +125,8 @@ def _in_question(route: Route, served: str, drawn: float, learned: Evidence, tea
 
 
 def _probed(route: Route, drawn: float, learned: Evidence, team: str) -> str | None:
-    """Draws one of the cheaper backends that routing passed over. Backends with a quality correction come first,
-    because they may have recovered; for the others the prior may be too low."""
+    """Draw one of the cheaper backends that routing did not choose. Backends with a quality correction come first,
+    because they may have recovered; for the others, the prior may be too low."""
     able = [one for one in route.considered if _may_be_probed(one, route)]
     wanting = [one for one in able if learned.adjust(team, one.backend).margin]
     among = wanting or able
@@ -148,16 +149,16 @@ def promised(route: Route, backend: str, learned: Evidence, team: str) -> Promis
     if adequacy is None or route.quality is None or route.reference is None:
         return None
     best = adequacies.get(route.reference.name)
-    adequacy = min(1.0, adequacy / best) if best else adequacy  # relative to the baseline, if its own quality is known
+    adequacy = min(1.0, adequacy / best) if best else adequacy  # relative to the reference, if its quality is known
     return Promise(backend, learned.adjust(team, backend).prior(adequacy), min(adequacy, route.quality))
 
 
 def cascaded(record: Record, answer: Answer, learned: Evidence) -> Finding | None:
-    """Judges the first answer of a cascade by the later ones, at no extra cost.
+    """Judge the first answer of a cascade by its later answers, at no additional cost.
 
-    Only the first: whether others are asked depends on earlier answers, so the later ones are no random sample. If the
-    cascade continued because the first answer was weak, the result gets weight 0: it only shows how often continuing
-    was unnecessary.
+    Only the first answer is judged, because whether further backends are called depends on earlier answers, so the
+    later answers are not a random sample. If the cascade continued because the first answer was weak, the result gets
+    weight 0: it only shows how often continuing was unnecessary.
     """
     route, attempt, answers = record.route, answer.attempt, record.answers
     if route is None or attempt is None or len(answers) < 2:

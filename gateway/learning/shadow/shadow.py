@@ -1,4 +1,4 @@
-"""Compares served answers in the background: asks another backend and has both answers judged."""
+"""Compares served answers in the background: calls another backend and has both answers judged."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from gateway.state.sql.database import Database
 log = logging.getLogger(__name__)
 
 QUEUE = 100
-"""Samples that may wait; more are dropped."""
+"""Maximum samples that wait. Further ones are dropped."""
 AT_A_TIME = 2
 SPARE_OUTPUT, TIMES = 512, 2
-"""The other answer may have TIMES times as many tokens as the served one, plus SPARE_OUTPUT."""
+"""The other answer may have `TIMES` times as many tokens as the served one, plus `SPARE_OUTPUT`."""
 
 
 class Shadows:
-    """Implements `Sampler` of domain/protocols.py. An error here only loses a comparison."""
+    """Implements `Sampler` of domain/protocols.py. An error here can only lose a comparison."""
 
     def __init__(
         self,
@@ -64,17 +64,17 @@ class Shadows:
         self._counts = dict.fromkeys(("offered", "dropped", "compared", "undecided", "unpaid", "failed"), 0)
 
     async def open(self, pipeline: Pipeline, plans: PlanTrials | None = None) -> None:
-        """Start comparing, including answers that were offered before. `plans`: gets every judged request."""
+        """Start comparing. Answers that were offered before are compared too. `plans` receives every judged request."""
         self._plans = plans
         for number in range(AT_A_TIME):
             self._tasks.spawn(self._work(pipeline), f"comparing {number}")
 
     async def aclose(self) -> None:
-        """Drop waiting samples. Calls in progress are closed in the ledger as interrupted."""
+        """Drop waiting samples. Calls in progress are recorded in the ledger as interrupted."""
         await self._tasks.aclose()
 
     async def idle(self) -> None:
-        """Wait until everything offered so far has been handled."""
+        """Wait until everything that was offered so far has been handled."""
         await self._queue.join()
 
     def stats(self) -> dict[str, int | float | str]:
@@ -84,8 +84,8 @@ class Shadows:
         return self._holdout.holdout(request)
 
     def offer(self, request: CompletionRequest, record: Record, answer: Answer) -> None:
-        """Offer a served answer. Costs only a hash for answers that are not drawn, and nothing if the policy's share is
-        0."""
+        """Offer a served answer. An answer that is not drawn costs only a hash; if the policy's share is 0, it costs
+        nothing."""
         if not record.answers and not record.tenant.policy.trials.share:
             return
         try:
@@ -169,7 +169,8 @@ class _Calls:
         self._before = len(job.record.attempts)
 
     async def ask(self, backend: Backend, request: CompletionRequest, most: int) -> tuple[Choices, str] | None:
-        """Returns (choices, finish reason); None if the answer is incomplete. Raises GatewayError, SQLAlchemyError."""
+        """(Choices, finish reason) of the backend's answer; None if it is incomplete. Raises GatewayError,
+        SQLAlchemyError."""
         of = self._job.record
         record = Record(
             of.request_id, of.tenant, backend.name, request.dialect, False, session=of.session, tags=of.tags,
@@ -189,7 +190,7 @@ class _Calls:
 
 
 def _judge(pipeline: Pipeline, job: Sample, calls: _Calls) -> Judge | None:
-    """Returns None if the policy names an unknown backend, or one that its data rule forbids."""
+    """The judge; None if the policy names an unknown backend, or one that its data rule forbids."""
     tenant = job.record.tenant
     name = tenant.policy.trials.judge
     if known := JUDGES.get(name):

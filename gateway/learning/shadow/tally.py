@@ -1,4 +1,4 @@
-"""Summarises compared pairs: how often b is as good as a, for which prompts, at what price and speed."""
+"""Summarises compared pairs: how often b is as good as a, for which prompts, and at what price and speed."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Prompts in a range of difficulty. `part`: their share of the prompts that could be judged. Bounds are None
-    outside the grader's domain."""
+    """The prompts in a range of difficulty. `part`: their share of the prompts that could be judged. The bounds are
+    None for prompts outside the grader's domain."""
 
     low: float | None
     high: float | None
@@ -54,7 +54,7 @@ class Pace:
     usd: float | None
     """Total cost; None if a price is unknown."""
     usd_per_million: float | None
-    """Cost per million tokens, input and output in the proportion measured here."""
+    """Cost per million tokens, with input and output in the measured proportion."""
     right: Interval | None
     """Share of right answers, if the expected answers are known."""
 
@@ -68,19 +68,19 @@ class Tally:
     as_good: Interval | None
     adequate: Judged
     better: Interval | None
-    """Mean difference between b's and a's scores for right answers, paired."""
+    """Mean of b's score for right answers minus a's score, paired."""
     bins: tuple[Bin, ...]
     adequate_share: float
-    """Share of the judged prompts in the easiest consecutive bins for which b is adequate."""
+    """Share of the judged prompts that are in the easiest consecutive bins for which b is adequate."""
     adequate_below: float | None
-    """The highest difficulty in these bins; None if there are none."""
+    """The highest difficulty in these bins; None if there are no such bins."""
 
 
 def tally(pairs: Sequence[Pair], difficulty: Callable[[Pair], float | None], quality: float) -> Tally:
-    """`difficulty`: 0..1, or None outside the grader's domain. `quality`: the share of b's answers that must be as
-    good.
+    """Summarise `pairs`. `difficulty`: 0..1, or None outside the grader's domain. `quality`: minimum share of b's
+    answers that must be as good as a's.
 
-    b is adequate if the interval's lower end reaches `quality`, and inadequate if its upper end does not.
+    b is adequate if the interval's lower end reaches `quality`, and inadequate if its upper end does not reach it.
     """
     judged = [(pair, score) for pair in pairs if (score := pair.as_good) is not None]
     bins = tuple(_bins([(difficulty(pair), score) for pair, score in judged], quality))
@@ -106,7 +106,8 @@ def tally(pairs: Sequence[Pair], difficulty: Callable[[Pair], float | None], qua
 
 
 def share(scores: Sequence[float]) -> Interval:
-    """A share with its score interval (Wilson 1927). Half points count as halves, which can only widen the interval."""
+    """A share with its score interval (Wilson 1927). A score of 0.5 counts as half, which can only widen the
+    interval."""
     n, mean = len(scores), sum(scores) / len(scores)
     return Interval(mean, *wilson(mean, n, Z), n)
 
@@ -127,7 +128,7 @@ def _judge(of: Interval, quality: float) -> Judged:
 
 
 def _bins(scored: Sequence[tuple[float | None, float]], quality: float) -> list[Bin]:
-    """Bins with equally many prompts, the easiest first; prompts outside the grader's domain form the last bin."""
+    """Bins with the same number of prompts, easiest first. Prompts outside the grader's domain form the last bin."""
     known = sorted((hard, score) for hard, score in scored if hard is not None)
     outside = [score for hard, score in scored if hard is None]
     count = max(1, min(MOST_BINS, len(known) // LEAST_IN_BIN))

@@ -1,1 +1,1 @@
-"""Each worker's append-only files. An attempt is written to them before its call begins."""
+"""The append-only files of each worker. An attempt is written to them before its call begins."""

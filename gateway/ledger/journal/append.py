@@ -1,4 +1,5 @@
-"""Appends rows that do not come from a request, through a journal, so that they get into the ledger's chain."""
+"""Appends rows that do not come from a request. They go through a journal, so that they become part of the ledger's
+chain."""
 
 from __future__ import annotations
 
@@ -11,10 +12,10 @@ from gateway.ledger.rows import FIELDS, Row
 
 
 def append(directory: Path, rows: Iterable[Row], source: str) -> int:
-    """Write `rows` to a new journal in `directory`, which the host's writer drains. Returns their number.
+    """Write `rows` to a new journal in `directory`, which the host's writer drains. Returns the number of rows.
 
-    `source`: name of the program, for the file's name. A row whose id the ledger already has is ignored. Raises
-    OSError; rows written before the error are drained.
+    `source`: name of the program, which becomes part of the file's name. A row whose id is already in the ledger is
+    ignored. Raises OSError; rows written before the error are still drained.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     fd = segments.create(segments.Segment.at(directory, segments.new_lane(source), 1), FIELDS)

@@ -1,4 +1,4 @@
-"""Makes the row of an attempt whose worker died, from journal and slot, with estimates for what they lack."""
+"""Builds the row of an attempt whose worker died, from journal and slot. Missing values are estimated."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gateway.ledger.rows import MOST_PICO, TOKENS, Row, believable
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The progress of a stream at the time `at`, in Unix seconds; None: the time is unknown."""
+    """The progress of a stream at the time `at` (Unix seconds; None: unknown)."""
 
     at: float | None
     chunks: int
@@ -26,22 +26,22 @@ class BackendPace(NamedTuple):
     """A backend's speed, as the worker last recorded it."""
 
     plain: float
-    """Most tokens per second of plain answers; 0: unknown."""
+    """Maximum tokens per second of plain answers; 0: unknown."""
     hidden: float
-    """Most tokens per second of streams before their text begins; 0: unknown."""
+    """Maximum tokens per second of streams before their text begins; 0: unknown."""
     frame_bytes: float
-    """Bytes of a streamed event without its text."""
+    """Number of bytes of a streamed event without its text."""
     most: int | None
-    """Most tokens of one answer."""
+    """Maximum tokens of one answer; None: unknown."""
 
     def or_else(self, before: BackendPace) -> BackendPace:
-        """Fill in unknown values from an earlier record."""
+        """This pace, with unknown values taken from an earlier record."""
         frame_bytes = before.frame_bytes if self.frame_bytes == FIRST_FRAME_BYTES else self.frame_bytes
         return BackendPace(self.plain or before.plain, self.hidden or before.hidden, frame_bytes, self.most)
 
 
 def classes_of(usage: Usage) -> dict[str, Any]:
-    """Tokens by class, without classes that have none, for a mark. Empty if not even the input is known."""
+    """Tokens by class, for a mark. Classes without tokens are omitted. Empty if not even the input is known."""
     counts = {name: getattr(usage, name) for name in TOKENS} if usage.all_input and believable(usage) else {}
     return {name: tokens for name, tokens in counts.items() if tokens}
 
@@ -54,14 +54,15 @@ def orphan(
     known: BackendPace | None = None,
     ended_at: float | None = None,
 ) -> Row:
-    """The row of an attempt whose worker died: interrupted, with the tokens that were delivered at the last mark.
+    """The row of an attempt whose worker died. Its outcome is *interrupted*, with the tokens delivered up to the last
+    mark.
 
     `opened`: the row's first fields. `entry`: its *opened* line, with the input's `tokens` and, if there is a price,
     its `source` and `prices`; earlier versions wrote `pico` instead: pico-dollars of the input and of an output token.
     `reported`: tokens by class that the backend had reported at a mark. `ended_at`: when the worker died.
 
-    Tokens that the backend may have generated unseen are estimated at the highest likely rate (`known`): their number
-    will never be reported, and a hard budget must not be overrun because of them.
+    The backend may have generated tokens that were not delivered. They are estimated at the highest likely rate
+    (`known`), because their number will never be reported, and a hard budget must not be overrun because of them.
     """
     called_at = opened["at"] + opened.get("waited_ms", 0) / 1000
     frame_bytes = FIRST_FRAME_BYTES if known is None else known.frame_bytes

@@ -1,4 +1,4 @@
-"""Reads back the journal of one worker process: closed rows, open attempts, position."""
+"""Reads the journal of one worker process: closed rows, open attempts, position."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from gateway.ledger.rows import FIELDS, LEAST, TOKENS, Row, Values
 log = logging.getLogger(__name__)
 
 Place = tuple[int, int]
-"""Segment number and byte offset in it."""
+"""(Segment number, byte offset in the segment)."""
 
 MARK_S = 0.5
-"""Interval of progress marks. Even with a busy event loop they are less than a second apart."""
+"""Seconds between progress marks. On a busy event loop they are still less than a second apart."""
 _OPEN = b'{"open":["'
 _CLOSE = b'{"close":'
 
 
 class JournalReader:
-    """Reads one lane from `place` on. Reading a part twice is harmless, because rows are recognised by their id."""
+    """Reads one lane from `place` on. Reading a part twice is harmless, because rows are recognised by id."""
 
     def __init__(self, name: str, place: Place = (0, 0)) -> None:
         self.name, self.place = name, place
@@ -38,12 +38,12 @@ class JournalReader:
         self._known: dict[str, BackendPace] = {}
         """Speeds of backends, by name."""
         self._marked_at = 0.0
-        """Unix seconds at which the worker last recorded the progress of its streams."""
+        """Unix time at which the worker last recorded the progress of its streams."""
         self._fields: dict[int, list[str]] = {}
 
     @property
     def resume(self) -> Place:
-        """Where to read from after a restart: at the oldest open attempt, else at the end."""
+        """The position from which to read after a restart: the oldest open attempt, or else the end."""
         for place, _ in self.open.values():
             return place
         return self.place
@@ -58,7 +58,7 @@ class JournalReader:
             if segment.number < number:
                 continue
             start = position if segment.number == number else 0
-            # Tested before the read: go to the next segment only when nothing can be appended to this one.
+            # Tested before the read: the next segment follows only when this one can no longer grow.
             whole = segment is not found[-1] and segments.released(segment)
             lines, end = segments.read(segment, start)
             rows = self._take(segment, start, lines)
@@ -70,14 +70,14 @@ class JournalReader:
         return []
 
     def orphans(self, progress: Sequence[int] | None = None) -> list[Row]:
-        """Rows of the attempts that a dead worker left open. `progress`: words of its slots (`slots.read`)."""
+        """Rows of the attempts that were open when the worker died. `progress`: words of its slots (`slots.read`)."""
         found, left = [], list[tuple[str, dict[str, Any], dict[str, Any]]]()
         for id, ((number, _), payload) in self.open.items():
             entry = orjson.loads(payload)
             left.append(
                 (id, entry, dict(zip(self._fields[number], entry["open"], strict=False)) | entry.get("more", {}))
             )
-        # It died after it opened the last of these, and before its next mark.
+        # The worker died after it opened the last of these, and before its next mark.
         ended_at = max([self._marked_at + MARK_S / 2, *(opened["at"] for _, _, opened in left)])
         for id, entry, opened in left:
             mark = self._marks.get(id)
@@ -89,7 +89,7 @@ class JournalReader:
         return found
 
     def _take(self, segment: Segment, position: int, lines: list[bytes]) -> list[Values]:
-        """Process lines that begin at byte `position` of `segment`. Returns the rows closed in them."""
+        """Process lines that begin at byte `position` of `segment`. Returns the rows that these lines close."""
         fields, rows = self._fields_of(segment), list[Values]()
         for line in lines:
             payload = segments.checked(line)
@@ -105,7 +105,7 @@ class JournalReader:
                 else:
                     self._mark(orjson.loads(payload))
             except (KeyError, TypeError, ValueError) as error:
-                # The checksum is right, but no version writes such a line. Only the log keeps it.
+                # The checksum is right, but no version writes such a line. It is only logged.
                 self.damaged += 1
                 log.error("%s: the line at byte %d is unknown (%r): %r", segment.path, position, error, payload)
             position += len(line) + 1
@@ -145,5 +145,5 @@ class JournalReader:
 
 
 def _ours(row: dict[str, Any]) -> dict[str, Any]:
-    """The fields that this version has, of a row that may be written by another version."""
+    """The fields of a row that this version has. Another version may have written the row."""
     return {name: row[name] for name in FIELDS if name in row}

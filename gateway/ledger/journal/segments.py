@@ -1,9 +1,10 @@
 """The journal's files: checksummed lines in numbered segments, one lane per worker process.
 
-A line is eight hex digits of CRC-32, a space, a JSON object and a newline. A line that a crash or a full disk left
-incomplete fails the check and is skipped. The first line names the fields of the rows in the file, so that later
-versions can read them. A segment gets its name only after its worker has locked it, and the next one exists before the
-lock on the last is released. So a lane's last segment can be locked only if its worker is dead.
+A line is eight hex digits of CRC-32, a space, a JSON object and a newline. If a crash or a full disk leaves a line
+incomplete, its check fails and the line is skipped. The first line names the fields of the rows in the file, so that
+later versions can read them. A worker locks a segment before the segment gets its name, and it creates the next one
+before it releases the lock on the last one. So a lane's last segment can be locked by another process only if its
+worker is dead.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import orjson
 SUFFIX = ".journal"
 READ_BYTES = 2**20
 _LEASES = "~"
-"""Separates, in a lane's name, the worker from the name under which it leases."""
+"""Separator in a lane's name, between the worker's name and the name under which the worker leases budgets."""
 _MOST_PLAIN = 40
 
 
@@ -42,9 +43,9 @@ class Segment:
 
 
 def new_lane(worker: str, leases_as: str = "") -> str:
-    """A name that no worker of any host has had before: `worker-0-68f1a2b3c4d5e6f7`.
+    """A new lane name, unique across all hosts and times, such as `worker-0-68f1a2b3c4d5e6f7`.
 
-    `leases_as`: the unique name under which the worker leases its budgets, which becomes part of the lane's name.
+    `leases_as`: the unique name under which the worker leases its budgets. It becomes part of the lane's name.
     """
     plain = "".join(letter if letter.isalnum() else "-" for letter in worker)[:_MOST_PLAIN] or "worker"
     if leases_as:
@@ -53,12 +54,12 @@ def new_lane(worker: str, leases_as: str = "") -> str:
 
 
 def leases_as(lane: str) -> str:
-    """The name under which the lane's worker leases its budgets; empty when it leases none."""
+    """The name under which the lane's worker leases budgets; empty if it leases none."""
     return lane.partition(_LEASES)[2]
 
 
 def lanes(directory: Path) -> dict[str, list[Segment]]:
-    """Every lane's segments, oldest first."""
+    """Lane name → its segments, oldest first."""
     found: dict[str, list[Segment]] = {}
     for path in sorted(directory.glob(f"*{SUFFIX}")):
         lane, _, number = path.name.removesuffix(SUFFIX).rpartition(".")
@@ -68,7 +69,7 @@ def lanes(directory: Path) -> dict[str, list[Segment]]:
 
 
 def encode(entry: dict[str, Any]) -> bytes:
-    """One line. Text that is not valid UTF-8 is replaced, so that the row's costs are kept.
+    """Encode one line. Text that is not valid UTF-8 is replaced, so that the row's costs are kept.
 
     Raises TypeError for integers beyond 64 bits.
     """
@@ -89,13 +90,14 @@ def _readable(value: Any) -> Any:
 
 
 def checked(line: bytes) -> bytes | None:
-    """The JSON of a line without its newline; None when it is damaged."""
+    """The JSON of a line without its newline; None if the line is damaged."""
     payload = line[9:]
     return payload if line[:8] == b"%08x" % crc32(payload) else None
 
 
 def create(segment: Segment, fields: Sequence[str]) -> int:
-    """A new segment for rows of `fields`, locked and open for appending. Raises OSError."""
+    """Create a segment for rows with `fields`, locked and open for appending; returns its file descriptor. Raises
+    OSError."""
     hidden = segment.path.with_suffix(".new")
     fd = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
@@ -129,7 +131,7 @@ def _sync_directory(directory: Path) -> None:
 
 
 def fields(segment: Segment) -> list[str] | None:
-    """Names of the rows' fields, from the segment's first line; None if that is damaged. Raises OSError."""
+    """Names of the rows' fields, from the segment's first line; None if the line is damaged. Raises OSError."""
     with segment.path.open("rb") as file:
         head = checked(file.readline().removesuffix(b"\n"))
     if head is None:
@@ -139,7 +141,8 @@ def fields(segment: Segment) -> list[str] | None:
 
 
 def read(segment: Segment, position: int) -> tuple[list[bytes], int]:
-    """About a MiB of whole lines from `position` on, unchecked and without newlines, and the next position.
+    """Read about 1 MiB of whole lines from `position` on. Returns the lines (unchecked, without newlines) and the next
+    position.
 
     A last line without a newline is not read. Raises OSError.
     """
@@ -154,7 +157,7 @@ def read(segment: Segment, position: int) -> tuple[list[bytes], int]:
 
 
 def released(segment: Segment) -> bool:
-    """Has its worker closed the segment? True also if it does not exist."""
+    """Whether the segment's worker has closed it. Also true if the segment does not exist."""
     try:
         os.close(_share(segment))
     except FileNotFoundError:
@@ -165,7 +168,8 @@ def released(segment: Segment) -> bool:
 
 
 def _share(segment: Segment) -> int:
-    """Open and lock a segment. Readers share the lock; the worker that writes has an exclusive one until it closes."""
+    """Open a segment with a shared lock. Readers share the lock; the writing worker has an exclusive lock until it
+    closes the segment."""
     fd = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -177,14 +181,15 @@ def _share(segment: Segment) -> int:
 
 @contextmanager
 def ended(directory: Path, last: Segment) -> Iterator[bool]:
-    """Yields whether the worker whose lane ends with `last` is dead. If so, nothing is appended within the context."""
+    """Yield whether the worker whose lane ends with `last` is dead. If it is, nothing can be appended while this
+    context is open."""
     try:
         fd = _share(last)
     except OSError:
         yield False
         return
     try:
-        # The worker may have continued in a new segment just before the lock was tried.
+        # The worker may have continued in a new segment just before this lock was tried.
         yield not Segment.at(directory, last.lane, last.number + 1).path.exists()
     finally:
         os.close(fd)

@@ -1,6 +1,6 @@
-"""Progress of open attempts in a memory-mapped file, which survives the worker.
+"""The progress of open attempts, in a memory-mapped file that survives the worker.
 
-Storing here is as fast as storing in any other memory. So the progress is stored for every piece of a stream, before
+Storing in it is as fast as storing in any other memory. So the progress is stored for every piece of a stream, before
 the piece is passed on. After a process is killed, its data are still in the kernel. After a power cut they may be lost:
 a table from another boot is ignored, and the journal's last marks are used instead.
 """
@@ -17,12 +17,13 @@ from gateway.domain.record import CHUNK_BITS
 
 SUFFIX = ".slots"
 SLOTS = 8190
-"""Most attempts of one worker that have a slot at a time. Further ones have marks in the journal only."""
+"""Maximum attempts of one worker that have a slot at the same time. Further attempts have only the marks in the
+journal."""
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _HEAD = 16
 _WORDS = 2
-"""64-bit words of a slot: the attempt's progress, and when its text began (Unix ms)."""
+"""Number of 64-bit words per slot: the attempt's progress, and the time at which its text began (Unix ms)."""
 _SIZE = _HEAD + 8 * _WORDS * SLOTS
 
 
@@ -37,11 +38,11 @@ class Progress(NamedTuple):
     chunks: int
     output_bytes: int
     spoke_at: float | None
-    """Unix seconds at which the text began; None: no text had arrived."""
+    """Unix time at which the text began; None: no text has arrived."""
 
 
 def progress_of(words: Sequence[int], number: int) -> Progress | None:
-    """The progress in slot `number`; None: nothing had arrived."""
+    """The progress in slot `number`; None: nothing has arrived."""
     word, spoke_ms = words[_WORDS * number : _WORDS * (number + 1)]
     if not word:
         return None
@@ -62,10 +63,10 @@ class Slots:
             os.close(fd)
         self._free: list[int] = []
         self._taken = 0
-        """Slots with a lower number have been used."""
+        """Number of slots that have been used so far; they have the lowest numbers."""
 
     def take(self) -> int | None:
-        """An empty slot's number; None when all are in use."""
+        """The number of an empty slot; None if all are in use."""
         if self._free:
             number = self._free.pop()
         elif self._taken < SLOTS:
@@ -81,12 +82,14 @@ class Slots:
         return self._words[_WORDS * number : _WORDS * (number + 1)]
 
     def give_back(self, number: int) -> None:
-        """Free a slot. Call it only when the attempt's end is in the journal, since a crash before needs the slot."""
+        """Free a slot. Call it only after the attempt's end is in the journal, because a crash before that needs the
+        slot."""
         self._free.append(number)
 
 
 def read(path: Path) -> memoryview | None:
-    """All words that a dead worker stored; None if there is no file, or one from another boot of the machine."""
+    """All words that a dead worker stored; None if there is no file, or if the file is from another boot of the
+    machine."""
     try:
         data = path.read_bytes()
     except OSError:
@@ -98,7 +101,7 @@ def read(path: Path) -> memoryview | None:
 
 
 def _boot() -> bytes:
-    """An id of the machine's current boot; empty on systems without one."""
+    """An id of the machine's current boot; empty on systems that have none."""
     try:
         return bytes.fromhex(_BOOT_ID.read_text().strip().replace("-", ""))
     except (OSError, ValueError):

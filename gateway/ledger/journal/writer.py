@@ -1,4 +1,4 @@
-"""Writes a worker's journal: a line before each attempt begins, and one before its answer ends."""
+"""Writes a worker's journal: one line before each attempt begins, and one before its answer ends."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ log = logging.getLogger(__name__)
 
 SEGMENT_BYTES = 16 * 2**20
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Errors after which the same file can be written again when there is space. After others, its disk may be lost."""
+"""Errors after which the same file can be written again when there is space. After any other error, its disk may be
+lost."""
 CLOSE_S = 5.0
 
 
@@ -43,8 +44,8 @@ class _Open:
     slot: int | None
     seen_bytes: int = 0
     reported: dict[str, int] | None = None
-    """Tokens by class that the backend had reported at the first mark. Backends that report before the end nearly
-    always do so at once."""
+    """Tokens by class that the backend had reported at the first mark. If a backend reports before the end at all, it
+    nearly always does so at the beginning."""
 
 
 class Journal:
@@ -52,7 +53,7 @@ class Journal:
 
     The progress of a stream is stored in the attempt's slot with every piece, and in the journal at every mark. Lines
     are written to the kernel at once, so a killed process loses none, and flushed to disk about every second. `open`
-    raises when its line cannot be written. A *closed* line waits in memory until it can be written.
+    raises an error if its line cannot be written. A *closed* line that cannot be written waits in memory.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Journal:
         mark_s: float = MARK_S,
         segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
-        """`leases_as`: the name under which the worker leases its budgets. `mark_s`: interval of marks."""
+        """`leases_as`: the name under which the worker leases its budgets. `mark_s`: seconds between marks."""
         self._directory, self._prices, self._clock = directory, prices, clock
         self._mark_s, self._segment_bytes = mark_s, segment_bytes
         self._segment = segments.Segment.at(directory, segments.new_lane(worker, leases_as), 1)
@@ -75,19 +76,19 @@ class Journal:
         self._torn = self._troubled = self._lost = False
         self._waiting: list[bytes] = []
         self._unflushed: list[bytes] = []
-        """Lines written but perhaps not on disk yet. They are written again if the disk is lost."""
+        """Lines that were written but may not be on disk yet. If the disk is lost, they are written again."""
         self._slots: slots.Slots | None = None
         self._ended_slots: list[int] = []
         self._open: dict[str, _Open] = {}
         self._terms: dict[str, Terms] = {}
-        """Prices by backend's name, kept until the price list returns another object."""
+        """Backend name → its prices. Kept until the price list returns another object."""
         self._refused = ""
         self._closed = self._refusals = 0
         self._tasks = Tasks()
         self._stopping = asyncio.Event()
 
     async def start(self) -> None:
-        """Begin the first segment. Raises LedgerUnavailable when the directory cannot be written."""
+        """Begin the first segment. Raises LedgerUnavailable if the directory cannot be written."""
         try:
             self._fd = await asyncio.to_thread(self._create, self._segment)
             self._slots = await asyncio.to_thread(slots.Slots, slots.path_of(self._directory, self._segment.lane))
@@ -100,7 +101,7 @@ class Journal:
         return segments.create(segment, rows.FIELDS)
 
     async def aclose(self) -> None:
-        """Write waiting lines and release the lock: the ledger's writer then treats the lane as ended."""
+        """Write waiting lines and release the lock. The ledger's writer then treats the lane as ended."""
         self._stopping.set()
         await self._tasks.drain(CLOSE_S)
         await self._tasks.aclose()
@@ -109,14 +110,15 @@ class Journal:
         if self._open:
             log.warning("%d attempts were still open; the ledger closes them as interrupted", len(self._open))
         if not self._append(b""):
-            # The log may be on another disk, so these costs are not lost entirely.
+            # The log may be on another disk; then these costs are not lost.
             log.error("the ledger journal could not take %d lines: %r", len(self._waiting), b"".join(self._waiting))
         fd, self._fd = self._fd, -1
         with contextlib.suppress(OSError):  # already in the log
             await asyncio.to_thread(segments.retire, fd)
 
     def open(self, attempt: Attempt, record: Record) -> None:
-        """Journal that `attempt` is about to be called. Raises LedgerUnavailable; then it must not be."""
+        """Write to the journal that `attempt` will be called. Raises LedgerUnavailable; then the call must not be
+        made."""
         if self._fd < 0 or self._slots is None:
             raise _unavailable("the journal is not open")
         terms, opening = self._terms_of(attempt.backend), rows.opening(attempt, record)
@@ -151,7 +153,7 @@ class Journal:
         return terms
 
     def close(self, attempt: Attempt, record: Record) -> None:
-        """Price the attempt and journal its end. Disk errors do not raise. A second call does nothing."""
+        """Price the attempt and write its end to the journal. Disk errors do not raise. A second call does nothing."""
         opened = self._open.pop(attempt.id, None)
         if opened is None:
             return
@@ -178,7 +180,7 @@ class Journal:
         self._keep(opened.opening + rows.ending(attempt, record, usage, prices, decided), opened.slot)
 
     def _decided(self, attempt: Attempt, decision: Decision, usage: Usage) -> rows.Decided | None:
-        """The decision of routing for an answer that it did not choose (observe mode, hold-out); None for others."""
+        """Routing's decision for an answer that it did not choose (observe mode, hold-out); None for other answers."""
         if attempt.outcome != "ok" or attempt.kind:
             return None
         cost: float | None = 0
@@ -190,11 +192,12 @@ class Journal:
         return rows.Decided(names, pico, round(decision.adequacy * 1e6))
 
     def cached(self, record: Record, usage: Usage, saved_pico: int | None, outcome: Outcome = "ok") -> None:
-        """Journal an answer from the cache. `saved_pico`: cost without the cache. Disk errors do not raise."""
+        """Write an answer from the cache to the journal. `saved_pico`: its cost without the cache. Disk errors do not
+        raise."""
         self._keep(rows.from_cache(record, usage, saved_pico, outcome), None)
 
     def _keep(self, values: rows.Values, slot: int | None) -> None:
-        """Write a *closed* line. When it is written, `slot` becomes free."""
+        """Write a *closed* line. When it has been written, `slot` is freed."""
         line = segments.encode({"close": values})
         self._closed += 1
         if self._append(line):
@@ -206,7 +209,7 @@ class Journal:
                 self._ended_slots.append(slot)
 
     def _append(self, line: bytes) -> bool:
-        """Write waiting lines and `line` in one call. False: nothing, or not all, was written."""
+        """Write waiting lines and `line` in one call. Returns False if not everything was written."""
         if self._waiting or self._torn:
             # An incomplete line gets a "~" before its newline, so that its checksum fails.
             line = b"".join((b"~\n" if self._torn else b"", *self._waiting, line))
@@ -225,7 +228,7 @@ class Journal:
         return True
 
     def _recovered(self) -> None:
-        """The waiting lines have been written."""
+        """Called when all waiting lines have been written."""
         if self._refused:
             log.info("the ledger journal is written again")
         self._refused, self._torn = "", False
@@ -282,7 +285,7 @@ class Journal:
                 opened.seen_bytes = opened.attempt.output_bytes
 
     def _paces(self) -> dict[str, orphan.BackendPace]:
-        """Speeds by backend. There may be thousands of open attempts, but of few backends."""
+        """Backend name → its speed. Thousands of attempts may be open, but they belong to few backends."""
         found: dict[str, orphan.BackendPace] = {}
         different: dict[int, Attempt] = {}
         for opened in self._open.values():
@@ -301,7 +304,8 @@ class Journal:
         return found
 
     def _flush(self) -> bool:
-        """Flush to disk. False: the file is no longer in the directory, so the ledger's writer cannot read it."""
+        """Flush to disk. Returns False if the file is no longer in the directory, so that the ledger's writer cannot
+        read it."""
         if self._size != self._flushed:
             size, written = self._size, len(self._unflushed)
             os.fdatasync(self._fd)
@@ -322,7 +326,7 @@ class Journal:
         old, self._fd, self._size, self._flushed, self._torn = self._fd, fd, 0, 0, False
         written, self._unflushed = self._unflushed, []
         lost, self._lost = self._lost, False
-        if lost:  # before any new line, because these lines are in memory only
+        if lost:  # before any new line, because these lines exist in memory only
             self._write_again(written)
         try:
             await asyncio.to_thread(segments.retire, old)
@@ -331,7 +335,7 @@ class Journal:
                 self._write_again(written)
 
     def _write_again(self, lines: list[bytes]) -> None:
-        """Write lines again that the old disk may have lost. A row that is written twice counts once."""
+        """Write again the lines that the old disk may have lost. A row that is written twice counts once."""
         self._waiting[:0] = lines
         self._append(b"")
 
@@ -347,7 +351,7 @@ class Journal:
 
 
 def _newly_reported(opened: _Open) -> dict[str, int]:
-    """Tokens by class that an open attempt has reported, at the first call for it; empty at later calls."""
+    """Tokens by class that an open attempt has reported. Empty after the first call for the attempt."""
     if opened.reported is not None:
         return {}
     try:
@@ -367,7 +371,7 @@ def _unavailable(reason: str) -> LedgerUnavailable:
 
 
 def _at_most(price: Price, usage: Usage, attempt: Attempt) -> Usage:
-    """`usage` with the largest possible output, if tokens are charged and their number was not reported."""
+    """`usage` with the largest possible output, if tokens are charged and the backend did not report their number."""
     missing = (attempt.most_output or 0) - usage.all_output
     if price.every_tier or not usage.total or missing <= 0:
         return usage
@@ -379,6 +383,7 @@ def _at_most(price: Price, usage: Usage, attempt: Attempt) -> Usage:
 
 
 def _countable(price: Price, usage: Usage, attempt: Attempt, record: Record) -> bool:
-    """Can an estimated usage be priced? Not if audio or images arrived without reported tokens and without a limit."""
+    """Whether an estimated usage can be priced. It cannot if audio or images arrived without reported tokens and
+    without a limit."""
     unbounded = FACTS[record.dialect].opaque and usage.total > 0 and attempt.most_output is None
     return not unbounded or price.every_tier or not (price.output or price.audio or price.image)

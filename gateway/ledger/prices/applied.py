@@ -1,4 +1,4 @@
-"""The unit prices that a row's cost was computed with, stored in the row."""
+"""The unit prices with which a row's cost was computed. They are stored in the row."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ _CLASSES = (
     *("audio_input", "image_input", "image"),
 )
 MOST_SOURCE = 200
-"""Most characters of the column `price_source`."""
+"""Maximum characters of the column `price_source`."""
 
 
 def text_of(price: Price) -> str:
-    """`input=150000 output=600000`: pico-dollars per token. A token class without a price is left out."""
+    """The price as text, such as `input=150000 output=600000` (pico-dollars per token). Classes without a price are
+    omitted."""
     classes = ((name, getattr(price, name)) for name in _CLASSES)
     return " ".join(f"{name}={pico}" for name, pico in classes if pico is not None)
 
@@ -28,7 +29,7 @@ def price_of(prices: str) -> Price:
 
 
 class Terms:
-    """A price and its texts for rows, which are made once for all attempts with that price."""
+    """A price and its texts for rows. The texts are made once for all attempts with that price."""
 
     __slots__ = ("_above", "_text", "flat", "price", "source")
 
@@ -37,16 +38,16 @@ class Terms:
         self.source = _source(price)
         self._text, self._above = text_of(price), dict[int, tuple[str, str]]()
         self.flat = self._text if price.beyond is None else ""
-        """The result of `text` if it is the same for all calls, else empty."""
+        """The result of `text` if it is the same for all calls; else empty."""
 
     def text(self, input_tokens: int) -> str:
-        """The text of the prices of a call with so many input tokens at the standard tier."""
+        """The price text of a call with this number of input tokens at the standard tier."""
         if self.price.beyond is None or input_tokens <= self.price.beyond[0]:
             return self._text
         return self._written(self.price.tier(input_tokens))[0]
 
     def billed(self, usage: Usage) -> tuple[str, str]:
-        """The texts of prices and price source of `usage` at its service tier."""
+        """The texts of prices and price source for `usage` at its service tier."""
         if not usage.service_tier:
             return self.flat or self.text(usage.all_input), self.source
         return self._written(self.price.billed(usage))

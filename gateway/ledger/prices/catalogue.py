@@ -1,6 +1,6 @@
 """The price list of public models (`prices.json`) and the operator's entries: format and look-up.
 
-The files are JSON, because every worker reads them at its start: YAML took eight times as long and more memory.
+The files are JSON because every worker reads them at its start. YAML took eight times as long and more memory.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from pydantic import Field, ValidationError
 
 from gateway.domain.backend import Backend, Capability
 from gateway.domain.money.price_classes import Classes, LongContext, ServiceTiers
-from gateway.domain.policy import Section
+from gateway.domain.section import Section
 from gateway.settings.files import ConfigError
 
 PACKAGED = Path(__file__).with_name("prices.json")
 
 _DATED = re.compile(r"([-@]\d{4}-\d{2}-\d{2}|[-@]\d{8})$")
-"""gpt-4o-2024-08-06, claude-sonnet-4-5-20250929, claude-sonnet-4-5@20250929."""
+"""Matches a date suffix, as in gpt-4o-2024-08-06, claude-sonnet-4-5-20250929, claude-sonnet-4-5@20250929."""
 _PACKING = re.compile(r"[-_.](awq|gptq|gguf|fp8|fp4|nvfp4|bnb|int[48]|w[48]a(8|16)|\d+bit|i?q\d(_\w+)*)$")
-"""Suffix that names how weights were quantised, which does not change the context window."""
+"""Matches a suffix that names how weights were quantised, which does not change the context window."""
 
 
 class ListedPrice(Classes):
@@ -38,13 +38,14 @@ class ListedPrice(Classes):
     aliases: tuple[str, ...] = ()
     beyond: LongContext | None = None
     batch: Classes | None = None
-    """Prices in the provider's own batches. The gateway sends its batches as single requests at the usual price."""
+    """Prices in the provider's own batches. Not used for the gateway's batches, which are sent as single requests at
+    the usual price."""
     service_tiers: ServiceTiers = Field(default_factory=dict)
     """Tier, as in `Usage.service_tier` → its prices, or a factor on all standard prices."""
     regions: dict[str, Decimal] = Field(default_factory=dict)
-    """Region → factor on all prices. If the provider's host name begins with a region, that one counts."""
+    """Region → factor on all prices. The region with which the provider's host name begins applies."""
     valid_from: date | None = None
-    """First day. Of several entries for a model, the latest that has begun counts."""
+    """First day on which the price is valid. If a model has several entries, the latest valid one applies."""
     window_tokens: int | None = Field(None, gt=0)
     max_output_tokens: int | None = Field(None, gt=0)
     capabilities: frozenset[Capability] = frozenset()
@@ -60,45 +61,46 @@ class Provider(Section):
     """A provider in the price list."""
 
     hosts: tuple[str, ...]
-    """Host names to which its prices apply; a leading dot: any subdomain."""
+    """Host names to which its prices apply. A leading dot means any subdomain."""
     prefixes: tuple[str, ...]
-    """Prefixes that a model's name may have."""
+    """Prefixes that may precede a model's name."""
     exclusive: bool = False
-    """Only this provider serves models with these names, so they are recognised at any address."""
+    """Whether only this provider serves models with these names. Then they are recognised at any address."""
     source: str
-    """The page with its public prices."""
+    """The web page with its public prices."""
     service_tiers: dict[str, Decimal] = Field(default_factory=dict)
-    """Default tiers of its models: tier → factor."""
+    """Tier → factor, for its models without own tiers."""
     choosable_tiers: tuple[str, ...] = ()
-    """Tiers at which it may serve a call that names none, because of a setting at the provider."""
+    """Tiers at which it may serve a call that names none, because of a setting in the account at the provider."""
 
     def serves(self, host: str) -> bool:
         return any(host == known or (known[0] == "." and host.endswith(known)) for known in self.hosts)
 
 
 class Weights(Section):
-    """An open model at any server. Its capabilities beyond text depend on how the server was started."""
+    """An open model on any server. Its capabilities beyond text depend on how the server was started."""
 
     model: str
     window_tokens: int = Field(gt=0)
 
 
 class Listing(Section):
-    """The file: USD per 1M tokens, standard tier, global endpoints. A backend's own `price` always wins."""
+    """The content of the file: USD per 1M tokens at the standard tier and global endpoints. A backend's own `price` has
+    priority."""
 
     as_of: date
     via: str
-    """The list from which these figures were taken; litellm's has the MIT licence."""
+    """The list from which these figures were taken. litellm's list has the MIT licence."""
     providers: dict[str, Provider]
     models: tuple[dict[str, Any], ...]
-    """Entries become a `ListedPrice` when they are looked up, because few of the many models are used."""
+    """Model entries. An entry becomes a `ListedPrice` when it is looked up, because few of the many models are used."""
     weights: tuple[Weights, ...]
     hypothetical: dict[str, str]
-    """Tier → model whose price is used for simulated backends, only in figures marked as hypothetical."""
+    """Tier → model whose price is used for simulated backends. Used only in figures marked as hypothetical."""
 
 
 class OwnPrices(Section):
-    """The operator's file. Its entries replace the packaged ones of the same model."""
+    """The operator's file. Its entries replace the packaged ones for the same model."""
 
     as_of: date
     via: str
@@ -106,7 +108,7 @@ class OwnPrices(Section):
 
 
 def load_own(path: Path) -> OwnPrices | None:
-    """None if there is no such file. Raises ConfigError, which names file and entry."""
+    """The operator's file; None if it does not exist. Raises ConfigError, which names file and entry."""
     try:
         facts = orjson.loads(path.read_bytes())
         return OwnPrices.model_validate(facts)
@@ -119,7 +121,7 @@ def load_own(path: Path) -> OwnPrices | None:
 
 
 def complaints(error: ValidationError, facts: Any) -> Iterator[str]:
-    """One line for each error: `models.3 (openai/gpt-9).input: …`."""
+    """Yield one line per error, such as `models.3 (openai/gpt-9).input: …`."""
     models = facts.get("models") if isinstance(facts, dict) else None
     for problem in error.errors(include_url=False):
         steps = list(map(str, problem["loc"]))
@@ -132,7 +134,7 @@ def complaints(error: ValidationError, facts: Any) -> Iterator[str]:
 
 
 class Catalogue:
-    """Finds entries by backend or by name. Dates, provider prefixes, capitals and dots in names are tolerated."""
+    """Finds entries by backend or by name. Names may differ in dates, provider prefixes, capitals and dots."""
 
     def __init__(self, listing: Listing, own: OwnPrices | None = None) -> None:
         self.listing = listing
@@ -142,7 +144,7 @@ class Catalogue:
             for name in (facts["model"], *facts.get("aliases", ())):
                 self._models.setdefault((facts["provider"], _plain(name)), []).append(facts)
         self.dated = any("valid_from" in facts for several in self._models.values() for facts in several)
-        """Do any prices depend on the day?"""
+        """Whether any prices depend on the day."""
 
     @classmethod
     def load(cls, path: Path = PACKAGED, own: Path | None = None) -> Catalogue:
@@ -158,7 +160,7 @@ class Catalogue:
 
     @property
     def models(self) -> Iterator[ListedPrice]:
-        """All entries. The operator's replace packaged ones of the same model and day."""
+        """Yield all entries. The operator's entries replace packaged ones for the same model and day."""
         every = (ListedPrice.model_validate(facts) for facts in (*self.listing.models, *self._above()))
         return iter({(one.name, one.valid_from): one for one in every}.values())
 
@@ -169,7 +171,7 @@ class Catalogue:
         return next((listed for reading in self._readings(backend) if (listed := self._spelt(*reading, on))), None)
 
     def named(self, name: str, on: date | None = None) -> ListedPrice | None:
-        """The entry called `provider/model`, or `model` if only one provider serves it; None if unknown."""
+        """The entry named `provider/model`, or `model` if only one provider serves it; None if unknown."""
         provider, _, model = name.partition("/")
         exclusive = [(known, name) for known, facts in self.listing.providers.items() if facts.exclusive]
         return next(
@@ -177,14 +179,14 @@ class Catalogue:
         )
 
     def provider(self, backend: Backend) -> str:
-        """The provider of `backend`; empty if the list has neither its host nor its model."""
+        """The provider of `backend`; empty if the list contains neither its host nor its model."""
         if (listed := self.find(backend)) is not None:
             return listed.provider
         host = urlsplit(backend.base_url).hostname or ""
         return next((name for name, facts in self.listing.providers.items() if facts.serves(host)), "")
 
     def factor(self, listed: ListedPrice, backend: Backend) -> Decimal:
-        """The factor on all prices for the region in which `backend` is called."""
+        """The factor on all prices for the region of `backend`."""
         premium = backend.facts.regional_factor
         if premium and "global" not in (backend.region, backend.model.partition(".")[0]):
             return premium
@@ -204,7 +206,7 @@ class Catalogue:
         return None
 
     def window(self, backend: Backend) -> int | None:
-        """The context window of an open model at an address without a list, in tokens; None if unknown."""
+        """The context window in tokens of an open model at an address that no list entry has; None if unknown."""
         name = backend.model.rsplit("/", 1)[-1].lower()
         while shorter := _PACKING.sub("", name):
             if shorter == name:
@@ -213,7 +215,7 @@ class Catalogue:
         return next((w.window_tokens for w in self.listing.weights if fnmatchcase(name, w.model)), None)
 
     def _readings(self, backend: Backend) -> Iterator[tuple[str, str]]:
-        """Possible (provider, model) of the backend: by its address, else by its model's name."""
+        """Yield possible (provider, model) pairs of the backend: by its address, or else by its model's name."""
         model = re.sub(backend.facts.beside_name, "", backend.model) if backend.facts.beside_name else backend.model
         host = urlsplit(backend.base_url).hostname or ""
         for provider, facts in self.listing.providers.items():
@@ -240,8 +242,8 @@ def _plain(name: str) -> str:
 
 
 def _spellings(name: str) -> Iterator[str]:
-    """Spellings to look up in order: first the full name, since a dated model may have its own price; then without the
-    date, or the base of a fine-tuned model."""
+    """Yield spellings in the order in which to look them up. First is the full name, because a dated model may have its
+    own price; then the name without the date, or the base of a fine-tuned model."""
     yield _plain(name)
     if name.startswith("ft:"):
         yield _plain(":".join(name.split(":")[:2]))

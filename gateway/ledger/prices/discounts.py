@@ -17,11 +17,11 @@ from gateway.ledger.store.entries import entries, spent
 from gateway.settings.prices import Credit, Discount, Term
 
 LESS = ", less "
-"""Separates, in a row's `price_source`, the list price's source from the discount."""
+"""Separator in a row's `price_source`, between the list price's source and the discount."""
 
 
 def discounted(price: Price, backend: Backend, provider: str, discounts: Iterable[Discount], on: date) -> Price:
-    """`price` less the discount that is valid on that day: the backend's, else its provider's."""
+    """`price` minus the discount valid on that day: the backend's own, or else its provider's."""
     holding = [discount for discount in discounts if discount.holds(on)]
     own = [discount for discount in holding if discount.backend == backend.name]
     common = [discount for discount in holding if provider and discount.provider == provider]
@@ -32,7 +32,7 @@ def discounted(price: Price, backend: Backend, provider: str, discounts: Iterabl
 
 
 def undiscounted(unit_pico: int, price_source: str) -> Decimal:
-    """The list price behind a row's unit price (pico-dollars per token), from the discount in its source."""
+    """The list price behind a row's unit price (pico-dollars per token), computed with the discount in its source."""
     _, less, rest = price_source.rpartition(LESS)
     if not less:
         return Decimal(unit_pico)
@@ -42,7 +42,7 @@ def undiscounted(unit_pico: int, price_source: str) -> Decimal:
 
 @dataclass(frozen=True, slots=True)
 class CreditUse:
-    """The balance of a credit in pico-dollars. `over_pico`: spend beyond it."""
+    """The balance of a credit in pico-dollars. `over_pico`: spend above the credit."""
 
     credit: Credit
     used_pico: int
@@ -51,7 +51,7 @@ class CreditUse:
 
 
 def drawn(connection: Connection, credits: Iterable[Credit], providers: Mapping[str, str]) -> list[CreditUse]:
-    """The balance of each credit after the ledger's spend. `providers`: backend → provider."""
+    """The balance of each credit after the spend in the ledger. `providers`: backend → provider."""
     found = []
     for credit in credits:
         amount, cost = usd_to_pico(credit.usd), spent(connection, _meant(credit, providers))
@@ -60,14 +60,14 @@ def drawn(connection: Connection, credits: Iterable[Credit], providers: Mapping[
 
 
 def _meant(term: Term, providers: Mapping[str, str]) -> ColumnElement[bool]:
-    """Condition for entries to which `term` applies."""
+    """The condition that selects the entries to which `term` applies."""
     c = entries.c
     since, until = term.period()
     if term.backend is not None:
         target = c.backend == term.backend
     else:
         named = [backend for backend, provider in providers.items() if provider == term.provider]
-        # Entries of backends that are no longer configured have the provider's list as price source.
+        # Entries of backends that are no longer configured are recognised by their price source.
         target = or_(c.backend.in_(named), c.price_source.startswith(f"list {term.provider}/", autoescape=True))
     times = [*([c.at >= since] if since is not None else []), *([c.at < until] if until is not None else [])]
     return and_(target, *times)

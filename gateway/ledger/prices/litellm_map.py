@@ -38,7 +38,7 @@ OWNERS = {
     "perplexity": ("perplexity",),
     "voyage": ("voyage",),
 }
-"""Provider in this gateway's list → values of `litellm_provider` in the map."""
+"""Provider in this gateway's list → corresponding values of `litellm_provider` in the map."""
 CLASSES = {
     "input": "input_cost_per_token",
     "cached_input": "cache_read_input_token_cost",
@@ -53,13 +53,13 @@ CLASSES = {
 }
 COMPARED = (*CLASSES, "beyond", "batch", "service_tiers")
 TIERS = ("priority", "flex", "ultrafast")
-"""Service tiers with prices in the map, which are also the suffixes of their keys."""
+"""Service tiers that have prices in the map. Keys in the map have them as suffixes."""
 INCLUSIVE = ("xai",)
-"""Providers whose price for long calls begins at the map's threshold, not above it."""
+"""Providers whose price for long calls applies at the map's threshold itself, and not only above it."""
 FACTORS = ("fast", "us")
 """Service tiers given as factors, in the map's `provider_specific_entry`."""
 MOST_CHANGE = 10
-"""A price that changed by more than this factor is refused, because it is usually a mistake."""
+"""Maximum factor by which a price may change. A larger change is refused, because it is usually a mistake."""
 _ABOVE = re.compile(r"^input_cost_per_token_above_(\d+)k_tokens$")
 _MODES = ("chat", "responses", "completion", "embedding")
 
@@ -81,7 +81,7 @@ class Refusal:
     """An implausible entry. `text`: file, key and reason."""
 
     known: bool
-    """The gateway's list has the model."""
+    """Whether the gateway's list contains the model."""
     text: str
 
 
@@ -92,21 +92,22 @@ class Comparison:
     changes: tuple[Change, ...]
     """Changed entries, then new models."""
     gone: tuple[str, ...]
-    """Models of the gateway's list that the map does not have."""
+    """Models of the gateway's list that are missing from the map."""
     refused: tuple[Refusal, ...]
     same: int
-    """Number of models without a difference."""
+    """Number of models without differences."""
 
 
 def installed() -> Path | None:
-    """Path of the installed litellm's map, found without importing litellm, which is slow. None: not installed."""
+    """Path of the installed litellm's map; None if it is not installed. litellm itself is not imported, because that is
+    slow."""
     spec = find_spec("litellm")
     path = Path(spec.origin).with_name(FILE) if spec is not None and spec.origin else None
     return path if path is not None and path.is_file() else None
 
 
 def read(path: Path) -> dict[str, dict[str, Any]]:
-    """Name → facts. Raises ConfigError."""
+    """Name → facts about the model. Raises ConfigError."""
     try:
         found = orjson.loads(path.read_bytes())
     except (OSError, orjson.JSONDecodeError) as error:
@@ -117,7 +118,8 @@ def read(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def compare(register: Catalogue, found: dict[str, dict[str, Any]], name: str, today: date) -> Comparison:
-    """Compare the gateway's list with the map `found`, called `name` in refusals. Skips providers not in the list."""
+    """Compare the gateway's list with the map `found`. Refusals call the map `name`. Providers that are not in the list
+    are skipped."""
     changes, gone, refused, same, seen = [], [], [], 0, set()
     for ours in _latest(register):
         key = _theirs(ours, register.listing.providers[ours.provider], found)
@@ -143,7 +145,7 @@ def compare(register: Catalogue, found: dict[str, dict[str, Any]], name: str, to
 
 
 def own_file(changes: tuple[Change, ...], before: tuple[ListedPrice, ...], via: str, today: date) -> bytes:
-    """The new content of the operator's file: entries `before`, replaced and extended by `changes`."""
+    """The new content of the operator's file: the entries `before`, replaced and extended by `changes`."""
     models = {
         (one.provider, one.model, one.valid_from): one for one in (*before, *(change.listed for change in changes))
     }
@@ -155,7 +157,7 @@ def own_file(changes: tuple[Change, ...], before: tuple[ListedPrice, ...], via: 
 
 
 def _latest(register: Catalogue) -> Iterator[ListedPrice]:
-    """The entries that count: a later entry of the same name replaces earlier ones."""
+    """Yield the entries that apply. A later entry of the same name replaces earlier ones."""
     models = {listed.name: listed for listed in register.models if listed.provider in register.listing.providers}
     yield from models.values()
 
@@ -170,7 +172,8 @@ def _theirs(ours: ListedPrice, provider: Provider, found: dict[str, dict[str, An
 
 
 def _unknown(register: Catalogue, found: dict[str, dict[str, Any]], seen: set[str]) -> Iterator[tuple[str, str, str]]:
-    """(key, provider, model) of models of listed providers that are not in the gateway's list, each once."""
+    """Yield (key, provider, model) for models of listed providers that are missing from the gateway's list, each
+    once."""
     yielded = set()
     providers = {theirs: ours for ours, owners in OWNERS.items() for theirs in owners}
     for key, facts in found.items():
@@ -191,7 +194,8 @@ def _bare(key: str, prefixes: tuple[str, ...]) -> str:
 
 
 def listed_of(provider: str, model: str, facts: dict[str, Any], today: date) -> ListedPrice:
-    """The map's entry in the gateway's form. Raises ValueError, in one line, for invalid or missing prices."""
+    """The map's entry in the gateway's format. Raises ValueError, with one line of text, for invalid or missing
+    prices."""
     classes = _classes(facts, "")
     if facts.get("mode") == "embedding":
         classes.setdefault("output", Decimal(0))  # embeddings have no output
@@ -219,7 +223,7 @@ def listed_of(provider: str, model: str, facts: dict[str, Any], today: date) -> 
 
 
 def _beyond(facts: dict[str, Any], tier: str) -> dict[str, Any] | None:
-    """The price of long calls at `tier` (a suffix of keys); None if the map has none. Raises ValueError."""
+    """The price of long calls at `tier` (a suffix of keys); None if the map contains none. Raises ValueError."""
     above = min((int(match[1]) for name in facts if (match := _ABOVE.match(name))), default=None)
     if above is None or (part := _whole(_classes(facts, f"_above_{above}k_tokens{tier}"))) is None:
         return None
@@ -227,7 +231,7 @@ def _beyond(facts: dict[str, Any], tier: str) -> dict[str, Any] | None:
 
 
 def _tiers(facts: dict[str, Any]) -> dict[str, Any]:
-    """Prices and factors of service tiers. Raises ValueError."""
+    """Prices and factors of the service tiers. Raises ValueError."""
     found: dict[str, Any] = {}
     for tier in TIERS:
         if part := _whole(_classes(facts, f"_{tier}")):
@@ -241,7 +245,7 @@ def _tiers(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _whole(part: dict[str, Any]) -> dict[str, Any] | None:
-    """`part` if it has prices of input and output, else None."""
+    """`part` if it has prices of both input and output; else None."""
     return part if {"input", "output"} <= part.keys() else None
 
 
@@ -259,15 +263,15 @@ def _classes(facts: dict[str, Any], suffix: str) -> dict[str, Decimal]:
         if not usd.is_finite() or usd < 0:
             raise ValueError(f"{theirs}{suffix}: must not be negative, but is {value!r}")
         if not usd and ours.startswith("cache_write"):
-            continue  # in the map, 0 means no extra charge for writing, not that these tokens are free
+            continue  # in the map, 0 means no extra charge for writing; it does not mean that these tokens are free
         # The map's figures were divided as floats, so some have rounding errors far below a pico-dollar.
         found[ours] = Decimal(f"{usd.quantize(Decimal('0.000001')).normalize():f}")
     return found
 
 
 def _differences(ours: ListedPrice, theirs: ListedPrice) -> dict[str, tuple[Any, Any]]:
-    """Field → (old, new). A field that the map lacks is not a difference. Raises ValueError for changes that are too
-    large."""
+    """Field → (old, new). A field that is missing from the map is not a difference. Raises ValueError for changes that
+    are too large."""
     differs = {}
     for name in COMPARED:
         was, now = getattr(ours, name), getattr(theirs, name)
@@ -292,14 +296,14 @@ def _same(name: str, ours: ListedPrice, was: Any, now: Any) -> bool:
 
 
 def _covered(was: Any, now: Any) -> bool:
-    """Does `was` have the same values as `now` in all fields that `now` sets?"""
+    """Whether `was` has the same values as `now` in all fields that `now` sets."""
     if isinstance(now, Classes) and isinstance(was, Classes):
         return all(_covered(getattr(was, name), value) for name, value in now if value is not None)
     return bool(was == now)
 
 
 def _kept(ours: ListedPrice, theirs: ListedPrice) -> ListedPrice:
-    """The gateway's entry with the map's prices. Names and capabilities stay."""
+    """The gateway's entry with the map's prices. Names and capabilities do not change."""
     fresh = {name: value for name in COMPARED if (value := getattr(theirs, name)) is not None}
     fresh["service_tiers"] = {**ours.service_tiers, **theirs.service_tiers}
     return ours.model_copy(update={**fresh, "as_of": theirs.as_of, "source": theirs.source or ours.source})

@@ -1,4 +1,4 @@
-"""Looks up the price of each backend, and the price list's facts about its model."""
+"""Looks up the price of each backend, and facts about its model in the price list."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ from gateway.settings.gateway import Settings
 from gateway.settings.prices import PriceSettings
 
 TOKENS_PER_SECOND = Decimal(1000)
-"""Assumed throughput of a machine without `tokens_per_second`: a 7B model, batched, on one GPU."""
+"""Assumed throughput in tokens per second of a machine without `tokens_per_second`: a 7B model, batched, on one GPU."""
 LOCAL_TOKENS_PER_SECOND = Decimal(25)
-"""The same for `kind: local`: a small model on one CPU thread."""
+"""Assumed throughput in tokens per second for `kind: local`: a small model on one CPU thread."""
 READING_SHARE = Decimal("0.1")
-"""Cost of an input token as a share of an output token's: a machine reads about ten times as fast as it writes."""
+"""Cost of an input token as a share of the cost of an output token. A machine reads about ten times as fast as it
+writes."""
+
+_MOST_NAMES = 4096
 
 
 class PriceBook:
-    """Implements `PriceList`: the backend's own price, else the list's. An unknown price is None, never 0."""
+    """Implements `PriceList`: the backend's own price, or else the list's. An unknown price is None, never 0."""
 
     def __init__(
         self,
@@ -40,22 +43,22 @@ class PriceBook:
         self._known: dict[str, tuple[Backend, Price | None]] = {}
         self._day: date | None = None
         self._measured: dict[str, Decimal] = {}
+        self._by_name: dict[str, Price | None] = {}
 
     @classmethod
     def load(cls, path: Path = PACKAGED) -> PriceBook:
-        """The packaged list alone."""
+        """A price book with the packaged list only."""
         return cls(Catalogue.load(path))
 
     @classmethod
     def of(cls, settings: Settings) -> PriceBook:
-        """The packaged list with the operator's entries and discounts. Raises ConfigError."""
+        """A price book with the packaged list, the operator's entries and the discounts. Raises ConfigError."""
         return cls(Catalogue.load(own=settings.paths.prices), settings.config.prices)
 
     def price(self, backend: Backend) -> Price | None:
         """The price; None if it is unknown, or if the backend is simulated."""
-        if self._dated and self._day != (today := self._today()):
-            self._known.clear()
-            self._day = today
+        if self._dated:
+            self._follow_day()
         known = self._known.get(backend.name)
         if known is not None and known[0] is backend:
             return known[1]
@@ -63,8 +66,29 @@ class PriceBook:
         self._known[backend.name] = (backend, price)
         return price
 
+    def listed(self, model: str) -> Price | None:
+        """The list price of `model` by its name alone, or as `provider/model`; None if unknown."""
+        if self._dated:
+            self._follow_day()
+        try:
+            return self._by_name[model]
+        except KeyError:
+            found = self._register.named(model, self._today())
+            if len(self._by_name) >= _MOST_NAMES:  # patterns in policies let clients choose names
+                self._by_name.clear()
+            price = self._by_name[model] = None if found is None else self._listed(found)
+            return price
+
+    def _follow_day(self) -> None:
+        """Forget the prices of another day."""
+        if self._day != (today := self._today()):
+            self._known.clear()
+            self._by_name.clear()
+            self._day = today
+
     def learn(self, measured: Mapping[str, Decimal]) -> None:
-        """Set measured throughputs, backend → tokens per second. Backends not named keep their last one."""
+        """Store measured throughputs (backend → tokens per second). A backend that is not in `measured` keeps its last
+        one."""
         for name, rate in measured.items():
             if self._measured.get(name) != rate:
                 self._measured[name] = rate
@@ -89,8 +113,8 @@ class PriceBook:
         return discounted(price, backend, listed.provider, self._discounts, on)
 
     def complete(self, backend: Backend) -> Backend:
-        """`backend` with window, longest answer and capabilities from the list, where gateway.yaml does not set
-        them."""
+        """`backend`, completed from the list: window, longest answer and capabilities that gateway.yaml does not
+        set."""
         listed = self._register.find(backend, self._today())
         window = listed.window_tokens if listed else self._register.window(backend)
         found: dict[str, object] = {}
@@ -103,17 +127,18 @@ class PriceBook:
         return backend.model_copy(update=found) if found else backend
 
     def hypothetical(self, backend: Backend) -> tuple[Price, str] | None:
-        """For a simulated backend: a real model's list price and name, used only in figures marked as hypothetical."""
+        """The list price and name of a real model that stands for a simulated backend. Used only in figures marked as
+        hypothetical."""
         return self.stand_in(backend.model, backend.tier) if backend.simulated else None
 
     def stand_in(self, model: str, tier: str) -> tuple[Price, str] | None:
-        """List price and name of `model` if the list has it, else of the list's example for `tier`."""
+        """List price and name of `model` if the list contains it; else those of the list's example for `tier`."""
         on, stand_ins = self._today(), self._register.listing.hypothetical
         listed = self._register.named(model, on) or self._register.named(stand_ins.get(tier, ""), on)
         return None if listed is None else (self._listed(listed), listed.name)
 
     def entries(self) -> tuple[tuple[ListedPrice, Price], ...]:
-        """All entries of the list, each with source page and date, and their prices."""
+        """All entries of the list with their prices. Each has its source page and date."""
         listing = self._register.listing
         return tuple(
             (
@@ -162,14 +187,15 @@ def _tier(tier: Decimal | TierEntry) -> ServiceTier:
 
 
 def prior(backend: Backend) -> Decimal:
-    """The throughput of the backend's machine, tokens per second, that is assumed until it has been measured."""
+    """The throughput, in tokens per second, that is assumed for the backend's machine until it has been measured."""
     if backend.price is not None and backend.price.tokens_per_second is not None:
         return Decimal(str(backend.price.tokens_per_second))
     return LOCAL_TOKENS_PER_SECOND if backend.facts.own_machine else TOKENS_PER_SECOND
 
 
 def _machine(hour_usd: Decimal, rate: Decimal, how: str) -> Price:
-    """The price per token of a machine by the hour. Rounded up to whole pico-dollars, so that it is never 0."""
+    """The price per token of a machine with an hourly price. It is rounded up to whole pico-dollars, so that it is
+    never 0."""
     output = hour_usd * PICO_PER_USD / 3600 / rate
     return Price(
         input=rounded_up(output * READING_SHARE),

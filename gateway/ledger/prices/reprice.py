@@ -1,4 +1,4 @@
-"""Prices rows that had no price. A new row supersedes the old one, because written rows never change."""
+"""Prices rows that had no price. A new row supersedes the old one, because rows are never changed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from gateway.ledger.rows import MOST_PICO, Row
 def repriced(
     rows: Iterable[Row], prices_on: Callable[[date], PriceList], backends: Mapping[str, Backend]
 ) -> Iterator[Row]:
-    """New rows that supersede those of `rows` whose price is known now. `prices_on(day)`: the prices of that day (UTC).
+    """Yield new rows that supersede those of `rows` whose price is now known. `prices_on(day)`: the prices of that day
+    (UTC).
 
-    Rows are left out if their backend is not in `backends`, or the price is still unknown or unchanged.
+    Rows are skipped if their backend is not in `backends`, or if their price is still unknown or unchanged.
     """
     for row in rows:
         backend = backends.get(row.backend)

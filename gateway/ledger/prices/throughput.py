@@ -1,4 +1,4 @@
-"""Measures, from the ledger's attempts, the throughput of machines with a price per hour."""
+"""Measures the throughput of machines with an hourly price, from the ledger's attempts."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ log = logging.getLogger(__name__)
 
 WINDOW_S = 900.0
 PRIOR_S = 60
-"""Weight of the configured or assumed throughput, in seconds of measurement."""
+"""Weight of the configured or assumed throughput, as seconds of measurement."""
 EVERY_S = 60.0
 MOST_ATTEMPTS = 5000
 _DIGITS = 2
-"""Significant digits after the first, so that changes below a hundredth do not change the price."""
+"""Number of significant digits after the first. Changes below one percent do not change the price."""
 
 
 async def follow(database: Database, backends: Sequence[Backend], prices: PriceBook, clock: Clock) -> None:
-    """Update the measured throughputs in `prices` forever. If the database does not answer, they stay."""
+    """Update the measured throughputs in `prices` forever. While the database does not answer, they stay unchanged."""
     machines = [backend for backend in backends if backend.price and backend.price.machine_hour_usd]
     while machines:
         try:
@@ -41,7 +41,7 @@ async def follow(database: Database, backends: Sequence[Backend], prices: PriceB
 
 
 def measured(connection: Connection, backends: Iterable[Backend], now: float) -> dict[str, Decimal]:
-    """Backend → tokens per second in the time for which it was busy in the last 15 minutes. None without attempts.
+    """Backend → tokens per second during the busy time of the last 15 minutes. Backends without attempts are omitted.
 
     Tokens are weighted as in a machine's price: output 1, input 0.1. Time with several concurrent attempts counts once,
     so that the rows' costs add up to the price of the busy time.
@@ -57,7 +57,7 @@ def measured(connection: Connection, backends: Iterable[Backend], now: float) ->
 
 
 def busy_s(spans: Iterable[tuple[float, float]]) -> float:
-    """Seconds covered by at least one of `spans`, each (begin, end)."""
+    """Seconds covered by at least one of `spans` (begin, end)."""
     total, until = 0.0, float("-inf")
     for begin, end in sorted(spans):
         total += max(0.0, end - max(begin, until))

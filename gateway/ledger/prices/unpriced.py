@@ -17,16 +17,16 @@ from gateway.ledger.store.entries import entries, newest, within
 from gateway.state.sql.tables import ledger
 
 PAGE = 1000
-"""Number of rows in memory at a time."""
+"""Number of rows that are in memory at a time."""
 _ROW = [ledger.c[name] for name in FIELDS]
 _TOKENS: ColumnElement[Any] = sum((ledger.c[name] for name in TOKENS), start=literal(0))
 unpriced = and_(ledger.c.cost_pico.is_(None), _TOKENS > 0)
-"""Condition: the price was unknown, so the row's cost is in no total."""
+"""Condition for rows without a price. Their cost is missing from every total."""
 tier_unknown = and_(ledger.c.cost_pico.is_not(None), ledger.c.unpriced.contains(TIER, autoescape=True))
-"""Condition: the service tier had no price, so the price of the dearest tier was used."""
+"""Condition for rows whose service tier had no price. The price of the most expensive tier was used."""
 repriceable = or_(unpriced, tier_unknown)
 free = and_(ledger.c.cost_pico == 0, _TOKENS > 0)
-"""Condition: the cost is 0. Suspicious if the backend has a price above 0."""
+"""Condition for rows whose cost is 0. This is suspicious if the backend has a price above 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +36,21 @@ class Group:
     backend: str
     model: str
     why: str
-    """`unpriced`: without a price; `units`: fees or a service tier without a price; `zero`: 0 despite a price."""
+    """`unpriced`: without a price; `units`: fees or a service tier without a price; `zero`: cost 0 despite a price."""
     rows: int
     tokens: int
     first_at: float
     last_at: float
     price_source: str = ""
-    """Source of the price that is known today; empty: none is known."""
+    """Source of the price that is known now; empty if none is known."""
     units: str = ""
-    """Units without a price, with their sums: `web_search:12,service_tier=scale`."""
+    """Units without a price and their sums, such as `web_search:12,service_tier=scale`."""
 
 
 def which(
     *, why: ColumnElement[bool], model: str | None = None, since: float | None = None, until: float | None = None
 ) -> ColumnElement[bool]:
-    """Condition for rows of real attempts that are not superseded. `model`: name of a model or of a backend."""
+    """The condition for rows of real attempts that are not superseded. `model`: name of a model or of a backend."""
     c = ledger.c
     return and_(
         *(newest, c.simulated.is_(False), c.attempt > 0, why),
@@ -68,8 +68,8 @@ def groups(
     since: float | None = None,
     until: float | None = None,
 ) -> list[Group]:
-    """All groups: first `unpriced`, then `units` (including rolled-up rows), then `zero`; each with most tokens
-    first."""
+    """All groups: first `unpriced`, then `units` (including rolled-up rows), then `zero`. Within each, those with most
+    tokens come first."""
     c, found = ledger.c, list[Group]()
     for why, condition in (("unpriced", unpriced), ("zero", free)):
         columns = (func.count(), func.sum(_TOKENS), func.min(c.at), func.max(c.at))
@@ -119,12 +119,12 @@ def _together(one: Group, other: Group) -> Group:
 
 
 def _times(units: str, count: int) -> str:
-    """The units of `count` rows that have `units` each."""
+    """The units of `count` rows, each of which has `units`."""
     return _written([(name, of_one * count) for name, of_one in _read(units)])
 
 
 def _read(units: str) -> list[tuple[str, int]]:
-    """Parse units: fees with their numbers, service tiers with 0."""
+    """Parse units as (name, number) pairs. The number of a service tier is 0."""
     tiers = [(part, 0) for part in units.split(",") if part.startswith(TIER)]
     return [*fees_of(units), *tiers]
 

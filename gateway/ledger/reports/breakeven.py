@@ -1,4 +1,4 @@
-"""Computes from the ledger's traffic at which volume an own machine is cheaper than a provider's API."""
+"""Computes the volume at which running a machine is cheaper than a provider's API, from the traffic in the ledger."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ METHOD = (
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Price per hour and throughput (tokens per second) of a machine with one size of model."""
+    """The hourly price and throughput (tokens per second) of a machine that serves one size of model."""
 
     name: str
     size: str
@@ -43,7 +43,8 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Traffic of one hosted model. `tokens` are weighted (`METHOD`); `busiest`: weighted tokens of the busiest hour."""
+    """The traffic of one hosted model. `tokens` are weighted (`METHOD`); `busiest`: weighted tokens of the busiest
+    hour."""
 
     model: str
     requests: int
@@ -54,7 +55,8 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A model's traffic on the provider's API compared with a machine. `hours`: length of the period."""
+    """A model's traffic at the provider's API compared with the same traffic on a machine. `hours`: length of the
+    period."""
 
     load: Load
     machine: Machine
@@ -62,7 +64,8 @@ class Comparison:
 
     @property
     def needed(self) -> Decimal:
-        """Share of the machine's capacity above which it is cheaper than the API. Above 1: it never is."""
+        """Share of the machine's capacity above which the machine is cheaper than the API. If it is above 1, the API is
+        always cheaper."""
         return self.machine.hour_pico * self.load.tokens / (self.machine.tokens_per_second * 3600 * self.load.cost_pico)
 
     @property
@@ -84,7 +87,7 @@ class Comparison:
 
 
 def hardware(billing: str, path: Path = HARDWARE) -> Iterator[Machine]:
-    """Machines of the packaged table that are offered with `billing`: on_demand, spot or reserved."""
+    """Yield the machines of the packaged table that are offered with `billing`: on_demand, spot or reserved."""
     table = orjson.loads(path.read_bytes())
     costs = {entry["name"]: entry for entry in table["machines"] if billing in entry}
     for entry in table["throughput"]:
@@ -95,7 +98,7 @@ def hardware(billing: str, path: Path = HARDWARE) -> Iterator[Machine]:
 
 
 def owned(backends: Iterable[Backend], measured: Mapping[str, Decimal]) -> Iterator[Machine]:
-    """Machines in gateway.yaml. `measured`: backend → tokens per second, if known."""
+    """Yield the machines in gateway.yaml. `measured`: backend → tokens per second, if known."""
     for backend in backends:
         if backend.price is not None and backend.price.machine_hour_usd:
             rate = measured.get(backend.name)
@@ -107,7 +110,7 @@ def owned(backends: Iterable[Backend], measured: Mapping[str, Decimal]) -> Itera
 def loads(
     connection: Connection, since: float, until: float, *, team: str | None = None, pattern: str = ""
 ) -> list[Load]:
-    """Loads of hosted models that had costs in `[since, until)` (Unix seconds), the most expensive first."""
+    """Loads of hosted models with costs in `[since, until)` (Unix seconds), most expensive first."""
     c = entries.c
     hour = column(entries, "hour", sqlite=connection.dialect.name == "sqlite").label("hour")
     sent = (
@@ -140,7 +143,7 @@ def compare(found: Sequence[Load], machines: Sequence[Machine], since: float, un
 
 
 def as_object(found: Sequence[Comparison]) -> dict[str, Any]:
-    """JSON values: amounts as exact decimal text of USD, shares as text rounded to four places."""
+    """JSON values. Amounts are exact decimal text in USD; shares are text rounded to four places."""
     return {"currency": "USD", "method": METHOD, "rows": [_object(one) for one in found]}
 
 

@@ -23,24 +23,26 @@ COLUMNS = {
     "cost_centre": "cost_centre",
     "end_user": "end_user",
     "session": "session",
+    "agent": "agent",
+    "class": "traffic_class",
     "region": "region",
     "outcome": "outcome",
     "service_tier": "service_tier",
 }
 """Dimension → the ledger's column."""
 TAG = "tag:"
-"""Prefix of a tag's name: groups by the tag's values, and the groups add up to the total. The dimension `tag` counts a
-request once for each of its tags."""
+"""Prefix of a dimension that groups by the values of one tag; its groups add up to the total. The dimension `tag`
+counts a request once for each of its tags."""
 CACHE = "(cache)"
-"""Shown as backend, model and tier of answers from the cache."""
+"""Backend, model and tier shown for answers from the cache."""
 STANDARD = "standard"
-"""Shown for the standard service tier, which the ledger stores as empty text."""
+"""Name shown for the standard service tier, which the ledger stores as empty text."""
 _SECONDS = {"day": 86400, "hour": 3600}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def dimensions(by: str) -> tuple[str, ...]:
-    """`"team,model"` → `("team", "model")`. Raises ValueError."""
+    """Split dimensions: `"team,model"` → `("team", "model")`. Raises ValueError for an unknown dimension."""
     names = tuple(dict.fromkeys(name.strip() for name in by.split(",") if name.strip()))
     unknown = [name for name in names if name not in COLUMNS and not (name.startswith(TAG) and name != TAG)]
     if unknown or not names:
@@ -50,7 +52,7 @@ def dimensions(by: str) -> tuple[str, ...]:
 
 
 def column(table: Any, name: str, *, sqlite: bool) -> ColumnElement[Any]:
-    """The SQL expression for dimension `name`. `table`: the ledger, or a subquery with its columns."""
+    """The SQL expression for the dimension `name`. `table`: the ledger, or a subquery with its columns."""
     found: ColumnElement[Any] = table.c["tags" if name.startswith(TAG) else COLUMNS[name]]
     if (seconds := _SECONDS.get(name)) is None:
         return found
@@ -60,7 +62,7 @@ def column(table: Any, name: str, *, sqlite: bool) -> ColumnElement[Any]:
 
 
 def written(by: tuple[str, ...], values: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """The readable groups of a group of column values. Several for `tag`, else one."""
+    """The readable groups for a group of column values: several for `tag`, else one."""
     groups: list[tuple[str, ...]] = [()]
     for name, value in zip(by, values, strict=True):
         groups = [(*group, one) for group in groups for one in _written(name, value)]

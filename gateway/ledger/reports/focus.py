@@ -1,8 +1,8 @@
-"""Spend as FOCUS rows, the FinOps Open Cost and Usage Specification, version 1.2 (https://focus.finops.org).
+"""Spend as FOCUS rows: the FinOps Open Cost and Usage Specification, version 1.2 (https://focus.finops.org).
 
-A row is one class of tokens that one team used of one model at one price in one hour. Billed and contracted cost are
-equal; `ListCost` is the cost before a negotiated discount. Answers from the cache are not charges. Attempts without a
-known price are left out, since FOCUS has no unknown cost; the command that writes the file reports them.
+A row is one class of tokens that one team used of one model at one price in one hour. Billed cost and contracted cost
+are equal; `ListCost` is the cost before a negotiated discount. Answers from the cache are not charges. Attempts without
+a known price are omitted, because FOCUS has no unknown cost; the command that writes the file reports them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CLASSES = {
     "audio_tokens": ("audio", "Audio Output Tokens"),
     "image_tokens": ("image", "Image Output Tokens"),
 }
-"""Column of the ledger → class of price, name of the meter."""
+"""Column of the ledger → (class of price, name of the meter)."""
 PARENTS = {
     "cached_input": "input",
     "cache_write_5m": "input",
@@ -51,7 +51,7 @@ PARENTS = {
     "audio": "output",
     "image": "output",
 }
-"""Class → class whose price it has if it has none of its own."""
+"""Class without its own price → the class whose price it has."""
 OWN = "self-hosted"
 _PICO = Decimal("1e-12")
 _BY = (
@@ -91,7 +91,7 @@ _FIXED = {
     "ServiceCategory": "AI and Machine Learning",
     "ServiceSubcategory": "Generative AI",
 }
-"""Columns with the same value in all rows."""
+"""Columns that have the same value in all rows."""
 _TIMES = ("BillingPeriodStart", "BillingPeriodEnd", "ChargePeriodStart", "ChargePeriodEnd")
 
 
@@ -115,9 +115,10 @@ def rows(
     since: float | None = None,
     until: float | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """FOCUS rows of requests that began in `[since, until)` (Unix seconds). Values are str, Decimal, datetime or None.
+    """Yield FOCUS rows of requests that began in `[since, until)` (Unix seconds). Values are str, Decimal, datetime or
+    None.
 
-    `providers`: backend → provider, for backends that the price list knows.
+    `providers`: backend → provider, for backends that the price list contains.
     """
     c = entries.c
     hour = column(entries, "hour", sqlite=connection.dialect.name == "sqlite").label("hour")
@@ -145,13 +146,13 @@ def as_csv(found: list[dict[str, Any]]) -> str:
 
 
 def as_parquet(found: list[dict[str, Any]]) -> bytes:
-    """Raises ParquetMissing."""
+    """The rows as a Parquet file. Raises ParquetMissing."""
     types = {name: Decimal if name in _DECIMALS else datetime if name in _TIMES else str for name in COLUMNS}
     return table({name: [row[name] for row in found] for name in COLUMNS}, types)
 
 
 def _parts(facts: dict[str, Any], cost_pico: int) -> list[Part]:
-    """The cost by class of tokens; one part if that is no longer known, as in rolled-up rows."""
+    """The cost by class of tokens. If the split is no longer known, as in rolled-up rows, the result is one part."""
     source = str(facts["price_source"])
     if facts["kind"] == IDLE:
         return [Part("idle", "Idle Machine Time", "Hours", int(facts["count"]), cost_pico, Decimal(cost_pico))]
@@ -174,7 +175,7 @@ def _unit(price: Any, sku: str) -> int:
 
 
 def _provider(facts: dict[str, Any], providers: Mapping[str, str]) -> str:
-    """The provider whose list has the price, else the backend's provider, else `OWN`."""
+    """The provider from whose list the price comes, or else the backend's provider, or else `OWN`."""
     source = str(facts["price_source"])
     if source.startswith("list "):
         return source.removeprefix("list ").partition("/")[0]
@@ -211,7 +212,7 @@ def _accounts(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _times(hour: int) -> dict[str, Any]:
-    """`hour`: hours since the epoch."""
+    """The time columns. `hour`: hours since the epoch."""
     start = datetime.fromtimestamp(hour * 3600, UTC)
     month = start.replace(day=1, hour=0)
     return {
@@ -244,14 +245,14 @@ def _details(facts: dict[str, Any]) -> str | None:
 
 
 def _tags(facts: dict[str, Any]) -> str:
-    """The request's tags and the ledger's own, which replace a client's tags of the same name."""
+    """The tags of the request and of the ledger. The ledger's tags replace a client's tags of the same name."""
     ours = {"thriftgate/key": facts["key_id"], "thriftgate/cost_centre": facts["cost_centre"]}
     return orjson.dumps(orjson.loads(facts["tags"]) | {name: value for name, value in ours.items() if value}).decode()
 
 
 def _text(value: Any) -> str:
     if isinstance(value, Decimal):
-        # Always with a point, so that a reader that guesses types does not take the column for integers.
+        # Always with a decimal point, so that a reader that guesses types does not read integers.
         return f"{value:f}".rstrip("0") if value % 1 else f"{value:.1f}"
     if isinstance(value, datetime):
         return value.strftime("%Y-%m-%dT%H:%M:%SZ")

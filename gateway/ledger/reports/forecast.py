@@ -1,16 +1,16 @@
-"""Forecasts a budget's spend at the end of its window, with an interval, and when its limit is reached.
+"""Forecasts a budget's spend at the end of its window, with an interval, and the time at which its limit is reached.
 
 Future spend is simulated many times. Each simulated path is a profile multiplied by ratios of the past:
 
 - The profile is the mean spend of each hour of the week (with three weeks of history or more), of each hour of the day
   (three days), or a constant rate (less history, and windows of an hour). Weights halve every two weeks of age.
-- A block is a day (a few cells if the profile is constant). Its ratio is the spend in it divided by the profile's.
-  Ratios are drawn in runs of about a week, since days of high and of low spend come together: the stationary bootstrap
-  (Politis and Romano 1994, "The stationary bootstrap", JASA 89) of the spend without its season.
+- A block is a day (a few cells if the profile is constant). Its ratio is its actual spend divided by the profile's.
+  Ratios are drawn in runs of about a week, because days of high and of low spend come together: the stationary
+  bootstrap (Politis and Romano 1994, "The stationary bootstrap", JASA 89) of the spend without its season.
 - The last block's ratio R continues with decreasing effect: block j is multiplied by R ** (rho ** (j + 1)), where rho
   is the autocorrelation of neighbouring blocks, limited to 0.3..0.9, and R is limited to 1/4..4.
-- Each path is multiplied by the mean of newly drawn ratios, as many as the past has, which represents the uncertainty
-  of a short past. Beyond the next day it is also multiplied by a log-normal factor for drift, with a standard deviation
+- Each path is multiplied by the mean of newly drawn ratios, as many as the past has. This represents the uncertainty of
+  a short past. Beyond the next day it is also multiplied by a log-normal factor for drift, with a standard deviation
   of 6 %, or 25 % if the history is too short for a weekly profile.
 
 The random generator is seeded, so the same spend gives the same forecast. `tests/ledger/test_forecast.py` measures how
@@ -28,43 +28,45 @@ from random import Random
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
 HISTORY_S = 56 * DAY_S
-"""Seconds of history that are used; older spend is ignored."""
+"""Seconds of history that are used. Older spend is ignored."""
 GRAIN_S, FINE_GRAIN_S = 900, 60
-"""Length of the spans that points sum, in seconds; the second for windows of an hour."""
+"""Seconds of spend that one point sums. `FINE_GRAIN_S` is used for windows of an hour."""
 
 _DAY, _WEEK = 24, 168
-"""Cells of a season, in windows whose cells are hours."""
+"""Number of cells in a season, for windows whose cells are hours."""
 _ENOUGH = 3
-"""Least number of past seasons for a seasonal profile."""
+"""Minimum number of past seasons for a seasonal profile."""
 _SHORT_BLOCK = 6
-"""Most cells of a block with a constant profile."""
+"""Maximum number of cells in a block if the profile is constant."""
 _RUN = 7
 """Mean number of blocks in a run."""
 _NEW_RUN = math.log(1 - 1 / _RUN)
 _LEAST_SHARE = 0.1
-"""Least length of the past, as a share of the time that is forecast."""
+"""Minimum length of the past, as a share of the time that is forecast."""
 _HALF_LIFE_S = 14 * DAY_S
 _LEAST_RHO, _MOST_RHO = 0.3, 0.9
-"""Limits of the autocorrelation. Even after a constant past, today's level may be a new one."""
+"""Limits of the autocorrelation. The lower limit is above 0 even after a constant past, because today's level may be a
+new one."""
 _USUAL_RHO, _RHO_BLOCKS = 0.5, 8
-"""Autocorrelation that is assumed with fewer blocks than the second number."""
+"""Autocorrelation that is assumed if there are fewer than `_RHO_BLOCKS` blocks."""
 _MOST_LEVEL = 4.0
 _DRIFT, _NO_WEEK = 0.06, 0.25
 """Standard deviations of the logarithm of the drift, with a weekly profile and without."""
 _DRAWS = 300
 _LOW, _HIGH = 0.1, 0.9
 _HORIZON_S = 180 * DAY_S
-"""Seconds forecast for a window without an end."""
+"""Seconds that are forecast for a window without an end."""
 
 Point = tuple[float, int]
-"""Unix seconds, and the spend in a short span around that time, in any integer unit."""
+"""(Unix seconds, spend in a short span around that time in any integer unit)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """`low` and `high` are the 10th and 90th percentiles: the true value is meant to be between them in 80 % of cases.
+    """A forecast. `low` and `high` are the 10th and 90th percentiles, so the true value should be between them in 80 %
+    of cases.
 
-    Amounts are in the points' unit.
+    Amounts have the unit of the points.
     """
 
     total_low: int | None
@@ -72,19 +74,19 @@ class Forecast:
     total: int | None
     total_high: int | None
     exhausted_at_low: float | None
-    """Earliest Unix seconds at which the limit is reached; None: not before the window ends."""
+    """Earliest Unix time at which the limit is reached; None: not before the window ends."""
     exhausted_at: float | None
     exhausted_at_high: float | None
-    """Latest Unix seconds at which the limit is reached; None: not before the window ends."""
+    """Latest Unix time at which the limit is reached; None: not before the window ends."""
 
 
 def grain_s(window: tuple[float, float]) -> int:
-    """Length of the spans, in seconds, that points should sum for a forecast of `window`."""
+    """Seconds that each point should sum, for a forecast of `window`."""
     return FINE_GRAIN_S if _cell_s(window) < HOUR_S else GRAIN_S
 
 
 def history_since(window: tuple[float, float], now: float) -> float:
-    """Unix seconds from which points are used. All spend in the window is after it."""
+    """Unix time from which points are used. It is before all spend in the window."""
     return now - _history_s(window)
 
 
@@ -98,8 +100,8 @@ def forecast(
 ) -> Forecast | None:
     """Forecast the spend in `window` (`[start, end)`, Unix seconds) from past `points`, including those in the window.
 
-    `spent`: spend in the window so far, if it is known more exactly than from the points. None: `now` is outside the
-    window, or the past is shorter than a tenth of the remaining time.
+    `spent`: spend in the window so far, if it is known more exactly than from the points. Returns None if `now` is
+    outside the window, or if the past is shorter than a tenth of the remaining time.
     """
     start, end = window
     points = [point for point in points if point[0] <= now]
@@ -121,7 +123,8 @@ def forecast(
 
 
 def _history_s(window: tuple[float, float]) -> float:
-    """Seconds of history. Longer than any window that ends, so that the points include all spend in it."""
+    """Seconds of history. It is longer than any window that has an end, so the points include all spend in the
+    window."""
     return DAY_S if _cell_s(window) < HOUR_S else HISTORY_S
 
 
@@ -130,7 +133,7 @@ def _cell_s(window: tuple[float, float]) -> float:
 
 
 def _cells(points: Sequence[Point], now: float, since: float, cell_s: float) -> list[float]:
-    """The spend in each cell, counted back from now; 0 in cells without a point."""
+    """The spend in each cell, the most recent first; 0 in cells without a point."""
     cells = [0.0] * max(1, math.ceil((now - since) / cell_s))
     for at, amount in points:
         cells[min(int((now - at) / cell_s), len(cells) - 1)] += amount
@@ -155,8 +158,8 @@ class _Paths:
         self._drift = 0.0 if cell_s < HOUR_S else _DRIFT if self._season == _WEEK else _NO_WEEK
 
     def draw(self, ahead: float, left: int | None, random: Random) -> tuple[list[float], list[float]]:
-        """Simulate the next `ahead` cells. Returns, each sorted over all paths: the spend, and the number of cells
-        after which `left` is spent (inf: not within them)."""
+        """Simulate the next `ahead` cells. Returns two lists, each sorted over all paths: the spend, and the number of
+        cells after which `left` is spent (inf: not within them)."""
         steps = range(math.ceil(ahead / self._block))
         widths = [min(self._block, ahead - step * self._block) for step in steps]
         planned = [
@@ -186,7 +189,8 @@ class _Paths:
         return drawn[:count]
 
     def _past_ratios(self, cells: Sequence[float]) -> list[float]:
-        """Actual divided by expected spend of each whole block of the past, the most recent first; never empty."""
+        """Actual spend divided by expected spend, for each whole block of the past, the most recent first; never
+        empty."""
         found = []
         for number in range(len(cells) // self._block):
             begin = number * self._block
@@ -205,7 +209,7 @@ class _Paths:
         return seasons * self._sums[-1] + self._sums[whole] + part
 
     def _when(self, spends: Sequence[float], widths: Sequence[float], left: int) -> float:
-        """Number of cells after which `left` is spent, if each block is spent like the profile; inf: not within
+        """Number of cells after which `left` is spent, if spend within a block follows the profile; inf: not within
         them."""
         if left <= 0:
             return 0.0
@@ -221,7 +225,7 @@ class _Paths:
 
 
 def _profile(cells: Sequence[float], season: int, half_life: float) -> list[float]:
-    """Weighted mean spend of each cell of a season that begins now. `half_life`: of the weights, in cells."""
+    """Weighted mean spend of each cell of a season that begins now. `half_life`: half-life of the weights, in cells."""
     sums, weights = [0.0] * season, [0.0] * season
     for ago, amount in enumerate(cells):
         phase, weight = -(ago + 1) % season, 2 ** (-ago / half_life)
@@ -242,7 +246,7 @@ def _alike(ratios: Sequence[float]) -> float:
 
 
 def _rhythm(length: int, *, seasonal: bool) -> tuple[int, int]:
-    """Cells of a season (1: constant profile) and of a block, for a past of `length` cells."""
+    """Number of cells in a season (1: constant profile) and in a block, for a past of `length` cells."""
     if seasonal and length >= _ENOUGH * _WEEK:
         return _WEEK, _DAY
     if seasonal and length >= _ENOUGH * _DAY:

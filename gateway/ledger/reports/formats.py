@@ -26,7 +26,8 @@ MONEY = {
     "checks_pico": "checks_usd",
 }
 ADEQUACY = "decided_adequacy"
-"""Mean adequacy that routing expected of answers that it did not choose; null (in CSV empty) without such answers."""
+"""Column with the mean adequacy that routing expected for answers that it did not choose; null (in CSV empty) if there
+are none."""
 NAMES = tuple(ADEQUACY if name == "decided_ppm" else MONEY.get(name, name) for name in COUNTS)
 
 
@@ -50,7 +51,7 @@ def as_object(report: Report) -> dict[str, Any]:
 
 
 def as_csv(report: Report) -> str:
-    """A header and one line per row. Without totals and simulated usage, so that columns can be summed."""
+    """CSV with a header and one line per row. Totals and simulated usage are omitted, so that columns can be summed."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([*report.by, *NAMES])
@@ -60,7 +61,7 @@ def as_csv(report: Report) -> str:
 
 
 def as_table(report: Report, currency: Currency | None = None) -> RenderableType:
-    """A table for the terminal, with notes below. `currency`: also show costs in that currency."""
+    """A table for the terminal, with notes below it. `currency`: also show costs in that currency."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Group
     from rich.table import Table
@@ -80,7 +81,7 @@ def as_table(report: Report, currency: Currency | None = None) -> RenderableType
 
 
 def _columns(total: Line, currency: Currency | None) -> dict[str, str]:
-    """Name → title of the columns to show. Some are left out if their total is 0."""
+    """Name → title of the columns to show. Some columns are omitted if their total is 0."""
     wanted = {
         "requests": "requests",
         "cache_answers": "cached",
@@ -102,7 +103,7 @@ def _rate(currency: Currency) -> str:
 
 
 def notes(report: Report) -> list[str]:
-    """Sentences about what the figures include besides requests, and what they lack."""
+    """Sentences that say what the figures include besides requests, and what is missing from them."""
     found = []
     if count := report.total.checks:
         found.append(
@@ -140,7 +141,7 @@ def _shown(name: str, row: dict[str, Any], currency: Currency | None) -> str:
 
 
 def cents(pico: int | None) -> str:
-    """US dollars for people, rounded to four places; `<0.0001` for smaller amounts above 0."""
+    """US dollars for display, rounded to four places; `<0.0001` for smaller amounts above 0."""
     usd = pico_to_usd(pico or 0)
     rounded = usd.quantize(Decimal("0.0001"))
     return f"{rounded:,f}" if rounded or not usd else "<0.0001"
@@ -175,9 +176,8 @@ def _simulated(line: Simulated) -> dict[str, Any]:
 
 
 def cell(value: str) -> str:
-    """Text for a CSV cell. Text that a spreadsheet would take for a formula gets an apostrophe, since clients choose
-    it.
-    """
+    """Text for a CSV cell. If a spreadsheet would read it as a formula, an apostrophe is added, because clients choose
+    the text."""
     return f"'{value}" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 
 

@@ -1,4 +1,5 @@
-"""Books the idle cost of machines by the hour, so that attempts and idle rows add up to the machine's price."""
+"""Writes the idle cost of machines with an hourly price, so that attempts and idle rows add up to the machine's
+price."""
 
 from __future__ import annotations
 
@@ -27,21 +28,23 @@ from gateway.state.sql.tables import ledger
 log = logging.getLogger(__name__)
 
 TEAM = "(machines)"
-"""The team of idle rows. It is not a valid name of a team."""
+"""The team of idle rows. No real team can have this name."""
 HOUR_S = 3600
 GRACE_S = 900.0
-"""Wait after an hour's end, until its attempts have ended and are drained."""
+"""Seconds to wait after the end of an hour, so that its attempts end and are drained."""
 LOOK_BACK_H = 48
-"""Hours that are booked again if attempts are drained late. Idle rows ignore attempts that are drained later."""
+"""Number of past hours that are corrected if attempts are drained late. Attempts drained even later do not change idle
+rows."""
 EVERY_S = 300.0
 SEEN = "machines.json"
 
 
 class Idle:
-    """One per host. Writes rows into a journal of its own, which the ledger's writer drains like any other.
+    """Writes idle rows into its own journal, which the ledger's writer drains like any other. One instance per host.
 
     Hours that are booked, by the machine's billing: on_demand: every hour in which this gateway ran, also partly; spot:
-    those of them in which the machine answered; reserved: every hour since the machine was first configured.
+    those of them in which the machine answered; reserved: every hour since the machine was first configured; busy:
+    none.
     """
 
     def __init__(self, directory: Path, database: Database, backends: Sequence[Backend], clock: Clock = time) -> None:
@@ -49,11 +52,11 @@ class Idle:
         self._machines = {
             backend.name: (backend, backend.price)
             for backend in backends
-            if backend.price is not None and backend.price.machine_hour_usd
+            if backend.price is not None and backend.price.machine_hour_usd and backend.price.billing != "busy"
         }
 
     async def run(self) -> None:
-        """Book idle time until cancelled. After an error, it is booked later."""
+        """Write idle rows until cancelled. After an error, they are written later."""
         while self._machines:
             try:
                 await self.write_once()
@@ -62,7 +65,7 @@ class Idle:
             await asyncio.sleep(EVERY_S)
 
     async def write_once(self) -> int:
-        """Book the hours that are due. Returns the number of rows. Raises SQLAlchemyError, OSError."""
+        """Write the idle rows that are due. Returns their number. Raises SQLAlchemyError, OSError."""
         now = self._clock.time()
         seen = await asyncio.to_thread(self._see, int(now // HOUR_S))
         rows = await self._database.run(partial(self._due, seen=seen, now=now), writes=False)
@@ -71,7 +74,7 @@ class Idle:
         return len(rows)
 
     def _see(self, hour: int) -> dict[str, list[int]]:
-        """Record that the gateway ran in `hour`. Returns machine → hours in which it ran, the first one first."""
+        """Record that the gateway ran in `hour`. Returns machine → hours in which it ran, ascending."""
         path = self._directory / SEEN
         try:
             known: dict[str, list[int]] = orjson.loads(path.read_bytes())
@@ -107,15 +110,15 @@ class Idle:
 
 
 def _hours(seen: list[int], price: PriceEntry, last: int) -> Iterator[int]:
-    """Hours since the epoch that may have to be booked, or corrected for late attempts."""
+    """Yield the hours since the epoch that may need a row, or a correction for late attempts."""
     first = max(seen[0], last - LOOK_BACK_H + 1)
     known = set(seen)
     yield from (hour for hour in range(first, last + 1) if price.billing == "reserved" or hour in known)
 
 
 def _row(connection: Connection, backend: Backend, price: PriceEntry, hour: int) -> Row | None:
-    """The row that brings the hour's total cost to the machine's price, negative if it was higher; None: no
-    difference."""
+    """The row that makes the hour's total cost equal to the machine's price. It is negative if the cost was higher;
+    None: no difference."""
     c, start = entries.c, float(hour * HOUR_S)
     ours = [c.backend == backend.name, c.at >= start, c.at < start + HOUR_S]
     asked = [*ours, c.kind != IDLE, c.outcome != "failed"]

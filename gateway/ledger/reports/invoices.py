@@ -30,20 +30,20 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "usd": ("cost_usd", "usd", "amount_usd", "cost", "amount_value", "amount"),
     "cents": ("amount_cents",),
 }
-"""Field → accepted column names, in order of preference. Only fields with a column are compared."""
+"""Field → accepted column names, in order of preference. Fields without a column are not compared."""
 ANTHROPIC_INPUT = (
     *("uncached_input_tokens", "usage_input_tokens_no_cache"),
     *("cache_read_input_tokens", "usage_input_tokens_cache_read"),
     *("cache_creation_input_tokens", "usage_input_tokens_cache_write_5m", "usage_input_tokens_cache_write_1h"),
     *("cache_creation_ephemeral_5m_input_tokens", "cache_creation_ephemeral_1h_input_tokens"),
 )
-"""Anthropic's classes of input tokens. They do not overlap; their sum is the input of other providers."""
+"""Anthropic's classes of input tokens. They do not overlap. Their sum corresponds to the input of other providers."""
 _DATED = re.compile(r"([-@]\d{4}-\d{2}-\d{2}|[-@]\d{8})$")
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of an export. None: not given. `at`: Unix seconds; `pico`: pico-dollars."""
+    """One line of an export; None: value not given. `at`: Unix seconds; `pico`: pico-dollars."""
 
     at: float
     model: str = ""
@@ -71,7 +71,7 @@ class Invoice:
 
 
 def read(path: Path, dialect: Dialect) -> Invoice:
-    """A CSV file with a header, a JSON list of objects, or a page of the provider's usage or cost API.
+    """Read a CSV file with a header, a JSON list of objects, or a page of the provider's usage or cost API.
 
     Raises ConfigError, which names file and line.
     """
@@ -87,12 +87,13 @@ def read(path: Path, dialect: Dialect) -> Invoice:
 
 
 def plain(model: str) -> str:
-    """A model's name for comparison: without prefix, date, capitals, and additions of a cost line."""
+    """A model's name for comparison, without prefix, date, capitals, and additions of a cost line."""
     return _DATED.sub("", model.split(",")[0].strip().rsplit("/", 1)[-1].lower())
 
 
 def _json(text: str) -> Iterator[dict[str, Any]]:
-    """The objects of a list, or of an API page with `data`: each bucket's results, with the bucket's time."""
+    """Yield the objects of a list, or of an API page with `data`: the results of each bucket, with the bucket's
+    time."""
     found = orjson.loads(text)
     for bucket in found.get("data", [found]) if isinstance(found, dict) else found:
         if not isinstance(bucket, dict):
@@ -104,7 +105,7 @@ def _json(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _flat(record: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """`{"amount": {"value": 1}}` → `{"amount_value": 1}`."""
+    """Flatten nested objects: `{"amount": {"value": 1}}` → `{"amount_value": 1}`."""
     found: dict[str, Any] = {}
     for name, value in record.items():
         if isinstance(value, Mapping):
@@ -142,7 +143,7 @@ def _first(facts: Mapping[str, Any], what: str) -> Any:
 
 
 def _time(value: Any) -> float:
-    """Unix seconds of a number (Unix seconds) or an ISO 8601 time (UTC if it has no zone)."""
+    """Unix time from a number (Unix seconds) or an ISO 8601 time (UTC if it has no zone)."""
     try:
         return float(value)
     except ValueError:
@@ -160,7 +161,7 @@ def _count(value: Any) -> int | None:
 
 
 def _money(facts: Mapping[str, Any], dialect: Dialect) -> int | None:
-    """The line's cost in pico-dollars. Anthropic's cost API gives cents as `amount`; other providers give dollars."""
+    """The line's cost in pico-dollars. `amount` in Anthropic's cost API is in cents; other providers use dollars."""
     currency = str(facts.get("currency") or facts.get("amount_currency") or "usd").lower()
     if currency != "usd":
         raise ValueError(f"the currency is {currency!r}; only USD can be compared")

@@ -15,7 +15,7 @@ PRECISION, SCALE = 38, 12
 
 
 class ParquetMissing(RuntimeError):
-    """pyarrow, an optional dependency, is not installed."""
+    """Raised if pyarrow, an optional dependency, is not installed."""
 
     def __init__(self) -> None:
         super().__init__("Parquet needs pyarrow; pip install 'thriftgate[parquet]', or take csv.")
@@ -37,7 +37,8 @@ def _types() -> dict[str, type]:
 
 
 def table(columns: Mapping[str, Sequence[Any]], types: Mapping[str, type]) -> bytes:
-    """A file with `columns`. `types`: str, int, float, Decimal or datetime (UTC) for each. Raises ParquetMissing."""
+    """A Parquet file with `columns`. `types`: str, int, float, Decimal or datetime (UTC) for each column. Raises
+    ParquetMissing."""
     try:
         import pyarrow
         from pyarrow.parquet import write_table

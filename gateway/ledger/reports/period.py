@@ -11,7 +11,7 @@ _END = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 
 
 def parse_when(text: str, now: float) -> float:
-    """Unix seconds of `2026-01-31`, `2026-01-31T12:00+01:00` or `7d` (that long before `now`).
+    """Unix seconds of `2026-01-31`, `2026-01-31T12:00+01:00` or an age before `now` such as `7d`.
 
     Times without a zone are in UTC. Raises ValueError.
     """

@@ -18,7 +18,8 @@ def spend_points(
     now: float,
     column: ColumnElement[Any] | None = None,
 ) -> list[Point]:
-    """Points for a forecast of `window`, in order of time, from rows for which `which` holds, without simulated ones.
+    """Points for a forecast of `window`, in order of time, from rows for which `which` holds. Simulated rows are
+    excluded.
 
     Amounts are sums of `column`, by default pico-dollars.
     """

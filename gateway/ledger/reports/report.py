@@ -1,4 +1,4 @@
-"""The usage report by dimensions, exact to the pico-dollar."""
+"""The usage report, grouped by dimensions and exact to the pico-dollar."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from gateway.ledger.store.sums import pico_sum, snapshot, whole
 from gateway.state.sql.database import Database
 
 _NO_REQUESTS = (IDLE, CHECK)
-"""Kinds of rows that do not come from a client's request."""
+"""Kinds of rows that are not caused by a client's request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The figures of one group. Token counts are those of backends; those of the cache's answers are `cache_tokens`."""
+    """The figures of one group. Token counts are those of backends; tokens of answers from the cache are
+    `cache_tokens`."""
 
     group: tuple[str, ...] = ()
     requests: int = 0
@@ -37,23 +38,25 @@ class Line:
     output_tokens: int = 0
     reasoning_tokens: int = 0
     estimated: int = 0
-    """Attempts whose tokens the gateway counted itself."""
+    """Number of attempts whose tokens the gateway counted itself."""
     unpriced: int = 0
-    """Attempts with tokens, fees or a service tier of unknown price, so that `cost_pico` is too low."""
+    """Number of attempts with tokens, fees or a service tier of unknown price. Because of them, `cost_pico` is too low.
+    """
     cost_pico: int = 0
     saved_pico: int = 0
     idle_pico: int = 0
     """Part of `cost_pico`: idle cost of machines by the hour."""
     decided: int = 0
-    """Answers that routing did not choose (observe mode, outside the rollout, hold-out), with both costs known."""
+    """Number of answers that routing did not choose (observe mode, outside the rollout, hold-out) and for which both
+    costs are known."""
     undecided_pico: int = 0
-    """Actual cost of those answers."""
+    """Actual cost of the `decided` answers."""
     decided_pico: int = 0
-    """Cost of their tokens if routing had chosen."""
+    """Cost that the tokens of the `decided` answers would have had if routing had chosen."""
     decided_ppm: int = 0
-    """Sum of the adequacies that routing expected, in millionths."""
+    """Sum of the adequacies that routing expected for the `decided` answers, in millionths."""
     checks: int = 0
-    """Attempts that are background checks. They are not in `requests`."""
+    """Number of attempts that are background checks. `requests` does not include them."""
     checks_pico: int = 0
     """Part of `cost_pico`: cost of background checks."""
 
@@ -68,7 +71,7 @@ COUNTS = tuple(entry.name for entry in fields(Line) if entry.name != "group")
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """Traffic of simulated backends, which is in no total."""
+    """Traffic of simulated backends. No total includes it."""
 
     model: str
     tier: str
@@ -93,7 +96,7 @@ class Report:
 
 
 class SimulatedCall(Protocol):
-    """Gives list prices for simulated backends."""
+    """Provides list prices for simulated backends."""
 
     def stand_in(self, model: str, tier: str) -> tuple[Price, str] | None:
         """The list price used for a simulated backend, and its model's name; None if there is none."""
@@ -111,7 +114,7 @@ async def usage(
 ) -> Report:
     """The report of requests that began in `[since, until)` (Unix seconds), grouped by `by` (see `dimensions`).
 
-    Raises ValueError for an invalid `by`, SQLAlchemyError.
+    Raises ValueError for an invalid `by`, and SQLAlchemyError.
     """
     (report,) = await asyncio.to_thread(_usage, database, [dimensions(by)], team, since, until, prices)
     return report
@@ -138,9 +141,8 @@ def read_usage(
     until: float | None = None,
     prices: SimulatedCall | None = None,
 ) -> list[Report]:
-    """One report for each of `groupings` (results of `dimensions`). If `connection` is a snapshot, all of the same
-    rows.
-    """
+    """One report for each of `groupings` (results of `dimensions`). If `connection` is a snapshot, all reports are
+    computed from the same rows."""
     table, sqlite = of(connection), connection.dialect.name == "sqlite"
     conditions = within(since, until, team, table)
     real = and_(table.c.simulated.is_(False), *conditions)
@@ -206,7 +208,7 @@ def _lines(
 def _alike(
     connection: Connection, which: ColumnElement[bool], group: Sequence[ColumnElement[Any]]
 ) -> dict[tuple[str, ...], int]:
-    """Number of requests that rolled-up rows contain, by group. A `request_id` there stands for `alike` requests."""
+    """Number of requests in rolled-up rows, by group. In such a row, one `request_id` stands for `alike` requests."""
     c = entries.c
     named = [column.label(f"g{number}") for number, column in enumerate(group)]
     asked = and_(which, c.alike > 0, c.kind.not_in(_NO_REQUESTS))
@@ -217,7 +219,7 @@ def _alike(
 
 
 def _read(values: Sequence[Any]) -> Iterator[int]:
-    """One number for each of `COUNTS`. Sums of money are two columns."""
+    """Yield one number for each of `COUNTS`. A sum of money takes two columns."""
     columns = iter(values)
     for name in COUNTS:
         first = next(columns)
@@ -229,7 +231,8 @@ def _sum(what: ColumnElement[Any] | int, *conditions: ColumnElement[bool]) -> Co
 
 
 def _readable(lines: list[Line], by: tuple[str, ...]) -> list[Line]:
-    """Lines with readable groups: days as dates, one line per tag instead of per combination, a name for the cache."""
+    """Lines with readable groups: days as dates, one line per tag (not per combination of tags), and a name for the
+    cache."""
     merged: dict[tuple[str, ...], Line] = {}
     for line in lines:
         for group in written(by, line.group):

@@ -1,4 +1,4 @@
-"""Computes savings (or losses) of routing, cache and trimming compared with one model for all requests."""
+"""Computes what routing, cache and trimming saved (or lost), compared with using one model for all requests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SERVED = ("ok", "interrupted")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One team's savings. `saved_pico` is baseline minus cost, possibly negative; None: no reference has a price."""
+    """One team's savings. `saved_pico` is baseline minus cost, and may be negative; None: no reference has a price."""
 
     team: str
     reference: str
@@ -61,6 +61,13 @@ def reference_of(policy: Policy, backends: Sequence[Backend], prices: PriceList)
     return max(priced, key=lambda one: (one[1].output, RANK[one[0].tier]), default=(None, None))[0]
 
 
+def priced_reference(policy: Policy, backends: Sequence[Backend], prices: PriceList) -> tuple[Backend, Price] | None:
+    """`reference_of` with its price."""
+    reference = reference_of(policy, backends, prices)
+    price = None if reference is None else prices.price(reference)
+    return None if reference is None or price is None else (reference, price)
+
+
 def _is(backend: Backend, names: Sequence[str]) -> bool:
     return any(name in (backend.name, backend.tier, backend.model) for name in names)
 
@@ -72,7 +79,8 @@ def statements(
     since: float | None = None,
     until: float | None = None,
 ) -> list[Statement]:
-    """One statement per team with requests in `[since, until)` (Unix seconds). `references`: team → its reference."""
+    """One statement per team with requests in `[since, until)` (Unix seconds). `references`: team → (reference, its
+    price)."""
     found = []
     for team, reference in sorted(references.items()):
         statement = _statement(connection, team, reference, since, until)
@@ -120,7 +128,7 @@ def _is_overhead(which: str) -> ColumnElement[bool]:
 def _baseline(
     connection: Connection, which: ColumnElement[bool], reference: tuple[Backend, Price] | None
 ) -> tuple[int, int | None]:
-    """The number of requests, and their cost on the reference in pico-dollars."""
+    """The number of requests, and the pico-dollars that they would have cost on the reference."""
     threshold = reference[1].beyond[0] if reference is not None and reference[1].beyond is not None else None
     served = _served(which)
     s = served.c
@@ -142,7 +150,8 @@ def _baseline(
 
 
 def _served(which: ColumnElement[bool]) -> Any:
-    """A subquery of served requests: input tokens before trimming, those that a warm cache would have had, output."""
+    """A subquery of served requests: input tokens before trimming, input tokens that a warm cache would have had,
+    output tokens."""
     c: Any = entries.c
     kept = c.cached_tokens
     sent = (
@@ -168,7 +177,7 @@ def _served(which: ColumnElement[bool]) -> Any:
 
 
 def _flat(price: Price) -> Price:
-    """`price` without its price for long calls, because a sum of many calls is not one long call."""
+    """`price` without its price for long calls, because a sum of many calls is not a long call."""
     return Price(price.input, price.output, price.cached_input, reasoning=price.reasoning)
 
 

@@ -1,4 +1,4 @@
-"""A file beside the database with the heads of this host's chains, by which a truncated ledger is detected.
+"""A file beside the database with the heads of this host's chains. It shows whether the ledger was truncated.
 
 After a crash the file may be older than the database, but never newer.
 """
@@ -19,21 +19,22 @@ NAME = "ledger.anchor"
 
 @dataclass(frozen=True, slots=True)
 class Anchors:
-    """Heads by chain. `current`: the chain that is written now; others ended when their database was lost or cut."""
+    """The heads by chain. `current`: the chain that is being written; other chains ended when their database was lost
+    or truncated."""
 
     current: str
     heads: Mapping[str, Head]
     at: Mapping[str, float]
-    """Chain → Unix seconds at which its head was written."""
+    """Chain → Unix time at which its head was written."""
 
 
 def beside(journal: Path) -> Path:
-    """Path of the anchor file for the journal directory `journal`."""
+    """Path of the anchor file that belongs to the journal directory `journal`."""
     return journal.with_name(NAME)
 
 
 def read(path: Path) -> Anchors | None:
-    """None if there is no such file. Raises OSError, and ValueError if it is damaged."""
+    """Read the anchor file; None if it does not exist. Raises OSError, and ValueError if it is damaged."""
     try:
         text = path.read_bytes()
     except FileNotFoundError:
@@ -47,7 +48,7 @@ def read(path: Path) -> Anchors | None:
 
 
 def write(path: Path, head: Head, now: float) -> None:
-    """Write `head` as the current one and flush it to disk. Raises OSError, ValueError."""
+    """Write `head` as the current head and flush it to disk. Raises OSError, ValueError."""
     known = read(path)
     chains = {}
     if known is not None:  # without a chain whose first transaction may have failed

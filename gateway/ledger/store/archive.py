@@ -1,4 +1,4 @@
-"""A short flight record built from ledger rows, after the full record has expired."""
+"""A short flight record built from the ledger's rows, for a request whose full record has expired."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ from gateway.state.sql.tables import ledger
 log = logging.getLogger(__name__)
 
 MOST_ATTEMPTS = 64
-"""Most attempts of one request that are read."""
+"""Maximum attempts of one request that are read."""
 FIND_S = 5.0
 _COLUMNS = [ledger.c[name] for name in Row._fields]
 
 
 class Archive:
-    """Only reads, so any worker may use it. A row can be found when the writer has drained it, about a second later."""
+    """Finds requests in the ledger. It never writes, so any worker may use it. A row can be found after the writer has
+    drained it, about a second later."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def find(self, request_id: str, team: str) -> dict[str, Any] | None:
-        """The request's flight record as JSON values. None also while the database does not answer."""
+        """The request's flight record as JSON values; None if it is unknown or the database does not answer."""
         its = (ledger.c.request_id == request_id, ledger.c.team == team, newest)
         query = select(*_COLUMNS).where(*its).order_by(ledger.c.attempt).limit(MOST_ATTEMPTS)
 
@@ -49,10 +50,10 @@ class Archive:
 def retold(rows: Sequence[Row]) -> dict[str, Any]:
     """The flight record of one request. `rows`: all its rows, by attempt.
 
-    Costs and times are without background checks, but the attempts include them. Fields that the ledger lacks are None
-    or empty: the route with its candidates, the notes, the client's error.
+    Costs and times exclude background checks, but the attempts include them. Fields that the ledger lacks are None or
+    empty: the route with its candidates, the notes, the client's error.
     """
-    calls = [row for row in rows if row.attempt > 0]  # 0: answered by the cache
+    calls = [row for row in rows if row.attempt > 0]  # attempt 0 is an answer from the cache
     rows = [row for row in rows if row.kind != CHECK] or rows  # background checks do not serve the client
     first, served = rows[0], _served(rows)
     return {
@@ -81,6 +82,8 @@ def retold(rows: Sequence[Row]) -> dict[str, Any]:
         "degraded": [],
         "tags": orjson.loads(first.tags),
         "session": first.session or None,
+        "agent": first.agent or None,
+        "class": first.traffic_class or None,
         "notes": [],
         "source": "ledger",
     }
@@ -107,11 +110,12 @@ def _attempt(row: Row) -> dict[str, Any]:
         "unpriced": row.unpriced or None,
         "doubt": row.doubt or None,
         "trimmed_tokens": row.trimmed_tokens,
+        "above_ceiling": row.above_ceiling,
     }
 
 
 def _served(rows: Sequence[Row]) -> Row:
-    """The row whose answer the client got; the last one if none succeeded."""
+    """The row whose answer the client received; the last row if none succeeded."""
     for outcome in ("ok", "interrupted"):
         for row in reversed(rows):
             if row.outcome == outcome:
@@ -120,13 +124,13 @@ def _served(rows: Sequence[Row]) -> Row:
 
 
 def _cost(rows: Sequence[Row]) -> int | None:
-    """Pico-dollars of all attempts, failed ones too; None if no row has a price."""
+    """Pico-dollars of all attempts, including failed ones; None if no row has a price."""
     priced = [row.cost_pico for row in rows if row.cost_pico is not None]
     return sum(priced) if priced else None
 
 
 def _since(first: Row, row: Row, after_ms: float | None) -> float | None:
-    """Milliseconds from the request's start to `after_ms` after the call of `row` began."""
+    """Milliseconds from the request's start to the moment `after_ms` after the start of the call of `row`."""
     return None if after_ms is None else round((row.called_at - first.at) * 1000 + after_ms, 3)
 
 

@@ -21,7 +21,7 @@ _FLOATS = tuple(FIELDS.index(name) for name in ("at", "first_byte_ms", "duration
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The newest entry of a chain; `seq` 0: there is none yet."""
+    """The newest entry of a chain. `seq` 0: the chain has no entries."""
 
     chain: str
     seq: int
@@ -29,14 +29,14 @@ class Head:
 
 
 def genesis(chain: str, begun_at: float, outside: int) -> bytes:
-    """The hash before the first entry. It covers the number of rows `outside` of any chain."""
+    """The hash before the first entry. It includes the number of rows that are `outside` of any chain."""
     return hashlib.sha256(orjson.dumps([chain, float(begun_at), outside])).digest()
 
 
 def canonical(values: Values) -> bytes:
-    """A row's bytes: its values as JSON, up to the last that is not its column's default.
+    """A row's bytes: its values as JSON, up to the last one that is not its column's default.
 
-    So a column that a later version appends does not change the bytes of earlier rows.
+    So adding a column in a later version does not change the bytes of earlier rows.
     """
     length = len(values)
     while length > LEAST and values[length - 1] == _DEFAULTS[length - 1]:
@@ -52,12 +52,12 @@ def _with_floats(values: Values) -> Values:
 
 
 def following(before: bytes, entry: bytes) -> bytes:
-    """The hash of `entry` (canonical bytes) after the hash `before`."""
+    """The hash of `entry` (canonical bytes) that follows the hash `before`."""
     return hashlib.sha256(before + entry).digest()
 
 
 def linked(head: Head, rows: Sequence[Values]) -> tuple[list[Values], Head]:
-    """`rows`, each with its number and hash appended, and the chain's new head."""
+    """`rows`, each with its number and hash appended, and the new head of the chain."""
     seq, last, chained = head.seq, head.hash, []
     for row in rows:
         seq += 1
@@ -68,7 +68,7 @@ def linked(head: Head, rows: Sequence[Values]) -> tuple[list[Values], Head]:
 
 @dataclass(frozen=True, slots=True)
 class Rollup:
-    """An entry that lists the rows replaced by sums. For rows in no chain, numbers and hashes are None."""
+    """An entry that lists the rows replaced by sums. Numbers and hashes are None for rows that are in no chain."""
 
     id: str
     at: float
@@ -86,7 +86,7 @@ class Rollup:
         return orjson.dumps([part.hex() if isinstance(part, bytes) else part for part in parts])
 
 
-_LATER = (("", ""), ("", None, 0))
+_LATER = (("", ""), ("", ""), ("", None, 0))
 """Defaults of columns that were added to sums later, the latest first. Hashes leave such columns out if all have their
 defaults, so that older hashes stay valid."""
 

@@ -1,4 +1,4 @@
-"""The chain that this host's writer continues and its position, in the database and in the anchor file."""
+"""The chain that this host's writer continues, and the position in it, in the database and in the anchor file."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ from gateway.state.sql.tables import ledger, ledger_chains, ledger_rollups
 log = logging.getLogger(__name__)
 
 ANCHOR_S = 1.0
-"""Least time between writes of the anchor, each of which waits for the disk."""
+"""Minimum seconds between writes of the anchor, because each write waits for the disk."""
 LOG_S = 3600.0
-"""Seconds between log lines with the chain's head. Logs are stored elsewhere, out of reach of anyone who alters the
-ledger."""
+"""Seconds between log lines with the chain's head. Logs are stored elsewhere, where someone who alters the ledger
+cannot change them."""
 
 
 class ChainForked(Exception):
-    """The chain in the database has changed since this writer's last entry, so a new chain must begin."""
+    """Raised if the chain in the database has changed since this writer's last entry, so that a new chain must
+    begin."""
 
 
 class ChainHeads:
-    """Used by the ledger's writer only, in its thread. A chain that cannot be continued stays as it is, for
-    `verify`."""
+    """Used only by the ledger's writer, in its thread. A chain that cannot be continued is not changed, so that
+    `verify` can examine it."""
 
     def __init__(self, path: Path, database: Database, clock: Clock) -> None:
         self._path, self._database, self._clock = path, database, clock
@@ -41,14 +42,14 @@ class ChainHeads:
         self._anew = self._resumed = False
 
     def extended(self, connection: Connection, rows: Sequence[Values]) -> tuple[list[Values], Head]:
-        """Link `rows` to the chain. The caller inserts them in the same transaction. Raises ChainForked."""
+        """Link `rows` to the chain, for the caller to insert in the same transaction. Raises ChainForked."""
         before = self._current(connection)
         chained, head = linked(before, rows)
         self._move(connection, before, head)
         return chained, head
 
     def append(self, connection: Connection, make: Rollup) -> Head:
-        """Write a roll-up as the chain's next entry; its id must be `next_id`. Raises ChainForked."""
+        """Write a roll-up as the chain's next entry. Its id must be `next_id`. Raises ChainForked."""
         before = self._current(connection)
         head = Head(before.chain, before.seq + 1, following(before.hash, make.canonical()))
         self._move(connection, before, head)
@@ -58,19 +59,19 @@ class ChainHeads:
         return head
 
     def next_id(self, connection: Connection) -> str:
-        """The id of a roll-up that becomes the chain's next entry."""
+        """The id of the roll-up that will be the chain's next entry."""
         head = self._current(connection)
         return f"{head.chain}-{head.seq + 1}"
 
     def committed(self, head: Head) -> None:
-        """The transaction that made `head` was committed."""
+        """Called after the transaction with `head` was committed."""
         self._head, self._anew = head, False
 
     def lost(self, *, fork: bool = False) -> None:
-        """Read the head again before the next entry, because the last transaction may not be committed.
+        """Read the head again before the next entry, because the last transaction may not have been committed.
 
-        `fork`: begin another chain. First the old head is anchored, so that entries that others append to the old chain
-        are recognised. Raises OSError, ValueError if it cannot be.
+        `fork`: begin another chain. The old head is written to the anchor file first, so that entries that others
+        append to the old chain are detected. Raises OSError or ValueError if that fails.
         """
         try:
             if fork:
@@ -79,7 +80,7 @@ class ChainHeads:
             self._head, self._anew = None, self._anew or fork
 
     def anchor(self, *, now: bool = False) -> None:
-        """Write the head to the anchor file if it has changed, at most every `ANCHOR_S` unless `now`.
+        """Write the head to the anchor file if it has changed, at most every `ANCHOR_S` seconds unless `now`.
 
         Raises OSError, ValueError, SQLAlchemyError.
         """
@@ -101,7 +102,7 @@ class ChainHeads:
             log.info("the ledger's chain %s: entry %d has the hash %s", head.chain, head.seq, head.hash.hex())
 
     def _sync(self) -> None:
-        """Flush SQLite's file to disk: a power cut must not leave an anchor that is newer than the database."""
+        """Flush SQLite's file to disk. After a power cut, the anchor must not be newer than the database."""
         file = self._database.engine.url.database if self._database.sqlite else None
         if file:
             log_file = Path(f"{file}-wal")
@@ -117,11 +118,12 @@ class ChainHeads:
         found = None if self._anew else self._found(connection)
         if found is None:
             found = self._begin(connection)
-        # Not stored in `_head` before the transaction is committed (`committed`).
+        # Stored in `_head` only after the commit (`committed`).
         return found
 
     def _found(self, connection: Connection) -> Head | None:
-        """The end of the chain that the anchor names; None if there is none, or if it does not match the anchor."""
+        """The end of the chain named in the anchor; None if there is no such chain, or if it does not match the
+        anchor."""
         try:
             known = anchor.read(self._path)
         except ValueError as error:
@@ -152,7 +154,7 @@ class ChainHeads:
         outside = outside_rows(connection)
         head = Head(chain, 0, genesis(chain, at, outside))
         connection.execute(insert(ledger_chains).values(id=chain, begun_at=at, outside=outside, seq=0, hash=head.hash))
-        # Before the commit: else a crash in between would leave a chain that no anchor has, and begin another one.
+        # Before the commit: otherwise a crash in between would leave a chain without an anchor.
         anchor.write(self._path, head, at)
         return head
 
@@ -168,7 +170,7 @@ class ChainHeads:
 
 
 def outside_rows(connection: Connection) -> int:
-    """Number of rows that are in no chain, because they are older than chains, including removed ones."""
+    """Number of rows that are in no chain because they are older than chains. Removed rows count too."""
     there = connection.scalar(select(func.count()).select_from(ledger).where(ledger.c.chain == ""))
     gone = connection.scalar(select(func.sum(ledger_rollups.c.rows)).where(ledger_rollups.c.of_chain == ""))
     return int(there or 0) + int(gone or 0)

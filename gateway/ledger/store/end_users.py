@@ -1,5 +1,5 @@
-"""Stores the names of end users behind pseudonyms, if the policy says so. They are apart from the ledger and
-erasable."""
+"""Stores the names of end users behind pseudonyms, if the policy says so. They are stored apart from the ledger and can
+be erased."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from gateway.state.sql.tables import ledger, ledger_sums
 log = logging.getLogger(__name__)
 
 WRITE_S = 1.0
-"""Interval of writing new names."""
+"""Seconds between writes of new names."""
 MOST_KNOWN = 50_000
-"""Most pseudonyms that a worker remembers as written."""
+"""Maximum number of pseudonyms that a worker remembers as already written."""
 _KEEP = text(
     "INSERT INTO end_users (pseudonym, team, name, seen_at) VALUES (:pseudonym, :team, :name, :seen_at) "
     "ON CONFLICT (pseudonym, team) DO NOTHING"
@@ -37,7 +37,7 @@ _FORGET = text(
 
 
 def secret(path: Path) -> bytes:
-    """The secret for pseudonyms. The first process that needs it creates it. Raises OSError."""
+    """The secret for pseudonyms. If it does not exist, it is created. Raises OSError."""
     try:
         return bytes.fromhex(path.read_text())
     except FileNotFoundError:
@@ -48,17 +48,18 @@ def secret(path: Path) -> bytes:
     try:
         path.hardlink_to(hidden)
     except FileExistsError:
-        pass  # another process was first
+        pass  # another process created it first
     finally:
         hidden.unlink()
     return bytes.fromhex(path.read_text())
 
 
 class EndUsers:
-    """Sets the pseudonyms of requests in one worker. A new name that a crash loses is written at its next request."""
+    """Sets the pseudonyms of requests in one worker. A name that a crash loses is written at the end user's next
+    request."""
 
     def __init__(self, path: Path, database: Database, clock: Clock = time) -> None:
-        """`path`: of the secret."""
+        """`path`: path of the secret."""
         self._path, self._database, self._clock = path, database, clock
         self._pseudonyms: Pseudonyms | None = None
         self._known: set[tuple[str, str]] = set()
@@ -66,7 +67,7 @@ class EndUsers:
         self._tasks = Tasks()
 
     async def open(self) -> None:
-        """Raises OSError if there is no secret and none can be created."""
+        """Read or create the secret. Raises OSError."""
         self._pseudonyms = Pseudonyms(await asyncio.to_thread(secret, self._path))
         self._tasks.spawn(self._write(), "end users")
 
@@ -112,8 +113,8 @@ class EndUsers:
 def forget(connection: Connection, name: str, pseudonyms: Pseudonyms, now: float) -> tuple[str, int]:
     """Erase an end user's name. `name`: as clients write it, or a pseudonym.
 
-    Returns the pseudonym and the number of erased names. The name is not stored again when it comes back. The ledger's
-    rows stay under the pseudonym, so that the chain stays valid.
+    Returns the pseudonym and the number of erased names. The name is not stored again if a later request contains it.
+    The ledger's rows keep the pseudonym, so that the chain stays valid.
     """
     pseudonym = name if name.startswith(PREFIX) else pseudonyms.of(name)
     named_by = connection.execute(

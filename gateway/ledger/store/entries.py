@@ -1,4 +1,4 @@
-"""The rows that count in reports: raw rows that are not superseded, and sums of rolled-up rows."""
+"""The rows that reports count: raw rows that are not superseded, and sums of rolled-up rows."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from gateway.ledger.store.sums import pico_sum, whole
 from gateway.state.sql.tables import ledger, ledger_sums
 
 IDLE = "idle"
-"""Kind of a row with a machine's idle cost: its price of an hour minus the cost of its attempts."""
+"""Kind of a row with a machine's idle cost: its hourly price minus the cost of its attempts."""
 CHECK = "shadow"
-"""Kind of a background check: an attempt whose answer is only compared with others. The team pays for it, so every
-figure of spend includes it."""
+"""Kind of a background check: an attempt whose answer is only compared with others. The team pays for it, so all
+figures of spend include it."""
 _BOTH = [column.name for column in ledger.columns if column.name in ledger_sums.c and column.name != "attempts"]
 newest = ledger.c.id.not_in(select(ledger.c.supersedes).where(ledger.c.supersedes != ""))
-"""Condition: the row is not superseded by a later one."""
+"""Condition for rows that no later row supersedes."""
 _raw = select(
     *(ledger.c[name] for name in _BOTH),
     *(ledger.c.session, ledger.c.prices, ledger.c.waited_ms),
@@ -29,18 +29,18 @@ _summed = select(
 )
 entries = union_all(_raw, _summed).subquery("entries")
 """The columns that ledger and sums share. Sums have empty `session`, `prices` and `waited_ms`. `attempts`: number of
-raw rows in this one. `alike`: 0 for a raw row; else the number of requests that its `request_id` stands for."""
+raw rows in this row. `alike`: 0 for a raw row; otherwise the number of requests for which its `request_id` stands."""
 _alone = _raw.subquery("alone")
 
 
 def of(connection: Connection) -> Any:
-    """`entries`, or, while nothing is rolled up, the raw rows alone, which are summed in half the time."""
+    """`entries`. While nothing is rolled up, only the raw rows, because summing them takes half the time."""
     rolled_up = connection.execute(select(ledger_sums.c.rollup).limit(1)).first()
     return _alone if rolled_up is None else entries
 
 
 def spent(connection: Connection, *which: ColumnElement[bool]) -> int:
-    """Pico-dollars of the entries for which all of `which` hold, without simulated ones."""
+    """Pico-dollars of the entries for which all conditions `which` hold. Simulated entries are excluded."""
     real = and_(entries.c.simulated.is_(False), *which)
     high, low = connection.execute(select(*pico_sum(entries.c.cost_pico)).where(real)).one()
     return whole(high, low)
@@ -49,7 +49,7 @@ def spent(connection: Connection, *which: ColumnElement[bool]) -> int:
 def within(
     since: float | None, until: float | None, team: str | None = None, table: Any = entries
 ) -> list[ColumnElement[bool]]:
-    """Conditions for rows of `table` (of `team`) that began in `[since, until)` (Unix seconds)."""
+    """Conditions for rows of `table` (and of `team`) that began in `[since, until)` (Unix seconds)."""
     c = table.c
     return [
         *([c.team == team] if team is not None else []),

@@ -14,25 +14,26 @@ from gateway.domain.routing.standing import Judged
 from gateway.state.sql.tables import evidence, feedback
 
 WINDOW_S = 30 * 86400.0
-"""Judgements older than this are ignored."""
+"""Maximum age, in seconds, of judgements that are used."""
 KEEP_S = 3 * WINDOW_S
-"""Comparisons older than this are deleted."""
+"""Age, in seconds, at which comparisons are deleted."""
 MOST = 400
-"""Most comparisons, and most ratings, of one team's backend that are read, the newest first."""
+"""Maximum comparisons, and maximum ratings, that are read for one backend of a team; the newest are read."""
 RATINGS_PER_KEY = 2
-"""Most ratings of one backend by one key that count, the newest."""
+"""Maximum ratings of one backend by one key that count; the newest count."""
 RATING_WEIGHT = 0.25
-"""Weight of a rating; a comparison has weight 1. So one key's ratings weigh at most half a comparison, which is too
-little to raise an alarm."""
+"""Weight of a rating; a comparison has weight 1. So the ratings of one key weigh at most half a comparison, which is
+too little to cause an alarm."""
 BASELINE, BASELINE_KEYS = 0.8, 5.0
-"""Prior of the mean rating of the reference's answers, and its weight as a number of keys."""
+"""Prior for the mean rating of the reference's answers, and its weight as a number of keys."""
 _TRIMMED, _LEAST_TO_TRIM = 0.1, 5
-"""Share of keys left out at either end of a mean, and the least number of keys for that."""
+"""Share of keys that are left out at each end of a mean, and the minimum number of keys for leaving any out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One comparison of a backend's answer with the reference's. Columns of table `evidence`."""
+    """The comparison of a backend's answer with the reference's answer. Its fields are the columns of table
+    `evidence`."""
 
     request_id: str
     team: str
@@ -48,7 +49,7 @@ class Finding:
 
 
 def write(connection: Connection, findings: Sequence[Finding], now: float) -> None:
-    """Insert comparisons, made at `now` (Unix seconds)."""
+    """Insert comparisons that were made at `now` (Unix seconds)."""
     names = [name for name in Finding.__slots__ if name != "plans"]
     values = [
         {**{name: getattr(one, name) for name in names}, "at": now, "plans": orjson.dumps(dict(one.plans)).decode()}
@@ -59,7 +60,7 @@ def write(connection: Connection, findings: Sequence[Finding], now: float) -> No
 
 
 def prune(connection: Connection, now: float) -> None:
-    """Delete comparisons older than `KEEP_S`. Ratings stay, since they may have comments."""
+    """Delete comparisons older than `KEEP_S`. Ratings are kept, because they may have comments."""
     connection.execute(delete(evidence).where(evidence.c.at < now - KEEP_S))
 
 
@@ -69,7 +70,7 @@ def newest(connection: Connection) -> tuple[int, int]:
 
 
 def judged_pairs(connection: Connection, after: tuple[int, int], since: float) -> set[tuple[str, str]]:
-    """(team, backend) of judgements newer than `after` (result of `newest`) and not older than `since` (Unix
+    """(Team, backend) of judgements that are newer than `after` (a result of `newest`) and not older than `since` (Unix
     seconds)."""
     found: set[tuple[str, str]] = set()
     for table, id, more in (
@@ -82,7 +83,8 @@ def judged_pairs(connection: Connection, after: tuple[int, int], since: float) -
 
 
 def read(connection: Connection, team: str, backend: str, since: float) -> list[Judged]:
-    """Judgements of one team's backend, oldest first. Ids of comparisons are made even, those of ratings odd."""
+    """Judgements of one backend of a team, oldest first. Ids are changed so that those of comparisons are even and
+    those of ratings are odd."""
     c = evidence.c
     rows = connection.execute(
         select(c.id, c.predicted, c.target, c.score, c.weight, c.at)
@@ -96,8 +98,8 @@ def read(connection: Connection, team: str, backend: str, since: float) -> list[
 
 
 def escalations(connection: Connection, since: float) -> dict[tuple[str, str], tuple[int, float]]:
-    """(team, backend) → number of escalated answers that were compared with the stronger backend's, and the share of
-    them that agreed, so that the escalation was needless."""
+    """(Team, backend) → number of escalated answers that were compared with the stronger backend's answer, and the
+    share of them that agreed. These escalations were not needed."""
     c = evidence.c
     found = connection.execute(
         select(c.team, c.backend, func.count(), func.avg(c.score))
@@ -127,7 +129,7 @@ def _ratings(connection: Connection, team: str, backend: str, since: float) -> I
 
 
 def _of_reference(connection: Connection, team: str, since: float) -> tuple[float, int]:
-    """Mean rating of the reference's answers, and the number of keys that rated them."""
+    """Mean rating of the reference's answers, and the number of keys that gave ratings."""
     c = feedback.c
     rows = connection.execute(
         select(c.key_id, c.score)
@@ -150,7 +152,8 @@ def by_key(rated: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
 
 
 def robust_mean(ratings: Mapping[str, Sequence[float]]) -> float:
-    """Mean of the keys' means, weighted by their number of ratings. With many keys, those at both ends are left out.
+    """Mean of the keys' means, weighted by their number of ratings. If there are many keys, those at both ends are left
+    out.
 
     `ratings`: ratings by key. Raises ValueError if there are none.
     """

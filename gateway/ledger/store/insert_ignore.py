@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, select
 
 _MANY = 500
-"""Most ids in one query. Older versions of SQLite allow 999 variables."""
+"""Maximum ids in one query. Older versions of SQLite allow 999 variables."""
 
 
 def insert_once(
@@ -19,11 +19,11 @@ def insert_once(
     rows: Sequence[tuple[Any, ...]],
     rest: Mapping[str, str | int | None] = MappingProxyType({}),
 ) -> int:
-    """Insert those of `rows` whose primary key `table` does not have. Returns their number.
+    """Insert those of `rows` whose primary key is not in `table`. Returns their number.
 
     A row has the values of `fields`. `rest`: values of further columns, the same in all rows. The statement is SQL
-    text, because SQLAlchemy's own takes twice the CPU time per row, and every request is a row. `rest` is not bound,
-    because binding None and booleans is slow in SQLite's driver.
+    text, because SQLAlchemy's own statement takes twice the CPU time per row, and every request is a row. `rest` is not
+    bound, because binding None and booleans is slow in SQLite's driver.
     """
     if not rows:
         return 0
@@ -44,7 +44,7 @@ def _literal(value: str | int | None) -> str:
 
 
 def known(connection: Connection, table: Table, ids: Iterable[str]) -> set[str]:
-    """Those of `ids` that `table` has."""
+    """Those of `ids` that `table` already contains."""
     wanted = list(ids)
     found: set[str] = set()
     for start in range(0, len(wanted), _MANY):

@@ -1,4 +1,4 @@
-"""Replaces old rows by sums of quarter hours, exact to the pico-dollar, with an entry in the chain."""
+"""Replaces old rows by sums per quarter of an hour, exact to the pico-dollar, and records this in the chain."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ log = logging.getLogger(__name__)
 
 DAY_S = 86400.0
 EVERY_S = 3600.0
-"""Interval of looking for old rows while there are none."""
+"""Seconds between searches for old rows while there are none."""
 BATCH = 5000
-"""Most rows in one transaction."""
+"""Maximum rows in one transaction."""
 MANY = 500
-"""Most ids in one statement."""
+"""Maximum ids in one statement."""
 _LOCK = 0x7468726966740005
-"""Id of the PostgreSQL advisory lock that a process takes to remove rows."""
+"""Id of the PostgreSQL advisory lock that a process holds while it removes rows."""
 _ROW = [ledger.c[name] for name in FIELDS]
 
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Old rows of one chain (empty: rows in no chain), in the chain's order without gaps, with the hashes around
-    them."""
+    """Old rows of one chain (empty: rows in no chain) in the chain's order, without gaps. Also has the hashes before
+    and after them."""
 
     chain: str
     rows: list[Row]
@@ -46,20 +46,21 @@ class _Batch:
 
 
 class Retention:
-    """Used by the ledger's writer between drains, in its thread."""
+    """Removes old rows. Used by the ledger's writer between drains, in its thread."""
 
     def __init__(self, database: Database, heads: ChainHeads, keep_days: int, clock: Clock = time) -> None:
         self._database, self._heads, self._keep_days, self._clock = database, heads, keep_days, clock
         self._next_at = float("-inf")
         self._broken: set[str] = set()
-        """Chains whose rows cannot be removed, because they differ from what was written."""
+        """Chains whose rows must not be removed, because they differ from what was written."""
 
     def due(self) -> bool:
-        """Is it time to look for old rows?"""
+        """Whether it is time to search for old rows."""
         return self._clock.monotonic() >= self._next_at
 
     def step(self) -> int:
-        """Replace one batch. Returns the number of removed rows; 0: none is old, or another host removes rows now.
+        """Replace one batch. Returns the number of removed rows. 0 means that no row is old, or that another host is
+        removing rows.
 
         Raises SQLAlchemyError, ChainForked, RuntimeError.
         """
@@ -93,7 +94,7 @@ class Retention:
         return None
 
     def _old_of(self, connection: Connection, start: Head, cutoff: float, now: float) -> _Batch | None:
-        """The oldest remaining rows of a chain, up to the first that is not old or leaves a gap."""
+        """The oldest remaining rows of a chain, up to the first row that is not old or that follows a gap."""
         seq, hash = ledger.c.chain_seq, ledger.c.chain_hash
         found = connection.execute(
             select(*_ROW, seq, hash).where(ledger.c.chain == start.chain).order_by(seq).limit(BATCH)
@@ -101,7 +102,7 @@ class Retention:
         rows: list[Row] = []
         for number, row in enumerate(found):
             if row[-2] != found[0][-2] + number or cutoff <= row.at <= now + DAY_S:
-                break  # a row in the far future has a wrong time and counts as old, else it would block the others
+                break  # a row far in the future counts as old, so that it does not block later rows
             rows.append(Row(*row[:-2]))
         rows = _removable(connection, rows)
         if not rows:
@@ -144,7 +145,7 @@ class Retention:
 
 
 def old(cutoff: float, now: float) -> ColumnElement[bool]:
-    """Condition for rows to remove: from before `cutoff`, or more than a day in the future, so with a wrong time."""
+    """Condition for rows to remove: older than `cutoff`, or more than a day in the future, which means a wrong time."""
     return or_(ledger.c.at < cutoff, ledger.c.at > now + DAY_S)
 
 
@@ -159,7 +160,8 @@ def _parts(ids: Sequence[str]) -> list[Sequence[str]]:
 
 
 def _removable(connection: Connection, rows: list[Row]) -> list[Row]:
-    """`rows` up to the first one that supersedes a row which stays: without it, that row would count again."""
+    """`rows` up to the first one that supersedes a remaining row. If it were removed, the remaining row would count
+    again."""
     gone: set[str] = set()
     for number, row in enumerate(rows):
         if row.supersedes and row.supersedes not in gone:
@@ -171,7 +173,7 @@ def _removable(connection: Connection, rows: list[Row]) -> list[Row]:
 
 
 def _hash_before(connection: Connection, start: Head, first: int) -> bytes | None:
-    """The hash before entry `first` of the chain, whose previous row was removed; None if it is unknown."""
+    """The hash before entry `first` of the chain, whose previous row was removed; None if the hash is unknown."""
     if first == 1:
         return start.hash
     table = ledger_rollups.c
@@ -185,7 +187,8 @@ def _hash_before(connection: Connection, start: Head, first: int) -> bytes | Non
 
 
 def _split(connection: Connection, requests: set[str]) -> set[str]:
-    """Those of `requests` that have further rows, raw or in sums: they keep their id, so that each counts once."""
+    """Those of `requests` that have further rows, raw or in sums. They keep their ids, so that each request counts
+    once."""
     found: set[str] = set()
     for part in _parts(sorted(requests)):
         for table in (ledger, ledger_sums):

@@ -9,7 +9,8 @@ from gateway.ledger.rows import MOST_PICO, TOKENS, Row
 from gateway.state.sql.tables import ledger_sums
 
 QUARTER_S = 900
-"""Time zones differ by whole quarter hours, so no sum spans a midnight of any zone."""
+"""Length of a sum's period in seconds. Time zones differ by whole quarter hours, so no sum contains a midnight of any
+zone."""
 _SUMMED = tuple(
     column.name
     for column in ledger_sums.columns
@@ -23,14 +24,14 @@ _KEY = tuple(
 _MONEY = ("cost_pico", "saved_pico", "decided_pico")
 
 Key = tuple[Any, ...]
-"""The values of `_KEY`, then which of `_MONEY` are None, and whether there are any tokens."""
+"""The values of `_KEY`, then a flag for each of `_MONEY` that is None, and a flag for any tokens."""
 
 
 class _Sum(dict[str, int]):
-    """Sum of the rows with one key. A name is missing if all its values were None."""
+    """The sum of the rows with one key. A column is missing if all its values were None."""
 
     def add(self, row: Row) -> bool:
-        """Add a row. False: the sum would be too large for its column, so the row was not added."""
+        """Add a row. Returns False if the row was not added, because the sum would be too large for its column."""
         if any((self.get(name) or 0) + (getattr(row, name) or 0) > MOST_PICO for name in _MONEY):
             return False
         self["attempts"] = self.get("attempts", 0) + 1
@@ -41,11 +42,11 @@ class _Sum(dict[str, int]):
 
 
 def summed(rollup: str, rows: Iterable[Row], split: set[str]) -> list[tuple[Any, ...]]:
-    """Rows of `ledger_sums` without their first column.
+    """The rows for `ledger_sums`, without their first column.
 
     A request may have rows with different keys, but must count as one request under any grouping. So requests whose
     rows have the same set of keys are summed together and share one `request_id`, with their number in `requests`.
-    Requests in `split` have further rows elsewhere: they keep their own id, and `requests` is 0.
+    Requests in `split` have further rows elsewhere: they keep their ids, and `requests` is 0.
     """
     of_request: dict[str, list[Row]] = {}
     for row in rows:

@@ -1,4 +1,4 @@
-"""Exact sums of money in SQL, and a snapshot in which several sums see the same rows."""
+"""Exact sums of money in SQL, and a snapshot in which several sums are computed from the same rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _SPLIT = 10**6
 
 
 def pico_sum(column: ColumnElement[Any]) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
-    """Two columns for `whole`, because SQLite's sum of integers fails beyond 9.2 million USD."""
+    """The two columns that `whole` combines to a sum. They are needed because SQLite's sum of integers fails above 9.2
+    million USD."""
     return func.sum(column // _SPLIT), func.sum(column % _SPLIT)
 
 
@@ -27,6 +28,6 @@ def whole(high: Any, low: Any) -> int:
 def snapshot(database: Database) -> Iterator[Connection]:
     """A reading transaction in which every statement sees the same rows. Call it in a thread."""
     with database.read() as connection:
-        if not database.sqlite:  # SQLite's reading transactions always do
+        if not database.sqlite:  # in SQLite, reading transactions are always snapshots
             connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         yield connection

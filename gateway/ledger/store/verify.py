@@ -1,4 +1,4 @@
-"""Verifies the ledger: follows each chain from its first entry to its anchored head."""
+"""Verifies the ledger by following each chain from its first entry to its anchored head."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gateway.ledger.store.chain_heads import outside_rows
 from gateway.state.sql.tables import ledger, ledger_chains, ledger_rollups, ledger_sums
 
 PAGE = 2000
-"""Number of entries in memory at a time."""
+"""Number of entries that are in memory at a time."""
 _ROW = [ledger.c[name] for name in FIELDS]
 _ROLLUP = [ledger_rollups.c[name] for name in Rollup.__slots__]
 SUMS = [column for column in ledger_sums.columns if column.name != "rollup"]
@@ -24,40 +24,41 @@ SUMS = [column for column in ledger_sums.columns if column.name != "rollup"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The first error in one chain, or in rows that are in no chain."""
+    """The first error in a chain, or in rows that are in no chain."""
 
     chain: str
     seq: int | None
     row: str
-    """Id of the first wrong row or roll-up; empty if something is missing."""
+    """Id of the first wrong row or roll-up; empty if an entry is missing."""
     what: str
 
 
 @dataclass(frozen=True, slots=True)
 class ChainCheck:
-    """Result for one chain. `entries`: number of entries; `removed`: those of them that were replaced by sums."""
+    """The result for one chain. `entries`: number of entries; `removed`: number of entries that were replaced by
+    sums."""
 
     chain: str
     begun_at: float
     entries: int
     removed: int
     anchored: int | None
-    """Number of the entry in this host's anchor. None: the anchor is on another host, so entries missing at the end may
+    """Number of the entry in this host's anchor; None: the anchor is on another host, so missing entries at the end may
     not be detected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of a verification. The ledger is unchanged if there are no findings."""
+    """The result of a verification. The ledger has not been altered if there are no findings."""
 
     chains: tuple[ChainCheck, ...]
     outside: int
-    """Rows that are older than chains, whose changes cannot be detected."""
+    """Number of rows that are older than chains. Changes of these rows cannot be detected."""
     findings: tuple[Finding, ...]
 
 
 class _Step(NamedTuple):
-    """One entry, or a range of removed entries `first` to `seq`, with the hashes before and after it."""
+    """One entry, or a range of removed entries from `first` to `seq`, with the hashes before and after."""
 
     what: Literal["row", "rollup", "removed"]
     first: int
@@ -71,7 +72,7 @@ class _Step(NamedTuple):
 def verify(connection: Connection, anchors: Anchors | None) -> Verdict:
     """Verify all chains. `connection`: a snapshot taken after `anchors` were read.
 
-    Memory does not grow with the ledger. Raises SQLAlchemyError.
+    Memory use does not depend on the size of the ledger. Raises SQLAlchemyError.
     """
     heads = dict(anchors.heads) if anchors else {}
     walked, findings = [], list(_strangers(connection))
@@ -94,7 +95,7 @@ def verify(connection: Connection, anchors: Anchors | None) -> Verdict:
 
 
 def _strangers(connection: Connection) -> Iterator[Finding]:
-    """Rows, roll-ups and sums that belong to no chain and no roll-up."""
+    """Yield findings for rows, roll-ups and sums that belong to no chain and to no roll-up."""
     known = select(ledger_chains.c.id)
     table = ledger.c
     bad = or_(table.chain.not_in(known), table.chain_seq.is_(None))
@@ -111,7 +112,7 @@ def _strangers(connection: Connection) -> Iterator[Finding]:
 def _walk(
     connection: Connection, start: Head, end: Head, anchored: Head | None, *, left: bool
 ) -> tuple[tuple[int, int, int | None], list[Finding]]:
-    """Follow one chain. Returns (entries, removed, anchored), and the first error if there is one.
+    """Follow one chain. Returns (entries, removed, anchored), and a list with the first error, if any.
 
     `left`: the chain's writer has begun another chain.
     """
@@ -191,7 +192,7 @@ def _rollups(connection: Connection, chain: str) -> Iterator[_Step]:
 
 
 def _removed(connection: Connection, chain: str) -> Iterator[_Step]:
-    """Ranges of the chain's rows that were replaced by sums, by any writer."""
+    """Yield the ranges of the chain's rows that any writer has replaced by sums."""
     table, last, more = ledger_rollups.c, -(2**62), True
     while more:
         page = connection.execute(
@@ -211,7 +212,7 @@ def _rollup(values: tuple[object, ...]) -> Rollup:
 
 
 def _wrong_sums(connection: Connection, chain: str, step: _Step) -> Finding | None:
-    """An error if the sums of a roll-up differ from those that it was written with."""
+    """A finding if the sums of a roll-up have changed since they were written; else None."""
     table = ledger_rollups.c
     row = connection.execute(select(table.sums, table.sums_hash).where(table.id == step.id)).one()
     found = connection.execute(select(*SUMS).where(ledger_sums.c.rollup == step.id).order_by(ledger_sums.c.number))

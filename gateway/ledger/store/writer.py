@@ -1,4 +1,5 @@
-"""Drains all journals of this host into the SQL ledger, each row exactly once, across crashes."""
+"""Drains all journals of this host into the SQL ledger. Each row is inserted exactly once, even if the process
+crashes."""
 
 from __future__ import annotations
 
@@ -33,15 +34,15 @@ log = logging.getLogger(__name__)
 
 INTERVAL_S = 0.3
 SLOWEST_S = 10.0
-"""Longest pause between attempts while the database does not answer."""
+"""Maximum seconds between attempts while the database does not answer."""
 LOUD_AFTER_S = 60.0
-"""Time without success after which the log has an error instead of a warning."""
+"""Seconds without success after which errors, and not only warnings, are logged."""
 _SAVE_PLACE = text(
     "INSERT INTO journal_offsets (lane, segment, position, updated_at) "
     "VALUES (:lane, :segment, :position, :updated_at) ON CONFLICT (lane) DO UPDATE "
     "SET segment = excluded.segment, position = excluded.position, updated_at = excluded.updated_at"
 )
-"""SQL text for SQLite and PostgreSQL. As a SQLAlchemy expression it would import both dialects."""
+"""Written as SQL text that SQLite and PostgreSQL understand. A SQLAlchemy expression would import both dialects."""
 _REST = {
     length: {name: Row._field_defaults[name] for name in FIELDS[length:]} for length in range(LEAST, len(FIELDS) + 1)
 }
@@ -50,13 +51,14 @@ _CHAIN = ("chain_seq", "chain_hash")
 
 
 class _Twice(Exception):
-    """Some rows have an id that is already in the ledger or occurs twice."""
+    """Raised if an id of the rows is already in the ledger or occurs twice."""
 
 
 class Writer:
-    """One per host, others wait for its lock. Drained journals are deleted; offsets are saved with the rows.
+    """Drains the journals. One process per host does this; others wait for its lock. Drained journals are deleted.
+    Offsets are saved together with the rows.
 
-    `on_rows` is called on the event loop with rows that are new in the ledger. A crash may lose one such call.
+    `on_rows` is called on the event loop with the rows that are new in the ledger. A crash may lose one such call.
     """
 
     def __init__(
@@ -85,7 +87,7 @@ class Writer:
         self._loud = False
 
     async def run(self) -> None:
-        """Drain forever. After an error, the pause doubles up to `SLOWEST_S`."""
+        """Drain forever. After an error, the pause doubles up to `SLOWEST_S` seconds."""
         wait = self._interval_s
         while True:
             try:
@@ -99,7 +101,7 @@ class Writer:
             await asyncio.sleep(wait)
 
     async def drain_once(self) -> int:
-        """Drain all journals. Returns the number of new rows, 0 while another process is this host's writer.
+        """Drain all journals. Returns the number of new rows; 0 while another process is this host's writer.
 
         Raises SQLAlchemyError if the database does not answer, OSError if a journal cannot be read.
         """
@@ -111,7 +113,7 @@ class Writer:
                 self._on_rows(fresh)
 
     async def retain_all(self) -> int:
-        """Replace all old rows by sums. Returns their number, 0 while another process is this host's writer.
+        """Replace all old rows by sums. Returns their number; 0 while another process is this host's writer.
 
         Raises SQLAlchemyError.
         """
@@ -156,13 +158,13 @@ class Writer:
             return self._drained - before
 
     def _start_over(self, *, fork: bool = False) -> None:
-        """Continue from the state in the database, because the state in memory may be ahead of it."""
+        """Load the state from the database again, because the state in memory may be ahead of it."""
         self._lanes.clear()
         with suppress(OSError, ValueError, SQLAlchemyError):
             self._heads.lost(fork=fork)
 
     def _retain(self) -> None:
-        """Replace a batch of old rows by sums. After a failure they stay, and the next drain tries again."""
+        """Replace a batch of old rows by sums. After a failure, the rows stay and the next drain tries again."""
         if self._retention is None or not self._retention.due():
             return
         try:
@@ -172,7 +174,8 @@ class Writer:
             self._start_over(fork=isinstance(error, ChainForked))
 
     def _anchor(self, *, now: bool = False) -> None:
-        """Write the anchor. A disk error must not stop the drain, so it is logged and the next drain tries again."""
+        """Write the anchor. A disk error is only logged, because it must not stop the drain; the next drain tries
+        again."""
         try:
             self._heads.anchor(now=now)
         except (OSError, ValueError, SQLAlchemyError) as error:
@@ -238,9 +241,9 @@ class Writer:
         return moved
 
     def _save(self, rows: Sequence[Values], lanes: Sequence[JournalReader], replay: bool) -> None:
-        """Save rows and their lanes' offsets in one transaction. Without rows, nothing is saved.
+        """Save rows and the offsets of their lanes in one transaction. Without rows, nothing is saved.
 
-        `replay`: some rows may be in the ledger already.
+        `replay`: some rows may already be in the ledger.
         """
         if not rows:
             return
@@ -258,7 +261,8 @@ class Writer:
         self._fresh += map(Row.of, fresh)
 
     def _commit(self, rows: Sequence[Values], lanes: Sequence[JournalReader], replay: bool) -> Sequence[Values]:
-        """Insert new rows, linked to the chain. Returns them. Without `replay`, raises _Twice if any is not new."""
+        """Insert the new ones of `rows`, linked to the chain, and return them. Without `replay`, raises _Twice if a row
+        is not new."""
         with self._database.begin() as connection:
             if replay:
                 unique = {row[0]: row for row in reversed(rows)}  # the first row with an id counts
@@ -280,7 +284,8 @@ class Writer:
         return rows
 
     def _save_each(self, rows: Sequence[Values]) -> list[Values]:
-        """Save row by row, with values cut to their columns, so that a refused row does not stop the others."""
+        """Save row by row, with values cut to their columns' sizes, so that one refused row does not prevent the
+        others."""
         fresh: list[Values] = []
         for row in map(_fitted, rows):
             try:
@@ -294,7 +299,7 @@ class Writer:
         return fresh
 
     def _bury(self, lane: JournalReader, files: list[Segment]) -> None:
-        """Save the open attempts of a dead worker, delete its journal and record it as drained."""
+        """Save the open attempts of a dead worker, delete its journal, and record it as drained."""
         progress = slots.path_of(self._directory, lane.name)
         self._save(lane.orphans(slots.read(progress)), [lane], replay=True)
         with self._database.begin() as connection:
@@ -305,7 +310,7 @@ class Writer:
         self._delete(files)
 
     def _shorten(self, files: list[Segment], needed: int) -> None:
-        """Delete segments before number `needed`."""
+        """Delete the segments before number `needed`."""
         self._delete([segment for segment in files[:-1] if segment.number < needed])
 
     def _delete(self, files: list[Segment]) -> None:
@@ -354,7 +359,7 @@ class Writer:
 
 
 def _check(error: Exception) -> None:
-    """Raises ChainForked if the database refused the row's number in the chain, not the row."""
+    """Raise ChainForked if the database refused the row because of its number in the chain."""
     if isinstance(error, IntegrityError) and "chain_seq" in str(error.orig):
         raise ChainForked("another row has the chain's next number") from error
 
@@ -367,7 +372,7 @@ def _save_places(connection: Connection, lanes: Sequence[JournalReader], now: fl
 
 
 def _fitted(values: Values) -> Row:
-    """The row with text cut to its column's length and without NUL, which PostgreSQL refuses."""
+    """The row with text cut to its column's length, and without NUL characters, which PostgreSQL refuses."""
     fitted = Row.of(values)._asdict()
     for name, value in fitted.items():
         if isinstance(value, str):

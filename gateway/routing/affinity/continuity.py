@@ -1,4 +1,4 @@
-"""Applies earlier requests of a conversation to a decision: warm prefixes, replicas, tool loops in progress."""
+"""Applies a conversation's earlier requests to a routing decision: warm prefixes, replicas, tool loops in progress."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gateway.routing.candidates import Candidate
 
 
 class Affinity:
-    """The conversations of one worker."""
+    """The conversations that one worker remembers."""
 
     def __init__(
         self, backends: Sequence[Backend], fleet: FleetView, *, overload: float = 1.25, on_demand: float = 0.2
@@ -31,14 +31,15 @@ class Affinity:
         self._groups = {name: group for name, group in groups.items() if sizes[group] > 1}
 
     def prefix(self, request: CompletionRequest, tenant: Tenant, session: str, input_tokens: int) -> Prefix | None:
-        """The request's conversation; None if it does not matter: a short prompt without tools, and no replicas."""
+        """The conversation of the request; None if it has no influence, because the prompt is short and without tools,
+        and there are no replicas."""
         if input_tokens < LEAST_TOKENS and not self._groups and "tools" not in request.needs:
             return None
         return prefix_of(request, tenant.key.lineage, session)
 
     def arrange(self, candidates: list[Candidate], prefix: Prefix | None, input_tokens: int) -> list[Candidate]:
-        """The candidates, with replicas in their order of calling. All replicas get the first one's cost, so that a
-        choice of the first cheapest candidate takes that one."""
+        """The candidates, with replicas in their calling order. All replicas get the cost of the first one, so that a
+        choice of the first cheapest candidate selects it."""
         if prefix is None or not self._groups:
             return candidates
         together: dict[tuple[str, str, str], list[int]] = {}
@@ -63,10 +64,12 @@ class Affinity:
         return arranged
 
     def keep(self, route: Route, prefix: Prefix | None, candidates: Sequence[Candidate]) -> Route:
-        """Put the backend that began a tool loop first and busy backends last. Changes and returns `route`."""
+        """Put the backend that began a tool loop first, and busy backends last. Changes and returns `route`."""
         route.prefix = prefix
         busy = [each.backend for each in candidates if each.cause == "busy"]
         holder = self.sessions.holder(prefix) if prefix is not None else ""
+        if holder in route.above:  # it took over after failures, and its own loop has no more right to cost too much
+            holder = ""
         held = next((each for each in (*route.backends, *busy) if each.name == holder), None) if holder else None
         if held is not None:
             if held is not route.backends[0] or route.asking is not None:
@@ -85,7 +88,7 @@ class Affinity:
         return self.sessions.stats()
 
     def _replicas(self, backends: Sequence[Backend]) -> list[Replica]:
-        """Replicas with their loads. Their capacities count as equal, unless all are known."""
+        """Replicas with their loads. If any capacity is unknown, all capacities count as equal."""
         states = [self._fleet.state(backend) for backend in backends]
         loads = [state.load or Load(float(state.in_flight)) for state in states]
         known = [load.capacity for load in loads if load.capacity is not None]

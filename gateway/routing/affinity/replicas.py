@@ -1,9 +1,9 @@
-"""Orders several backends with one model, so that a conversation stays on its replica unless that is overloaded.
+"""Orders the backends with one model so that a conversation stays on the same replica, unless that one is overloaded.
 
 Consistent hashing with bounded loads (Mirrokni, Thorup, Zadimoghaddam 2016, arXiv:1608.01350): each replica has many
-points on a circle, a conversation has one. A conversation goes to the next replica clockwise whose load is below
-`overload` times the mean. So no replica has much more than the mean load, and few conversations move when a replica is
-added or removed. Requests with short prompts go to the replica with the lowest load.
+points on a circle, and a conversation has one point. The conversation goes to the next replica clockwise whose load is
+below `overload` times the mean. So no replica has much more than the mean load, and few conversations move when a
+replica is added or removed. Requests with short prompts go to the replica with the lowest load.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from typing import NamedTuple
 from gateway.domain.backend import Backend
 
 POINTS = 64
-"""Points of each replica on the circle. The shares of replicas then differ by about 1 / √64."""
+"""Number of points of each replica on the circle. With 64, the shares of replicas differ by about 1 / √64."""
 SHARED_TOKENS = 256
-"""Input tokens below which a prompt goes to the replica with the lowest load: reading it again is fast."""
+"""Minimum input tokens of a prompt for which the replica matters. A shorter prompt goes to the replica with the lowest
+load, because reading it again is fast."""
 _LEAST_ROOM = 0.01
-"""Part of a replica's capacity that counts although its rate limit is used up."""
+"""Share of a replica's capacity that is assumed even when its provider's rate limit is used up."""
 
 
 class Replica(NamedTuple):
@@ -30,11 +31,11 @@ class Replica(NamedTuple):
 
     backend: Backend
     outstanding: float = 0.0
-    """Requests in progress and in its queue."""
+    """Number of requests in progress and in its queue."""
     capacity: float = 1.0
-    """Relative to the others'."""
+    """Capacity relative to that of the other replicas."""
     headroom: float = 1.0
-    """Part of its provider's rate limit that is left."""
+    """Share of its provider's rate limit that is left."""
 
     @property
     def pressure(self) -> float:
@@ -47,8 +48,8 @@ class Replica(NamedTuple):
 
 
 def group_of(backend: Backend) -> tuple[str, str, str]:
-    """A value that is equal for interchangeable backends: with the same model and tier, and either all on machines by
-    the hour, or all with the same price."""
+    """A value that is equal for interchangeable backends. These have the same model and tier, and either all run on
+    machines with an hourly price, or all have the same price."""
     price = backend.price
     own = price is not None and bool(price.machine_hour_usd)
     return backend.model, backend.tier, "machine" if own else f"{backend.kind} {price!r}"
@@ -57,9 +58,9 @@ def group_of(backend: Backend) -> tuple[str, str, str]:
 def order(
     replicas: Sequence[Replica], key: bytes, input_tokens: int, *, overload: float = 1.25, on_demand: float = 0.0
 ) -> list[Backend]:
-    """The order in which to call replicas.
+    """The replicas in their calling order.
 
-    `key`: the conversation's. `on_demand`: share of conversations that do not use spot machines, so that the other
+    `key`: identifies the conversation. `on_demand`: share of conversations that do not use spot machines, so that other
     machines are in use and can take over when spot machines end.
     """
     place = _place(key)
@@ -79,7 +80,8 @@ def _order(replicas: Sequence[Replica], place: int, input_tokens: int, overload:
 
 
 def affine(replicas: Sequence[Replica], place: int, overload: float) -> Replica:
-    """The first replica clockwise from `place` (64 bits) whose load is within its bound with one more request."""
+    """The first replica clockwise from `place` (64 bits) whose load stays within its limit when one request is
+    added."""
     known = {each.backend.name: each for each in replicas}
     bounds = _bounds(known, overload)
     points, names = circle(tuple(sorted(known)))
@@ -88,11 +90,12 @@ def affine(replicas: Sequence[Replica], place: int, overload: float) -> Replica:
         name = names[(at + step) % len(points)]
         if known[name].outstanding + 1 <= bounds[name]:
             return known[name]
-    return min(replicas, key=lambda each: each.pressure)  # not reached: the bounds add up to more than the load
+    return min(replicas, key=lambda each: each.pressure)  # not reached: the limits add up to more than the load
 
 
 def _bounds(known: Mapping[str, Replica], overload: float) -> dict[str, float]:
-    """Most requests of each replica: `overload` times its share of all requests, including the new one, rounded up."""
+    """Maximum requests of each replica: `overload` times its share of all requests, including the new one, rounded
+    up."""
     present = sum(each.outstanding for each in known.values()) + 1
     room = sum(each.room for each in known.values())
     return {name: math.ceil(overload * present * each.room / room) for name, each in known.items()}
@@ -110,9 +113,10 @@ def _place(key: bytes) -> int:
 
 
 def _keeps_off_spot(replicas: Sequence[Replica], place: int, on_demand: float) -> bool:
-    """Draw by the conversation, always with the same result, whether it avoids spot machines.
+    """Whether the conversation at `place` avoids spot machines. The result is random, but always the same for a
+    conversation.
 
-    The multiplication makes the draw independent of the conversation's place on the circle.
+    The multiplication makes it independent of the conversation's place on the circle.
     """
     spot = sum(each.backend.spot for each in replicas)
     return 0 < spot < len(replicas) and (place * 0x9E3779B97F4A7C15 & 2**64 - 1) / 2**64 < on_demand

@@ -1,8 +1,8 @@
 """Remembers which backend has a conversation's prefix in its cache, and for how long.
 
-A provider charges less for a prompt's beginning that it has read recently, and forgets it after a while. So changing
-the backend in a conversation loses that saving. Each worker remembers its own sessions only: a session that reaches
-another worker is priced as a new one, which is never too low.
+A provider charges less for the beginning of a prompt that it has read recently, and forgets it after some time. So
+changing the backend within a conversation loses that saving. Each worker remembers only its own sessions. If a session
+reaches another worker, its request is priced as a new session's, so its cost is never underestimated.
 """
 
 from __future__ import annotations
@@ -21,44 +21,45 @@ from gateway.domain.request import CompletionRequest
 from gateway.domain.routing.route import Prefix
 
 MOST_SESSIONS = 8192
-"""Most sessions, about 500 bytes each. The least recently used are forgotten."""
+"""Maximum number of sessions, of about 500 bytes each. The least recently used ones are forgotten."""
 MOST_BACKENDS = 4
-"""Most backends remembered per session."""
+"""Maximum number of backends that are remembered per session."""
 LEAST_TOKENS = 1024
-"""Shorter prompts are ignored: providers with automatic caching do not cache them, and elsewhere the saving is
-small."""
+"""Minimum tokens of a prompt that is remembered. Providers with automatic caching do not cache shorter prompts, and
+elsewhere the saving is small."""
 OWN_S = 600.0
-"""The same for the operator's own servers. They evict a prefix when they need the memory, not after a time, so this
-value is an assumption."""
+"""Assumed seconds for which the operator's own servers keep a prefix. In reality they evict it when they need the
+memory."""
 _NEWEST = 0.2
-"""Weight of the newest answer in the running mean of the share of warm tokens that a backend reports as cached."""
+"""Weight of the newest answer in the moving average of the share of warm tokens that a backend reports as cached."""
 _DIGEST_BYTES = 16
 _MOST_LENGTHS = 256
-"""Number of turns whose lengths are remembered. Clients that rewrite their history change its beginning."""
+"""Maximum number of turns whose lengths are remembered. Clients that rewrite their history change its beginning."""
 _MOST_CHARACTERS = 4096
-"""Most characters of a turn that are hashed to distinguish conversations."""
+"""Maximum characters of a turn that are hashed to distinguish conversations."""
 
 
 @dataclass(slots=True)
 class Warm:
-    """The prefix of a session that one backend has in its cache, in tokens and as lengths of its turns (characters)."""
+    """The prefix of a session that one backend has in its cache: its tokens, and the lengths of its turns in
+    characters."""
 
     tokens: int
     until: float
-    """Monotonic seconds."""
+    """Monotonic time at which the cached prefix expires."""
     lengths: tuple[int, ...]
 
 
 @dataclass(slots=True)
 class Session:
-    """A worker's record of one conversation."""
+    """One conversation, as a worker remembers it."""
 
     warm: dict[str, Warm]
     """Backend → its cached prefix."""
     last: str
-    """The backend that gave the latest answer."""
+    """The backend of the latest answer."""
     until: float
-    """Monotonic seconds at which the session is forgotten."""
+    """Monotonic time at which the session is forgotten."""
 
 
 class Sessions:
@@ -68,19 +69,27 @@ class Sessions:
         self._most, self._monotonic = most, monotonic
         self._known: OrderedDict[bytes, Session] = OrderedDict()
         self._read: dict[str, float] = {}
-        """Backend → mean share of the tokens expected to be warm that it reported as cached."""
+        """Backend → the share of the tokens expected to be warm that it has reported as cached, on average."""
         self._counts = {"stayed": 0, "warm": 0}
 
     def warm_tokens(self, prefix: Prefix, backend: Backend, input_tokens: int) -> int:
         """Number of the `input_tokens` that `backend` is expected to read from its cache.
 
-        It is the length of the prefix that the backend has read, if the conversation still begins with it, times the
-        mean share that the backend reported as cached so far.
+        If the conversation still begins with the prefix that the backend has read, this is the length of the prefix
+        times the share that the backend has reported as cached so far.
         """
         return round(self._remembered(prefix, backend, input_tokens) * self._read.get(backend.name, 1.0))
 
+    def warmest(self, prefix: Prefix, input_tokens: int) -> int:
+        """The most of the `input_tokens` that any backend is expected to have in its cache."""
+        session = self._known.get(prefix.session)
+        if session is None:
+            return 0
+        return max([self._kept_of(warm, prefix, input_tokens) for warm in session.warm.values()], default=0)
+
     def holder(self, prefix: Prefix) -> str:
-        """The backend that must continue the session, because it waits for tool results; empty: any backend may."""
+        """The backend that must continue the session because it waits for tool results; empty if any backend may
+        continue it."""
         if not prefix.in_tool_loop:
             return ""
         session = self._known.get(prefix.session)
@@ -90,7 +99,7 @@ class Sessions:
         return session.last
 
     def learn(self, record: Record) -> None:
-        """Remember the backend of a complete answer, and how much of the prompt it has in its cache."""
+        """Remember which backend gave a complete answer, and how much of the prompt is now in its cache."""
         route, attempt = record.route, record.served_by
         if route is None or route.prefix is None or attempt is None or attempt.outcome != "ok":
             return
@@ -98,7 +107,7 @@ class Sessions:
         if usage is None or not route.prefix.lengths:
             return
         prefix, backend, now = route.prefix, attempt.backend, self._monotonic()
-        if attempt.trimmed_tokens:
+        if attempt.trimmed_tokens and not attempt.frozen:
             # the next request has another prefix, but must still return to this backend after tool calls
             warm, keep_s = 0, rules_of(backend.model).ttl_s if backend.hosted else OWN_S
         else:
@@ -123,7 +132,10 @@ class Sessions:
     def _remembered(self, prefix: Prefix, backend: Backend, input_tokens: int) -> int:
         session = self._known.get(prefix.session)
         warm = session.warm.get(backend.name) if session is not None else None
-        if warm is None or warm.until < self._monotonic():
+        return 0 if warm is None else self._kept_of(warm, prefix, input_tokens)
+
+    def _kept_of(self, warm: Warm, prefix: Prefix, input_tokens: int) -> int:
+        if warm.until < self._monotonic():
             return 0
         if prefix.lengths[: len(warm.lengths)] != warm.lengths:  # the client has rewritten its history
             return 0
@@ -143,15 +155,21 @@ def prefix_of(request: CompletionRequest, key_id: str, session: str = "") -> Pre
     """The conversation to which a request of the key `key_id` belongs.
 
     It is identified by `session`, `x-thriftgate-session` or `prompt_cache_key`; without these, by system prompt, first
-    question and `metadata.user_id`.
+    question and `metadata.user_id`. A coding agent has several conversations in one session: helpers, and calls in the
+    background. So the id of its session counts only together with its model and first question. Its system prompt does
+    not count: Claude Code's begins with a line that differs in each request.
     """
     turns = request.turns
     own = blake2b(key_id.encode(), digest_size=_DIGEST_BYTES)
-    if named := session or request.controls.session or _said(request.body, "prompt_cache_key"):
+    own_id = request.agent_session if not request.controls.session else ""
+    if not own_id and (named := session or request.controls.session or _text_field(request.body, "prompt_cache_key")):
         own.update(b"\0named\0" + named.encode("utf-8", "surrogatepass"))
     else:
-        own.update(b"\0" + _said(request.body.get("metadata"), "user_id").encode("utf-8", "surrogatepass"))
+        user = _text_field(request.body.get("metadata"), "user_id") if not own_id else f"{own_id}\0{request.model}"
+        own.update(b"\0" + user.encode("utf-8", "surrogatepass"))
         for turn in turns:
+            if own_id and turn.role == "system":
+                continue
             own.update(f"\0{turn.role}\0{turn.text[:_MOST_CHARACTERS]}".encode("utf-8", "surrogatepass"))
             if turn.role == "user":
                 break
@@ -163,13 +181,13 @@ def prefix_of(request: CompletionRequest, key_id: str, session: str = "") -> Pre
     )
 
 
-def _said(section: object, field: str) -> str:
+def _text_field(section: object, field: str) -> str:
     value = section.get(field) if isinstance(section, dict) else None
     return value if isinstance(value, str) else ""
 
 
 def _kept(backend: Backend, usage: Usage) -> tuple[int, float]:
-    """Number of the prompt's tokens that the backend now has in its cache, and for how many seconds."""
+    """Number of the prompt's tokens that are now in the backend's cache, and for how many seconds."""
     if backend.facts.caches_marked_only:
         written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
         return usage.cached_tokens + written, LONG_S if usage.cache_write_1h_tokens else SHORT_S

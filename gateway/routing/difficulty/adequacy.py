@@ -1,4 +1,4 @@
-"""Estimates whether a cheaper backend is as good as the reference, and up to which difficulty it may serve."""
+"""Estimates whether a cheaper backend is as good as the reference, and up to which difficulty it may be used."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:  # it imports NumPy, which is needed only with a classifier
 Gap = Literal["equal", "near", "below"]
 
 SAME_PRICE = 1.25
-"""Hosted models whose costs differ by less than this factor count as equal."""
+"""Factor below which the costs of two hosted models count as equal."""
 FAR_CHEAPER = 20.0
-"""A hosted model that is cheaper than the reference by more than this factor counts as far below it."""
+"""Factor above which a hosted model that is cheaper than the reference counts as much weaker."""
 
 _ROW: dict[Gap, int] = {"below": 0, "near": 1}
 
 
 def gap(backend: Backend, reference: Backend, cost_pico: int | None, reference_pico: int | None) -> Gap:
-    """Classify how much weaker than `reference` the backend is, by tier or, if both are hosted, by cost."""
+    """How much weaker than `reference` the backend is, by tier or, if both are hosted, by cost."""
     if backend.name == reference.name or backend.same_model(reference):
         return "equal"
     below = RANK[reference.tier] - RANK[backend.tier]
@@ -46,14 +46,14 @@ class Adequacy:
         self._cutoffs = curves.cutoffs.tolist()
 
     def of(self, gap: Gap, difficulty: float) -> float:
-        """P(as good as the reference) at this difficulty; 1 for an equal backend, by definition."""
+        """P(as good as the reference) at this difficulty. It is 1 for an equal backend by definition."""
         if gap == "equal":
             return 1.0
         intercept, slope = self._coefficients[_ROW[gap]]
         return float(1 / (1 + math.exp(-(intercept + slope * _standard(difficulty)))))
 
     def enough(self, gap: Gap, difficulty: float, loss: float, learned: Learned = NOTHING) -> bool:
-        """May the backend serve a request of this difficulty, if a share `loss` of answers may be worse?
+        """Whether the backend may serve a request of this difficulty, if a share `loss` of answers may be worse.
 
         `learned` shifts its curve, as if the request were easier or harder.
         """

@@ -16,13 +16,14 @@ U64 = NDArray[np.uint64]
 Floats = NDArray[np.float32]
 
 HALF = 4096
-"""Characters read from each end of a long text."""
+"""Number of characters that are read from each end of a long text."""
 WORD_BITS = 17
 CHAR_BITS = 17
 BINS = (1 << WORD_BITS) + (1 << CHAR_BITS)
 VOCABULARY_BITS = 20
 COUNTS = 27
-"""Number of lexical features that are counts. The others are sizes and shares, which are extreme for any short text."""
+"""Number of lexical features that are counts. The other features are sizes and shares, which have extreme values for
+any short text."""
 
 _CHAR_SIZES = (3, 4, 5)
 _MOST_BYTES = 8 * HALF + 16
@@ -67,8 +68,8 @@ _IS_WORD[[*range(48, 58), *range(97, 123), 95, *range(128, 256)]] = True
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """Features of one text. `bins`: ascending and distinct; `counts`: log(1 + occurrences) of each; `word_bins`: number
-    of bins that are words or word pairs, which come first."""
+    """Features of one text. `bins`: ascending and distinct; `counts`: log(1 + occurrences) of each bin; `word_bins`:
+    number of bins for words or word pairs, which come first."""
 
     bins: NDArray[np.int64]
     counts: Floats
@@ -79,7 +80,7 @@ class Features:
 
 
 def normalise(text: str) -> str:
-    """The text without differences in case and white space. Of a long text only both ends are kept."""
+    """The text without differences in case and white space. Of a long text, only both ends are kept."""
     if len(text) > 2 * HALF:
         text = text[:HALF] + " " + text[-HALF:]
     if not text.isascii():
@@ -89,7 +90,7 @@ def normalise(text: str) -> str:
 
 @lru_cache(maxsize=16)
 def extract(text: str) -> Features:
-    """Features of `text` after `normalise`. Cached, because grader and plan need the same ones."""
+    """Features of `text` after `normalise`. Cached, because grader and plan use the same features."""
     plain = normalise(text)
     encoded = np.frombuffer(f" {plain} ".encode("utf-8", "replace"), np.uint8)[:_MOST_BYTES]
     byte_counts = np.bincount(encoded, minlength=256)
@@ -105,7 +106,7 @@ def extract(text: str) -> Features:
 
 
 def _prefixes(encoded: NDArray[np.uint8]) -> U64:
-    """Prefix sums: one subtraction and one multiplication give the hash of any span (modulo 2^64)."""
+    """Prefix sums. With them, the hash of any span (modulo 2^64) takes one subtraction and one multiplication."""
     sums = np.zeros(len(encoded) + 1, dtype=np.uint64)
     np.cumsum((encoded.astype(np.uint64) + np.uint64(1)) * _POWERS[: len(encoded)], out=sums[1:])
     return sums
@@ -127,8 +128,8 @@ def _word_edges(encoded: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[
 
 
 def _ngrams(encoded: NDArray[np.uint8]) -> tuple[NDArray[np.int64], Floats, int]:
-    """Bins, counts and number of word bins. Words and word pairs have the lower bins; 3 to 5 bytes of a word and the
-    spaces around it have the upper ones."""
+    """Bins, counts and number of word bins. Words and word pairs have the lower bins. The upper bins are for sequences
+    of 3 to 5 bytes in a word and the spaces around it."""
     sums = _prefixes(encoded)
     begin, end = _word_edges(encoded)
     words = np.concatenate([_spans(sums, begin, end, 1), _spans(sums, begin[:-1], end[1:], 2)])
@@ -154,7 +155,8 @@ def _count(hashed: U64, bits: int) -> tuple[NDArray[np.int64], NDArray[np.int64]
 
 
 def _vocabulary(words: Iterable[str]) -> NDArray[np.int64]:
-    """Hashes of the longer words, which show a text's language and field; of the short ones if there are no others."""
+    """Hashes of the longer words, which show a text's language and field. If there are none, hashes of the short
+    words."""
     distinct = {word for word in words if len(word) > 1}
     chosen = {word for word in distinct if len(word) > 3} or distinct
     joined = np.frombuffer(f" {' '.join(sorted(chosen))} ".encode("utf-8", "replace"), np.uint8)[:_MOST_BYTES]
@@ -164,7 +166,7 @@ def _vocabulary(words: Iterable[str]) -> NDArray[np.int64]:
 
 
 def _options(plain: str) -> tuple[int, int]:
-    """Number of lettered options of a question, and the position of the first."""
+    """Number of lettered options in a question, and the position of the first one."""
     count, first = 0, len(plain)
     for found in _OPTION.finditer(plain):
         letter = ord(found[1]) - 97

@@ -1,4 +1,4 @@
-"""Grades a prompt's difficulty with a linear classifier, in less than a millisecond. Abstains outside its domain."""
+"""Grades a prompt's difficulty with a linear classifier in less than a millisecond. Outside its domain, it abstains."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from gateway.routing.difficulty.features import COUNTS, Features, extract
 from gateway.routing.difficulty.weights_file import Artefact, load
 
 MOST_TURNS = 4
-"""Number of latest user turns that are graded. The hardest counts."""
+"""Number of latest user turns that are graded. The hardest one counts."""
 
 MOST_REMEMBERED = 16_384
-"""Most cached grades of turns, about 200 bytes each. In a conversation, only the newest turn is not in the cache."""
+"""Maximum cached grades of turns, of about 200 bytes each. In a conversation, only the newest turn is not cached."""
 
 _OUTSIDE = Grade(0.5, abstained=True)
 
@@ -42,7 +42,7 @@ class Grader:
         return cls(load(path))
 
     def grade(self, text: str) -> Grade:
-        """The difficulty of a text, 0..1. Abstains if the text is unlike the training prompts."""
+        """The difficulty of a text, 0..1. Abstains if the text differs too much from the training prompts."""
         features = extract(text)
         standard = (self.score(features) - self.artefact.centre) / self.artefact.spread
         return Grade(1 / (1 + math.exp(-max(-30.0, min(30.0, standard)))), bool(self.outside(text, features)))
@@ -50,8 +50,8 @@ class Grader:
     def grade_turns(
         self, turns: Sequence[Turn], needs: frozenset[str] = frozenset(), owner: str | None = None
     ) -> Grade:
-        """The difficulty of the hardest recent user turn. Abstains for tools, images and files, which were not
-        measured.
+        """The difficulty of the hardest recent user turn. Abstains for tools, images and files, for which there are no
+        measurements.
 
         `owner`: grades are cached per owner, so that response times reveal nothing about other owners' prompts.
         """
@@ -79,11 +79,11 @@ class Grader:
         return grade
 
     def score(self, features: Features) -> float:
-        """Expected gain of the strong tier, minus about half the mean gain of the prompt's kind."""
+        """Expected gain of the strong tier, minus about half the mean gain for prompts of the same kind."""
         return self.artefact.scorer.score(features)
 
     def outside(self, text: str, features: Features) -> str:
-        """Why the text is outside the classifier's domain; empty: it is inside."""
+        """Why the text is outside the classifier's domain; empty if it is inside."""
         support = self.artefact.support
         if len(text) > support.longest:
             return "too long"
@@ -98,12 +98,12 @@ class Grader:
         return math.sqrt(float(standard @ standard) / len(standard))
 
     def coverage(self, features: Features) -> float:
-        """Share of the text's longer words that occurred in training; 0 without words."""
+        """Share of the text's longer words that occurred in training; 0 for a text without words."""
         return float(self._vocabulary[features.vocabulary].mean()) if len(features.vocabulary) else 0.0
 
 
 def grade_lines(lines: Iterable[bytes], grader: Grader) -> Iterator[bytes]:
-    """Grade JSON lines `{"id","prompt"|"messages"}`. Yields lines `{"id","difficulty"[,"abstained"]}` with newline.
+    """Grade JSON lines `{"id","prompt"|"messages"}` and yield lines `{"id","difficulty"[,"abstained"]}` with newline.
 
     Raises BadRequest, which names the line.
     """

@@ -1,4 +1,4 @@
-"""Ridge regression on sparse rows, and logistic curves. Uses NumPy only."""
+"""Ridge regression on sparse rows, and logistic curves, with NumPy only."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ Floats = NDArray[np.float32]
 Places = NDArray[np.int64]
 
 _CHUNK = 4_000_000
-"""Most products in memory at a time, 16 MB."""
+"""Maximum products in memory at a time (16 MB)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """A matrix of n rows with sparse columns followed by dense ones. The sparse part is stored by row and by column, so
-    that products read memory in sequence."""
+    """A matrix of n rows, with sparse columns followed by dense ones. The sparse part is stored both by row and by
+    column, so that products read memory sequentially."""
 
     by_row: tuple[Places, Places, Floats]
     """Start of each row (n + 1 numbers), columns, values."""
     by_column: tuple[Places, Places, Floats]
     """Start of each column (one more than columns), rows, values."""
     dense: Floats
-    """n × d."""
+    """The dense columns, n × d."""
 
     @classmethod
     def of(cls, rows: Places, columns: Places, values: Floats, width: int, dense: Floats) -> Design:
-        """From (row, column, value) triples with ascending rows. `width`: number of sparse columns."""
+        """The matrix with the given (row, column, value) triples, whose rows ascend. `width`: number of sparse
+        columns."""
         order = np.argsort(columns, kind="stable")
         return cls(
             (_begins(rows, len(dense)), columns, values),
@@ -38,7 +39,7 @@ class Design:
         )
 
     def part(self, chosen: NDArray[np.bool_]) -> Design:
-        """The rows selected by a mask."""
+        """The rows that a mask selects."""
         begins, columns, values = self.by_row
         sizes = np.diff(begins)
         inside = np.repeat(chosen, sizes)
@@ -46,13 +47,13 @@ class Design:
         return Design.of(rows, columns[inside], values[inside], len(self.by_column[0]) - 1, self.dense[chosen])
 
     def times(self, vectors: Floats) -> Floats:
-        """The product with `vectors` (columns × k, sparse columns first): n × k."""
+        """The product with `vectors` (columns × k, sparse columns first), n × k."""
         width = len(self.by_column[0]) - 1
         product: Floats = _gather(*self.by_row, vectors[:width]) + self.dense @ vectors[width:]
         return product
 
     def transposed_times(self, vectors: Floats) -> Floats:
-        """The product of the transposed matrix with `vectors` (n × k): columns × k."""
+        """The product of the transposed matrix with `vectors` (n × k), columns × k."""
         return np.concatenate([_gather(*self.by_column, vectors), self.dense.T @ vectors])
 
 
@@ -62,7 +63,7 @@ def _begins(ascending: Places, count: int) -> Places:
 
 
 def _gather(begins: Places, places: Places, values: Floats, vectors: Floats) -> Floats:
-    """Row i: Σ values · vectors[places] over the range from begins[i] to begins[i + 1]."""
+    """For each row i: Σ values · vectors[places] over the range from begins[i] to begins[i + 1]."""
     total = np.zeros((len(begins) - 1, vectors.shape[1]), dtype=np.float32)
     most = _CHUNK // max(vectors.shape[1], 1)
     first = 0
@@ -117,7 +118,7 @@ def solve(
 def logistic(scores: Array, outcomes: Array, weights: Array) -> tuple[float, float]:
     """Intercept and slope of P(outcome = 1 | score), by bounded Newton steps. A positive slope is replaced by 0.
 
-    Slight shrinkage keeps them finite if the scores separate the outcomes or all outcomes are equal.
+    A slight shrinkage keeps both finite if the scores separate the outcomes or all outcomes are equal.
     """
     shrinkage = 1e-4 * weights.sum()
     columns = np.column_stack([np.ones(len(scores)), scores])

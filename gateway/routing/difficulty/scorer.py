@@ -1,4 +1,4 @@
-"""Scores a text from its features, with a general scorer and experts for measured kinds of text."""
+"""Scores a text from its features, with a general scorer and experts for kinds of text that were measured."""
 
 from __future__ import annotations
 
@@ -9,38 +9,39 @@ import numpy as np
 from gateway.routing.difficulty.features import Features, Floats
 
 CLIP = np.float32(3.0)
-"""Lexical counts are limited to so many standard deviations in both directions."""
+"""Number of standard deviations to which lexical counts are limited, in both directions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """score = shared(x) + Σ gate(x) · expert(x), all linear in the features, gates limited to 0..1.
+    """score = shared(x) + Σ gate(x) · expert(x). All are linear in the features; gates are limited to 0..1.
 
-    An expert orders the prompts of one kind; its gate estimates how much a text is of that kind (a mixture of experts,
-    Jacobs et al. 1991, with linear gates).
+    An expert orders the prompts of one kind. Its gate estimates how much a text belongs to that kind (a mixture of
+    experts, Jacobs et al. 1991, with linear gates).
     """
 
     weights: Floats
-    """bins × (1 + k): the shared scorer, then k experts. One row per bin, because a text needs all weights of a bin."""
+    """Weights, bins × (1 + k): the shared scorer, then k experts. One row per bin, because a text needs all weights of
+    a bin."""
     idf: Floats
     lexical_mean: Floats
     lexical_deviation: Floats
     lexical_weights: Floats
-    """(1 + k) × 46, per standard deviation."""
+    """Weights per standard deviation, (1 + k) × 46."""
     intercepts: Floats
-    """1 + k."""
+    """Intercepts of the shared scorer and the k experts, 1 + k."""
     gates: Floats
-    """k × 46, per standard deviation."""
+    """Gate weights per standard deviation, k × 46."""
     gate_intercepts: Floats
-    """k."""
+    """Gate intercepts, k."""
 
     def standard(self, lexical: Floats) -> Floats:
-        """Lexical counts in standard deviations from training's mean."""
+        """The lexical counts as standard deviations from the mean in training."""
         standard: Floats = (lexical - self.lexical_mean) / self.lexical_deviation
         return standard
 
     def score(self, features: Features) -> float:
-        """Expected gain of the strong tier, minus about half the mean gain of the prompt's kind."""
+        """Expected gain of the strong tier, minus about half the mean gain for prompts of the same kind."""
         weighted = features.counts * self.idf[features.bins]
         standard = self.standard(features.lexical).clip(-CLIP, CLIP)
         parts = self.intercepts + self.lexical_weights @ standard

@@ -1,4 +1,4 @@
-"""Reads and writes the classifier's weights: an npz file with plain arrays and JSON provenance, without code."""
+"""Reads and writes the classifier's weights: an npz file with plain arrays and provenance as JSON, without code."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from gateway.routing.difficulty.scorer import Scorer
 
 FORMAT = 2
 IDF_STEP = 24.0
-"""Number of steps per unit of inverse document frequency, which is stored in one byte and is at least 1."""
+"""Number of steps per unit of inverse document frequency. It is stored in one byte and is at least 1."""
 LEVELS = 31
-"""Number of positive levels of a stored weight. The file is half as large as with 127 levels, and grades change by
+"""Number of positive levels of a stored weight. The file is half as large as with 127 levels, and grades differ by
 hundredths of their standard deviation."""
 PACKAGED = "data/difficulty.npz"
 TRAIN = "python -m gateway.routing.fit.difficulty"
@@ -36,30 +36,31 @@ class Support:
     """The classifier's domain, measured on its training prompts."""
 
     vocabulary: NDArray[np.uint8]
-    """2^20 bits: hashes of the words that were frequent enough in training."""
+    """A bit set (2^20 bits) of the hashes of words that were frequent enough in training."""
     least_coverage: float
-    """Least share of a prompt's longer words that must be in the vocabulary."""
+    """Minimum share of a prompt's longer words that must be in the vocabulary."""
     longest: int
-    """Most characters of a prompt."""
+    """Maximum characters of a prompt."""
     most_strange: float
-    """Largest root mean square of the lexical counts, in standard deviations."""
+    """Maximum root mean square of the lexical counts, in standard deviations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """Calibration: logistic curves of P(as good as the reference) over the standardised score."""
+    """Calibration: logistic curves of P(as good as the reference) as a function of the standardised score."""
 
     coefficients: NDArray[np.float64]
-    """Two rows (intercept, slope): for a backend far below the reference, and for one a little below."""
+    """Two rows of (intercept, slope): for a backend much weaker than the reference, and for one slightly weaker."""
     losses: NDArray[np.float64]
-    """Ascending shares of answers that may be worse than the reference's."""
+    """Shares of answers that may be worse than the reference's, ascending."""
     cutoffs: NDArray[np.float64]
-    """One row per curve: the highest standardised score at which the expected loss is within each of `losses`."""
+    """One row per curve: for each of `losses`, the highest standardised score at which the expected loss is within it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Artefact:
-    """All data of `Grader` and `Adequacy`."""
+    """All data that `Grader` and `Adequacy` need."""
 
     scorer: Scorer
     centre: float
@@ -70,7 +71,7 @@ class Artefact:
 
 
 def save(artefact: Artefact, path: Path) -> None:
-    """Write the file, with weights rounded to one byte, and replace an older one atomically. Raises OSError."""
+    """Write the file, with weights rounded to one byte. An older file is replaced atomically. Raises OSError."""
     scorer = artefact.scorer
     steps = np.maximum(np.abs(scorer.weights).max(0), 1e-12) / LEVELS
     support, curves = artefact.support, artefact.curves

@@ -1,4 +1,4 @@
-"""Estimates an answer's quality from the models that agree on it, for searches with few rows."""
+"""Estimates an answer's quality from the models that agree with it, for searches with few rows."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 DEPTH = 4
-"""Most answers per set of models in the fit."""
+"""Maximum answers per set of models in the fit."""
 SETS = 60
-"""Most sets of models per number of answers."""
+"""Maximum sets of models per number of answers."""
 RIDGE = 2.0
 TRUST = 4.0
-"""Total weight of all rows of a prompt."""
+"""Total weight of all rows of one prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,19 +25,19 @@ class Agreement:
     """Logistic regression of an answer's quality on the skill of its model and of the other models that answered."""
 
     skills: Array
-    """m: log odds of each model's mean quality."""
+    """Log odds of each model's mean quality, m."""
     weights: Array
     mean: Array
     deviation: Array
 
     def of(self, labels: Labels, asked: tuple[int, ...]) -> Array:
-        """Expected quality of each answer, n × len(asked). `labels`: n × m, equal ones agree, −1: no vote."""
+        """Expected quality of each answer, n × len(asked). `labels`: n × m; equal labels agree; −1: no vote."""
         columns = (_columns(labels, asked, self.skills) - self.mean) / self.deviation
         return np.asarray(1 / (1 + np.exp(-(columns @ self.weights).clip(-30, 30))))
 
 
 def fit_agreement(labels: Labels, quality: Array, able: NDArray[np.bool_], *, seed: int = 0) -> Agreement:
-    """Fit on random sets of up to `DEPTH` models. `able`: n × m, which outcomes are known."""
+    """Fit on random sets of up to `DEPTH` models. `able`: n × m, whether the outcome is known."""
     count = quality.shape[1]
     level = (np.where(able, quality, 0).sum(0) / np.maximum(able.sum(0), 1)).clip(0.02, 0.98)
     skills = np.log(level / (1 - level))
@@ -59,7 +59,8 @@ def fit_agreement(labels: Labels, quality: Array, able: NDArray[np.bool_], *, se
 
 
 def _columns(labels: Labels, asked: tuple[int, ...], skills: Array) -> Array:
-    """Features of each answer, n × len(asked) × f: skills and numbers of models that agree and disagree with it."""
+    """Features of each answer, n × len(asked) × f: skills and numbers of the models that agree with it and that
+    disagree."""
     votes = labels[:, asked]
     skill = np.broadcast_to(skills[list(asked)], votes.shape)
     voted = votes >= 0

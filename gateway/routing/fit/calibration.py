@@ -1,4 +1,4 @@
-"""Calibrates scores to probabilities that a weaker model is as good as the reference."""
+"""Calibrates scores as probabilities that a weaker model is as good as the reference."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from gateway.routing.fit.corpus import Corpus
 
 LOSSES = np.concatenate([np.linspace(0.0, 0.1, 21), np.linspace(0.11, 0.5, 40)])
 EVERYTHING = 30.0
-"""A standardised score above that of any prompt."""
+"""A standardised score that is above the score of any prompt."""
 NEAR = (0.5, 0.95)
-"""A model counts as a little below the reference if it closes such a share of the gap between a set's weak and strong
-model."""
+"""A model counts as slightly weaker than the reference if it closes a share in this range of the gap between a set's
+weak and strong model."""
 
 
 def curves(corpus: Corpus, standard: Array) -> Curves:
-    """Fit two logistic curves to the standardised scores of prompts that the scorer was not trained on.
+    """Fit two logistic curves to the standardised scores of prompts on which the scorer was not trained.
 
-    *Below*: a set's weak model compared with its strong one. *Near*: models that close most of that gap; without any,
-    the first curve is used. All sets have the same weight.
+    *Below*: a set's weak model compared with its strong one. *Near*: models that close most of that gap; if there are
+    none, the first curve is used. All sets have the same weight.
     """
     below = (np.arange(len(corpus)), (corpus.weak >= corpus.strong).astype(np.float64))
     pairs = [below, _near(corpus) if any(each.qualities for each in corpus.outcomes) else below]
@@ -61,7 +61,7 @@ def _near(corpus: Corpus) -> tuple[NDArray[np.int64], Array]:
 
 
 def _cutoffs(standard: Array, adequacy: Array, weights: Array) -> Array:
-    """For each of `LOSSES`, the highest score up to which prompts may be accepted with at most that loss."""
+    """For each of `LOSSES`, the highest score up to which accepting prompts causes at most that loss."""
     order = np.argsort(standard)
     lost = np.cumsum(weights[order] * (1 - adequacy[order]))
     last = np.searchsorted(lost, LOSSES, side="right") - 1

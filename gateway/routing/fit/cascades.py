@@ -1,4 +1,4 @@
-"""Plain cascades: models are called from the cheapest on until enough answers agree.
+"""Plain cascades: models are called in order, cheapest first, until enough answers agree.
 
 Only the models and the number of agreeing answers are fitted, so that the expected quality is right even with few
 outcomes.
@@ -20,17 +20,18 @@ from gateway.routing.strategy.strategy import Pattern, State, ordered
 Array = NDArray[np.float64]
 
 LONGEST = 6
-"""Most models in one cascade."""
+"""Maximum models in one cascade."""
 BEAM = 800
-"""Most sets of models of one size that are extended by one model."""
+"""Maximum sets of models of one size that are extended by one model."""
 ORDERED = 4
-"""Most models in a set of which all orders are tried. The order affects the cost, and which two answers agree first."""
+"""Maximum size of a set of which all orders are tried. The order affects the cost, and which two answers agree first.
+"""
 CELLS = 20_000_000
-"""Most prompts times orders that are tried. The orders of the best sets come first."""
+"""Maximum prompts times orders that are tried. The orders of the best sets come first."""
 
 
 class Cascade(NamedTuple):
-    """`members`: indexes of models in the order of calls. The run ends when `agree` answers agree."""
+    """A cascade. `members`: indexes of models in calling order. The run ends when `agree` answers agree."""
 
     members: tuple[int, ...]
     agree: int
@@ -41,15 +42,15 @@ class Tried(NamedTuple):
 
     cascades: list[Cascade]
     quality: Rows
-    """k × n."""
+    """Quality, k × n."""
     usd: Rows
     sets: Whole
-    """k numbers, equal for orders of one set with the same `agree`."""
+    """k numbers that identify the set of models; they are equal for orders of one set with the same `agree`."""
     real: float
-    """Share of the variance between orders of a set that is not random (see `shrink.py`)."""
+    """Share of the variance between orders of a set that is real and not random (see `shrink.py`)."""
 
     def level(self, weights: Array) -> Array:
-        """Expected quality, k × f. `weights`: n × f, of prompts; each column adds up to 1."""
+        """Expected quality, k × f. `weights`: weights of the prompts, n × f; each column adds up to 1."""
         return shrunken(self.quality @ weights.astype(np.float32), self.sets, self.real)
 
     def part(self, chosen: NDArray[np.bool_]) -> Tried:
@@ -59,7 +60,7 @@ class Tried(NamedTuple):
 
 
 def try_all(evidence: Evidence, price: Array, *, orders: bool = True) -> Tried:
-    """Run all cascades of up to `LONGEST` models that a beam search finds, cheapest first, and small sets in all
+    """Run all cascades of up to `LONGEST` models that a beam search finds, cheapest first. Small sets are run in all
     orders.
 
     `price`: prices of money for which the beam keeps the best sets.
@@ -105,7 +106,7 @@ def _run_all(evidence: Evidence, cascades: list[Cascade], level: Array) -> tuple
 
 
 def _best(cascades: Sequence[Cascade], quality: Rows, usd: Rows, price: Array) -> list[tuple[int, ...]]:
-    """The model sets of the best cascades at any price of money, the best first."""
+    """The model sets that the best cascades have at any price of money, best first."""
     level, cost = quality.mean(1, dtype=np.float64), usd.mean(1, dtype=np.float64)
     ranks = (-(level[:, None] - price * cost[:, None])).argsort(0).argsort(0).min(1)
     kept: dict[tuple[int, ...], None] = {}
@@ -119,7 +120,7 @@ def _best(cascades: Sequence[Cascade], quality: Rows, usd: Rows, price: Array) -
 def run(evidence: Evidence, members: tuple[int, ...], agree: int, level: Array) -> tuple[Array, Array]:
     """Quality and US dollars (n each) of one cascade. Models that cannot be called are skipped.
 
-    Of answers with equally many votes, that of the model with the best `level` is served.
+    If several answers have the same number of votes, the answer of the model with the best `level` is served.
     """
     rows = np.arange(len(evidence))
     quality, usd = np.zeros(len(evidence)), np.zeros(len(evidence))
@@ -142,8 +143,8 @@ def run(evidence: Evidence, members: tuple[int, ...], agree: int, level: Array) 
 
 
 def states(cascade: Cascade, models: Sequence[str]) -> dict[Pattern, State]:
-    """The states of a cascade as a strategy, without those in which it ends: there the most frequent answer is
-    served."""
+    """A cascade's states, in the form of a strategy. States in which it ends are omitted; in them, the most frequent
+    answer is served."""
     found: dict[Pattern, State] = {}
     for count in range(len(cascade.members)):
         onward = models[cascade.members[count]]
@@ -154,7 +155,7 @@ def states(cascade: Cascade, models: Sequence[str]) -> dict[Pattern, State]:
 
 
 def _undecided(count: int, agree: int) -> Iterator[tuple[int, ...]]:
-    """All labels of `count` answers of which fewer than `agree` agree."""
+    """Yield all label combinations of `count` answers in which fewer than `agree` answers agree."""
     front: list[tuple[int, ...]] = [()]
     for _ in range(count):
         front = [

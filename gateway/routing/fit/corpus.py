@@ -16,7 +16,7 @@ from gateway.routing.difficulty.ridge import Array
 from gateway.routing.fit.evaluation import Outcome, read_outcomes
 
 SEEN_IN = 3
-"""Least number of prompts with a word for the word to be in the vocabulary."""
+"""Minimum number of prompts that contain a word of the vocabulary."""
 
 _FIRST_OPTION = re.compile(r"(?: |^)\(?a[.)] ")
 Progress = Callable[[str], None]
@@ -32,7 +32,8 @@ class Corpus:
     sets: NDArray[np.int64]
     """Index of each prompt's set in `names`."""
     questions: NDArray[np.uint64]
-    """Equal for variants of one question, so that no fold is tested on a variant of a training prompt."""
+    """Numbers that are equal for variants of one question. They keep a fold from being tested on a variant of a
+    training prompt."""
     weak: Array
     strong: Array
     rows: NDArray[np.int64]
@@ -45,7 +46,8 @@ class Corpus:
 
 
 def read_corpus(paths: Iterable[Path], progress: Progress) -> Corpus:
-    """Read all distinct (set, prompt) of the files. `progress(line)` reports progress. Raises DataError, OSError."""
+    """Read all distinct (set, prompt) pairs in the files. `progress(line)` reports progress. Raises DataError,
+    OSError."""
     outcomes = list({(each.group, each.prompt): each for path in paths for each in read_outcomes(path)}.values())
     progress(f"{len(outcomes)} prompts read")
     features = []
@@ -88,7 +90,7 @@ def known_words(corpus: Corpus, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def coverage(corpus: Corpus, words: NDArray[np.bool_], chosen: NDArray[np.bool_]) -> Array:
-    """Share of known words of each chosen prompt, without prompts that have no words."""
+    """Share of known words in each chosen prompt that has words."""
     places = [corpus.features[number].vocabulary for number in np.flatnonzero(chosen).tolist()]
     return np.array([words[each].mean() for each in places if len(each)])
 
@@ -106,7 +108,7 @@ def spread(corpus: Corpus, chosen: NDArray[np.bool_]) -> tuple[Array, Array]:
 
 
 def folds(corpus: Corpus, count: int) -> list[NDArray[np.bool_]]:
-    """Test masks of `count` folds, with all variants of a question in the same one."""
+    """Test masks of `count` folds. All variants of a question are in the same fold."""
     return [corpus.questions % np.uint64(count) == number for number in range(count)]
 
 

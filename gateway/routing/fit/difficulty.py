@@ -33,19 +33,19 @@ from gateway.routing.fit.mixture import (
 
 FOLDS = 5
 LEAST = 200
-"""Least number of prompts for training."""
+"""Minimum number of prompts for training."""
 LEAST_MORE = 50
-"""Least number of prompts for refining a prior."""
+"""Minimum number of prompts for refining a prior."""
 ABSTAIN = 0.01
-"""Share of an unseen set's prompts that may be outside each limit of the classifier's domain."""
+"""Share of the prompts of an unseen set that may be outside of each limit of the classifier's domain."""
 REACH = 1.5
-"""Prompts longer than the longest training prompt times this are outside the domain."""
+"""Maximum length of a prompt in the domain, as a multiple of the longest training prompt."""
 
 
 def fit(paths: Sequence[Path], progress: Progress, *, seed: int = 0, prior: Artefact | None = None) -> Artefact:
     """Cross-validate, hold out each set once, calibrate, then train on all prompts. Raises DataError, OSError.
 
-    With a `prior`, its scorer is refined with these outcomes, and the results on unseen sets are the prior's.
+    With a `prior`, its scorer is refined with these outcomes, and the results for unseen sets are those of the prior.
     """
     corpus = read_corpus(paths, progress)
     least = LEAST if prior is None else LEAST_MORE
@@ -91,7 +91,7 @@ def fit(paths: Sequence[Path], progress: Progress, *, seed: int = 0, prior: Arte
 
 
 def _cross_validated(corpus: Corpus, train: Callable[[Mask], Model], progress: Progress) -> Array:
-    """The score of each prompt from a fit that saw neither the prompt nor a variant of its question."""
+    """The score of each prompt, from a fit that used neither the prompt nor a variant of its question."""
     scores = np.zeros(len(corpus))
     for number, test in enumerate(folds(corpus, FOLDS), 1):
         scores[test] = train(~test).scores[test]
@@ -100,15 +100,16 @@ def _cross_validated(corpus: Corpus, train: Callable[[Mask], Model], progress: P
 
 
 def _known_before(corpus: Corpus, prior: Artefact) -> tuple[Array, tuple[float, float]]:
-    """The prior's scores, and its domain's limits."""
+    """The prior's scores, and the limits of its domain."""
     scores = np.array([prior.scorer.score(each) for each in corpus.features])
     return scores, (prior.support.least_coverage, prior.support.most_strange)
 
 
 def _held_out(corpus: Corpus, progress: Progress) -> tuple[Array, tuple[float, float]]:
-    """Scores of each set from a fit on the other sets, and limits of coverage and strangeness for nearly all prompts.
+    """Scores of each set from a fit on the other sets, and limits of coverage and strangeness that nearly all prompts
+    keep.
 
-    With one set, the scores are NaN and the limits come from its folds.
+    With only one set, the scores are NaN and the limits come from its folds.
     """
     scores = np.full(len(corpus), np.nan)
     several = len(corpus.names) > 1

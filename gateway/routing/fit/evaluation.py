@@ -1,4 +1,4 @@
-"""Evaluates a grader on real prompts, by the area under the performance-gap-recovered curve with its uncertainty."""
+"""Evaluates a grader on real prompts: the area under the performance-gap-recovered curve, with its uncertainty."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class DataError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One prompt, and the quality of the weak and the strong model's answer, 0..1."""
+    """One prompt, with the quality (0..1) of the weak and of the strong model's answer."""
 
     group: str
     """The prompt's data set."""
@@ -60,7 +60,8 @@ def _outcome(row: dict[str, Any], name: str) -> Outcome:
 
 
 def apgr(scores: Array, weak: Array, strong: Array) -> float:
-    """∫ (quality(f) − weak) / (strong − weak) df, with f = share of prompts sent to the strong model, hardest first.
+    """∫ (quality(f) − weak) / (strong − weak) df, where f is the share of prompts sent to the strong model, hardest
+    first.
 
     Prompts with equal scores count with their mean. A random order gives 0.5. NaN if the strong model is not better.
     """
@@ -88,7 +89,7 @@ def apgr_interval(
 
 @dataclass(frozen=True, slots=True)
 class SetReport:
-    """Result for one data set."""
+    """The result for one data set."""
 
     name: str
     prompts: int
@@ -98,7 +99,7 @@ class SetReport:
     low: float
     high: float
     abstained: float
-    """Share of prompts outside the classifier's domain. They are also ordered by their score."""
+    """Share of prompts outside the classifier's domain. Their scores are used all the same."""
 
 
 def evaluate(paths: Iterable[Path], grader: Grader) -> list[SetReport]:

@@ -1,7 +1,7 @@
 """Builds the frontier of quality and cost of fitted strategies.
 
 Quality and cost of a strategy are measured on prompts that were not used to fit it (outer cross-validation), because
-results on the fitted prompts are too good. `selection.py` chooses the strategies to keep.
+results on the fitted prompts are too good. `selection.py` selects the strategies to keep.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Array = NDArray[np.float64]
 Progress = Callable[[str], None]
 
 OUTER = 5
-"""Folds of the outer cross-validation."""
+"""Number of folds of the outer cross-validation."""
 REPEATS = 6
 """Number of divisions into folds over which results of plain cascades are averaged."""
 PRICES = 60
-"""Number of prices of money (quality per US dollar) for which a plain cascade is chosen."""
+"""Number of prices of money (quality per US dollar) for each of which a plain cascade is chosen."""
 STRICT = 2.0
 """`selection.CONFIDENCE` for searched strategies with several answers. It is higher, because there are many more of
 them and they must also beat plain cascades."""
@@ -34,13 +34,13 @@ them and they must also beat plain cascades."""
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """The chosen strategies, cheapest first."""
+    """The selected strategies, cheapest first."""
 
     points: tuple[Point, ...]
     singles: tuple[Point, ...]
-    """Every model alone."""
+    """A strategy for each model alone."""
     reserves: tuple[Strategy, ...] = ()
-    """Plain cascades for when a model cannot be called, or has another price."""
+    """Plain cascades that are used if a model cannot be called or its price has changed."""
 
     @property
     def strategies(self) -> tuple[Strategy, ...]:
@@ -48,7 +48,7 @@ class Frontier:
 
 
 def build(models: Sequence[str], evidence: Evidence, progress: Progress, *, seed: int = 0) -> Frontier:
-    """Measure strategies, choose among them, and fit the chosen ones to all prompts. `progress(line)` reports
+    """Measure strategies, select among them, and fit the selected ones to all prompts. `progress(line)` reports
     progress."""
     singles, ranking = _singles(models, evidence)
     price = price_grid(evidence.usd, evidence.able)
@@ -73,7 +73,7 @@ def build(models: Sequence[str], evidence: Evidence, progress: Progress, *, seed
 
 
 def plain(models: Sequence[str], evidence: Evidence, *, seed: int = 0) -> Frontier:
-    """As `build`, but only with single models and plain cascades."""
+    """Like `build`, but with single models and plain cascades only."""
     singles, ranking = _singles(models, evidence)
     families: list[Family] = []
     if len(models) > 1:
@@ -86,9 +86,9 @@ def plain(models: Sequence[str], evidence: Evidence, *, seed: int = 0) -> Fronti
 def _cascades(
     models: Sequence[str], tried: Tried, price: Array, ranking: tuple[str, ...], seed: int, repeats: int = REPEATS
 ) -> list[Point]:
-    """The best plain cascade for each price of money, measured on prompts on which it was not chosen.
+    """The best plain cascade for each price of money, measured on prompts that were not used to choose it.
 
-    A cascade that is best at several prices gets the mean result over these prices.
+    A cascade that is best at several prices gets the mean of its results at these prices.
     """
     count = tried.quality.shape[1]
     rows = np.arange(count)
@@ -117,8 +117,8 @@ def _cascades(
 def _reserves(
     models: Sequence[str], tried: Tried, price: Array, ranking: tuple[str, ...], seed: int
 ) -> tuple[Strategy, ...]:
-    """For each model, the best plain cascades without it, for when it cannot be called or is more expensive, and those
-    that always call it, for when it is cheaper."""
+    """For each model, the best plain cascades without it and the best ones that always call it. The former are for when
+    it cannot be called or is more expensive, the latter for when it is cheaper."""
     found: dict[Hashable, Strategy] = {}
     for model in range(len(models)):
         without = np.array([model not in each.members for each in tried.cascades])
@@ -151,7 +151,7 @@ def _outer(count: int, seed: int) -> NDArray[np.int64]:
 
 
 def _singles(models: Sequence[str], evidence: Evidence) -> tuple[list[Point], tuple[str, ...]]:
-    """Each model alone as a point, and the ranking of the models, the best first."""
+    """Each model alone as a point, and the ranking of the models, best first."""
     found = []
     for place, model in enumerate(models):
         able = evidence.able[:, place]
@@ -169,7 +169,7 @@ def only(model: str) -> dict[Pattern, State]:
 
 
 def _measured(evidence: Evidence, price: Array, settings: Settings) -> tuple[Array, Array]:
-    """Quality and US dollars (n × L) of n prompts at L prices of money, from fits that did not see the prompts."""
+    """Quality and US dollars (n × L) of n prompts at L prices of money, from fits that did not use the prompts."""
     folds = _outer(len(evidence), settings.seed)
     quality, usd = np.zeros((len(evidence), len(price))), np.zeros((len(evidence), len(price)))
     for fold in range(OUTER):
@@ -182,7 +182,7 @@ def _measured(evidence: Evidence, price: Array, settings: Settings) -> tuple[Arr
 
 
 def written(models: Sequence[str], evidence: Evidence, learned: Learned, place: int) -> dict[Pattern, State]:
-    """The states that prompts reach at the `place`-th price, with the models' names."""
+    """The states that prompts reach at the price with index `place`, with the models' names."""
     states: dict[Pattern, State] = {}
     for asked, level, state, onward in walk(evidence, learned, place):
         ask = {models[model]: _short(level.worth[model][state, :, place]) for model in onward}
@@ -201,7 +201,7 @@ def _short(worth: Array) -> tuple[float, ...]:
 
 
 def describe(strategy: Strategy) -> Strategy:
-    """The strategy with its kind and a description: the usual order of calls."""
+    """`strategy` with its kind and a description of the usual calling order."""
     first = sorted(strategy.first)
     conditional = any(len(worth) > 1 for state in strategy.states.values() for worth in state.ask.values())
     if not strategy.several and len(first) == 1:

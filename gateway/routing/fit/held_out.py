@@ -1,4 +1,4 @@
-"""Evaluates a plan on outcomes that were not used for its fit, compared with the hull of single models."""
+"""Evaluates a plan on outcomes that were not used to fit it, and compares it with the hull of single models."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ TARGETS = 7
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Result for one wanted quality, in US dollars per request. Intervals are 95 %, from a bootstrap over prompts."""
+    """The result for one target quality, in US dollars per request. Intervals are 95 %, from a bootstrap over
+    prompts."""
 
     wanted: float
     reached: float
@@ -29,15 +30,15 @@ class Kept:
     calls: float
     usd: float
     hull_usd: float
-    """Cost of the best single model, or a draw between two, at the reached quality, chosen on these same outcomes.
-    Above the quality of the best model: its cost."""
+    """Cost of the best single model, or of a random mix of two, that has the reached quality on these outcomes. If the
+    quality is above that of the best model, the cost of the best model."""
     saving: float
     saving_low: float
     saving_high: float
 
 
 def kept(plan: Plan, outcomes: Outcomes, *, rounds: int = 400, seed: int = 0) -> list[Kept]:
-    """Results at several qualities, from that of the plan's cheapest strategy to that of its best."""
+    """Results at several target qualities, from that of the plan's cheapest strategy to that of its best one."""
     known = ~np.isnan(outcomes.quality)
     quality = np.where(known, outcomes.quality, np.nanmean(outcomes.quality, 0))
     usd = np.where(known, outcomes.usd, np.where(known, outcomes.usd, 0).sum(0) / known.sum(0))

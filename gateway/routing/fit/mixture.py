@@ -14,9 +14,10 @@ from gateway.routing.difficulty.weights_file import IDF_STEP
 from gateway.routing.fit.corpus import Corpus, spread
 
 PENALTY = 60.0
-"""Ridge penalty of the shared scorer, chosen by cross-validation. Results of 30 to 100 do not differ significantly."""
+"""Ridge penalty of the shared scorer, chosen by cross-validation. The results with 30 to 100 do not differ
+significantly."""
 LEXICAL_SCALE = 0.05
-"""Scale of a standardised lexical count, relative to the unit-length n-gram vectors."""
+"""Scale of a standardised lexical count relative to the n-gram vectors, which have unit length."""
 EXPERT_PENALTY = 15.0
 EXPERT_SCALE = 0.1
 GATE_PENALTY = 10.0
@@ -24,11 +25,12 @@ REFINE_PENALTY = 8.0
 PRIOR_SCALE = 0.3
 """Scale of a prior's standardised score among the features that refine it."""
 BALANCE = 0.25
-"""A prompt's weight is its set's size to the power of minus this, so prompts of small sets count slightly more."""
+"""Exponent of a prompt's weight: the size of its set to the power of −`BALANCE`. So prompts of small sets count
+slightly more."""
 LEVEL = 0.5
-"""Share of a set's mean gain that is subtracted from its prompts' gains."""
+"""Share of a set's mean gain that is subtracted from the gains of its prompts."""
 LEAST = 100
-"""Least number of prompts of a set that gets an expert."""
+"""Minimum number of prompts in a set that gets an expert."""
 MOST_EXPERTS = 8
 
 Mask = NDArray[np.bool_]
@@ -36,7 +38,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One fit, and its scores of all prompts of the corpus, including those not used for training."""
+    """One fit, and its scores of all prompts of the corpus, including those that were not used for training."""
 
     scorer: Scorer
     scores: Array
@@ -45,9 +47,10 @@ class Model:
 def fit_model(corpus: Corpus, chosen: Mask) -> Model:
     """Fit a shared scorer to the `chosen` prompts, and an expert to each larger set among them.
 
-    Sets differ in difficulty, which should be learned, and in the difference between their two models, which depends on
-    no prompt. Subtracting half of a set's mean gain orders prompts of unseen sets as well as subtracting all of it, and
-    keeps the estimated adequacy right for all sets. An expert is fitted to the gains minus its set's mean.
+    Sets differ in difficulty, which should be learned. They also differ in how far their two models are apart, which
+    does not depend on the prompt. Subtracting half of a set's mean gain orders prompts of unseen sets as well as
+    subtracting all of it, and keeps the estimated adequacy right for all sets. An expert is fitted to the gains minus
+    its set's mean.
     """
     idf, design = _design(corpus, chosen)
     target, weights = gains(corpus, chosen)
@@ -81,9 +84,10 @@ def fit_model(corpus: Corpus, chosen: Mask) -> Model:
 
 
 def refine(prior: Scorer, corpus: Corpus, chosen: Mask) -> Model:
-    """Fit an expert to all `chosen` prompts, with the prior's score as a further feature, and merge it into the prior.
+    """Fit an expert to all `chosen` prompts, with the prior's score as an additional feature, and merge it into the
+    prior.
 
-    With few outcomes the prior dominates, with many the expert. The result is a scorer of the same form.
+    With few outcomes the prior dominates, and with many the expert does. The result is a scorer of the same form.
     """
     values = _values(corpus, prior.idf.astype(np.float64))
     before = np.array([prior.score(each) for each in corpus.features], dtype=np.float32)
@@ -110,7 +114,8 @@ def refine(prior: Scorer, corpus: Corpus, chosen: Mask) -> Model:
 
 
 def gains(corpus: Corpus, chosen: Mask) -> tuple[Floats, Floats]:
-    """The strong model's gain minus part of its set's mean, and the weight, of each prompt (0: not chosen)."""
+    """For each prompt, the strong model's gain minus a part of its set's mean, and the prompt's weight (0: not
+    chosen)."""
     gain, weights, target = corpus.strong - corpus.weak, np.zeros(len(corpus)), np.zeros(len(corpus))
     for number in range(len(corpus.names)):
         members = chosen & (corpus.sets == number)
@@ -138,7 +143,7 @@ def _design(corpus: Corpus, chosen: Mask) -> tuple[Floats, Design]:
 
 
 def _values(corpus: Corpus, idf: Array) -> Floats:
-    """Tf-idf values of n-grams. The words of a prompt have unit length together, and so have its character n-grams."""
+    """Tf-idf values of n-grams. The word part of a prompt has unit length, and so has its character part."""
     values = corpus.counts * idf[corpus.bins]
     block = corpus.rows * 2 + (corpus.bins >= 1 << WORD_BITS)
     length = np.sqrt(np.bincount(block, values**2, minlength=2 * len(corpus)))
@@ -146,7 +151,8 @@ def _values(corpus: Corpus, idf: Array) -> Floats:
 
 
 def _gates(corpus: Corpus, chosen: Mask, sets: list[int], dense: Floats) -> tuple[Floats, Floats]:
-    """Linear regressions of membership in each set on the lexical counts. A set's weight is the root of its size."""
+    """Linear regressions of membership in each set on the lexical counts. The weight of a set is the square root of its
+    size."""
     sizes = np.bincount(corpus.sets[chosen], minlength=len(corpus.names))
     rows, kinds = dense[chosen].astype(np.float64), corpus.sets[chosen]
     weights = 1 / np.sqrt(sizes[kinds])

@@ -19,10 +19,10 @@ from gateway.routing.fit.evaluation import DataError
 
 Array = NDArray[np.float64]
 Prices = Mapping[str, tuple[float, float]]
-"""Model → US dollars per 1M input and output tokens."""
+"""Model → US dollars per 1M (input, output) tokens."""
 
 USUAL_TOKENS = 256.0
-"""Output tokens assumed for a model whose answers' lengths were not recorded."""
+"""Output tokens assumed for a model if the lengths of its answers were not recorded."""
 TOKEN_CHARACTERS = 4
 
 
@@ -34,18 +34,18 @@ class Outcomes:
     prompts: tuple[str, ...]
     models: tuple[str, ...]
     quality: Array
-    """n × m, 0..1; NaN: the model was not called."""
+    """Quality, n × m, 0..1; NaN: the model was not called."""
     usd: Array
-    """n × m, US dollars of the call."""
+    """US dollars of the call, n × m."""
     votes: tuple[tuple[str | None, ...], ...]
-    """n × m normalised final answers; None: no vote."""
+    """Normalised final answers, n × m; None: no vote."""
 
     def __len__(self) -> int:
         return len(self.ids)
 
     @property
     def labels(self) -> NDArray[np.int64]:
-        """n × m: equal numbers in a row are equal votes; −1: no vote."""
+        """Vote numbers, n × m. Equal numbers in a row are equal votes; −1: no vote."""
         rows = []
         for row in self.votes:
             known: dict[str, int] = {}
@@ -66,7 +66,8 @@ class Outcomes:
 
 
 def read_pool(path: Path) -> dict[str, tuple[float, float]]:
-    """Read one flat object `{"model": [input, output]}`, US dollars per 1M tokens. Raises DataError, OSError."""
+    """Read a pool: one flat object `{"model": [input, output]}` in US dollars per 1M tokens. Raises DataError,
+    OSError."""
     form = f'{path}: give one flat object {{"model": [USD per 1M input tokens, USD per 1M output tokens]}}'
     try:
         pool = orjson.loads(path.read_bytes())
@@ -82,7 +83,8 @@ def read_outcomes(paths: Iterable[Path], prices: Prices) -> Outcomes:
     """Read rows `{"prompt", "q": {model: quality}[, "id", "out_tok", "ans"]}`, or, for two models, `{"prompt", "w",
     "s"}`.
 
-    The files have JSON lines, plain or gzip. Rows without any model of the pool are ignored. Raises DataError, OSError.
+    The files contain JSON lines, plain or gzip. Rows without any model of the pool are ignored. Raises DataError,
+    OSError.
     """
     rows: list[dict[str, Any]] = []
     for path in paths:
@@ -129,8 +131,8 @@ def _row(line: bytes, place: str, prices: Prices) -> dict[str, Any]:
 
 
 def _pair(tokens: Mapping[str, Any], prices: Prices) -> tuple[str, str]:
-    """The models of a row's weak and strong quality: in the order of its lengths, else the pool's cheaper and more
-    expensive one."""
+    """The models of a row's weak and strong quality: in the order of its lengths, or else the cheaper and the more
+    expensive model of the pool."""
     if len(tokens) == 2 and all(model in prices for model in tokens):
         weak, strong = tokens
     elif len(prices) == 2:
@@ -145,7 +147,8 @@ def _number(value: Any) -> float:
 
 
 def _usd(prompts: Sequence[str], tokens: Array, given: Array, prices: Sequence[tuple[float, float]]) -> Array:
-    """Costs, n × m: from length and price; without a length, the given cost; else from the model's mean length."""
+    """Costs, n × m: from length and price. Without a length, the given cost is used, or else a cost from the model's
+    mean length."""
     price = np.array(prices)
     inputs = np.array([len(prompt) for prompt in prompts]) / TOKEN_CHARACTERS
     known = ~np.isnan(tokens)
@@ -155,7 +158,7 @@ def _usd(prompts: Sequence[str], tokens: Array, given: Array, prices: Sequence[t
 
 
 def normalise(answer: Any) -> str | None:
-    """The answer without differences in case, spaces and number formats. None: no vote."""
+    """The answer without differences in case, spaces and number formats; None: no vote."""
     if answer is None:
         return None
     if isinstance(answer, dict | list):

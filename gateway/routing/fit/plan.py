@@ -1,4 +1,4 @@
-"""Fits a plan to recorded outcomes: first the models' adequacies, then strategies."""
+"""Fits a plan to recorded outcomes: first the models' adequacies, then the strategies."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from gateway.routing.strategy.plan import Plan
 from gateway.routing.strategy.prompt_features import fit_prompt_features
 
 LEAST = 100
-"""Least number of prompts for a fit."""
+"""Minimum number of prompts for a fit."""
 STEM = 160
-"""Prompts with the same first characters, so many, count as variants of one question."""
+"""Number of first characters. Prompts that have the same ones count as variants of one question."""
 
 
 def fit_plan(
@@ -66,6 +66,6 @@ def fit_outcomes(outcomes: Outcomes, progress: Progress, *, seed: int = 0) -> tu
 
 
 def _folds(prompts: Sequence[str]) -> NDArray[np.int64]:
-    """Five folds, as numbers 0..4, with all variants of a question in the same one."""
+    """Five folds, as numbers 0..4. All variants of a question are in the same fold."""
     stems = [hashlib.blake2b(normalise(prompt)[:STEM].encode(), digest_size=4).digest() for prompt in prompts]
     return np.array([int.from_bytes(stem) % 5 for stem in stems], dtype=np.int64)

@@ -1,8 +1,8 @@
 """Makes a plan for models without measurements, from a prior by model name and price.
 
-The prior was fitted to other pools. It has four parts: how quality rises with price, how much some models differ from
+The prior was fitted to other pools. It has four parts: how quality rises with price, how much single models differ from
 that, how much prompts are hard for all models at once, and how often two wrong answers are equal. Outcomes are drawn
-from it, and plain cascades are chosen on them as on measured ones (a Rasch model, 1960, with a common error).
+from it, and plain cascades are chosen on them as on measured outcomes (a Rasch model, 1960, with a common error).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 PACKAGED = "data/prior.json"
 PROMPTS = 2000
 INPUT_TOKENS, OUTPUT_TOKENS = 100.0, 200.0
-"""Tokens of the request with which costs are compared."""
+"""Tokens of the request for which costs are compared."""
 
 
 class Prior(NamedTuple):
@@ -37,19 +37,20 @@ class Prior(NamedTuple):
 
     level: float
     slope: float
-    """Per natural logarithm of the price of 1M output and a third of 1M input tokens, in US dollars."""
+    """Slope per natural logarithm of a price: that of 1M output tokens plus a third of 1M input tokens, in US dollars.
+    """
     spread: float
     coincidence: float
-    """Share of pairs of wrong answers that are equal."""
+    """Share of pairs of wrong answers in which both are equal."""
     models: Mapping[str, float]
-    """Model → its own value."""
+    """Model → its value in the sum above."""
 
     def skill(self, model: str, price: tuple[float, float]) -> float:
         return self.level + self.slope * _log_price(price) + self.models.get(model, 0.0)
 
 
 def prior(prices: Prices) -> Plan:
-    """A plan for a pool without measured outcomes. `prices`: of the pool's models."""
+    """A plan for a pool without measured outcomes. `prices`: prices of the pool's models."""
     known = orjson.loads((files("gateway.routing") / PACKAGED).read_bytes())
     fields = {name: known[name] for name in Prior._fields}
     models = tuple(prices)
@@ -72,7 +73,7 @@ def _imagined(believed: Prior, prices: Prices) -> Evidence:
 
 
 def learn_prior(pools: Sequence[tuple[Outcomes, Prices]]) -> Prior:
-    """Fit the prior to measured pools, all with the same weight."""
+    """Fit the prior to measured pools, each with the same weight."""
     odds = [_log_odds(outcomes) for outcomes, _ in pools]
     logs = [np.array([_log_price(prices[model]) for model in outcomes.models]) for outcomes, prices in pools]
     rise = sum(float(((x - x.mean()) * (y - y.mean())).sum()) for x, y in zip(logs, odds, strict=True))
@@ -101,7 +102,7 @@ def _log_odds(outcomes: Outcomes) -> Array:
 
 
 def _spread(outcomes: Outcomes, odds: Array) -> float:
-    """The spread with which simulated outcomes have the same correlation as the measured ones."""
+    """The spread for which simulated outcomes have the same correlation as the measured ones."""
     rows = outcomes.quality[~np.isnan(outcomes.quality).any(1)]
     wanted = _correlation(rows)
     chance = np.random.default_rng(0)
@@ -133,7 +134,7 @@ def _coincidence(outcomes: Outcomes) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """`python -m gateway.routing.fit.prior --data FILE --pool FILE [--data FILE --pool FILE …] --out FILE`"""
-    parser = argparse.ArgumentParser(description="Learn what to expect of pools that nobody has measured.")
+    parser = argparse.ArgumentParser(description="Learn a prior for pools without measurements.")
     parser.add_argument("--data", type=Path, action="append", required=True)
     parser.add_argument("--pool", type=Path, action="append", required=True)
     parser.add_argument("--out", type=Path, required=True)

@@ -1,4 +1,5 @@
-"""Replays recorded outcomes through the decisions of serving. An answer is used only if its call was made."""
+"""Replays recorded outcomes through the decisions of serving. An answer is used only if the replayed decisions call its
+model."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ class Replayed:
 
 
 def replay(outcomes: Outcomes, plan: Plan, quality: float) -> Iterator[Replayed]:
-    """Results in the order of the outcomes. If the plan has none of a prompt's models, the cheapest model answers."""
+    """The results in the order of the outcomes. If the plan contains none of a prompt's models, the cheapest model
+    answers."""
     for place, prompt in enumerate(outcomes.prompts):
         row = Row(outcomes, place)
         able = {model: model for model in row.columns}
@@ -64,7 +66,7 @@ class Row:
 
 
 def ask(asking: RunningStrategy, row: Row) -> list[StrategyAnswer]:
-    """Run a strategy to its end on recorded answers. Returns the answers it used."""
+    """Run a strategy to its end on recorded answers. Returns the answers that it used."""
     answers: list[StrategyAnswer] = []
     while wanted := asking.next(answers):
         answers += [row.answer(model) for model in wanted]

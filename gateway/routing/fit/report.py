@@ -24,19 +24,20 @@ ROUNDS = 400
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Costs of a wanted mean quality, in US dollars per request."""
+    """The costs of reaching a target mean quality, in US dollars per request."""
 
     quality: float
     usd: float
     hull_usd: float
-    """Cost of the best single model, or a draw between two; if none reaches the quality, of the best."""
+    """Cost of the best single model, or of a random mix of two. If none reaches the quality, the cost of the best
+    model."""
     oracle_usd: float | None
-    """Cost of an oracle; None: it does not reach the quality either."""
+    """Cost of an oracle; None if even the oracle does not reach the quality."""
     saving: float
-    """Saved share of the hull's cost; below 0: more expensive."""
+    """Saved share of the hull's cost. Negative means more expensive."""
     low: float
     high: float
-    """95 % bootstrap interval of the saving, over prompts."""
+    """`low` and `high` are the 95 % bootstrap interval of the saving, over prompts."""
     strategy: str
 
 
@@ -46,11 +47,12 @@ class Report:
 
     targets: tuple[Target, ...]
     frontier: tuple[tuple[float, float, str, str], ...]
-    """Quality, US dollars, kind, description; cheapest first. Measured on prompts that were not used for the fit."""
+    """(Quality, US dollars, kind, description) of each strategy, cheapest first. Measured on prompts that were not used
+    for the fit."""
     hull: tuple[tuple[float, float, str], ...]
     oracle: tuple[tuple[float, float], ...]
     random: tuple[float, float]
-    """Quality and US dollars of calling a random model."""
+    """Quality and US dollars of calling a model at random."""
 
     def values(self) -> dict[str, Any]:
         """JSON values."""
@@ -65,7 +67,7 @@ class Report:
 
 
 def report(frontier: Frontier, outcomes: Outcomes, *, seed: int = 0) -> Report:
-    """`outcomes`: those that the frontier was built from."""
+    """The report. `outcomes`: those from which the frontier was built."""
     points, singles = frontier.points, frontier.singles
     hull = [singles[place] for place in _corners(singles)]
     oracle = _oracle(outcomes)
@@ -133,7 +135,7 @@ def _target(
 
 
 def _oracle(outcomes: Outcomes) -> list[tuple[float, float]]:
-    """Quality and US dollars of an oracle that knows all outcomes in advance, at many prices of money."""
+    """Quality and US dollars, at many prices of money, of an oracle that knows all outcomes in advance."""
     known = ~np.isnan(outcomes.quality)
     quality = np.where(known, outcomes.quality, -np.inf)
     rows = np.arange(len(outcomes))
@@ -190,7 +192,8 @@ def plot(shown: Report, path: str) -> None:
 
 
 def _drawn(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Points with steps between them: draws between two points are straight in cost, so curved in its logarithm."""
+    """The points with intermediate points between them. A mix of two points is a straight line in cost, and so a curve
+    on a logarithmic scale."""
     steps: list[tuple[float, float]] = []
     for (quality, usd), (more, dearer) in itertools.pairwise(points):
         shares = np.linspace(0, 1, 20).tolist()

@@ -1,11 +1,12 @@
-"""Searches strategies by backward induction over called models and their agreement, for many prices of money at once.
+"""Searches strategies by backward induction over the called models and their agreement, for many prices of money at
+once.
 
 A state is a set of called models and the way in which their answers agree. For each state, from the largest sets to the
 empty one, two things are fitted: the model whose answer to serve, and the gain of calling each further model. The gain
 is the quality of the best continuation, minus the quality of stopping, minus the price of money times the cost. All
-orders of calls are covered, because a state does not depend on the order. Gains are regressed on the prompt's features
-within a state, so that they may depend on the prompt (fitted value iteration, Gordon 1995). The value of a continuation
-comes from decisions that did not see the prompt (cross-fitting), because it would be too high otherwise.
+orders of calls are covered, because a state does not depend on the order. Within a state, gains are regressed on the
+prompt's features, so that they may depend on the prompt (fitted value iteration, Gordon 1995). The value of a
+continuation comes from decisions that were fitted without the prompt (cross-fitting); otherwise it would be too high.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ class Evidence:
     """Outcomes of n prompts and m models, for the search."""
 
     labels: Whole
-    """n × m: equal labels agree; −1: no vote."""
+    """Labels of answers, n × m. Equal labels agree; −1: no vote."""
     quality: Array
-    """n × m; 0 if unknown."""
+    """Quality, n × m; 0 if unknown."""
     usd: Array
     able: NDArray[np.bool_]
-    """n × m: can the model be called?"""
+    """Whether the model can be called, n × m."""
     features: Array
-    """n × d, the first column 1."""
+    """Features, n × d. The first column is 1."""
 
     @classmethod
     def of(cls, outcomes: Outcomes, features: Array) -> Evidence:
@@ -50,7 +51,7 @@ class Evidence:
         return Evidence(self.labels[rows], self.quality[rows], self.usd[rows], self.able[rows], self.features[rows])
 
     def only(self, features: int) -> Evidence:
-        """The same with the first `features` features only."""
+        """The same evidence with only the first `features` features."""
         return Evidence(self.labels, self.quality, self.usd, self.able, self.features[:, :features])
 
     def __len__(self) -> int:
@@ -58,14 +59,15 @@ class Evidence:
 
 
 class Settings(NamedTuple):
-    """Depth of the search, and regularisation for states with few rows."""
+    """Depth of the search, and regularisation of states with few rows."""
 
     depth: int = 4
-    """Most models called for one prompt."""
+    """Maximum models that are called for one prompt."""
     realised: float = 0.5
-    """Share of a gain that is taken from the actual outcomes. The rest is the estimate, which varies less."""
+    """Share of a gain that is taken from the actual outcomes. The rest is taken from the estimate, which varies less.
+    """
     agreement: float = 20.0
-    """Weight, in rows, of the general estimate of an answer's quality (`Agreement`) in each state."""
+    """Weight, as a number of rows, of the general estimate of an answer's quality (`Agreement`) in each state."""
     reluctance: float = 5.0
     """Number of rows without gain that are added to each state in which a further model may be called."""
     slopes: float = 50.0
@@ -75,20 +77,20 @@ class Settings(NamedTuple):
 
 
 SUPPORT = 5
-"""Least number of prompts in a state; decisions of states with fewer are ignored."""
+"""Minimum number of prompts in a state. Decisions of states with fewer prompts are ignored."""
 
 
 class Level(NamedTuple):
-    """Decisions for one set of called models, with c states and L prices of money."""
+    """The decisions for one set of called models, with c states and L prices of money."""
 
     codes: Whole
-    """c results of `encode`, ascending."""
+    """Results of `encode`, ascending, c."""
     serve: Whole
-    """c: the model whose answer is served, as an index in the set."""
+    """The model whose answer is served, as an index in the set, c."""
     worth: dict[int, Array]
     """Further model → weights of its gain, c × d × L."""
     rows: Whole
-    """c: number of prompts in the state."""
+    """Number of prompts in the state, c."""
 
 
 Learned = dict[Asked, Level]
@@ -103,13 +105,15 @@ class _Value(NamedTuple):
 
 
 def prices(usd: Array, able: NDArray[np.bool_], count: int = 20) -> Array:
-    """Prices of money, in quality per US dollar, from almost 0 to one at which only the cheapest model is called."""
+    """Prices of money in quality per US dollar, from almost 0 up to a price at which only the cheapest model is
+    called."""
     mean = np.where(able, usd, 0).sum(0) / able.sum(0)
     return np.asarray(np.geomspace(0.01 / mean.max(), 0.1 / max(mean.min(), mean.max() * 1e-6), count))
 
 
 def affordable(models: int, prompts: int, votes: bool) -> int:
-    """The depth of a search with acceptable running time. Without votes it is 1: further answers have no effect."""
+    """The depth of a search with an acceptable running time. Without votes it is 1, because further answers have no
+    effect."""
     if not votes:
         return 1
     for depth in (4, 3, 2):
@@ -120,7 +124,7 @@ def affordable(models: int, prompts: int, votes: bool) -> int:
 
 
 def encode(labels: Whole, asked: Asked) -> Whole:
-    """n numbers that encode how the answers of `asked` agree."""
+    """n numbers, each of which encodes how the answers of `asked` agree."""
     count = len(asked)
     canonical = np.zeros((len(labels), count), dtype=np.int64)
     code = np.zeros(len(labels), dtype=np.int64)
@@ -138,7 +142,7 @@ def encode(labels: Whole, asked: Asked) -> Whole:
 
 
 def decode(code: int, count: int) -> tuple[int, ...]:
-    """The labels (see `Pattern`) that `encode` encoded as `code`. `count`: number of models."""
+    """The labels (see `Pattern`) for the result `code` of `encode`. `count`: number of models."""
     labels: list[int] = []
     for _ in range(count):
         code, label = divmod(code, count + 1)
@@ -163,7 +167,7 @@ def learn(evidence: Evidence, price: Array, settings: Settings) -> Learned:
 
 
 class _Cells:
-    """Computes sums per state, over the rows outside each fold and over all rows."""
+    """Computes sums per state, both over the rows outside of each fold and over all rows."""
 
     def __init__(self, codes: Whole, folds: Whole, count: int) -> None:
         self.codes, self.cell = np.unique(codes, return_inverse=True)
@@ -175,7 +179,7 @@ class _Cells:
         self._keys = ordered[self._starts]
 
     def sums(self, values: Array) -> Array:
-        """Sums, c × (folds + 1) × …: index k is without fold k, the last index is over all rows."""
+        """Sums, c × (folds + 1) × …: index k excludes fold k, and the last index includes all rows."""
         found = np.zeros((self._shape[0] * self._shape[1], *values.shape[1:]))
         found[self._keys] = np.add.reduceat(values[self._order], self._starts, axis=0)
         inside = found.reshape(*self._shape, *values.shape[1:])
@@ -223,7 +227,8 @@ def _ask(
     cells: _Cells,
     stop: _Value,
 ) -> tuple[_Value, dict[int, Array]]:
-    """The value of calling the most valuable further model where it pays, and the weights of each model's gain."""
+    """The value of calling the most valuable further model if that is worth it, and the weights of each model's
+    gain."""
     features = evidence.features
     width = features.shape[1]
     gram = cells.sums((features[:, :, None] * features[:, None, :]).reshape(len(features), -1))
@@ -265,7 +270,7 @@ def _ask(
 
 
 def walk(evidence: Evidence, learned: Learned, place: int) -> Iterator[tuple[Asked, Level, int, list[int]]]:
-    """The states that prompts reach at the `place`-th price, each once.
+    """The states that prompts reach at the price with index `place`, each once.
 
     Yields the called models, their level, the state's index in it, and the models that are called next for any prompt.
     """
@@ -292,7 +297,8 @@ def walk(evidence: Evidence, learned: Learned, place: int) -> Iterator[tuple[Ask
 
 
 def choose(evidence: Evidence, level: Level, state: int, place: int, *, stops: bool) -> Whole:
-    """The model that is called next for each of n prompts in one state; −1: none. `stops`: the run may end here."""
+    """The model that is called next for each of n prompts in one state; −1: none. `stops`: whether the run may end
+    here."""
     best = np.full(len(evidence), 0.0 if stops else -np.inf)
     chosen = np.full(len(evidence), -1)
     for model, worth in level.worth.items():
@@ -303,7 +309,7 @@ def choose(evidence: Evidence, level: Level, state: int, place: int, *, stops: b
 
 
 def play(evidence: Evidence, learned: Learned, place: int) -> tuple[Array, Array]:
-    """Quality and US dollars (n each) of applying the decisions of the `place`-th price."""
+    """Quality and US dollars (n each) of the decisions for the price with index `place`."""
     quality, usd = np.zeros(len(evidence)), np.zeros(len(evidence))
     front: dict[Asked, Whole] = {(): np.arange(len(evidence))}
     while front:
@@ -335,13 +341,13 @@ def _found(level: Level, codes: Whole) -> tuple[Whole, NDArray[np.bool_]]:
 
 
 def _voted(labels: Whole, asked: Asked) -> Whole:
-    """As `encode`, but answers without a vote count as votes of their own."""
+    """Like `encode`, but each answer without a vote counts as a different vote."""
     own = -2 - np.arange(labels.shape[1])
     return encode(np.where(labels < 0, labels.max() + 1 - own, labels), asked)
 
 
 def _plural(evidence: Evidence, rows: Whole, asked: Asked) -> Whole:
-    """Index in `asked` of the answer with the most votes; of several, that of the best model."""
+    """Index in `asked` of the answer with the most votes. If several have the most, that of the best model."""
     votes = evidence.labels[rows][:, asked]
     agree = ((votes[:, :, None] == votes[:, None, :]) & (votes >= 0)[:, :, None]).sum(2)
     level = evidence.quality[:, asked].mean(0)

@@ -1,9 +1,9 @@
 """Selects strategies for the frontier of quality and cost, and corrects their expected quality.
 
-A strategy is kept only if it beats simpler ones, or a draw between two of these, at its own cost with some confidence.
-The frontier is the hull of those that are kept. Its corners were chosen because of their measured quality, so that
-quality is too high on average. The correction is the quality of a frontier chosen on some prompts, measured on them,
-minus its quality on the other prompts (Efron 1983, on this optimism).
+A strategy is kept only if, at its own cost, it beats simpler strategies and mixes of two of these, with some
+confidence. The frontier is the hull of the kept strategies. Its corners were selected because of their measured
+quality, so that quality is too high on average. The correction is a difference, for a frontier selected on some of the
+prompts: its quality measured on these, minus its quality on the other prompts (Efron 1983, on this optimism).
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 CONFIDENCE = 1.0
-"""Standard errors by which a cascade must beat simpler strategies, and a single model a cheaper strategy."""
+"""Standard errors by which a cascade must beat simpler strategies. A single model must be this much better than a
+cheaper strategy."""
 DIVISIONS = 6
 """Number of random divisions of the prompts over which the optimism is averaged."""
 PARTS = 5
@@ -36,13 +37,13 @@ class Point(NamedTuple):
     usd: Array
 
     def on(self, rows: Mask) -> Point:
-        """The same for some of the prompts."""
+        """The point restricted to the given prompts."""
         quality, usd = self.quality[rows], self.usd[rows]
         return Point(replace(self.strategy, quality=float(quality.mean()), usd=float(usd.mean())), quality, usd)
 
 
 class Family(NamedTuple):
-    """Points measured in the same way, and the standard errors by which they must beat simpler strategies."""
+    """Points that were measured in the same way, and the standard errors by which they must beat simpler strategies."""
 
     points: tuple[Point, ...]
     confidence: float
@@ -52,7 +53,7 @@ class Family(NamedTuple):
 
 
 def select(singles: Sequence[Point], families: Sequence[Family]) -> tuple[Point, ...]:
-    """The frontier, cheapest first. `families`: simpler ones first.
+    """The frontier, cheapest first. `families`: those with simpler strategies come first.
 
     A single model is removed if a cheaper strategy is not worse with confidence.
     """
@@ -61,7 +62,7 @@ def select(singles: Sequence[Point], families: Sequence[Family]) -> tuple[Point,
 
 
 def promised(singles: Sequence[Point], families: Sequence[Family], *, seed: int = 0) -> tuple[Point, ...]:
-    """As `select`, with expected qualities corrected for optimism."""
+    """Like `select`, with the expected qualities corrected for optimism."""
     frontier = select(singles, families)
     if len(frontier) == 1:
         return frontier
@@ -72,7 +73,7 @@ def promised(singles: Sequence[Point], families: Sequence[Family], *, seed: int 
 
 
 def _optimism(singles: Sequence[Point], families: Sequence[Family], wanted: Sequence[float], seed: int) -> Array:
-    """Expected minus reached quality, at each wanted quality."""
+    """Expected minus reached quality, at each target quality."""
     everybody = _everybody(singles, families)
     count = len(everybody[0].quality)
     missed = np.zeros(len(wanted))
@@ -129,7 +130,8 @@ def _equals(dear: Point, cheap: Point) -> bool:
 
 
 def _beats(point: Point, rivals: Sequence[Point], confidence: float) -> bool:
-    """Is the point better than `rivals`, or a draw between two, at the same cost, by `confidence` standard errors?"""
+    """Whether the point is better than `rivals`, and than mixes of two of them, at the same cost, by `confidence`
+    standard errors."""
     quality, usd = point.quality, point.usd
     cost = np.array([each.strategy.usd for each in rivals])
     level = np.array([each.strategy.quality for each in rivals])

@@ -1,4 +1,4 @@
-"""Measures how often a strategy calls each model, and divides its cost among them."""
+"""Measures how often a strategy calls each model, and divides the strategy's cost among the models."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from gateway.routing.fit.replay import Row, ask
 from gateway.routing.strategy.strategy import RunState, Step, Strategy
 
 MOST = 1000
-"""Most prompts that are replayed."""
+"""Maximum prompts that are replayed."""
 
 
 def with_spending(strategy: Strategy, outcomes: Outcomes, features: NDArray[np.float64]) -> Strategy:
-    """`strategy` with its `asks`, measured on evenly chosen prompts of `outcomes`. The costs add up to the strategy's.
+    """`strategy` with its `asks`, measured on evenly chosen prompts of `outcomes`. The costs add up to the strategy's
+    cost.
 
-    `features`: n × d, of the outcomes' prompts.
+    `features`: features of the outcomes' prompts, n × d.
     """
     calls: dict[str, int] = {}
     usd: dict[str, float] = {}

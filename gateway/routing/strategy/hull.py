@@ -13,7 +13,8 @@ Array = NDArray[np.float64]
 def corners(usd: Sequence[float] | Array, quality: Sequence[float] | Array) -> list[int]:
     """Indexes of the points on the upper hull, cheapest first (Andrew's monotone chain, 1979).
 
-    The first is the cheapest point, the last is the best one. No mixture of two others is better at the same cost.
+    The first is the cheapest point, and the last is the best one. At the same cost, no mix of two other points is
+    better.
     """
     cost, value = np.asarray(usd, dtype=np.float64), np.asarray(quality, dtype=np.float64)
     kept: list[int] = []
@@ -32,8 +33,8 @@ def _below(first: int, middle: int, last: int, cost: Array, value: Array) -> boo
 
 
 def between(qualities: Sequence[float], target: float) -> tuple[int, int, float]:
-    """Indexes of the two neighbours of `target` in ascending `qualities`, and the share of the upper one that gives
-    it."""
+    """Indexes of the two neighbours of `target` in the ascending `qualities`, and the weight of the upper one in the
+    mix that has the quality `target`."""
     if target <= qualities[0]:
         return 0, 0, 0.0
     for upper in range(1, len(qualities)):
@@ -44,8 +45,8 @@ def between(qualities: Sequence[float], target: float) -> tuple[int, int, float]
 
 
 def cost_of(target: float | Array, usd: Array, quality: Array) -> Array:
-    """US dollars at which corners, or mixtures of two, reach the quality `target`; outside their range, the
-    nearest's."""
+    """US dollars at which corners, or mixes of two, reach the quality `target`. Outside of their range, the cost of the
+    nearest corner."""
     return np.asarray(np.interp(target, quality, usd), dtype=np.float64)
 
 

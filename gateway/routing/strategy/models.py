@@ -1,4 +1,4 @@
-"""Estimates for each model the probability that its answer to a prompt is good. Fitted offline, used per request."""
+"""Estimates, for each model, the probability that its answer to a prompt is good. Fitted offline, used per request."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from gateway.routing.difficulty.ridge import Array, Design, solve
 from gateway.routing.difficulty.scorer import CLIP
 
 GOOD = 0.5
-"""An answer of at least this quality is adequate."""
+"""Minimum quality of an adequate answer."""
 RANK = 4
-"""Number of directions in which prompts differ for the models. With a few thousand prompts, more would be noise."""
+"""Number of directions in which prompts differ for the models. With only a few thousand prompts, further directions
+would be noise."""
 PENALTY = 15.0
 LEXICAL_SCALE = 0.1
 SHRINKAGE = 2.0
-"""Strength of the shrinkage of a calibration's slopes towards their earlier values."""
+"""Strength with which a calibration's slopes are pulled towards their earlier values."""
 LEVEL_SHRINKAGE = 0.1
 BEND_SHRINKAGE = 8.0
 
@@ -29,35 +30,35 @@ BEND_SHRINKAGE = 8.0
 class ModelAdequacies:
     """P(quality ≥ 0.5) of each model, from a few scores that all models share.
 
-    scores = lexical and n-gram features · weights (reduced-rank regression, Izenman 1975);
-    P = logistic(intercept + slopes · (scores, their squares)), calibrated on prompts that training had not seen.
+    scores = lexical and n-gram features · weights (reduced-rank regression, Izenman 1975); P = logistic(intercept +
+    slopes · (scores, their squares)), calibrated on prompts that were not used in training.
     """
 
     models: tuple[str, ...]
     places: NDArray[np.int64]
     """Bins that occurred at least twice in training, ascending."""
     weights: Floats
-    """len(places) × r, tf-idf included."""
+    """Weights including tf-idf, len(places) × r."""
     idf: Floats
     """Inverse document frequency of each of `places`."""
     lexical: Floats
-    """(2 + r) × 46: mean, deviation, then weights per standard deviation."""
+    """(2 + r) × 46: means, deviations, then weights per standard deviation."""
     intercepts: Floats
-    """r numbers."""
+    """Intercepts of the scores, r."""
     curves: Array
-    """m × (1 + 2r): intercept and slopes of each model."""
+    """Intercept and slopes of each model, m × (1 + 2r)."""
 
     def of(self, text: str) -> dict[str, float]:
         """Model → P(quality ≥ 0.5)."""
         return self.of_features(extract(text))
 
     def of_features(self, features: Features) -> dict[str, float]:
-        """The same for the features of a text."""
+        """Model → P(quality ≥ 0.5), for the features of a text."""
         chances = _chance(self.curves, self.scores(features)[None])[0]
         return dict(zip(self.models, chances.tolist(), strict=True))
 
     def scores(self, features: Features) -> Array:
-        """The r scores of a prompt, which the calibration turns into probabilities."""
+        """The r scores of a prompt. The calibration turns them into probabilities."""
         found = np.minimum(np.searchsorted(self.places, features.bins), len(self.places) - 1)
         known = self.places[found] == features.bins
         weighted = np.where(known, features.counts * self.idf[found], 0)
@@ -70,7 +71,7 @@ class ModelAdequacies:
         return np.asarray(total, dtype=np.float64)
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """All arrays for storage, with weights rounded to one byte, without the models' names."""
+        """All arrays for storage, with weights rounded to one byte. The models' names are not included."""
         step = np.maximum(np.abs(self.weights).max(0), 1e-12) / 127
         return {
             "places": np.diff(self.places, prepend=0).astype(np.uint32),
@@ -84,7 +85,8 @@ class ModelAdequacies:
 
     @classmethod
     def read(cls, models: Sequence[str], arrays: Mapping[str, NDArray[np.generic]]) -> Self:
-        """From the result of `arrays`. Raises KeyError for a missing array, ValueError for inconsistent shapes."""
+        """The adequacies from the result of `arrays`. Raises KeyError for a missing array, ValueError for inconsistent
+        shapes."""
         weights = arrays["weights"].astype(np.float32) * arrays["step"].astype(np.float32)
         curves = arrays["curves"].astype(np.float64)
         if curves.shape != (len(models), 2 * weights.shape[1] + 1) or len(weights) != len(arrays["places"]):
@@ -105,8 +107,8 @@ def fit_adequacies(
 ) -> tuple[ModelAdequacies, Array]:
     """Fit on n measured prompts. `qualities`: model → n values 0..1, NaN where the model was not called.
 
-    `folds`: n numbers, equal for variants of one question. Returns the fit for serving, and n × m probabilities from
-    fits that did not see the prompt's fold, for the search for strategies.
+    `folds`: n numbers, equal for variants of one question. Returns the fit for serving, and n × m probabilities for the
+    search for strategies. These come from fits that did not use the prompt's fold.
     """
     if not qualities or not features:
         raise ValueError("adequacies need at least one model and one prompt")
@@ -139,7 +141,7 @@ def fit_adequacies(
 
 
 def _directions(good: Array) -> tuple[Array, Array]:
-    """The outcomes' main directions (n × r, with standard deviation 1), and the weight of each row (0: not
+    """The main directions of the outcomes (n × r, with standard deviation 1), and the weight of each row (0: not
     measured)."""
     known = ~np.isnan(good)
     mean = np.where(known, good, 0).sum(0) / np.maximum(known.sum(0), 1)
@@ -155,7 +157,8 @@ def _directions(good: Array) -> tuple[Array, Array]:
 
 
 def _design(features: Sequence[Features]) -> tuple[Design, NDArray[np.int64], Floats, Floats]:
-    """The design matrix (unit-length n-gram blocks and lexical counts), its bins, their idf, and mean and deviation."""
+    """The design matrix (n-gram blocks of unit length, and lexical counts), its bins, their idf, and the means and
+    deviations."""
     bins = np.concatenate([each.bins for each in features])
     rows = np.repeat(np.arange(len(features)), [len(each.bins) for each in features])
     seen = np.bincount(bins, minlength=BINS)
@@ -176,9 +179,9 @@ def _design(features: Sequence[Features]) -> tuple[Design, NDArray[np.int64], Fl
 
 
 def _calibrate(scores: Array, good: Array, folds: NDArray[np.int64]) -> tuple[Array, Array]:
-    """A calibration curve per model, and n × m probabilities from curves that did not see the prompt's fold.
+    """A calibration curve per model, and n × m probabilities from curves that did not use the prompt's fold.
 
-    `scores`: n × r, from fits that did not see the prompt's fold.
+    `scores`: n × r, from fits that did not use the prompt's fold.
     """
     flat = np.zeros(1 + 2 * scores.shape[1])
     curves = np.zeros((good.shape[1], len(flat)))
@@ -194,7 +197,8 @@ def _calibrate(scores: Array, good: Array, folds: NDArray[np.int64]) -> tuple[Ar
 
 
 def _curve(scores: Array, good: NDArray[np.generic], before: Array) -> Array:
-    """Logistic regression by bounded Newton steps, shrunk towards `before`, slopes more strongly than the intercept."""
+    """Logistic regression by bounded Newton steps, pulled towards `before`. Slopes are pulled more strongly than the
+    intercept."""
     columns, outcomes = _columns(scores), good.astype(np.float64)
     strength = np.full(len(before), SHRINKAGE)
     strength[0] = LEVEL_SHRINKAGE

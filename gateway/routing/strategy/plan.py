@@ -15,7 +15,7 @@ from gateway.routing.strategy.strategy import RunState, Strategy, share_of
 from gateway.routing.strategy.tariff import Tariff, repriced_usd
 
 _MOST_FRONTIERS = 1024
-"""Most frontiers in the cache."""
+"""Maximum frontiers in the cache."""
 
 
 class Start(NamedTuple):
@@ -26,7 +26,7 @@ class Start(NamedTuple):
     adequacy: dict[str, float]
     """Model → probability that its answer is good. Without a classifier, it is the same for all prompts."""
     expected: float
-    """Mean quality that the frontier reaches for the wanted quality."""
+    """Mean quality that the frontier is expected to reach for the requested quality."""
     wanted: float
 
 
@@ -38,29 +38,30 @@ class Plan:
     strategies: tuple[Strategy, ...]
     """The frontier, cheapest first."""
     singles: tuple[Strategy, ...]
-    """Each model alone."""
+    """A strategy for each model alone."""
     reserves: tuple[Strategy, ...] = ()
-    """Further strategies, for when some models cannot be called."""
+    """Further strategies that are used if some models cannot be called."""
     adequacies: ModelAdequacies | None = None
     features: PromptFeatures | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
     prices: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """Model → US dollars per 1M input and output tokens with which the costs were computed."""
+    """Model → US dollars per 1M (input, output) tokens at which the costs were computed."""
     _frontiers: dict[tuple[frozenset[str], Tariff], tuple[Strategy, ...]] = field(default_factory=dict, compare=False)
 
     def quality_of(self, model: str) -> float:
-        """Expected mean quality of one model alone. Raises KeyError."""
+        """Expected mean quality of one model alone. Raises KeyError for an unknown model."""
         return self._levels()[model]
 
     def begin(
         self, prompt: str, quality: float, subject: str, able: Mapping[str, str], tariff: Tariff = ()
     ) -> Start | None:
-        """Choose the cheapest strategy, or draw between two, with the expected mean quality `quality`.
+        """Choose the cheapest strategy, or a random mix of two, whose expected mean quality is `quality`.
 
-        If none reaches it, the best one is chosen. None: no strategy has only models that can be called.
+        If none reaches that quality, the best one is chosen. Returns None if every strategy has a model that cannot be
+        called.
 
-        `able`: models that can be called now → the backend for each. `subject`: equal subjects draw the same strategy.
-        `tariff`: present prices.
+        `able`: models that can be called now → the backend for each. `subject`: equal subjects always get the same
+        strategy of a mix. `tariff`: present prices.
         """
         frontier = self._frontier(frozenset(able), tariff)
         if not frontier:
@@ -80,8 +81,8 @@ class Plan:
         return {model: single.quality for single in self.singles for model in single.first}
 
     def _frontier(self, able: frozenset[str], tariff: Tariff) -> tuple[Strategy, ...]:
-        """The frontier of strategies whose models can all be called. If some cannot, reserves and singles are used
-        too."""
+        """The frontier of the strategies whose models can all be called. If some models cannot, reserves and singles
+        are included."""
         known = self._frontiers.get((able, tariff))
         if known is None:
             known = self._at(able, tariff)
@@ -96,7 +97,7 @@ class Plan:
             return _frontier((*self.strategies, *others), able)
         frontier = self._frontier(able, ())
         others = tuple(each for each in (*self.strategies, *self.singles, *self.reserves) if each.models <= able)
-        if not all(each.asks for each in (*frontier, *others)):  # a file of an older version, without costs per model
+        if not all(each.asks for each in (*frontier, *others)):  # an older version wrote no costs per model
             return frontier
         return _repriced(frontier, others, tariff) if frontier else frontier
 
@@ -108,7 +109,8 @@ def _frontier(strategies: Sequence[Strategy], able: frozenset[str]) -> tuple[Str
 
 
 def _repriced(frontier: Sequence[Strategy], others: Sequence[Strategy], tariff: Tariff) -> tuple[Strategy, ...]:
-    """The frontier at the prices of `tariff`. `frontier`: the one at the fitted prices; `others`: further strategies.
+    """The frontier at the prices of `tariff`. `frontier`: the frontier at the fitted prices; `others`: further
+    strategies.
 
     `others` were measured less exactly, so their quality is limited to that of the frontier at the same fitted cost.
     """

@@ -1,4 +1,4 @@
-"""Reads and writes a plan: a JSON file in which only the classifier's weights are compressed arrays."""
+"""Reads and writes a plan: a JSON file in which only the classifier's weights are stored as compressed arrays."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from gateway.routing.strategy.strategy import State, Step, Strategy
 
 FORMAT = "thriftgate router 1"
 LARGEST = 64 << 20
-"""Most bytes of one decompressed array."""
+"""Maximum bytes of one decompressed array."""
 
 
 def save_plan(plan: Plan, path: Path) -> None:
-    """Write the file and replace an older one atomically. Raises OSError."""
+    """Write the file. An older file is replaced atomically. Raises OSError."""
     content = {
         "format": FORMAT,
         "models": plan.models,
@@ -42,12 +42,12 @@ def save_plan(plan: Plan, path: Path) -> None:
 
 
 def load_plan(path: Path) -> Plan:
-    """Raises ArtefactError, OSError."""
+    """Read a plan. Raises ArtefactError, OSError."""
     return read_plan(path.read_bytes(), str(path))
 
 
 def read_plan(data: bytes, name: str) -> Plan:
-    """Parse a plan. `name`: of the file, for errors. Raises ArtefactError."""
+    """Parse a plan. `name`: the file's name, for errors. Raises ArtefactError."""
     try:
         content = orjson.loads(data)
         if content["format"] != FORMAT:
@@ -97,7 +97,7 @@ def _read_strategy(one: Mapping[str, Any]) -> Strategy:
         ask = {str(model): tuple(float(value) for value in worth) for model, worth in state["ask"].items()}
         states[names, tuple(int(state["asked"][name]) for name in names)] = State(str(state["serve"]), ask)
     if not states[(), ()].ask:
-        raise ValueError("a strategy asks nobody")
+        raise ValueError("a strategy calls no model")
     return Strategy(
         str(one["kind"]),
         str(one["description"]),

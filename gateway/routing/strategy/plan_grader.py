@@ -1,4 +1,4 @@
-"""Grades difficulty by a plan: as the expected gain of its best model over its cheapest one."""
+"""Grades difficulty with a plan: the difficulty is the expected gain of the plan's best model over its cheapest one."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from gateway.routing.strategy.plan import Plan
 from gateway.routing.strategy.plan_file import load_plan
 
 SPAN = 4.0
-"""Standardised score of a gain of 1."""
+"""Standardised score that corresponds to a gain of 1."""
 
 
 class PlanGrader(Grader):
-    """Scores by the plan's adequacies. The packaged classifier decides which prompts are outside its domain."""
+    """Scores prompts by the plan's adequacies. The packaged classifier decides which prompts are outside its domain."""
 
     def __init__(self, plan: Plan, name: str) -> None:
-        """`name`: of the file, for errors. Raises ArtefactError for a plan without adequacies or with one model."""
+        """`name`: the file's name, for errors. Raises ArtefactError for a plan without adequacies or with only one
+        model."""
         super().__init__(load())
         singles = sorted(plan.singles, key=lambda single: (single.quality, -single.usd))
         if plan.adequacies is None or len(singles) < 2:
@@ -37,14 +38,16 @@ class PlanGrader(Grader):
         return cls(load_plan(path), str(path))
 
     def score(self, features: Features) -> float:
-        """P(the best model's answer is good) − P(the cheapest one's is), on the packaged artefact's scale."""
+        """P(the best model's answer is good) − P(the cheapest model's answer is good), on the scale of the packaged
+        artefact."""
         chances = self._adequacies.of_features(features)
         gain = chances[self._strong] - chances[self._weak]
         return self.artefact.centre + self.artefact.spread * SPAN * gain
 
 
 def grader_of(path: Path | None) -> Grader:
-    """The grader of a classifier's file or a plan's; None: the packaged classifier. Raises ArtefactError, OSError."""
+    """The grader of a classifier file or of a plan file; None: the packaged classifier. Raises ArtefactError,
+    OSError."""
     if path is None:
         return Grader.load()
     with path.open("rb") as file:

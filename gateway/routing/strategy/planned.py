@@ -1,4 +1,4 @@
-"""Applies a plan to a request: chooses a strategy for the available backends and the policy's quality."""
+"""Applies a plan to a request: chooses a strategy for the available backends and the quality in the policy."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ if TYPE_CHECKING:  # it brings NumPy
 
 
 class Planned(NamedTuple):
-    """A choice by a plan. `choice`: with the strategy's backends first. `asking`: None if one answer is enough."""
+    """The choice of a plan. `choice`: has the strategy's backends first. `asking`: the running strategy; None if one
+    answer is enough."""
 
     choice: Choice
     asking: RunningStrategy | None
     strategy: str
     calls: float = 1.0
-    """Expected cost, as a multiple of one call of the first backend."""
+    """Expected cost, as a multiple of the cost of one call of the first backend."""
     adequacy: float = 1.0
-    """Expected quality, as a share of the reference's."""
+    """Expected quality, as a share of the reference's quality."""
 
 
 def planned(
@@ -42,20 +43,23 @@ def planned(
     learnt: Mapping[str, Learned] = MappingProxyType({}),
     tokens: tuple[int, int] = (0, 0),
 ) -> Planned | None:
-    """Choose by the plan; None: the plan does not apply, so the decision by difficulty `choice` counts.
+    """Choose by the plan; None: the plan does not apply, or its strategy is expected to cost more than the ceiling, so
+    the decision by difficulty `choice` counts.
 
-    `quality`: wanted share of the reference's mean quality. `subject`: see `Plan.begin`. `learnt`: evidence of the
-    team's own answers, by backend; a backend found to be worse than expected is not called, unless it is the reference.
-    `tokens`: input and output tokens of the candidates' costs; 0: the plan's prices are used.
+    `quality`: target share of the reference's mean quality. `subject`: see `Plan.begin`. `learnt`: evidence from the
+    team's own answers, by backend. A backend that was found to be worse than expected is not called, unless it is the
+    reference. `tokens`: input and output tokens for which the candidates' costs were computed; 0: the plan's prices are
+    used.
     """
     trusted = choice.reference.backend.name
+    dearer = {each.backend.name for each in candidates if choice.ceiling.exceeded_by(each)}
     able = {
         model: name
         for model, name in backends_for(plan, candidates).items()
-        if name == trusted or not learnt.get(name, NOTHING).margin
+        if name == trusted or not (learnt.get(name, NOTHING).margin or name in dearer)
     }
     reference = next((model for model, name in able.items() if name == trusted), None)
-    if reference is None:  # a cheaper backend may serve the reference's model
+    if reference is None:  # a cheaper backend may serve the same model as the reference
         reference = next((model for model in able if model == choice.reference.backend.model), None)
     if reference is None or len(able) < 2 or not is_plain_question(request):
         return None
@@ -73,18 +77,21 @@ def planned(
     reason = f"{title}; expected quality {start.expected:.3f}, wanted {start.wanted:.3f}"
     if tariff:
         reason += f"; prices differ from the fit's: {', '.join(model for model, _ in tariff)}"
+    calls = _calls(plan, start.strategy, first, able, dict(tariff))
+    if choice.ceiling.exceeded_by(usable[first[0]], calls if start.strategy.several else 1.0):
+        return None
     adequacies = {able[model]: chance for model, chance in start.adequacy.items() if model in able}
     return Planned(
-        Choice(order, choice.reference, reason, adequacies),
+        choice._replace(order=order, reason=reason, adequacies=adequacies),
         start.asking if start.strategy.several else None,
         title,
-        _calls(plan, start.strategy, first, able, dict(tariff)),
+        calls,
         min(1.0, start.strategy.quality / (level or 1.0)),
     )
 
 
 def _tariff(plan: Plan, able: Mapping[str, Candidate], input_tokens: int, output_tokens: int) -> Tariff:
-    """Models whose price differs from the plan's. A model without a price counts as unchanged."""
+    """The models whose price differs from the plan's price. A model without a price counts as unchanged."""
     if not input_tokens + output_tokens:
         return ()
     found = []
@@ -111,13 +118,14 @@ def _calls(
 
 
 def is_plain_question(request: CompletionRequest) -> bool:
-    """Is the request like those in recorded outcomes: a question, one answer, no tools, images or files?"""
+    """Whether the request is like those in recorded outcomes: a question, one answer, no tools, images or files."""
     plain = not any(turn.calls or turn.results or turn.images or turn.files for turn in request.turns)
     return plain and request.parallel == 1 and not request.needs & {"tools", "vision"} and bool(request.last_user)
 
 
 def backends_for(plan: Plan, candidates: Sequence[Candidate]) -> dict[str, str]:
-    """Model of the plan → the backend to call for it: the one with that name, else the cheapest with that model."""
+    """Model of the plan → the backend to call for it: the backend with that name, or else the cheapest with that
+    model."""
     able = sorted((each for each in candidates if not each.excluded), key=by_cost)
     found: dict[str, str] = {}
     for model in plan.models:
@@ -129,5 +137,5 @@ def backends_for(plan: Plan, candidates: Sequence[Candidate]) -> dict[str, str]:
 
 
 def in_domain(grade: Grade | None) -> bool:
-    """May a plan be used? Not for a prompt outside the grader's domain."""
+    """Whether a plan may be used. It may not for a prompt outside the grader's domain."""
     return grade is not None and not grade.abstained

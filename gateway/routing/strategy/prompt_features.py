@@ -1,4 +1,5 @@
-"""Features of a prompt for strategies, made from the probability of a good answer per model and the length."""
+"""Computes a prompt's features for strategies, from each model's probability of a good answer and the prompt's
+length."""
 
 from __future__ import annotations
 
@@ -12,22 +13,23 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 DIRECTIONS = 4
-"""Number of principal components used. Further ones are mostly noise."""
+"""Number of principal components that are used. Further ones are mostly noise."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptFeatures:
-    """Principal components of the models' adequacies and the logarithm of the length, each in standard deviations."""
+    """Principal components of the models' adequacies, and the logarithm of the length, each in standard deviations."""
 
     mean: tuple[float, ...]
     """Mean adequacy of each of m models."""
     directions: tuple[tuple[float, ...], ...]
-    """r × m: the principal components."""
+    """The principal components, r × m."""
     length: tuple[float, float]
     """Mean and standard deviation of the logarithm of 1 + characters."""
 
     def of(self, adequacies: Sequence[float], characters: int) -> tuple[float, ...]:
-        """The features of a prompt: 1, its length, then r components. `adequacies`: m, in the order of the fit."""
+        """The features of a prompt: 1, its length, then r components. `adequacies`: m values, in the order of the
+        fit."""
         mean, deviation = self.length
         off = [one - usual for one, usual in zip(adequacies, self.mean, strict=True)]
         parts = [sum(a * b for a, b in zip(direction, off, strict=True)) for direction in self.directions]
@@ -42,7 +44,7 @@ class PromptFeatures:
 
 
 def fit_prompt_features(adequacies: Array, characters: Sequence[int]) -> PromptFeatures:
-    """Fit on n prompts that the classifier was not trained on. `adequacies`: n × m."""
+    """Fit on n prompts that were not used to train the classifier. `adequacies`: n × m."""
     length = np.log1p(np.asarray(characters, dtype=np.float64))
     mean = adequacies.mean(0)
     _, size, directions = np.linalg.svd(adequacies - mean, full_matrices=False)

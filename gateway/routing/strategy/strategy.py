@@ -1,10 +1,11 @@
-"""A strategy: which model to call first, which after which agreement, and which answer to serve.
+"""A strategy decides which model to call first, which models to call next depending on agreement, and which answer to
+serve.
 
-A strategy is a table of states. A state is the set of models that were called and which of their answers agree. It has
-the model whose answer is served if the run ends there, and for each further model weights per prompt feature: their
-product with the prompt's features is the expected gain in quality minus the weighted cost. The model with the largest
-gain above zero is called; if there is none, the run ends. One backend is a strategy with one state; a
-prompt-conditional choice has several possible first models; a cascade has further states.
+A strategy is a table of states. A state is the set of models that were called and which of their answers agree. The
+state has the model whose answer is served if the run ends there. For each further model, it has weights per prompt
+feature: their product with the prompt's features is the expected gain in quality minus the weighted cost. The model
+with the largest gain above zero is called; if there is none, the run ends. One backend is a strategy with one state. A
+prompt-conditional choice has several possible first models. A cascade has further states.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ Features = tuple[float, ...]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The model whose answer is served if the run ends here, and the value of each further call."""
+    """The model whose answer is served if the run ends in this state, and the value of each further call."""
 
     serve: str = ""
-    """A model that was called; empty before the first answer."""
+    """A model that was called; empty if there is no answer yet."""
     ask: Mapping[str, Features] = field(default_factory=dict)
-    """Model → value of calling it, per feature of the prompt."""
+    """Model → the value of calling it, as a weight per feature of the prompt."""
 
     def worth(self, model: str, features: Features) -> float:
         """Expected gain in quality of calling `model`, minus its weighted cost."""
@@ -35,7 +36,8 @@ class State:
 
 
 Pattern = tuple[tuple[str, ...], tuple[int, ...]]
-"""The called models in alphabetical order, and a label for each: equal labels agree, counted from 1; 0: no vote."""
+"""(Called models in alphabetical order, a label for each). Answers with equal labels agree. Labels count from 1; 0: no
+vote."""
 
 
 def pattern(answers: Sequence[StrategyAnswer]) -> Pattern:
@@ -46,7 +48,7 @@ def pattern(answers: Sequence[StrategyAnswer]) -> Pattern:
 
 
 def ordered(names: Sequence[str], votes: Sequence[int | str]) -> Pattern:
-    """The state in which models `names` have given `votes`; 0: no vote."""
+    """The state after the models `names` have given `votes`; 0: no vote."""
     order = sorted(range(len(names)), key=lambda place: names[place])
     labels: dict[int | str, int] = {}
     return (
@@ -56,7 +58,7 @@ def ordered(names: Sequence[str], votes: Sequence[int | str]) -> Pattern:
 
 
 def voted(reached: Pattern) -> Pattern:
-    """The state in which each answer without a vote has a vote of its own."""
+    """The state in which each answer without a vote has a different vote."""
     names, labels = reached
     fresh: dict[int, int] = {}
     return names, tuple(
@@ -65,11 +67,11 @@ def voted(reached: Pattern) -> Pattern:
 
 
 class Step(NamedTuple):
-    """One model's part in a strategy, per request."""
+    """One model's part in a strategy, on average per request."""
 
     calls: float
     usd: float
-    """US dollars at the fitted prices. Those of all models add up to the strategy's."""
+    """US dollars at the fitted prices. The values of all models add up to the strategy's cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,31 +79,31 @@ class Strategy:
     """A fitted strategy. Expected values are per request, for traffic like that of the fit."""
 
     kind: str
-    """one backend, prompt-conditional choice, cascade, or prompt-conditional cascade."""
+    """One backend, prompt-conditional choice, cascade, or prompt-conditional cascade."""
     description: str
     quality: float
     """Expected mean quality, 0..1."""
     usd: float
-    """Expected US dollars per request, of all calls."""
+    """Expected US dollars of all calls per request."""
     states: Mapping[Pattern, State]
     ranking: tuple[str, ...]
-    """All models of the pool, the best first, for states that are not in the table."""
+    """All models of the pool, best first. Used in states that are not in the table."""
     asks: Mapping[str, Step] = field(default_factory=dict)
-    """Model → expected calls per request; empty if not measured."""
+    """Model → its expected calls per request; empty if they were not measured."""
 
     @property
     def models(self) -> frozenset[str]:
-        """All models that it may call."""
+        """All models that the strategy may call."""
         return frozenset(model for state in self.states.values() for model in state.ask)
 
     @property
     def first(self) -> frozenset[str]:
-        """The models that it may call first."""
+        """The models that the strategy may call first."""
         return frozenset(self.states[(), ()].ask)
 
     @property
     def several(self) -> bool:
-        """May it call more than one model for a request?"""
+        """Whether the strategy may call more than one model for a request."""
         return any(names and state.ask for (names, _), state in self.states.items())
 
 
@@ -111,7 +113,7 @@ class RunState:
     __slots__ = ("_able", "_backends", "_features", "_models", "strategy")
 
     def __init__(self, strategy: Strategy, features: Features, able: Mapping[str, str]) -> None:
-        """`able`: models that can be called → name of a backend for each."""
+        """`able`: models that can be called → the name of a backend for each."""
         self.strategy = strategy
         self._features = features
         self._able = frozenset(able)
@@ -125,11 +127,11 @@ class RunState:
         return self._serves(self._named(answers))
 
     def _named(self, answers: Sequence[StrategyAnswer]) -> Sequence[StrategyAnswer]:
-        """The answers with models' names instead of backends'."""
+        """The answers with the names of models instead of backends."""
         return [replace(each, backend=self._models.get(each.backend, each.backend)) for each in answers]
 
     def _next(self, answers: Sequence[StrategyAnswer]) -> tuple[str, ...]:
-        """The model to call next, as a tuple of at most one: the most valuable one, if its value is above 0.
+        """The model to call next, as a tuple of at most one: the most valuable model, if its value is above 0.
 
         While no answer may be shown, a further model is called in any case.
         """
@@ -147,13 +149,14 @@ class RunState:
         return next(((model,) for model in self.strategy.ranking if model in open_), ())
 
     def _state(self, answers: Sequence[StrategyAnswer]) -> State | None:
-        """The state after `answers`. If the table lacks it, answers without a vote count as votes of their own."""
+        """The state after `answers`. If it is not in the table, each answer without a vote counts as a different
+        vote."""
         reached = pattern(answers)
         return self.strategy.states.get(reached) or self.strategy.states.get(voted(reached))
 
     def _serves(self, answers: Sequence[StrategyAnswer]) -> int:
-        """Index of the answer to serve: the state's, if it may be shown; else the best model's of the largest agreeing
-        group."""
+        """Index of the answer to serve: the answer of the state's model if it may be shown, or else that of the best
+        model in the largest group of answers that agree."""
         state = self._state(answers)
         for place, each in enumerate(answers):
             if state is not None and each.backend == state.serve and not each.weak:
@@ -169,8 +172,9 @@ class RunState:
 
 
 def share_of(subject: str, purpose: bytes = b"") -> float:
-    """A number in 0..1 that is always the same for one session or request, so that a conversation is treated the same.
+    """A number in 0..1 that is always the same for one session or request, so that all requests of a conversation are
+    treated the same.
 
-    Each purpose has independent numbers.
+    The numbers for different purposes are independent.
     """
     return int.from_bytes(blake2b(subject.encode(), digest_size=7, person=purpose).digest()) / 2**56

@@ -12,16 +12,17 @@ from collections.abc import Mapping
 from gateway.routing.strategy.strategy import Strategy
 
 Tariff = tuple[tuple[str, int], ...]
-"""Model → steps by which a call costs more than at the fitted price, without models at that price. For a model that was
-free: steps from one US dollar per call."""
+"""Model → number of steps by which a call costs more than at the fitted price. Models at the fitted price are omitted.
+For a model that was free, steps count from one US dollar per call."""
 
 STEP = 0.1
-"""Size of a step in the natural logarithm of the price. Changes of up to 5 % count as none."""
+"""Size of a step in the natural logarithm of the price. Changes of up to 5 % do not count."""
 LEAST_USD = 1e-12
 
 
 def steps(live_usd: float, fitted_usd: float) -> int | None:
-    """Steps between two prices; None: the same price. `live_usd`, `fitted_usd`: US dollars of the same call."""
+    """Number of steps between two prices; None if they are equal. `live_usd`, `fitted_usd`: US dollars of the same
+    call."""
     if fitted_usd > 0:
         return round(math.log(max(live_usd, LEAST_USD) / fitted_usd) / STEP) or None
     return round(math.log(live_usd) / STEP) if live_usd > 0 else None

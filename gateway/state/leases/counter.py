@@ -1,4 +1,4 @@
-"""One worker's view of one counter: leased, used, and not yet reported units."""
+"""One worker's view of one counter: units that are leased, used, and not yet reported."""
 
 from __future__ import annotations
 
@@ -11,30 +11,31 @@ from typing import Literal
 from gateway.state.leases.lease_script import STEP_MS, WINDOW_STEPS, Reply, Status
 
 Kind = Literal["rate", "gauge", "sum"]
-"""rate: units used in the last 60 s · gauge: units in use now · sum: all units ever settled, plus those in use."""
+"""rate: units used in the last 60 s; gauge: units in use now; sum: all units ever settled, plus those in use."""
 
 Want = tuple["Lease", int]
 """A counter and the units wanted from it."""
 Rebuild = Callable[[], Awaitable[int]]
-"""Reads from another source how many units of a sum have been settled."""
+"""Reads from the ledger how many units of a sum have been settled."""
 
 LIFE_MS = 660_000
-"""Time for which the server keeps a rate or gauge after its last use."""
+"""Milliseconds for which the server keeps a rate or gauge after its last use."""
 MOST = 2**52
-"""Largest limit. Larger ones are reduced to it, so that the server's doubles stay exact."""
+"""Maximum limit. A larger one is reduced to it, so that the server's doubles stay exact."""
 MARK_MS = 10
-"""Resolution of the times at which units were settled."""
+"""Resolution, in milliseconds, of the times at which units were settled."""
 _MARGIN_MARKS = 2
-"""Workers' clocks agree to 20 ms. So units that were settled up to 20 ms before a rebuild are reported too."""
+"""Marks (of 10 ms) by which workers' clocks may differ. So units that were settled up to 20 ms before a rebuild are
+reported too."""
 _FADE = 0.94
-"""Factor by which the expected demand shrinks per tick. At five ticks a second, an unused lease is given back after
-some ten seconds."""
+"""Factor by which the expected demand falls per tick. At five ticks per second, an unused lease is given back after
+about ten seconds."""
 _AHEAD_TICKS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class NotEnough:
-    """A counter that could not grant the wanted units."""
+    """A counter that could not grant the requested units."""
 
     lease: Lease
     wanted: int
@@ -43,14 +44,14 @@ class NotEnough:
 
     @property
     def passing(self) -> bool:
-        """Worth another try soon: other workers hold enough units that they do not use, or the counter is being
-        rebuilt."""
+        """Whether a new attempt may soon succeed: other workers hold enough units that they do not use, or the counter
+        is being rebuilt."""
         lease = self.lease
         return lease.settling or (lease.idle > 0 and lease.rest + lease.idle + max(lease.free, 0) >= self.wanted)
 
 
 class Lease:
-    """One counter as one worker knows it. Made by `Leases.counter`. All methods are synchronous and use memory only."""
+    """One counter as one worker knows it, made by `Leases.counter`. All methods are synchronous and only use memory."""
 
     __slots__ = (  # a plain instance with more than thirty attributes would look each of them up in a dict of its own
         *("__weakref__", "_acknowledged", "_biggest", "_demand", "_least", "_leased", "_pending", "_sent", "_seq"),
@@ -66,30 +67,31 @@ class Lease:
         self.tag, self.key, self.kind, self.life_ms, self.rebuild = tag, key, kind, life_ms, rebuild
         self.rated = kind == "rate"
         self.ahead = ahead
-        """Lease units ahead of need? Not for counters of which there are very many, each rarely used."""
+        """Whether units are leased ahead of need. They are not for counters of which there are very many, each rarely
+        used."""
         self.limit = min(limit, MOST)
         self.free = 0
-        """Units that may be taken without a round trip. Below zero when more was settled than held."""
+        """Units that can be taken without a round trip. Negative if more units were settled than held."""
         self.busy = 0
-        """Units in use: open holds, requests in progress."""
+        """Units in use, by open holds or requests in progress."""
         self.rest = self.settled = self.idle = self.held = 0
         self.orphaned = 0
-        """Units held for dead workers whose spend is unknown, for longer than `orphans.PATIENCE_S`."""
+        """Units that have been held for dead workers, whose spend is unknown, for longer than `orphans.PATIENCE_S`."""
         self.workers = 1
         self.settling = self.tight = self.stale = False
         self.seen = self.valid_until = self.refused_until = self.repair_at = float("-inf")
         self.refused_least = 0
         self.retry_at = float("-inf")
         self.waiting: list[int] = []
-        """Units that requests wait for, one entry per request."""
+        """Units for which requests wait, one entry per request."""
         self.watched = False
-        """`Leases` reports this counter."""
+        """Whether `Leases` reports this counter."""
         self.touched = False
-        """Changed since the last report in a way that `_pending` does not show."""
+        """Whether something changed since the last report that `_pending` does not show."""
         self.generation = ""
         self._window: defaultdict[int, int] = defaultdict(int)
         self._pending: defaultdict[int, int] = defaultdict(int)
-        """Not reported yet: units by step for a rate, units by mark for a sum."""
+        """Units that are not reported yet: by step for a rate, by mark for a sum."""
         self._sent: dict[int, int] = {}
         self._unreported = 0
         """For a sum: the units in `_sent` and `_pending`."""
@@ -104,22 +106,23 @@ class Lease:
     # ── on the hot path ────────────────────────────────────────────────────────────────────────────────────────────
 
     def take(self, units: int, step: int) -> None:
-        """Use `units`, which must be `free`. Only a rate needs `step`."""
+        """Take `units`, which must be `free`. Only a rate needs `step`."""
         take_all(((self, units),), step)
 
     def force(self, units: int, step: int) -> None:
-        """Use `units` that were not granted, because the server is unreachable and the policy is to serve anyway."""
+        """Take `units` that were not granted, because the server is unreachable and the policy says to serve anyway."""
         self.free += units
         self.take(units, step)
 
     def give(self, units: int) -> None:
-        """Units of a gauge or sum are no longer in use, and nothing was settled."""
+        """Give back units of a gauge or sum that were not settled."""
         self.busy -= units
         self.free += units
         self.touched = True
 
     def settle(self, held: int, cost: int, mark: int) -> None:
-        """`held` units of a sum are no longer in use; `cost` units, which may be more, were spent at `mark`."""
+        """Replace `held` units of a sum that were in use by `cost` units (which may be more) that were spent at
+        `mark`."""
         self.busy -= held
         self.free += held - cost
         self.touched = True
@@ -128,7 +131,7 @@ class Lease:
             self._unreported += cost
 
     def correct(self, units: int, step: int) -> None:
-        """Add `units`, which may be negative, to a rate's use at `step`."""
+        """Add `units`, which may be negative, to the units used of a rate at `step`."""
         self._pending[step] += units
         if units > 0:
             self._window[step] += units
@@ -146,14 +149,14 @@ class Lease:
 
     @property
     def remaining(self) -> int:
-        """Units that all workers together may still use, as far as this worker knows."""
+        """Units that all workers together can still use, as far as this worker knows."""
         units = self.rest + self.free
         return units if units > 0 else 0
 
     @property
     def left(self) -> int:
-        """Units of a sum that are not spent, as far as this worker knows. Holds of living workers are not spent; those
-        of dead workers count as spent."""
+        """Units of a sum that are not spent, as far as this worker knows. Holds of living workers count as not spent,
+        those of dead workers as spent."""
         return self.limit - self.settled - self._unreported - self.orphaned
 
     def used(self, step: int) -> int:
@@ -162,7 +165,7 @@ class Lease:
         return sum([units for at, units in self._window.items() if at > oldest])
 
     def wait_s(self, units: int, step: int) -> float | None:
-        """Seconds until `units` of this worker's own uses have left the window; None if it has used fewer."""
+        """Seconds until `units` of this worker's own uses have left the window; None if it has used fewer units."""
         for at in sorted(self._window):
             if at > step - WINDOW_STEPS:
                 units -= self._window[at]
@@ -171,29 +174,29 @@ class Lease:
         return None
 
     def refuses(self, units: int, now: float) -> bool:
-        """Was a request for so much refused a moment ago, so that another round trip is useless?"""
+        """Whether a request for this many units was refused a moment ago, so that another round trip is useless."""
         return now < self.refused_until and units - max(self.free, 0) >= self.refused_least
 
     # ── reports to the server ──────────────────────────────────────────────────────────────────────────────────────
 
     @property
     def done(self) -> bool:
-        """No units are held here and nothing is to be reported."""
+        """Whether no units are held here and nothing must be reported."""
         held = self.busy or self.free > 0 or self._leased
         return not (held or self._pending or self._sent or self.waiting or self.stale)
 
     @property
     def needs_report(self) -> bool:
-        """Is there anything to report, or are there free units that other workers may need?"""
+        """Whether there is anything to report, or there are free units that other workers may need."""
         return self.touched or bool(self._pending) or not self._acknowledged or self.free > 0
 
     def withdraw(self) -> None:
-        """Lease nothing ahead from now on, because the worker is closing."""
+        """Stop leasing ahead, because the worker is closing."""
         self._taken = self._biggest = 0
         self._demand = 0.0
 
     def tick(self, step: int) -> None:
-        """A period has passed: reduce the expected demand and move the window to `step`."""
+        """Called once per period: reduce the expected demand and move the window to `step`."""
         self._demand = max(float(self._taken), self._demand * _FADE)
         self._taken = 0
         if self._demand < 0.02 * self._biggest:
@@ -205,14 +208,15 @@ class Lease:
             self._fold(step)
 
     def _fold(self, step: int) -> None:
-        """Bound the size of `_pending`."""
+        """Limit the size of `_pending`."""
         if self.rated:
             self._pending = _counting({at: units for at, units in self._pending.items() if at > step - WINDOW_STEPS})
         else:
             self._pending = _counting({max(self._pending): sum(self._pending.values())})
 
     def report(self, base: str) -> list[str | int]:
-        """The script's arguments for this counter. Until the reply, only the units that it keeps may be taken.
+        """The arguments of the script for this counter. Until the reply arrives, only the units that the report keeps
+        may be taken.
 
         `base`: result of `rebuild.read_base`, or empty.
         """
@@ -246,7 +250,7 @@ class Lease:
     def learn(self, reply: Reply, floor: int, now: float, lease_s: float) -> None:
         """Apply the server's reply to a report that was sent at `now` (monotonic seconds).
 
-        `floor`: units that the report kept. `lease_s`: how long the lease is valid from `now`.
+        `floor`: units that the report kept. `lease_s`: seconds from `now` for which the lease is valid.
         """
         if reply.status is Status.UNKNOWN:
             return
@@ -268,7 +272,7 @@ class Lease:
             self.refused_until = now + STEP_MS / 1000
 
     def _start_over(self, reply: Reply) -> None:
-        """The server created the counter again: report the units again that its base does not include."""
+        """Called if the server has created the counter again: report again the units that its base does not include."""
         if self.rated:
             self._pending = _counting(self._window)
         else:
@@ -283,13 +287,13 @@ class Lease:
         self.generation = reply.generation
 
     def expire(self, now: float) -> None:
-        """Drop free units when the lease has expired: the server may then grant them to other workers."""
+        """Drop free units if the lease has expired, because the server may then grant them to other workers."""
         if now >= self.valid_until:
             self.free = min(self.free, 0)
 
 
 def take_all(wants: Sequence[Want], step: int) -> None:
-    """`Lease.take` for all counters of a request in one call."""
+    """Call `Lease.take` for all counters of a request."""
     for lease, units in wants:
         lease.free -= units
         lease._taken += units

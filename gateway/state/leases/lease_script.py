@@ -32,13 +32,13 @@ WINDOW_STEPS = 600
 
 
 class Status(IntEnum):
-    """The server's result for one counter."""
+    """The server's answer for one counter."""
 
     GRANTED = 0
     SHORT = 1
     CHANGED = 2
-    """The counter's generation is not the one that the worker knows. Nothing was done; the worker must report again the
-    units that the base does not include."""
+    """The generation of the counter differs from the one that the worker knows. Nothing was done. The worker must
+    report again the units that the base does not include."""
     UNKNOWN = 3
     """The sum needs its base. Nothing was done."""
     SETTLING = 4
@@ -47,7 +47,8 @@ class Status(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The server's reply for one counter. `units`: the worker's own lease; `rest`: units that no worker has leased."""
+    """The server's reply for one counter. `units`: the worker's own lease; `rest`: units that are not leased by any
+    worker."""
 
     status: Status
     units: int
@@ -65,7 +66,7 @@ class Reply:
     since: int
     """Mark at which the base was read."""
     holders: tuple[str, ...]
-    """When units are short: the other workers that have leased some."""
+    """Names of other workers that have leased some units. Only set if units are short."""
     orphans: str
     """Units of a sum that are held for dead workers: `NAME=UNITS NAME=UNITS`."""
 

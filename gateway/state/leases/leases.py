@@ -1,11 +1,11 @@
-"""Counters shared by all workers. Each worker leases units ahead of need, so that requests need no round trip.
+"""Counters that all workers share. Each worker leases units ahead of need, so that requests need no round trip.
 
-`lease_script.py` is the server's side, `counter.py` one counter as one worker knows it. The units that all workers hold
-plus the settled ones never exceed a limit, so limits are exact. Far from the limit a take uses memory only; near it
-nothing is leased ahead and a take costs one round trip. Reports are numbered, so that one repeated after a timeout
-counts once. A worker that has not reported for `ttl_s`, or whose process has ended, loses its lease. Money that it had
-leased stays held until its journal is in the ledger and the sum has been rebuilt, because only the journal has its
-spend.
+`lease_script.py` is the server's side, and `counter.py` is one counter as one worker knows it. The units held by all
+workers plus the settled units never exceed a limit, so limits are exact. Far from the limit, taking units only uses
+memory. Near it, nothing is leased ahead, and taking units costs one round trip. Reports are numbered, so that a report
+that is repeated after a timeout counts once. A worker that has not reported for `ttl_s`, or whose process has ended,
+loses its lease. Money that it had leased stays held until its journal is in the ledger and the sum has been rebuilt,
+because only the journal contains its spend.
 """
 
 from __future__ import annotations
@@ -29,31 +29,32 @@ from gateway.state.redis.connection import State
 log = logging.getLogger(__name__)
 
 _MOST_COUNTERS = 48
-"""Most counters of one call."""
+"""Maximum counters in one call."""
 _MANY_CALLS = 64
-"""Most concurrent calls for counters that are not leased ahead, of which there are very many. So other counters never
-wait for thousands of calls."""
+"""Maximum concurrent calls for counters that are not leased ahead, of which there are very many. So other counters
+never wait for thousands of calls."""
 _MOST_CALLS = 5
-"""Most calls of one round: to create a counter, after a change, to repair it, and one more."""
+"""Maximum calls in one round: to create a counter, after a change, to repair it, and one more."""
 _QUIET_S = 1.0
-"""Interval at which an unchanged lease is confirmed."""
+"""Seconds after which an unchanged lease is confirmed."""
 _SELDOM_S = 4.0
-"""The same for counters that are not leased ahead."""
+"""Seconds after which the lease is confirmed for counters that are not leased ahead."""
 _LOSS_S = 2.0
-"""Time after a loss of the server's data in which a newly created sum grants nothing at first."""
+"""Seconds after a loss of the server's data for which a newly created sum grants nothing."""
 _REBUILD_S = 5.0
-"""Interval of attempts to rebuild a sum."""
+"""Seconds between attempts to rebuild a sum."""
 _READS = 8
 _RECORD_FRESH_S = 1.0
-"""Seconds after which the drained workers and the holds of others are read again before a sum is rebuilt."""
+"""Maximum age in seconds of the data about drained workers and others' holds. Before a sum is rebuilt, older data are
+read again."""
 _CLOCK_S = 10.0
-"""Interval at which the server's clock is read again, because clocks drift."""
+"""Seconds after which the server's clock is read again, because clocks drift."""
 _STEPS_A_SECOND = 1000 // STEP_MS
 _MARKS_A_SECOND = 1000 // MARK_MS
 
 
 class _Group:
-    """The counters of one tag, which one call can report together."""
+    """The counters with one tag. One call can report them together."""
 
     def __init__(self, tag: str) -> None:
         self.tag = tag
@@ -65,7 +66,7 @@ class _Group:
 
 
 class Leases:
-    """The counters of one package in one worker. Every round trip has the deadline of State's calls."""
+    """The counters of one package in one worker. Every round trip has the deadline of `State`'s calls."""
 
     def __init__(
         self,
@@ -78,13 +79,13 @@ class Leases:
         dead: DeadWorkers | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`workers`: number of workers that share a limit at least. `period_s`: interval of reports. `ttl_s`: how long
-        a lease lives without a report. `worker`: name to lease under; default: a new one. `dead`: which dead workers
-        are drained; default: all. `monotonic`: the clock."""
+        """`workers`: minimum number of workers that share a limit. `period_s`: seconds between reports. `ttl_s`:
+        seconds for which a lease is valid without a report. `worker`: name under which to lease; None: a new name.
+        `dead`: which dead workers are drained; None: all. `monotonic`: the clock."""
         self._state, self._monotonic = state, monotonic
         self._dead: DeadWorkers = dead or AllDrained()
         self.workers = workers
-        """Least number of workers that share a limit, for when the server is unreachable."""
+        """Minimum number of workers that share a limit. Used while the server is unreachable."""
         self._period_s, self._ttl_s = period_s, ttl_s
         self._worker, self._dead_holders = worker or own_name(), DeadHolders(ttl_s)
         self._ahead_s = time.time() - monotonic()
@@ -95,14 +96,14 @@ class Leases:
         self._groups: dict[str, _Group] = {}
         self._known: WeakValueDictionary[str, Lease] = WeakValueDictionary()
         self._report_now = asyncio.Event()
-        """Starts the next round at once, because units have become free that others may wait for."""
+        """Set to start the next round at once, because others may wait for units that have become free."""
         self._many_calls = asyncio.Semaphore(_MANY_CALLS)
         self._tasks = Tasks()
         self._epoch = ""
         self._lost_at = float("-inf")
         self._counts = {"rounds": 0, "failed": 0, "short": 0, "rebuilt": 0}
         self.away: set[str] = set()
-        """Tags whose last report had no reply. Requests for them are served from leases only."""
+        """Tags whose last report had no reply. Requests for them are served only from leased units."""
 
     async def open(self) -> None:
         self._epoch = self._state.epoch
@@ -111,7 +112,7 @@ class Leases:
         self._tasks.spawn(self._dead.run(), "dead workers")
 
     async def aclose(self) -> None:
-        """Give back units that are not in use and report those that were used."""
+        """Give back unused units and report used ones."""
         await self._tasks.aclose()
         for group in self._groups.values():
             for lease in group.active:
@@ -137,9 +138,9 @@ class Leases:
         rebuild: Rebuild | None = None,
         ahead: bool = True,
     ) -> Lease:
-        """The counter of that name, the same object for as long as it is in use. `limit` may change with each call.
+        """The counter with this name. It is the same object as long as it is in use. `limit` may change with each call.
 
-        A sum needs `rebuild`. Without `ahead`, nothing is leased ahead of need and the counter is forgotten here
+        A sum needs `rebuild`. Without `ahead`, nothing is leased ahead of need, and this worker forgets the counter
         between uses.
         """
         key = self._state.key("lease", *name, tag=tag)
@@ -156,7 +157,7 @@ class Leases:
 
     @property
     def step(self) -> int:
-        """The server's clock in steps of 100 ms, estimated."""
+        """The server's clock in steps of 100 ms (an estimate)."""
         return self._clock(_STEPS_A_SECOND)
 
     def _clock(self, ticks_a_second: int) -> int:
@@ -165,7 +166,7 @@ class Leases:
     # ── using ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def try_take(self, wants: Sequence[Want]) -> bool:
-        """Take all of `wants` from leased units, without a round trip. False: nothing was taken."""
+        """Take all of `wants` from leased units, without a round trip. Returns False if nothing was taken."""
         for lease, units in wants:
             if lease.free < units:
                 return False
@@ -174,7 +175,7 @@ class Leases:
         return True
 
     def try_hold(self, leases: Sequence[Lease], units: int) -> bool:
-        """As `try_take`, for the same number of units from each of several sums."""
+        """Like `try_take`, for the same number of units from each of several sums."""
         for lease in leases:
             if lease.free < units:
                 return False
@@ -182,8 +183,8 @@ class Leases:
         return True
 
     async def take(self, wants: Sequence[Want]) -> NotEnough | None:
-        """Take all of `wants`, whose counters have one tag. Returns None, or the counter that is short: nothing was
-        taken.
+        """Take all of `wants`, whose counters have one tag. Returns None, or the counter that is short; then nothing
+        was taken.
 
         Raises StateUnavailable.
         """
@@ -193,23 +194,23 @@ class Leases:
             short = await self._ask(wants)
             if short is None or not (again and short.passing):
                 break
-            await asyncio.sleep(self._period_s * 1.2)  # by then other workers have given back unused units
+            await asyncio.sleep(self._period_s * 1.2)  # by then, other workers have given back unused units
         self._counts["short"] += short is not None
         return short
 
     async def ask(self, wants: Sequence[Want]) -> NotEnough | None:
-        """As `take`, but with at most one round trip. Raises StateUnavailable."""
+        """Like `take`, but with at most one round trip. Raises StateUnavailable."""
         return None if self.try_take(wants) else await self._ask(wants)
 
     def give(self, leases: Sequence[Lease], units: int) -> None:
-        """Units of each of several gauges or sums are no longer in use."""
+        """Give back `units` of each of several gauges or sums."""
         for lease in leases:
             lease.give(units)
             if lease.tight:
                 self._report_now.set()
 
     def settle(self, leases: Sequence[Lease], held: int, cost: int) -> None:
-        """`held` units of each of several sums are no longer in use; `cost` units were spent."""
+        """Replace `held` units in use by `cost` spent units, in each of several sums."""
         mark = self._clock(_MARKS_A_SECOND)
         for lease in leases:
             lease.settle(held, cost, mark)
@@ -217,13 +218,13 @@ class Leases:
                 self._report_now.set()
 
     def force(self, lease: Lease, units: int) -> None:
-        """Use units that were not granted, because the server is unreachable and the policy is to serve anyway."""
+        """Take `units` that were not granted, because the server is unreachable and the policy says to serve anyway."""
         self.taken_at = step = self.step
         lease.force(units, step)
         self._watch(lease)
 
     def correct(self, lease: Lease, units: int, step: int) -> None:
-        """Add `units`, which may be negative, to a rate's use at `step`. Positive units count from now."""
+        """Add `units`, which may be negative, to the units used of a rate at `step`. Positive units count from now."""
         lease.correct(units, step if units < 0 else self.step)
         if not lease.watched:
             self._watch(lease)
@@ -231,7 +232,8 @@ class Leases:
             self._report_now.set()
 
     async def refresh(self, leases: Sequence[Lease], max_age_s: float) -> None:
-        """Read counters of one tag from the server, except those read within `max_age_s`. Raises StateUnavailable."""
+        """Read counters with one tag from the server, except those read within the last `max_age_s` seconds. Raises
+        StateUnavailable."""
         now = self._monotonic()
         old = [lease for lease in leases if now - lease.seen > max_age_s]
         if old:
@@ -254,7 +256,7 @@ class Leases:
         lease.watched = True
 
     async def _ask(self, wants: Sequence[Want]) -> NotEnough | None:
-        """Ask the server for units. Requests that wait at the same time share a round trip."""
+        """Ask the server for units. Requests that wait at the same time share one round trip."""
         if short := self._refused(wants):
             return short
         group = self._group(wants[0][0].tag)
@@ -286,7 +288,7 @@ class Leases:
         return None
 
     async def _call(self, leases: Sequence[Lease]) -> None:
-        """Exchange reports until every counter has been granted or refused. The caller must have the group's lock."""
+        """Exchange reports until every counter has been granted or refused. The caller must hold the group's lock."""
         bases: dict[Lease, str] = {}
         drained = self._dead.drained
         for _ in range(_MOST_CALLS):
@@ -300,15 +302,16 @@ class Leases:
         raise StateUnavailable("the counters changed during every call")
 
     async def _drained(self, unknown: Sequence[Lease]) -> str:
-        """Read which workers are drained, before the base of any of `unknown` is read. Raises StateUnavailable."""
+        """Read which workers are drained. Must be called before the base of any of `unknown` is read. Raises
+        StateUnavailable."""
         if unknown:
             await self._dead.refresh(_RECORD_FRESH_S)
         return self._dead.drained
 
     async def _exchange(self, leases: Sequence[Lease], bases: dict[Lease, str], drained: str) -> dict[Lease, Status]:
-        """Make one call. Returns the counters that need another one, and why.
+        """Make one call. Returns the counters that need another call, with the reason.
 
-        `drained`: names of dead workers whose spend the bases include.
+        `drained`: names of dead workers whose spend is included in the bases.
         """
         sent = self._monotonic()
         reports = [lease.report(bases.get(lease, "")) for lease in leases]
@@ -345,7 +348,8 @@ class Leases:
             self._ahead_s = clock_ms / 1000 - (sent + now) / 2
 
     async def _base(self, lease: Lease, reads: int = 1) -> str:
-        """Units settled so far, the mark at which that was read, and holds for dead workers, as the script reads them.
+        """The units settled so far, the mark at which they were read, and the holds for dead workers, in the script's
+        format.
 
         Raises StateUnavailable.
         """
@@ -393,7 +397,7 @@ class Leases:
             group.last = self._monotonic()
             leases = list(group.active)
             for start in range(0, len(leases), _MOST_COUNTERS):
-                async with group.lock:  # released between calls for requests that wait for units
+                async with group.lock:  # released between calls, for requests that wait for units
                     await self._call(leases[start : start + _MOST_COUNTERS])
             if stale := [lease for lease in leases if lease.stale]:
                 async with group.lock:
@@ -405,7 +409,7 @@ class Leases:
             log.debug("leases of %s: %s", group.tag, error)
 
     async def _repair(self, leases: Sequence[Lease]) -> None:
-        """Rebuild sums that a dead and drained worker had leased: only the ledger has its spend."""
+        """Rebuild sums of which a dead and drained worker had leased units, because only the ledger has its spend."""
         now = self._monotonic()
         due = [lease for lease in leases if lease.repair_at <= now]
         for lease in due:

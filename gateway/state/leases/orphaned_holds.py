@@ -1,6 +1,6 @@
-"""SQL records of dead workers: which ones are drained, and how much budgets hold for the others.
+"""SQL records about dead workers: which ones are drained, and how much budgets hold for the others.
 
-They are in the ledger's database, because they must outlive the state server, and because the ledger writer marks a
+They are in the ledger's database, because they must survive the state server, and because the ledger's writer marks a
 worker as drained in the same transaction. Call all functions in a thread.
 """
 
@@ -18,7 +18,7 @@ from gateway.domain.units import NANO_PER_USD
 from gateway.state.sql.tables import audit, drained_workers, orphaned_holds
 
 _KEEP_S = 90 * 86_400.0
-"""A drained worker is remembered for so long, which is longer than any counter keeps its lease."""
+"""Seconds for which a drained worker is remembered, which is longer than any counter keeps its lease."""
 _MANY = 500
 
 
@@ -30,12 +30,12 @@ class OrphanedHold:
     counter: str
     """The counter's key on the state server."""
     tag: str
-    """The counter's tag: the team or `organisation NAME`, followed by a digest if it is one end user's."""
+    """The counter's tag: the team or `organisation NAME`; for an end user's counter, a digest follows."""
     units: int
-    """Nano-dollars, or tokens."""
+    """Units held, in nano-dollars or tokens."""
     limit_units: int
     since: float
-    """Unix seconds at which the worker's death was first noticed."""
+    """Unix time at which the worker's death was first noticed."""
 
     @property
     def host(self) -> str:
@@ -43,7 +43,7 @@ class OrphanedHold:
 
     @property
     def amount(self) -> str:
-        """For people: `12.3456 USD of 500 USD`, or `300 of 1000 tokens`."""
+        """The amount for display: `12.3456 USD of 500 USD`, or `300 of 1000 tokens`."""
         if self._parts[2:3] == ["tokens"]:
             return f"{self.units} of {self.limit_units} tokens"
         held, limit = (Decimal(units) / NANO_PER_USD for units in (self.units, self.limit_units))
@@ -51,23 +51,25 @@ class OrphanedHold:
 
     @property
     def budget(self) -> str:
-        """For people: `team search, month from 2026-01-01`."""
+        """The budget for display: `team search, month from 2026-01-01`."""
         parts = self._parts
         if len(parts) < 7:
             return self.tag
         owner = self.tag if self.tag.startswith("organisation ") else f"team {self.team}"
-        level = {"team": "", "organisation": "", "end_user": ", an end user"}.get(parts[1], f", {parts[1]}")
+        level = {"team": "", "organisation": "", "end_user": ", an end user", "session": ", a session"}.get(
+            parts[1], f", {parts[1]}"
+        )
         begun = datetime.fromtimestamp(int(parts[-1]), UTC).date()
         return f"{owner}{level}, {parts[4]} from {begun}"
 
     @property
     def team(self) -> str:
-        """Empty for an organisation's budget."""
+        """The team's name; empty for an organisation's budget."""
         return "" if self.tag.startswith("organisation ") else self.tag.partition(" ")[0]
 
     @property
     def _parts(self) -> list[str]:
-        """`budget`, level, meter, position, window, time zone, start."""
+        """The parts of the counter's name: `budget`, level, meter, position, window, time zone, start."""
         name = self.counter.partition("}:lease:")[2].split(":")
         if len(name) < 7:
             return name
@@ -80,7 +82,7 @@ def host_of(worker: str) -> str:
 
 
 def drained(connection: Connection, worker: str, *, by: str = "", now: float | None = None) -> None:
-    """Record that all spend of `worker` is in the ledger or, with `by`, that this operator declares its journal
+    """Record that all spend of `worker` is in the ledger. With `by`, record that this operator declares its journal
     lost."""
     now = time.time() if now is None else now
     connection.execute(
@@ -100,7 +102,7 @@ def which_drained(connection: Connection, workers: Collection[str]) -> set[str]:
 
 
 def held(connection: Connection) -> list[OrphanedHold]:
-    """Holds for dead workers that are not drained, the oldest first."""
+    """Holds for dead workers that are not drained, oldest first."""
     c = orphaned_holds.c
     rows = connection.execute(
         select(c.worker, c.counter, c.tag, c.units, c.limit_units, c.since)
@@ -127,13 +129,14 @@ def record(connection: Connection, holds: Iterable[OrphanedHold]) -> None:
 
 
 def mark_alive(connection: Connection, worker: str) -> None:
-    """Remove all records of `worker`, because it runs."""
+    """Remove all records of `worker`, because it is running."""
     for table in (orphaned_holds, drained_workers):
         connection.execute(delete(table).where(table.c.worker == worker))
 
 
 def release(connection: Connection, which: str, actor: str) -> Sequence[OrphanedHold]:
-    """Release the holds for dead workers whose name or host is `which`, with an audit entry each. Returns them."""
+    """Release the holds for dead workers whose name or host is `which`. Each gets an audit entry. Returns the released
+    holds."""
     found = [one for one in held(connection) if which in (one.worker, one.host)]
     now = time.time()
     for worker in sorted({one.worker for one in found}):

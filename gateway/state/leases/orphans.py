@@ -1,8 +1,8 @@
-"""Tracks dead workers for which counters hold money, and whether their journals are drained.
+"""Tracks the dead workers for which counters hold money, and whether their journals are drained.
 
 A worker is drained when its host's ledger writer has read its journal to the end, or when an operator declares the
-journal lost. Both are recorded in the ledger's database, which is read only while there are dead workers, and never
-while a request waits.
+journal lost. Both are recorded in the ledger's database. It is read only while there are dead workers, and never while
+a request waits.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from gateway.state.sql.database import Database
 log = logging.getLogger(__name__)
 
 ALL_WORKERS = "*"
-"""Instead of names: every dead worker counts as drained."""
+"""Used in place of names: every dead worker counts as drained."""
 RECORD_S = 2.0
-"""Seconds after which the holds of a dead worker are recorded in SQL. If its host runs, it is drained sooner."""
+"""Seconds after which the holds of a dead worker are recorded in SQL. If the worker's host is running, it is drained
+sooner."""
 PATIENCE_S = 10.0
-"""Seconds after which a dead worker's holds count as lost for requests that wait for holds to end."""
+"""Seconds after which requests that wait for holds to end no longer wait for those of a dead worker."""
 _FORGET_S = 60.0
 _FRESH_S = 1.0
 _SOONEST_S, _SLOWEST_S, _IDLE_S = 0.2, 5.0, 15.0
@@ -39,20 +40,21 @@ _RETRY_S = 1.0
 
 
 class DeadWorkers(Protocol):
-    """Interface through which `Leases` tracks dead workers."""
+    """The interface through which `Leases` tracks dead workers."""
 
     drained: str
     """Names of drained workers, separated by spaces."""
 
     def note(self, lease: Lease, names: str) -> int:
-        """Note that a counter holds units for dead workers, given as `NAME=UNITS NAME=UNITS`.
+        """Store that a counter holds units for dead workers, given as `NAME=UNITS NAME=UNITS`.
 
-        Returns how many of the units have been held for longer than `PATIENCE_S`.
+        Returns how many of the units have been held for longer than `PATIENCE_S` seconds.
         """
         ...
 
     async def refresh(self, max_age_s: float) -> None:
-        """Read which workers are drained, unless that was done within `max_age_s`. Raises StateUnavailable."""
+        """Read which workers are drained, unless that was read within the last `max_age_s` seconds. Raises
+        StateUnavailable."""
         ...
 
     def recorded(self, lease: Lease) -> str:
@@ -103,10 +105,10 @@ class Orphans:
         self.drained = ""
         self._drained: set[str] = set()
         self._seen: dict[str, tuple[float, float]] = {}
-        """Dead worker → when it was first and last noticed (monotonic seconds)."""
+        """Dead worker → (first, last) time at which its death was noticed, in monotonic seconds."""
         self._unrecorded: dict[tuple[str, str], OrphanedHold] = {}
         self._recorded: dict[str, list[OrphanedHold]] = {}
-        """By counter."""
+        """Counter → its recorded holds."""
         self._read_at = float("-inf")
         self._lock = asyncio.Lock()
         self._news = asyncio.Event()
@@ -134,7 +136,7 @@ class Orphans:
         return {"dead_workers": sum(name not in self._drained for name in self._seen)}
 
     def troubles(self) -> list[str]:
-        """Sentences for /health, which is public: they name no host and no team."""
+        """Sentences for /health, which is public. They name no host and no team."""
         workers = {one.worker for holds in self._recorded.values() for one in holds}
         if not workers:
             return []
@@ -169,7 +171,9 @@ class Orphans:
     def _learn(self, found: _Found, now: float) -> None:
         self._read_at = now
         self._seen = {name: times for name, times in self._seen.items() if now - times[1] < _FORGET_S}
-        older = {name for name in self._seen if "@" not in name}  # from versions whose journals lack the worker's name
+        older = {
+            name for name in self._seen if "@" not in name
+        }  # of older versions, whose journals lack the worker's name
         self._drained = older | (found.gone & self._seen.keys())
         self.drained = " ".join(sorted(self._drained))
         self._recorded = {}
@@ -194,12 +198,13 @@ class Orphans:
             except StateUnavailable as error:
                 log.debug("%s", error)
                 await asyncio.sleep(_RETRY_S)
-            except Exception:  # must go on, else money held for dead workers would never be released
+            except Exception:  # must continue: otherwise, money held for dead workers would never be released
                 log.exception("dead workers")
                 await asyncio.sleep(_RETRY_S)
 
     def _pause_s(self) -> float:
-        """Seconds until the next read: short after a death, since most workers are drained soon, then longer."""
+        """Seconds until the next read. The pause is short after a death, because most workers are drained soon, and
+        then grows."""
         now = self._monotonic()
         ages = [now - first for name, (first, _) in self._seen.items() if name not in self._drained]
         return min(_SLOWEST_S, max(_SOONEST_S, min(ages) / 4)) if ages else _IDLE_S
@@ -208,7 +213,7 @@ class Orphans:
 @dataclass(frozen=True, slots=True)
 class _Found:
     gone: set[str]
-    """The drained ones among the given workers, and this worker itself if it is recorded as dead."""
+    """Those of the given workers that are drained. Also this worker itself, if it is recorded as dead."""
     holds: list[OrphanedHold]
 
 

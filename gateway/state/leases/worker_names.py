@@ -1,4 +1,4 @@
-"""Names of workers that share counters. From a name, any process of the same machine can tell if the worker has
+"""Names of workers that share counters. Any process of the same machine can find out from a name whether the worker has
 ended."""
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from pathlib import Path
 
 _PROC = Path("/proc")
 _GONE = "ZX"
-"""Codes in /proc of a process that has ended."""
+"""State codes in /proc of a process that has ended."""
 
 
 class DeadHolders:
-    """Workers of this machine that have ended and held units when this worker was short of them."""
+    """Finds workers of this machine that have ended while they held units that this worker needs."""
 
     def __init__(self, remember_s: float) -> None:
         self._unchecked: set[str] = set()
         self._dead: dict[str, float] = {}
         self._remember_s = remember_s
         self.dead = ""
-        """Names of the workers found dead in the last `remember_s`, separated by spaces."""
+        """Names of the workers that were found dead in the last `remember_s` seconds, separated by spaces."""
 
     def add(self, names: Iterable[str]) -> None:
-        """Add workers that hold units which this worker needs; the next `check` tests them."""
+        """Add workers that hold units which this worker needs. The next `check` tests them."""
         self._unchecked.update(names)
 
     async def check(self) -> None:
-        """Test the workers added since the last check."""
+        """Test the workers that were added since the last check."""
         holders, self._unchecked = self._unchecked, set()
         now = time.monotonic()
         if unknown := holders - self._dead.keys():
@@ -46,15 +46,16 @@ class DeadHolders:
 def own_name() -> str:
     """A unique name for this process, `MACHINE-PID-SINCE-RANDOM@HOST`.
 
-    Any process of the same machine can tell from it whether this one still runs. On systems without /proc, MACHINE is
-    empty and none can. HOST is for people.
+    Any process of the same machine can find out from it whether this process is still running. On systems without
+    /proc, MACHINE is empty and that is impossible. HOST is for display.
     """
     name = "-".join((_MACHINE, f"{os.getpid():x}", f"{_since_boot():x}", secrets.token_hex(4)))
     return f"{name}@{re.sub('[^A-Za-z0-9._-]', '-', socket.gethostname())[:40] or 'host'}"
 
 
 def dead(names: Iterable[str]) -> list[str]:
-    """Those of `names` on this machine whose process has ended. Reads a small file for each: call it in a thread."""
+    """Those of `names` whose process on this machine has ended. Reads a small file for each name, so call it in a
+    thread."""
     return [name for name in names if _is_dead(name)]
 
 
@@ -73,8 +74,8 @@ def _since_boot() -> int:
 
 
 def _started(pid: int) -> int | None:
-    """When the process started, in seconds since boot. None if it has ended, even if its parent has not waited for it:
-    its files are closed."""
+    """Seconds since boot at which the process started; None if it has ended. A process whose parent has not waited for
+    it counts as ended, because its files are closed."""
     try:
         facts = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -83,7 +84,7 @@ def _started(pid: int) -> int | None:
 
 
 def _machine() -> str:
-    """A hash of the machine's current boot and the PID namespace, of which each container has its own."""
+    """A hash of the machine's current boot and of the PID namespace. Each container has its own namespace."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text()
         return blake2b((boot + os.readlink(_PROC / "self/ns/pid")).encode(), digest_size=4).hexdigest()
@@ -92,4 +93,4 @@ def _machine() -> str:
 
 
 _MACHINE = _machine()
-"""Read once: it cannot change while this process runs."""
+"""Read only once, because it cannot change while this process runs."""

@@ -24,29 +24,29 @@ _DEFAULT_PORT: dict[Kind, int] = {"unix": 0, "tcp": 6379, "cluster": 6379, "sent
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A parsed URL. `hosts` has one entry for tcp, and any number of seeds for sentinel and cluster."""
+    """A parsed state URL. `hosts` has one entry for tcp, and any number of seeds for sentinel and cluster."""
 
     kind: Kind
     hosts: tuple[tuple[str, int], ...] = ()
     path: str = ""
     login: str = ""
-    """`user:password@`, percent-encoded, or empty."""
+    """`user:password@`, percent-encoded; may be empty."""
     database: int = 0
     query: str = ""
     """Options for redis-py, such as `ssl_ca_certs`."""
     tls: bool = False
     service: str = ""
-    """The master's name in Sentinel."""
+    """Name of the master in Sentinel."""
     sentinel_password: str = ""
     own: bool = False
-    """The server must run as the same user."""
+    """Whether the server must run as the same user."""
 
     def __str__(self) -> str:
-        """For messages: without login."""
+        """The address for messages, without login."""
         return self.path or ",".join(f"{host}:{port}" for host, port in self.hosts)
 
     def url(self, host: str = "", port: int = 0) -> str:
-        """The URL for redis-py of the server at `host` and `port`; without them, of the first host."""
+        """The URL for redis-py of the server at `host` and `port`. Without them, that of the first host."""
         if self.kind == "unix":
             return f"unix://{self.login}{self.path}?{self.query}"
         if not host:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from gateway.state.redis.connection import Script, State
 
 MOST_FIELDS = 1000
-"""Most fields of one call, because Lua passes at most a few thousand arguments."""
+"""Maximum fields in one call, because Lua passes at most a few thousand arguments."""
 
 _PUT = Script(
     "bundle",
@@ -16,17 +16,17 @@ redis.call('HSET', KEYS[1], unpack(ARGV, 2))
 return redis.call('PEXPIRE', KEYS[1], ARGV[1])
 """,
 )
-"""One script, so that a writer that dies between the two commands leaves no values that never expire."""
+"""One script for two commands. If the writer dies in between, no values remain that never expire."""
 
 
 async def put(state: State, key: str, fields: Iterable[tuple[str | bytes, bytes]], ttl_s: float) -> None:
-    """Set at most MOST_FIELDS fields. The whole bundle expires `ttl_s` from now. Raises StateUnavailable."""
+    """Set at most MOST_FIELDS fields. The whole bundle expires after `ttl_s` seconds. Raises StateUnavailable."""
     words = [word for field in fields for word in field]
     if words:
         await state.run(_PUT, (key,), (max(1, int(ttl_s * 1000)), *words))
 
 
 async def get(state: State, key: str, field: str | bytes) -> bytes | None:
-    """Raises StateUnavailable."""
+    """The value of a field; None if it does not exist. Raises StateUnavailable."""
     value: bytes | None = await state.call("HGET", key, field)
     return value

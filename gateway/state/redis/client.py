@@ -1,4 +1,4 @@
-"""Connects through redis-py to one server, or to the master that Sentinel names. Redis-py connects, logs in and does
+"""Connects through redis-py to one server, or to the master that Sentinel names. redis-py connects, logs in and does
 TLS; `transport.py` sends the commands."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gateway.state.redis.transport import CONNECTIONS, LATE, OwnTransport, Share
 
 
 def reason(error: BaseException) -> str:
-    """The error's text. A server's error gets back the code that redis-py removes from it."""
+    """The error's text. For a server's error, it includes the code that redis-py removes."""
     if isinstance(error, exceptions.InvalidResponse):
         return f"does not speak the Redis protocol ({error})"
     if isinstance(error, TimeoutError | exceptions.TimeoutError):
@@ -31,15 +31,15 @@ def reason(error: BaseException) -> str:
 
 
 def options(url: str, connect_s: float) -> dict[str, Any]:
-    """redis-py's options from the URL. Those that the gateway's deadlines depend on override the URL's.
+    """redis-py's options from the URL. Options on which the gateway's deadlines depend override those of the URL.
 
-    `connect_s`: longest time to connect.
+    `connect_s`: maximum seconds for connecting.
     """
     return {
         **parse_url(url),
-        "driver_info": None,  # else redis-py reads the package's metadata from disk for every connection
+        "driver_info": None,  # otherwise redis-py reads the package's metadata from disk for every connection
         "decode_responses": False,
-        "protocol": 2,  # needs no HELLO, and all servers encode streams alike
+        "protocol": 2,  # needs no HELLO, and all servers encode streams in the same way
         "retry": Retry(NoBackoff(), 0),  # a retry would ignore the call's deadline
         "health_check_interval": 0,
         "socket_timeout": None,
@@ -61,7 +61,7 @@ class ServerClient:
         try:
             url = self._address.url(*await self._master()) if self._address.kind == "sentinel" else self._address.url()
             pool = self._pools.get(url) or self._pools.setdefault(url, self._make_pool(url))
-            async with asyncio.timeout(self._connect_s):  # redis-py's own timeout does not cover the login
+            async with asyncio.timeout(self._connect_s):  # redis-py's own timeout does not include the login
                 connection = await pool.get_connection()
         except (exceptions.RedisError, OSError, TypeError, ValueError) as error:
             raise StateUnavailable(f"{self._address}: {reason(error)}") from error
@@ -78,7 +78,8 @@ class ServerClient:
         return BlockingConnectionPool(**{**options(url, self._connect_s), **limits})
 
     async def _master(self) -> tuple[str, int]:
-        """Host and port. Raises redis-py's MasterNotFoundError without its text, which may contain a password."""
+        """Host and port of the master. Raises redis-py's MasterNotFoundError without its text, which may contain a
+        password."""
         sentinel = Sentinel(self._address.hosts, sentinel_kwargs=self._sentinel_options())
         try:
             host, port = await sentinel.discover_master(self._address.service)

@@ -15,11 +15,11 @@ from gateway.state.redis.client import options, reason
 from gateway.state.redis.commands import Command, Lost
 
 AT_ONCE = 64
-"""Most concurrent exchanges. Each takes a connection to a node, and redis-py raises when none is free."""
+"""Maximum concurrent exchanges. Each uses a connection to a node, and redis-py raises an error if none is free."""
 _PATIENCE = 0.8
-"""Share of a call's deadline after which redis-py stops waiting for a node and asks the others for its slots."""
+"""Share of a call's deadline after which redis-py stops waiting for a node and asks the other nodes for its slots."""
 _NOT_REPLIES = ("CLUSTER", "COMMAND")
-"""Commands that redis-py sends for its own use; it must parse their replies itself."""
+"""Commands that redis-py sends for its own use. redis-py must parse their replies itself."""
 
 
 class ClusterClient:
@@ -29,14 +29,15 @@ class ClusterClient:
         self._address, self._connect_s, self._call_s = address, connect_s, call_s
 
     async def connect(self, on_lost: Lost) -> ClusterTransport:
-        """`on_lost` is never called: when a node is lost, only its slots fail. The heartbeat tests the cluster."""
+        """A transport of the cluster. `on_lost` is never called, because only a lost node's slots fail. The heartbeat
+        tests the cluster."""
         return await self._open(self._call_s * _PATIENCE)
 
     async def dial(self) -> ClusterTransport:
         return await self._open(None)
 
     async def aclose(self) -> None:
-        """Nothing to do: each transport has a cluster client of its own."""
+        """Does nothing, because each transport has its own cluster client."""
 
     async def _open(self, read_s: float | None) -> ClusterTransport:
         name = str(self._address)
@@ -63,7 +64,7 @@ class ClusterClient:
 
 
 class ClusterTransport:
-    """Implements Transport. Keys of one command must share a hash tag; a pipeline may span nodes."""
+    """Implements Transport. The keys of one command must share a hash tag; a pipeline may use several nodes."""
 
     def __init__(self, name: str, cluster: RedisCluster) -> None:
         self._name, self._cluster = name, cluster
@@ -90,7 +91,7 @@ class ClusterTransport:
         return replies
 
     def _place(self, command: Command) -> dict[str, Any]:
-        """The node of an XREAD: redis-py itself would need a round trip to find it. Empty for other commands."""
+        """The node for an XREAD, which redis-py itself could find only with a round trip. Empty for other commands."""
         if command[0] != "XREAD":
             return {}
         key = command[list(command).index("STREAMS") + 1]

@@ -13,9 +13,9 @@ class Transport(Protocol):
     """A connection to the server. After a failure, close it and connect again."""
 
     def exchange(self, commands: Sequence[Command], timeout_s: float) -> Awaitable[list[Any]]:
-        """One reply per command, in the same order. A command that the server refused has a StateUnavailable as reply.
+        """One reply per command, in the same order. The reply to a refused command is a StateUnavailable.
 
-        Raises StateUnavailable when the server does not answer in time. What it has done is then unknown.
+        Raises StateUnavailable if the server does not answer in time. It is then unknown what the server has done.
         """
         ...
 
@@ -26,12 +26,12 @@ class Client(Protocol):
     """Makes connections to one address."""
 
     async def connect(self, on_lost: Lost) -> Transport:
-        """The connection that all callers share; `on_lost(reason)` is called once, when it fails. Raises
+        """The connection that all callers share. `on_lost(reason)` is called once, when the connection fails. Raises
         StateUnavailable."""
         ...
 
     async def dial(self) -> Transport:
-        """A connection for one caller, for commands that block. Raises StateUnavailable."""
+        """A connection for one caller, for blocking commands. Raises StateUnavailable."""
         ...
 
     async def aclose(self) -> None:

@@ -1,4 +1,4 @@
-"""The state server as the gateway uses it: deadline, breaker, heartbeat, epoch."""
+"""The connection to the state server, with deadlines, breaker, heartbeat and epoch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 HEARTBEAT_S = 0.3
 FRESH_S = 1.0
-"""The server counts as healthy for so long after a heartbeat."""
+"""Seconds after a heartbeat for which the server counts as healthy."""
 CONNECT_S = 1.0
 _USELESS = ("LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "NOAUTH", "WRONGPASS", "BUSY")
 """Error replies of a server that cannot serve now. The gateway then connects again, perhaps to another server."""
@@ -39,13 +39,13 @@ class Script:
 
 
 class State:
-    """The connection to the state server. Belongs to the event loop that opened it.
+    """The connection to the state server. It belongs to the event loop that opened it.
 
-    A slow server counts as down: after a late reply, no command is sent until a heartbeat has succeeded.
+    A slow server counts as unavailable: after a late reply, no command is sent until a heartbeat has succeeded.
     """
 
     def __init__(self, url: str, *, timeout_s: float = 0.25, namespace: str = "tg") -> None:
-        """`timeout_s`: longest wait for a reply. Raises ValueError for an invalid URL."""
+        """`timeout_s`: maximum seconds to wait for a reply. Raises ValueError for an invalid URL."""
         self._address = parse(url)
         self._client: Client | None = None
         self.timeout_s = timeout_s
@@ -61,7 +61,7 @@ class State:
         self._counts = {"calls": 0, "refused": 0, "failed": 0, "connects": 0}
 
     async def open(self) -> None:
-        """Return after the first attempt to connect, successful or not. The heartbeat keeps trying."""
+        """Return after the first attempt to connect, whether or not it succeeded. The heartbeat continues to try."""
         self._tasks.spawn(self._keep(), "state heartbeat")
         await self._tried.wait()
 
@@ -76,18 +76,18 @@ class State:
 
     @property
     def healthy(self) -> bool:
-        """Is the server connected, and did a heartbeat succeed within the last second?"""
+        """Whether the server is connected and a heartbeat has succeeded within the last second."""
         transport = self._transport
         return transport is not None and time.monotonic() - self._seen <= FRESH_S
 
     @property
     def epoch(self) -> str:
-        """A random id stored in the server. When it changes, the server has lost its data. Empty while unknown."""
+        """A random id stored on the server. If it changes, the server has lost its data. Empty while unknown."""
         return self._epoch
 
     @property
     def own(self) -> bool:
-        """Is the server this gateway's own, used by no other program?"""
+        """Whether the server belongs to this gateway and is not used by any other program."""
         return self._address.own
 
     def on_epoch(self, callback: Callable[[str], None]) -> None:
@@ -95,17 +95,18 @@ class State:
         self._listeners.append(callback)
 
     def key(self, *parts: str, tag: str | None = None) -> str:
-        """The full name of a key, `tg:{tag}:a:b`. Keys with the same tag are in one cluster slot."""
+        """The full name of a key, `tg:{tag}:a:b`. Keys with the same tag are in the same cluster slot."""
         return ":".join((self._namespace, *parts) if tag is None else (self._namespace, f"{{{tag}}}", *parts))
 
     async def call(self, *command: str | bytes | int | float) -> Any:
-        """One command's reply: bytes, int, list or None. Raises StateUnavailable, at once while the server is down."""
+        """The reply to one command: bytes, int, list or None. Raises StateUnavailable; while the server is unavailable,
+        at once."""
         (reply,) = await self._exchange((command,))
         return reply if not isinstance(reply, Exception) else self._refuse(reply)
 
     async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
-        """One reply per command in one round trip; not atomic. Raises StateUnavailable if the server refused any of
-        them, in which case the others were applied."""
+        """One reply per command in one round trip; not atomic. Raises StateUnavailable if the server refused any
+        command; the others were then applied."""
         if not commands:
             return []
         replies = await self._exchange(commands)
@@ -115,14 +116,14 @@ class State:
         return replies
 
     async def run(self, script: Script, keys: Sequence[str], args: Sequence[str | bytes | int | float]) -> Any:
-        """The script's result. Raises StateUnavailable; whether the script has run is then unknown."""
+        """The script's result. Raises StateUnavailable; it is then unknown whether the script has run."""
         (reply,) = await self._exchange((("EVALSHA", script.sha1, len(keys), *keys, *args),))
         if isinstance(reply, Exception) and str(reply).startswith("NOSCRIPT"):
             (reply,) = await self._exchange((("EVAL", script.text, len(keys), *keys, *args),))
         return reply if not isinstance(reply, Exception) else self._refuse(reply)
 
     async def dial(self) -> Transport:
-        """A connection for the caller alone, for commands that block. Raises StateUnavailable."""
+        """A connection for this caller alone, for blocking commands. Raises StateUnavailable."""
         return await (await self._reach()).dial()
 
     def stats(self) -> dict[str, int | float | str]:
@@ -156,14 +157,14 @@ class State:
         self._kick.set()
 
     async def _keep(self) -> None:
-        """Sends heartbeats; the only task that connects."""
+        """Send heartbeats. This is the only task that connects."""
         while True:
             self._kick.clear()
             try:
                 await self._beat()
             except StateUnavailable as error:
                 self._down(str(error))
-                self._kick.clear()  # connecting has just failed: wait for the next heartbeat
+                self._kick.clear()  # connecting has just failed, so wait for the next heartbeat
             except Exception as error:  # no error may end the heartbeat
                 log.exception("state heartbeat")
                 self._down(repr(error))
@@ -218,7 +219,7 @@ class State:
 
 
 def _make_client(address: Address, connect_s: float, call_s: float) -> Client:
-    """`connect_s`: longest time to connect; `call_s`: longest wait of a caller for a reply.
+    """`connect_s`: maximum seconds for connecting; `call_s`: maximum seconds that a caller waits for a reply.
 
     Call it in a thread, because importing redis-py is slow. A server on a unix socket does not need redis-py.
     """

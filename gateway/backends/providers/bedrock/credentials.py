@@ -1,5 +1,5 @@
-"""Finds AWS credentials in the places that AWS's SDKs use: environment, web identity, shared files, container endpoint,
-instance endpoint.
+"""Finds AWS credentials where AWS's SDKs look: environment, web identity, shared files, container endpoint, instance
+endpoint.
 
 Not supported: `credential_process`, single sign-on, `role_arn` in a profile.
 """
@@ -27,14 +27,14 @@ INSTANCE = "http://169.254.169.254"
 """URL of the metadata endpoint of an EC2 instance, at a fixed link-local address."""
 _CONTAINER = "http://169.254.170.2"
 _CONTAINERS = frozenset({"169.254.170.2", "169.254.170.23", "fd00:ec2::23"})
-"""Hosts of container endpoints (ECS, EKS) that may be called without TLS, in addition to this machine."""
+"""Hosts of container endpoints (ECS, EKS) that may be called without TLS. So may this machine."""
 _INSTANCE_PATH = "/latest/meta-data/iam/security-credentials/"
 _TOKEN_PATH = "/latest/api/token"  # noqa: S105 - a path
 _WAIT_S = 2.0
 """Maximum seconds to wait for an endpoint."""
 
 _FIELD = re.compile(r"<(AccessKeyId|SecretAccessKey|SessionToken|Expiration)>([^<]+)<")
-"""Fields of the token service's answer, which is XML. None of them needs escapes."""
+"""Matches fields of the token service's answer, which is XML. Their values never contain escapes."""
 
 Source = Callable[[], Awaitable[Credentials | None]]
 
@@ -68,8 +68,8 @@ class CredentialChain(Renewed[Credentials]):
         return Credentials(key, secret, given.get("AWS_SESSION_TOKEN", ""))
 
     async def _web_identity(self) -> Credentials | None:
-        """Credentials of a role in exchange for the token in a file, which Kubernetes gives to a service account
-        (IRSA)."""
+        """The credentials of a role, in exchange for a token in a file. Kubernetes provides this file to a service
+        account (IRSA)."""
         given = variables("AWS_")
         file, role = given.get("AWS_WEB_IDENTITY_TOKEN_FILE"), given.get("AWS_ROLE_ARN")
         if not file or not role:
@@ -118,7 +118,7 @@ class CredentialChain(Renewed[Credentials]):
 
 
 def _check_container(url: str) -> None:
-    """Raises ValueError for an address to which AWS's SDKs would not send a token."""
+    """Check the URL. Raises ValueError for an address to which AWS's SDKs would not send a token."""
     at = urlsplit(url)
     if at.scheme != "https" and at.hostname not in _CONTAINERS and not loopback(url):
         raise ValueError(f"AWS_CONTAINER_CREDENTIALS_FULL_URI names {at.hostname}; without https only this machine may")
@@ -136,7 +136,7 @@ def _temporary(body: bytes) -> Credentials:
 
 
 def _of_files(profile: str | None) -> Credentials | None:
-    """The keys of a profile in `~/.aws/credentials` or `~/.aws/config`; None if it has none."""
+    """The keys of a profile in `~/.aws/credentials` or `~/.aws/config`; None if the profile has none."""
     given = variables("AWS_")
     name = profile or given.get("AWS_PROFILE") or given.get("AWS_DEFAULT_PROFILE") or "default"
     home = Path(variables("HOME").get("HOME", "/")) / ".aws"

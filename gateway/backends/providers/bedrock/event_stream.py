@@ -15,15 +15,15 @@ from gateway.errors import BackendGarbage
 
 CONTENT_TYPE = b"application/vnd.amazon.eventstream"
 _PRELUDE = struct.Struct(">III")
-"""Length of the message, length of its headers, checksum of both."""
+"""Three integers: the message's length, the length of its headers, and a checksum of both."""
 _CHECKSUM = 4
 _MOST_BYTES = 24 * 2**20
 _USUAL_HEAD = 256
 """Maximum bytes of headers whose parsed form is cached."""
 _FIXED = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
-"""Type of a header's value → its length in bytes, where that is fixed."""
+"""Type of a header's value → its length in bytes, for types with a fixed length."""
 _SIZED = frozenset({6, 7})
-"""Types whose value begins with its length: bytes and text."""
+"""Types whose value begins with its length: bytes and strings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Message:
     """One message of the stream."""
 
     headers: Mapping[str, bytes]
-    """Name → value; values that are neither bytes nor text stay encoded."""
+    """Name → value. Values other than bytes and strings stay encoded."""
     payload: bytes
 
     def header(self, name: str) -> str:
@@ -79,7 +79,7 @@ def _message(raw: bytes, head: int) -> Message:
 
 @lru_cache(maxsize=64)
 def _known(raw: bytes) -> dict[str, bytes]:
-    """The result of `_headers`, cached, because all events of one type have the same headers."""
+    """`_headers(raw)`, cached, because all events of one type have the same headers."""
     return _headers(raw)
 
 

@@ -31,18 +31,20 @@ _OPERATIONS = {
     ("bedrock_converse", False): "converse",
     ("bedrock_converse", True): "converse-stream",
 }
-"""Dialect and whether the answer is a stream → last segment of the path."""
+"""(Dialect, whether the answer is a stream) → last segment of the path."""
 _STALE = ("ExpiredToken", "UnrecognizedClient", "InvalidClientTokenId", "InvalidSignature", "MissingAuthentication")
-"""Prefixes of exceptions about credentials that may have been replaced."""
+"""Prefixes of exceptions that mean outdated credentials."""
 _TIMED = ("InvalidSignature", "RequestTimeTooSkewed", "RequestExpired", "SignatureDoesNotMatch")
 """Prefixes of exceptions that a wrong clock may cause."""
 _SKEW_S = 60.0
-"""If AWS's clock and this machine's differ by more than this, AWS's is used. AWS refuses requests from a difference of
-five minutes."""
+"""If AWS's clock and this machine's clock differ by more than this many seconds, AWS's time is used. AWS refuses
+requests with a difference of five minutes or more."""
 
 
 class Bedrock(OverHttp):
-    """Signs each call, unless `api_key` is a Bedrock API key."""
+    """A Bedrock backend. Signs each call, unless `api_key` is a Bedrock API key."""
+
+    models_path = None
 
     def __init__(self, backend: Backend, credentials: CredentialChain | None = None) -> None:
         super().__init__(backend)
@@ -52,7 +54,8 @@ class Bedrock(OverHttp):
         self._by_key = bool(self.secret)
         self._credentials = credentials or CredentialChain(backend.name, backend.aws_profile, region=backend.region)
         self._ahead_s = 0.0
-        """Seconds by which AWS's clock is ahead of this machine's; 0 until a difference above `_SKEW_S` is found."""
+        """Seconds by which AWS's clock is ahead of this machine's clock; 0 until a difference above `_SKEW_S` is found.
+        """
 
     def url(self, request: CompletionRequest, wire: Translator) -> str:
         return f"/model/{self._model}/{_OPERATIONS[wire.backend, request.stream]}"

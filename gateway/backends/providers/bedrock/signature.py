@@ -41,7 +41,8 @@ def signed(
     service: str,
     now: float,
 ) -> list[Header]:
-    """The `headers`, all of them signed, together with `x-amz-date`, the session token and `authorization`.
+    """The `headers` together with `x-amz-date`, the session token and `authorization`. The signature covers all of
+    them.
 
     `target`: path and query as they are sent. `headers` must contain `host`. `now`: Unix seconds.
     """
@@ -71,7 +72,7 @@ def canonical_request(method: str, target: str, headers: Iterable[Header], body:
 
 
 def _path(path: str) -> str:
-    """The path without `.`, `..` and empty segments, and encoded once more, as required by all services except S3."""
+    """The path without `.`, `..` and empty segments, encoded a second time, as all services except S3 require."""
     kept: list[str] = []
     for segment in path.split("/"):
         if segment == "..":

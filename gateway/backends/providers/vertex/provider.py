@@ -17,7 +17,10 @@ _VERSION = "vertex-2023-10-16"
 
 
 class Vertex(OverHttp):
-    """Addresses calls by project, location and model. Authenticates with an access token, which it renews."""
+    """A Vertex AI backend. Addresses calls by project, location and model, and authenticates with an access token that
+    it renews."""
+
+    models_path = None
 
     def __init__(self, backend: Backend, tokens: Tokens | None = None) -> None:
         super().__init__(backend)
@@ -35,17 +38,17 @@ class Vertex(OverHttp):
         return f"{self._google}:{operation(request)}"
 
     def sign(self, headers: list[tuple[bytes, bytes]], body: bytes) -> list[tuple[bytes, bytes]]:
-        """`headers` with the access token, or with an API key in `x-goog-api-key`."""
+        """`headers` with the access token, or with the API key in `x-goog-api-key`."""
         return [*headers, (b"x-goog-api-key", self.secret.encode())] if self._by_key else super().sign(headers, body)
 
     def headers(self, request: CompletionRequest, wire: Translator, body: bytes) -> list[tuple[bytes, bytes]]:
-        """The headers without Anthropic's own: the API version is in the body, and unknown betas would be refused."""
+        """The headers without those of Anthropic. The API version is in the body, and Google refuses unknown betas."""
         found = [pair for pair in super().headers(request, wire, body) if not pair[0].startswith(b"anthropic-")]
         betas = asked_betas(request, wire)
         return [*found, (b"anthropic-beta", ",".join(betas).encode())] if betas else found
 
     async def send(self, call: Call) -> Upstream:
-        """Send the call. Send it once more with another token if Google refuses the first one."""
+        """Send the call. If Google refuses the token and another one can be fetched, send it again."""
         if call.wire.backend == "anthropic_messages":
             call.body = claude_body(call.body, _VERSION, streams_by_path=False)
         if self._by_key:

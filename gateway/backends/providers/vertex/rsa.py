@@ -1,5 +1,5 @@
-"""Signs the tokens of service accounts with RSA and SHA-256 (RS256). Only one signature per hour is needed, so pure
-Python is fast enough."""
+"""Signs service account tokens with RSA and SHA-256 (RS256). Pure Python is fast enough, because one signature per hour
+is needed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class PrivateKey:
 
     @classmethod
     def of_pem(cls, text: str) -> PrivateKey:
-        """A key in PKCS #8 or PKCS #1. Raises ValueError, whose text contains no part of the key."""
+        """Parse a key in PKCS #8 or PKCS #1. Raises ValueError; its text contains no part of the key."""
         lines = [line.strip() for line in text.strip().splitlines()]
         if len(lines) < 3 or not lines[0].startswith("-----BEGIN") or "PRIVATE KEY" not in lines[0]:
             raise ValueError("the private key is not in PEM format")

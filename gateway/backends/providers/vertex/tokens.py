@@ -63,7 +63,7 @@ class Tokens(Renewed[Token]):
 
 
 def assertion(account: dict[str, Any], now: float) -> str:
-    """The signed token with which a service account asks for an access token. Raises LookupError, ValueError."""
+    """The signed token that a service account exchanges for an access token. Raises LookupError, ValueError."""
     head = {"alg": "RS256", "typ": "JWT", "kid": account.get("private_key_id", "")}
     issued = int(now)
     claims = {
@@ -83,10 +83,9 @@ def _base64(data: bytes) -> bytes:
 
 
 async def _federated(given: dict[str, Any]) -> Token:
-    """Exchange another provider's token (workload identity federation), which is read from a file or a URL, for an
-    access token.
+    """Exchange another provider's token, read from a file or a URL, for an access token (workload identity federation).
 
-    If the file says so, then use that token to act as a service account.
+    If the file names a service account, the access token is then exchanged for one of that account.
     """
     source = given["credential_source"]
     if "file" in source:

@@ -1,1 +1,1 @@
-"""OpenAI chat client, Bedrock Converse backend."""
+"""Translates between an OpenAI chat client and a Bedrock Converse backend."""

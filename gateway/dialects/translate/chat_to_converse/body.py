@@ -1,7 +1,7 @@
 """Converts a messages request to a Converse request.
 
-Both have the same parts, so a chat request is converted to messages first. Field names are those of AWS's service model
-(`bedrock-runtime`, 2023-09-30).
+Both formats have the same parts, so a chat request is converted to messages first. Field names are those of AWS's
+service model (`bedrock-runtime`, 2023-09-30).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FORMATS = {
 }
 _IMAGES = frozenset({"png", "jpeg", "gif", "webp"})
 _UNNAMED = re.compile(r"[^A-Za-z0-9 ()\[\]-]+")
-"""Characters that a document's name must not have."""
+"""Matches the characters that a document's name must not have."""
 
 
 def converse(message: dict[str, Any], limit: int | None) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def _turn(turn: dict[str, Any], index: int) -> dict[str, Any]:
 
 
 def _marked(blocks: Iterable[Block], convert: Any) -> Iterable[Block]:
-    """The converted blocks, with a cache point after each that is marked with `cache_control`."""
+    """The converted blocks. After each block that has `cache_control`, a cache point is added."""
     for block in blocks:
         yield convert(block)
         if mark := block.get("cache_control"):
@@ -135,8 +135,8 @@ def _result(block: Block, where: str) -> Block:
 
 
 def _tools(message: dict[str, Any]) -> dict[str, Any] | None:
-    """The tools and the tool choice. Converse has no choice `none`; for `none`, the tools are sent only if earlier
-    turns contain calls."""
+    """The tools and the tool choice. Converse has no choice `none`; instead, the tools are omitted unless earlier turns
+    contain calls."""
     choice = message.get("tool_choice") or {}
     if not (offered := message.get("tools")) or (choice.get("type") == "none" and not _called(message)):
         return None

@@ -28,8 +28,8 @@ def stop_reason(reason: Any) -> Any:
 
 
 def usage(given: Any, tier: Any = None) -> dict[str, Any] | None:
-    """Converts Converse's usage object to Anthropic's. In both, input tokens exclude cached tokens. None if it has no
-    counts. `tier`: the value of `serviceTier`."""
+    """Anthropic's usage object for Converse's; None if it has no counts. In both, input tokens exclude cached tokens.
+    `tier`: the value of `serviceTier`."""
     if type(given) is not dict:
         return None
     found: dict[str, Any] = {name: given[theirs] for theirs, name in _COUNTS.items() if theirs in given}
@@ -44,8 +44,8 @@ def usage(given: Any, tier: Any = None) -> dict[str, Any] | None:
 def message(reply: dict[str, Any]) -> dict[str, Any]:
     """A whole answer as Anthropic's message. Raises BackendGarbage if it is not an answer."""
     output = reply.get("output")
-    said = output.get("message") if type(output) is dict else None
-    content = said.get("content") if type(said) is dict else None
+    received = output.get("message") if type(output) is dict else None
+    content = received.get("content") if type(received) is dict else None
     if type(content) is not list:
         raise BackendGarbage("The backend answered with JSON that is not a Converse answer.")
     try:

@@ -47,7 +47,7 @@ class ChatToConverse:
         kept = kept_messages(request, plan)
         as_messages = messages_body.translate(request.body, kept, model, stream=request.stream, limit=limit)
         if limit is None and as_messages.get("thinking"):
-            limit = as_messages["max_tokens"]  # must be above the thinking budget
+            limit = as_messages["max_tokens"]  # the limit must exceed the thinking budget
         # Arguments of calls are bytes that only orjson can read (`orjson.Fragment`).
         return orjson.dumps(converse(orjson.loads(orjson.dumps(as_messages)), limit))
 
@@ -55,7 +55,7 @@ class ChatToConverse:
         return content_headers(request)
 
     def forwarded(self, request: CompletionRequest) -> Iterable[tuple[bytes, bytes]]:
-        """No headers: a signed request contains only the headers that its provider writes."""
+        """No headers, because a signed request contains only headers that its provider writes."""
         return ()
 
     def reader(self, request: CompletionRequest) -> ConverseStream:
@@ -64,9 +64,9 @@ class ChatToConverse:
         )
 
     def plain(self, request: CompletionRequest, body: bytes) -> Plain:
-        said = {**message(load_reply(body)), "id": _name(request), "model": request.model}
-        usage = messages_usage(said["usage"])
-        completion = chat_completion(said, shown(usage), int(self._clock()))
+        converted = {**message(load_reply(body)), "id": _name(request), "model": request.model}
+        usage = messages_usage(converted["usage"])
+        completion = chat_completion(converted, shown(usage), int(self._clock()))
         choice = completion["choices"][0]
         return Plain(orjson.dumps(completion), usage, choice["finish_reason"] or "", None, completion["choices"])
 
@@ -75,5 +75,5 @@ class ChatToConverse:
 
 
 def _name(request: CompletionRequest) -> str:
-    """An id for the answer, because Converse gives none."""
+    """An id for the answer, because Converse sends none."""
     return f"chatcmpl-{request.id.removeprefix('req_')}"

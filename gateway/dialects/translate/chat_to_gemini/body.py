@@ -1,6 +1,6 @@
 """Converts a chat request to a `generateContent` request.
 
-Messages and tools are converted to Anthropic's format first, which has blocks for all of their parts. Sampling, schemas
+Messages and tools are first converted to Anthropic's format, which has blocks for all of their parts. Sampling, schemas
 and effort are read from the chat request itself.
 """
 
@@ -28,14 +28,14 @@ _SAMPLING = {
     "frequency_penalty": "frequencyPenalty",
 }
 _OWN = frozenset({*_SAMPLING, "stop", "response_format", "reasoning_effort", "thinking", "output_config"})
-"""Fields of a chat request that are read directly, not in Anthropic's format."""
+"""Fields that are read from the chat request, and not from Anthropic's format."""
 _BUDGETS = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576, "max": 24576}
 """Effort → thinking tokens of Gemini 2.5, as in Google's OpenAI endpoint."""
 _LEVELS = {"none": "minimal", "minimal": "minimal", "low": "low", "medium": "medium"}
 """Effort → thinking level for Gemini 3 and later; any other effort is `high`."""
 _LEVELLED = re.compile(r"gemini-(?:[3-9]|\d\d)")
 _UNSIGNED = "skip_thought_signature_validator"
-"""Google's placeholder for an unknown signature of a call, as in a conversation that another model began."""
+"""Google's placeholder for an unknown signature of a call. It is needed when another model began the conversation."""
 _MODES = {"auto": "AUTO", "any": "ANY", "tool": "ANY", "none": "NONE"}
 _THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 
@@ -69,7 +69,7 @@ def _generate(
 
 
 def _signatures(messages: list[Numbered]) -> dict[str, str]:
-    """Id of a call → the signature that came with it, if the client sent it back."""
+    """Id of a call → the signature that came with it, if the client has returned it."""
     found = {}
     for _, message in messages:
         for call in message.get("tool_calls") or ():
@@ -81,7 +81,7 @@ def _signatures(messages: list[Numbered]) -> dict[str, str]:
 
 
 class _Contents:
-    """Converts turns in their order, because a result must contain the name of the called function."""
+    """Converts turns in order, because a result must contain the name of the called function."""
 
     def __init__(self, signatures: Mapping[str, str], *, signs: bool) -> None:
         """`signs`: whether the model refuses calls without a signature."""
@@ -119,9 +119,9 @@ class _Contents:
         blocks: list[Block] = [{"type": "text", "text": content}] if isinstance(content, str) else content
         text = "\n".join(each["text"] for each in blocks if each["type"] == "text")
         beside = [_data(each["source"], where) for each in blocks if each["type"] in ("image", "document")]
-        said = {"error": text} if block.get("is_error") else _object(text)
+        response = {"error": text} if block.get("is_error") else _object(text)
         name = self._names.get(block["tool_use_id"], "unknown")
-        return [{"functionResponse": {"name": name, "response": said}}, *beside]
+        return [{"functionResponse": {"name": name, "response": response}}, *beside]
 
 
 def _object(text: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ _FILTERED = frozenset(
         *("IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"),
     }
 )
-"""Finish reasons of an answer that Google withheld."""
+"""Finish reasons that mean that Google withheld the answer."""
 
 
 def finish_of(reason: Any, *, called: bool) -> str:
@@ -40,14 +40,14 @@ def blocked(reply: dict[str, Any]) -> str:
 
 
 def counts(given: Any) -> dict[str, Any] | None:
-    """An OpenAI usage object for Gemini's, whose answer tokens exclude thinking tokens; None if it has no counts."""
+    """An OpenAI usage object for Gemini's; None if it has no counts. Gemini's answer tokens exclude thinking tokens."""
     if type(given) is not dict or ("promptTokenCount" not in given and "totalTokenCount" not in given):
         return None
     prompt, tools = given.get("promptTokenCount"), given.get("toolUsePromptTokenCount")
-    said, thoughts = given.get("candidatesTokenCount"), given.get("thoughtsTokenCount")
+    answer_tokens, thoughts = given.get("candidatesTokenCount"), given.get("thoughtsTokenCount")
     return {
         "prompt_tokens": _sum(prompt, tools),
-        "completion_tokens": _sum(said, thoughts),
+        "completion_tokens": _sum(answer_tokens, thoughts),
         "total_tokens": given.get("totalTokenCount"),
         "prompt_tokens_details": {"cached_tokens": given.get("cachedContentTokenCount")},
         "completion_tokens_details": {"reasoning_tokens": thoughts},
@@ -59,8 +59,8 @@ def usage(given: Any) -> Usage | None:
 
 
 def _sum(one: Any, other: Any) -> Any:
-    """The sum of two counts, of which one may be missing. A value that is not a number is returned, so that later
-    checks report it."""
+    """The sum of two counts, of which one may be missing. A value that is not a number is returned as it is, so that
+    later checks report it."""
     odd = next((each for each in (one, other) if each is not None and type(each) is not int), None)
     return odd if odd is not None else (one or 0) + (other or 0)
 

@@ -31,7 +31,7 @@ class GeminiStream(ChunkMaker):
         self.confidence: float | None = None
         self._name, self._calls = name, 0
         self._counts: Any = None
-        """The last `usageMetadata`. Every event has one, so it is parsed only when it is needed."""
+        """The last `usageMetadata`. Every event has one, so it is parsed only when needed."""
 
     @property
     def reported(self) -> Usage | None:

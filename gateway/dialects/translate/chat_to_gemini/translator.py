@@ -52,7 +52,7 @@ class ChatToGemini:
         return content_headers(request)
 
     def forwarded(self, request: CompletionRequest) -> Iterable[tuple[bytes, bytes]]:
-        """No headers: Google supports none of OpenAI's headers."""
+        """No headers, because Google supports none of OpenAI's headers."""
         return ()
 
     def reader(self, request: CompletionRequest) -> GeminiStream:
@@ -69,8 +69,8 @@ class ChatToGemini:
             "model": request.model,
         }
         made = completion(reply, shared, f"call_{name}")
-        if told := shown(counted):
-            made["usage"] = chat_usage(told)
+        if visible := shown(counted):
+            made["usage"] = chat_usage(visible)
         choice = made["choices"][0]
         return Plain(orjson.dumps(made), counted, choice["finish_reason"] or "", None, made["choices"])
 
@@ -83,5 +83,5 @@ class ChatToGemini:
 
 
 def _name(request: CompletionRequest) -> str:
-    """A part of the ids of the answer and of its calls, because Gemini gives no id that all models support."""
+    """A part of the ids of the answer and its calls. Needed because not all Gemini models send an id."""
     return request.id.removeprefix("req_")

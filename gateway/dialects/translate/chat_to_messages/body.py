@@ -26,9 +26,9 @@ _WITHOUT_EQUIVALENT = frozenset(
         *("prediction", "verbosity", "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options"),
     }
 )
-"""Optional fields that Anthropic's own OpenAI endpoint ignores too. Unknown fields are sent on."""
+"""Optional fields that are dropped, as Anthropic's own OpenAI endpoint does. Unknown fields are sent on."""
 _PERSONAL = re.compile(r"@.+\.|^\+?[\d\s()-]{7,}$")
-"""E-mail addresses and telephone numbers, which Anthropic rejects as a user id."""
+"""Matches e-mail addresses and telephone numbers, which Anthropic rejects as a user id."""
 _ONLY_JSON = "Answer with one JSON object and nothing else: no code fence, no words before or after it."
 
 
@@ -86,7 +86,8 @@ def _stop_sequences(stop: Any) -> list[str]:
 
 
 def _with_form(system: str | list[Block], form: Any) -> str | list[Block]:
-    """Add an instruction to answer in JSON, because Anthropic cannot enforce JSON without a schema."""
+    """The system prompt with an instruction to answer in JSON. It is needed because Anthropic cannot enforce JSON
+    without a schema."""
     if type(form) is not dict or form.get("type") != "json_object":
         return system
     if not system:

@@ -13,7 +13,7 @@ from gateway.errors import BadRequest
 _ID = re.compile(r"[^A-Za-z0-9_-]")
 _EPHEMERAL = {"type": "ephemeral"}
 _THOUGHTS = {"thinking": ("thinking", "signature"), "redacted_thinking": ("data",)}
-"""Type of a thinking block → its fields. Anthropic requires them back exactly as it sent them."""
+"""Type of a thinking block → its fields. Anthropic requires that they are returned exactly as it sent them."""
 
 Block = dict[str, Any]
 Numbered = tuple[int, dict[str, Any]]
@@ -21,11 +21,11 @@ Numbered = tuple[int, dict[str, Any]]
 
 
 def conversation(messages: list[Numbered]) -> tuple[str | list[Block], list[Block]]:
-    """The system prompt (all system messages, in order) and the turns. Raises BadRequest with the location of
-    content that Anthropic cannot take."""
+    """The system prompt (all system messages, in order) and the turns. Raises BadRequest with the location of content
+    that Anthropic does not support."""
     system: list[Block] = []
     turns: list[Block] = []
-    followed = 0  # blocks of the system prompt that other messages follow
+    followed = 0  # number of system prompt blocks before the last other message
     for index, message in messages:
         role, where = message["role"], f"messages[{index}]"
         if role in ("system", "developer"):
@@ -51,12 +51,13 @@ def conversation(messages: list[Numbered]) -> tuple[str | list[Block], list[Bloc
 
 
 def plain_id(call_id: str) -> str:
-    """The id of a call in the characters that Anthropic allows."""
+    """The id of a call, with only the characters that Anthropic allows."""
     return _ID.sub("_", call_id)
 
 
 def _append(turns: list[Block], role: str, blocks: list[Block]) -> None:
-    """Add blocks to the last turn if it has the same role, because results of parallel calls must be in one turn."""
+    """Add blocks as a turn. If the last turn has the same role, they are added to it, because results of parallel calls
+    must be in one turn."""
     if not blocks:
         return
     if turns and turns[-1]["role"] == role:
@@ -66,10 +67,10 @@ def _append(turns: list[Block], role: str, blocks: list[Block]) -> None:
 
 
 def _check_end(messages: list[Numbered], turns: list[Block]) -> None:
-    """Check the last message. An empty user message is an error after an assistant turn, because Anthropic would
-    continue that turn. A final assistant turn must not end in white space."""
+    """Check the last message. After an assistant turn, an empty user message is an error, because Anthropic would
+    continue the assistant turn. A final assistant turn must not end in white space."""
     if not messages:
-        raise BadRequest("messages has nothing that is said to this model: add a message.", param="messages")
+        raise BadRequest("messages contains no message for the model: add one.", param="messages")
     index, last = messages[-1]
     if not turns or (last["role"] == "user" and turns[-1]["role"] == "assistant"):
         where = f"messages[{index}].content"
@@ -171,7 +172,7 @@ def _use(call: Block, call_id: Any, function: Any, where: str) -> Block:
 
 
 def _input(arguments: Any, where: str) -> Any:
-    """Arguments as the client's original bytes, because parsing could change long numbers."""
+    """The arguments as the client's original bytes, because parsing could change long numbers."""
     text = "{}" if arguments is None else arguments
     if type(text) is str:
         written = text.strip().encode() or b"{}"

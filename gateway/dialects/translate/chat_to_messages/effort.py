@@ -1,4 +1,5 @@
-"""Converts OpenAI's reasoning effort to Anthropic's thinking, and drops parameters that exclude thinking."""
+"""Converts OpenAI's reasoning effort to Anthropic's thinking, and drops parameters that cannot be combined with
+thinking."""
 
 from __future__ import annotations
 
@@ -14,11 +15,11 @@ _BUDGETS = {"minimal": 1024, "low": 1024, "medium": 2048, "high": 4096, "xhigh":
 _THINKING = ("thinking", "redacted_thinking")
 _HIGHEST_TEMPERATURE = 1.0
 _LEAST_TOP_P = 0.95
-"""Smallest `top_p` that Anthropic accepts together with thinking."""
+"""Minimum `top_p` that Anthropic accepts together with thinking."""
 
 
 def reason(body: dict[str, Any], translated: dict[str, Any], can: Abilities, limit: int | None) -> None:
-    """Add the effect of `reasoning_effort` to the request `translated`. `limit`: the output limit in tokens, or
+    """Add thinking to the request `translated` as `reasoning_effort` requires. `limit`: the output limit in tokens, or
     None.
 
     `thinking` in Anthropic's own format is left unchanged. Raises BadRequest for an unknown effort.
@@ -68,11 +69,11 @@ def _kinds(turn: dict[str, Any]) -> list[str]:
 
 
 def sample(body: dict[str, Any], translated: dict[str, Any], can: Abilities) -> None:
-    """Add `temperature`, `top_p` and `top_k` as far as the model accepts them. Raises BadRequest for a value that is
-    not a number.
+    """Add those of `temperature`, `top_p` and `top_k` that the model accepts. Raises BadRequest for a value that is not
+    a number.
 
-    Newer models accept none of them, and no model accepts all while it thinks. They are dropped, so that an
-    application's fixed parameters do not make the request fail.
+    Newer models accept none of them, and no model accepts all of them while it thinks. The others are dropped, so that
+    an application's fixed parameters do not make the request fail.
     """
     temperature, top_p, top_k = (_number(body, name) for name in ("temperature", "top_p", "top_k"))
     if not can.sampling:

@@ -13,7 +13,7 @@ _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w=.+-]+)*;base64,", re.AS
 _LINK = ("https://", "http://")
 _PDF = "application/pdf"
 _PDF_BEGINS = "JVBER"
-"""`%PDF` in base64, to detect PDF files without a data URL."""
+"""Base64 of `%PDF`, to detect PDF files without a data URL."""
 _IMAGE_NAMES = {"image/jpg": "image/jpeg"}
 
 Block = dict[str, Any]

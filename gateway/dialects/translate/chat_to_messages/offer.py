@@ -9,7 +9,7 @@ from gateway.dialects.translate.chat_to_messages.schema import enforceable
 from gateway.errors import BadRequest
 
 FORCED = ("any", "tool")
-"""Types of tool choice that force a call. The model must not think before such a call."""
+"""Types of tool choice that force a call. The model must not think before a forced call."""
 
 _CHOICES = {"auto": "auto", "required": "any", "none": "none"}
 _PLACE = ("city", "country", "region", "timezone")
@@ -21,8 +21,8 @@ def offer(body: dict[str, Any], turns: list[dict[str, Any]]) -> dict[str, Any]:
     """The fields `tools` and `tool_choice`; empty if there are no tools. Raises BadRequest with the location of an
     unsupported tool.
 
-    A conversation that contains calls must declare tools, even if none may be called any more. Then the names of the
-    called tools are declared.
+    A conversation that contains calls must declare tools, even if none may be called now. Then the called tools are
+    declared by name only.
     """
     offered = [_tool(tool, f"tools[{index}]") for index, tool in enumerate(body.get("tools") or ())]
     offered += [_function(tool, f"functions[{index}]") for index, tool in enumerate(body.get("functions") or ())]

@@ -19,8 +19,8 @@ FINISH = {
     "pause_turn": "length",
     "refusal": "content_filter",
 }
-"""Anthropic's stop reason → OpenAI's. Unknown reasons keep their name. A paused turn counts as `length`, because
-chat cannot resume it."""
+"""Anthropic's stop reason → OpenAI's. Unknown reasons keep their names. A paused turn becomes `length`, because chat
+cannot resume it."""
 
 Block = dict[str, Any]
 
@@ -103,7 +103,8 @@ def _joined(blocks: list[Block], kind: str) -> str | None:
 
 
 def returnable_thinking(block: Block) -> Block | None:
-    """The thinking block in the form that Anthropic accepts back (signed or redacted); None if it accepts it not."""
+    """The thinking block in the form that Anthropic accepts back (signed or redacted); None if Anthropic would reject
+    it."""
     if block.get("type") == "thinking" and block.get("signature"):
         return {"type": "thinking", "thinking": block.get("thinking") or "", "signature": block["signature"]}
     if block.get("type") == "redacted_thinking" and block.get("data"):

@@ -12,20 +12,20 @@ _QUOTE = b'"'
 
 
 class DeltaRun:
-    """Events similar to one that was parsed, and the chat chunk for them, each stored as the bytes around the text.
+    """Events similar to a parsed event, and the chat chunk for them. Of both, the bytes around the text are stored.
 
-    Anthropic pads its events with blanks before the last braces, to hide their length.
+    Anthropic adds blanks before the last braces of its events, to hide their length.
     """
 
     def __init__(self, event: tuple[bytes, bytes], chunk: tuple[bytes, bytes], kept: list[bytes] | None) -> None:
-        """`event`, `chunk`: the bytes around the text. `kept`: list that collects the texts, each as the inside of a
-        JSON string."""
+        """`event`, `chunk`: the bytes around the text. `kept`: a list to which the texts are appended, each as the
+        content of a JSON string."""
         self._before, self._after = event
         self._opening, self._closing = chunk
         self._kept = kept
         self._unpadded = self._after.replace(b" ", b"")
         self._last = self._after.count(_QUOTE) == 1
-        """Whether the text is the last string of the event. Then its end is found whatever the padding."""
+        """Whether the text is the last string of the event. Then its end can be found whatever the padding is."""
 
     @classmethod
     def after(

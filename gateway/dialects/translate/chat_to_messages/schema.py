@@ -1,4 +1,5 @@
-"""Reduces JSON schemas to the keywords that Anthropic's structured outputs accept; the rest goes into descriptions."""
+"""Reduces JSON schemas to the keywords that Anthropic's structured outputs accept. The other keywords are moved to
+descriptions."""
 
 from __future__ import annotations
 
@@ -22,9 +23,9 @@ _NAMED, _LISTED = ("properties", "$defs", "definitions"), ("anyOf", "allOf", "on
 def enforceable(schema: Any) -> Any:
     """`schema` without unsupported keywords, which are appended to the description.
 
-    Objects without `additionalProperties` are closed, as Anthropic requires. An object that allows others
-    explicitly, or has no properties, is left unchanged: closing it would change its meaning, so Anthropic's error
-    explains the problem.
+    Objects without `additionalProperties` are closed, as Anthropic requires. An object is left unchanged if it has no
+    properties or explicitly allows additional ones. Closing it would change its meaning, so Anthropic's error is the
+    better answer.
     """
     if type(schema) is not dict:
         return schema

@@ -25,15 +25,15 @@ from gateway.domain.money.usage import Usage
 from gateway.errors import BackendError, BackendGarbage
 
 _FIELDS = {"text": "content", "thinking": "reasoning_content"}
-"""Block type → chat field. Signatures are sent with their thinking block. Citations and server tools' work are
+"""Block type → chat field. Signatures are sent with their thinking block. Citations and the results of server tools are
 dropped."""
 
 
 class MessagesStream(ChunkMaker):
     """Implements `StreamReader` from Anthropic messages to OpenAI chat. `message_stop` becomes `[DONE]`.
 
-    `usage` is None until the final counts arrive, because the first event has no usable output count. Events that
-    differ from the one before only in their text are not parsed.
+    `usage` is None until the final counts arrive, because the first event has no usable output count. An event that
+    differs from the previous one only in its text is not parsed.
     """
 
     def __init__(self, *, wants_usage: bool, created: int) -> None:
@@ -137,8 +137,8 @@ class MessagesStream(ChunkMaker):
         return chunk
 
     def _block_stop(self, parsed: dict[str, Any], event: bytes) -> bytes:
-        """Close a block. A call without streamed arguments gets its initial input, because OpenAI's clients parse
-        arguments in any case."""
+        """Close a block. If a call had no streamed arguments, its initial input is sent, because OpenAI's clients
+        always parse arguments."""
         self._run = None
         block = self._open.pop(parsed["index"], None)
         if type(block) is _Thought:
@@ -148,7 +148,7 @@ class MessagesStream(ChunkMaker):
         return self._chunk(_arguments(block.number, block.initial_input.decode()))
 
     def _thought(self, block: dict[str, Any]) -> bytes:
-        """Write a whole thinking block, as the client has to return it. Blocks are numbered, because OpenAI's
+        """Write a whole thinking block in the form that the client must return. Blocks are numbered, because OpenAI's
         clients merge list items by index."""
         kept = returnable_thinking(block)
         if kept is None:
@@ -198,7 +198,7 @@ class _Call:
 
 
 class _Thought:
-    """An open thinking block. Its text pieces are the inside of a JSON string."""
+    """An open thinking block. The pieces of its text are contents of JSON strings."""
 
     def __init__(self, signature: str) -> None:
         self.pieces: list[bytes] = []

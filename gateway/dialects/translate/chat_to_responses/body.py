@@ -22,7 +22,7 @@ _WITHOUT_EQUIVALENT = frozenset(
         *("modalities", "audio"),
     }
 )
-"""Fields without equivalent. Those that would change the answer are rejected; `seed` and `prediction` are dropped.
+"""Fields without an equivalent. Those that would change the answer are rejected; `seed` and `prediction` are dropped.
 Unknown fields are sent on."""
 _KEPT_THERE = ("previous_response_id", "conversation", "prompt", "background")
 """Responses fields that refer to data in the gateway's account at the backend, which all teams share."""
@@ -70,7 +70,7 @@ def _refuse_impossible(body: dict[str, Any]) -> None:
 
 
 def _reasoning(body: dict[str, Any]) -> Item:
-    """The field `reasoning`: the client's own, if any, with the value of `reasoning_effort`."""
+    """The field `reasoning`: the client's own value, if any, combined with `reasoning_effort`."""
     reasoning = body.get("reasoning") or {}
     if type(reasoning) is not dict:
         raise BadRequest("reasoning must be an object.", param="reasoning")

@@ -13,7 +13,7 @@ Numbered = tuple[int, Item]
 
 
 def items(messages: Iterable[Numbered]) -> list[Item]:
-    """Convert messages in order. Thinking is left out, because this backend did not sign it.
+    """Convert messages in order. Thinking is omitted, because this backend did not sign it.
 
     Raises BadRequest with the location of content that Responses does not support.
     """

@@ -11,10 +11,10 @@ from gateway.dialects.openai_responses.usage import reported
 from gateway.errors import BackendGarbage
 
 BETWEEN_THOUGHTS = "\n\n"
-"""Separator between parts of thinking. Parts of the answer are joined without one."""
+"""Separator between parts of thinking. Parts of the answer have no separator."""
 
 _REASONS = {"max_output_tokens": "length"}
-"""Responses' reason → chat's finish reason. Unknown reasons keep their name."""
+"""Responses' reason → chat's finish reason. Unknown reasons keep their names."""
 _OVER = (None, "completed", "incomplete")
 CALL_KINDS = {"function_call": ("function", "arguments"), "custom_tool_call": ("custom", "input")}
 """Item type → the tool call's type in chat, and the field for its arguments in both formats."""

@@ -25,7 +25,7 @@ from gateway.domain.money.usage import Usage
 from gateway.errors import BackendGarbage
 
 _TEXT = b"event: response.output_text.delta\n"
-"""First line of most events; a data line and an empty line follow."""
+"""First line of most events. A data line and an empty line follow it."""
 _LINES = 3
 
 
@@ -132,7 +132,7 @@ class ResponsesStream(ChunkMaker):
         return self._piece(call, parsed["delta"])
 
     def _item_done(self, parsed: dict[str, Any]) -> bytes:
-        """Some servers send the arguments only at the end."""
+        """Close a tool call. Some servers send its arguments only in this event."""
         if is_charged(parsed.get("item")):
             self._tool_items.append(parsed["item"])
         call = self._calls.get(parsed.get("output_index", -1))
@@ -144,7 +144,7 @@ class ResponsesStream(ChunkMaker):
         return self._chunk({"tool_calls": [{"index": call.number, call.kind: {call.arguments_key: text}}]})
 
     def _part_added(self, parsed: dict[str, Any]) -> bytes:
-        """Separate parts of the thinking, because chat has them in one text."""
+        """Write a separator between parts of the thinking, because chat has them in one text."""
         if (parsed.get("part") or {}).get("type") not in (None, "summary_text", "reasoning_text"):
             return b""
         again, self._thought = self._thought, True

@@ -21,7 +21,7 @@ from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BackendRefused
 
 _CHAT = ChatToChat()
-"""Chat at the same vendor has the same headers."""
+"""Used for the headers, which are the same as those of chat at the same vendor."""
 _FIELDS = {
     "input": "messages",
     "max_output_tokens": "max_completion_tokens",

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from gateway.dialects.anthropic_messages import thinking
-from gateway.dialects.openai_chat.message import generated_text
+from gateway.dialects.openai_chat.message import generated_text, objects
 from gateway.dialects.translate.messages_to_chat.tools import long_names
 from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest
@@ -26,8 +26,8 @@ _CHARACTERS_PER_TOKEN = 4
 
 
 def message(request: CompletionRequest, completion: dict[str, Any], usage: Usage | None) -> dict[str, Any]:
-    """Convert the first choice of `completion`; clients of this dialect cannot ask for more. Missing usage is
-    estimated."""
+    """Convert the first choice of `completion`, because clients of this dialect cannot ask for more than one. Missing
+    usage is estimated."""
     choice = completion["choices"][0]
     reply = choice["message"]
     content = list(_blocks(request, reply))
@@ -44,7 +44,7 @@ def message(request: CompletionRequest, completion: dict[str, Any], usage: Usage
 
 
 def opening(request: CompletionRequest, start: dict[str, Any]) -> dict[str, Any]:
-    """A message without content and end, from a completion or a chunk."""
+    """A message without content and end, made from a completion or a chunk."""
     model = start.get("model")
     return {
         "id": _id("msg_", start.get("id") or request.id),
@@ -71,10 +71,10 @@ def _id(prefix: str, value: object) -> str:
 def ending(
     request: CompletionRequest, choice: dict[str, Any], *, calls: bool, refused: bool = False
 ) -> dict[str, str | None]:
-    """The fields `stop_reason` and `stop_sequence`. After a call the reason is `tool_use`, although some servers
-    send `stop`, because clients rely on it.
+    """The fields `stop_reason` and `stop_sequence`. After a call the reason is always `tool_use`, because clients rely
+    on it; some servers send `stop`.
 
-    vLLM reports which stop sequence was met; OpenAI does not.
+    vLLM reports which stop sequence ended the answer; OpenAI does not.
     """
     finish, sequence = choice.get("finish_reason"), choice.get("stop_reason")
     reason = _REASONS.get(finish, "end_turn") if type(finish) is str else "end_turn"
@@ -117,7 +117,7 @@ def _blocks(request: CompletionRequest, reply: dict[str, Any]) -> Iterator[dict[
 
 
 def _thinking_blocks(reply: dict[str, Any]) -> list[dict[str, Any]]:
-    """The thinking blocks. Thinking from a backend without signatures gets a marker as signature."""
+    """The thinking blocks. If the backend does not sign its thinking, a marker replaces the signature."""
     if blocks := objects(reply.get("thinking_blocks")):
         return [
             {"signature": thinking.UNSIGNED, **block} if block.get("type") == "thinking" else block for block in blocks
@@ -133,13 +133,8 @@ def _text(content: Any) -> str:
     return content if type(content) is str else ""
 
 
-def objects(value: Any) -> list[dict[str, Any]]:
-    """The objects in a list; other values are ignored, because a backend may send anything."""
-    return [item for item in value if type(item) is dict] if type(value) is list else []
-
-
 def _input(arguments: Any) -> dict[str, Any]:
-    """The arguments as an object; empty if the model did not write a JSON object."""
+    """The arguments as an object; empty if the model's text is not a JSON object."""
     if type(arguments) is dict:
         return arguments
     try:

@@ -1,4 +1,4 @@
-"""Orders interleaved tool calls of a chat stream: one is open, the others wait."""
+"""Puts interleaved tool calls of a chat stream in order: one call is open, and the others wait."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import orjson
 
 
 class Call:
-    """One call: its name, its id, and the pieces of its arguments that were not taken yet."""
+    """One call: its name, its id, and the pieces of its arguments that have not been taken yet."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -18,12 +18,12 @@ class Call:
 
     @property
     def ready(self) -> bool:
-        """Whether the call can be announced, which needs its name."""
+        """Whether the call can be announced. Its name must be known."""
         return bool(self.name)
 
     @property
     def whole(self) -> bool:
-        """Whether the arguments are a complete, non-empty JSON object. On some servers an empty one is only the
+        """Whether the arguments are a complete, non-empty JSON object. Some servers send an empty object as a
         beginning."""
         if not self._taken or not self._taken[-1].rstrip().endswith("}"):
             return False
@@ -48,7 +48,7 @@ class Call:
             self._pieces.append(arguments)
 
     def take(self) -> list[str]:
-        """The pieces since the last call of `take`."""
+        """The pieces that were added since the last call of `take`."""
         pieces, self._pieces = self._pieces, []
         self._taken += pieces
         return pieces
@@ -64,7 +64,7 @@ class Calls:
 
     @property
     def current(self) -> Call | None:
-        """The first call that is not done; None if all are."""
+        """The first call that is not done; None if all calls are done."""
         return self._calls[self._done] if self._done < len(self._calls) else None
 
     @property
@@ -78,7 +78,7 @@ class Calls:
         return self._done + 1 < len(self._calls)
 
     def done(self) -> None:
-        """The current call was written completely; go to the next."""
+        """Go to the next call, because the current one has been written completely."""
         self._done += 1
 
     def add(self, piece: dict[str, Any]) -> None:
@@ -86,8 +86,8 @@ class Calls:
         self._find(piece).add(piece)
 
     def _find(self, piece: dict[str, Any]) -> Call:
-        """Find or create a call by its index. Some servers send no index, or the same one for several whole calls
-        with different ids."""
+        """Find or create a call by its index. Some servers send no index. Others send the same index for several whole
+        calls with different ids."""
         index, value = piece.get("index"), piece.get("id")
         if type(index) is not int:
             index = len(self._calls) if value or not self._calls else self._calls[-1].number

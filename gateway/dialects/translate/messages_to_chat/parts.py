@@ -25,7 +25,7 @@ def system_message(system: str | list[Part]) -> Message:
 
 
 def chat_messages(message: Message, where: str) -> Iterator[Message]:
-    """Convert one message; each tool result becomes a message of its own. Raises BadRequest with the location of an
+    """Convert one message. Each tool result becomes a separate message. Raises BadRequest with the location of an
     error."""
     content, role = message["content"], message["role"]
     if type(content) is str:
@@ -37,8 +37,8 @@ def chat_messages(message: Message, where: str) -> Iterator[Message]:
 
 
 def _user(role: str, content: list[Part], where: str) -> Iterator[Message]:
-    """Tool results come first, because they must follow their calls. Then follow their non-text parts and the user's
-    text."""
+    """Yield the tool results first, because they must follow their calls. Then yield their parts that are not text, and
+    the user's text."""
     shown: list[Part] = []
     own: list[Part] = []
     for number, block in enumerate(content):
@@ -54,8 +54,8 @@ def _user(role: str, content: list[Part], where: str) -> Iterator[Message]:
 
 
 def _result(block: Part, where: str) -> tuple[Message, list[Part]]:
-    """The result as a text message, and its non-text parts. An error is marked in the text, because chat has no
-    field for it."""
+    """The result as a text message, and its parts that are not text. An error is marked in the text, because chat has
+    no field for it."""
     content = block.get("content")
     parts = _parts(content, f"{where}.content") if type(content) is list else [_text(content or "")]
     texts = [part for part in parts if part["type"] not in _SEPARATE]
@@ -104,7 +104,7 @@ def _parts(content: list[Part], where: str) -> list[Part]:
 
 
 def _part(block: Part, where: str) -> list[Part]:
-    """A block as chat parts. The last part gets the block's cache mark."""
+    """A block as chat parts. The block's cache mark is moved to the last part."""
     match block.get("type") if type(block) is dict else None:
         case "text" if type(block.get("text")) is str:
             parts = [_text(block["text"])]
@@ -179,7 +179,7 @@ def _data_url(source: Part, where: str) -> str:
 
 
 def _plain_if_possible(parts: list[Part]) -> str | list[Part]:
-    """A single text becomes a string, which every server accepts."""
+    """The parts, or a string if there is only a single text. Every server accepts a string."""
     if len(parts) == 1 and parts[0].keys() == {"type", "text"}:
         text: str = parts[0]["text"]
         return text

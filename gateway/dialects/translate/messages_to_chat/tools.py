@@ -9,13 +9,13 @@ from typing import Any
 from gateway.errors import BadRequest
 
 LONGEST_NAME = 64
-"""Longest function name that OpenAI accepts. Anthropic accepts twice as many characters, and coding agents use them."""
+"""Maximum characters of a function name at OpenAI. Anthropic accepts twice as many, and coding agents use them."""
 _DIGEST = 8
 _ELSEWHERE = ("mcp_servers", "container")
-"""Fields that add tools from elsewhere."""
+"""Fields that add tools which are not in the request."""
 _REMOVABLE = ("web_search_", "web_fetch_")
-"""Beginnings of the types of Anthropic's tools that are removed if the request has other tools and does not force a
-call. Any other of Anthropic's tools is an error."""
+"""Prefixes of the types of Anthropic's tools that are removed if the request has other tools and does not force a call.
+Any other tool of Anthropic is an error."""
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 
 

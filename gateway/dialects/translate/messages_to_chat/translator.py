@@ -10,7 +10,7 @@ import orjson
 
 from gateway.dialects.anthropic_messages import thinking
 from gateway.dialects.anthropic_messages.request import output_schema
-from gateway.dialects.anthropic_messages.turns import shortened
+from gateway.dialects.anthropic_messages.turns import shortened, without_thinking
 from gateway.dialects.translate.messages_to_chat.answer import message
 from gateway.dialects.translate.messages_to_chat.parts import chat_messages, system_message
 from gateway.dialects.translate.messages_to_chat.tools import chat_tools
@@ -21,14 +21,14 @@ from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BadRequest
 
 LONGEST_USER = 64
-"""Longest user name in characters that OpenAI accepts. Coding agents send longer ones."""
+"""Maximum characters of a user name that OpenAI accepts. Coding agents send longer names."""
 
 
 class MessagesToChat:
     """Implements `Translation` from Anthropic messages to chat.
 
-    `top_k`, `service_tier`, `cache_control` and unknown fields are dropped: they are hints, or features that clients
-    send to models of all vendors.
+    `top_k`, `service_tier`, `cache_control` and unknown fields are dropped, because they are hints or are sent by
+    clients to models of all vendors.
     """
 
     client: DialectName = "anthropic_messages"
@@ -76,6 +76,8 @@ def _messages(body: Mapping[str, Any], plan: ContextPlan | None) -> list[dict[st
             continue
         if plan is not None and index in plan.replace:
             value = shortened(value, plan.replace[index])
+        if plan is not None and index in plan.no_thinking:
+            value = without_thinking(value)
         found += chat_messages(value, f"messages[{index}]")
     return found
 
@@ -89,7 +91,8 @@ def _user(metadata: Mapping[str, Any]) -> str | None:
 
 
 def _response_format(schema: Any) -> dict[str, Any]:
-    """Anthropic always enforces the schema. OpenAI does so with `strict`, which it rejects for some schemas."""
+    """The field `response_format`. Anthropic always enforces the schema. OpenAI does so only with `strict`, which it
+    rejects for some schemas."""
     if type(schema) is not dict:
         where = "output_config.format.schema"
         raise BadRequest(f"{where} must be an object.", param=where)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.dialects.anthropic_messages import events, thinking
-from gateway.dialects.openai_chat.message import TEXT_FIELDS
+from gateway.dialects.openai_chat.message import TEXT_FIELDS, objects
 from gateway.dialects.translate.messages_to_chat.answer import (
     call_id,
     ending,
     expected_input,
-    objects,
     opening,
     usage_of,
 )
@@ -23,8 +22,8 @@ from gateway.domain.request import CompletionRequest
 class MessagesWriter:
     """Implements `Writer` for Anthropic messages.
 
-    Chat may interleave the pieces of several calls, but Anthropic ends each block before the next begins. So pieces
-    of another call wait until the open call is complete.
+    Chat may interleave the pieces of several calls, but Anthropic ends each block before the next begins. So the pieces
+    of other calls wait until the open call is complete.
     """
 
     def __init__(self, request: CompletionRequest) -> None:
@@ -38,12 +37,12 @@ class MessagesWriter:
         """Type of the open block: text, thinking or tool_use; empty if none is open."""
         self._calls = Calls()
         self._pieces = 0
-        """Number of pieces written; about one token each."""
+        """Number of pieces written, which is about one per token."""
         self._late: list[dict[str, Any]] = []
         """Text that arrived while a call was incomplete. It is written at the end."""
         self._called = self._refused = False
         self._sequence: object = None
-        """The stop sequence that was met, if the backend reports it."""
+        """The stop sequence that ended the answer, if the backend reports it."""
 
     def write(self, chunk: dict[str, Any]) -> bytes:
         out: list[bytes] = []
@@ -94,7 +93,7 @@ class MessagesWriter:
                 self._sign(block, out)
 
     def _sign(self, block: dict[str, Any], out: list[bytes]) -> None:
-        """End a thinking block with its signature. Its text was usually written before, piece by piece."""
+        """End a thinking block with its signature. Usually its text was written before, piece by piece."""
         if self._open != "thinking":
             self._begin("thinking", {"type": "thinking", "thinking": "", "signature": ""}, out)
             out.append(events.thinking_delta(self._index, block.get("thinking") or ""))

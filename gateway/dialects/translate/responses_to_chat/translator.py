@@ -36,7 +36,7 @@ _IMPOSSIBLE = {
     "previous_response_id": "send the conversation as input",
     "moderation": "leave it out",
 }
-"""Fields that only OpenAI's own servers support → the alternative for the client."""
+"""Fields that only OpenAI's own servers support → what the client can do instead."""
 
 
 _CHATS = frozenset(

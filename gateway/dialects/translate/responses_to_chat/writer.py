@@ -24,8 +24,8 @@ from gateway.domain.request import CompletionRequest
 
 
 class ResponsesWriter:
-    """Implements `Writer` for OpenAI Responses. Thinking and text are one open item at a time; several calls may be
-    open."""
+    """Implements `Writer` for OpenAI Responses. Only one item of thinking or text is open at a time; several calls may
+    be open."""
 
     def __init__(self, request: CompletionRequest, clock: Callable[[], float]) -> None:
         self._request, self._clock = request, clock
@@ -36,7 +36,7 @@ class ResponsesWriter:
         self._reasoning: Reasoning | None = None
         self._message: Message | None = None
         self._calls: dict[int, Call] = {}
-        """Open and closed calls by chat's index."""
+        """Chat's index of a call → the call, open or closed."""
         self._open: list[Call] = []
         self._unnamed: dict[int, _Beginning] = {}
         self._messages = self._reasonings = 0
@@ -112,7 +112,7 @@ class ResponsesWriter:
         return written
 
     def _open_message(self) -> bytes:
-        """Open a message item if none is open. Returns the events for it, which are usually none."""
+        """Open a message item if none is open. Returns the events for it, or nothing."""
         if self._message is not None:
             return b""
         written = self._close_text("completed")
@@ -148,7 +148,7 @@ class ResponsesWriter:
         return self._name(index, name) if name else b""
 
     def _name(self, index: int, name: str) -> bytes:
-        """Announce a call, once its name is known."""
+        """Announce a call when its name is known."""
         beginning = self._unnamed.pop(index)
         written = self._close_text("completed") + self._close_complete()
         tool = self._known.get(name) or Tool(name)

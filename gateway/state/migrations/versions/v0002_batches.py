@@ -1,4 +1,4 @@
-"""Batches get their start time and the errors of their lines."""
+"""Adds the start time of batches, and the errors of their lines."""
 
 from __future__ import annotations
 

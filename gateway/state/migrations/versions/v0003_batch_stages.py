@@ -1,4 +1,4 @@
-"""Batches get the times of their stages, the headers and the usage of their lines; files may expire."""
+"""Adds the times of batches' stages, and the headers and usage of their lines; files may expire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger gets more columns, hash chains, roll-ups of old rows, and pseudonyms of end users."""
+"""Adds columns to the ledger, hash chains, roll-ups of old rows, and pseudonyms of end users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Alerts get a kind, a severity, acknowledgement and escalation; deliveries can be given up."""
+"""Adds kind, severity, acknowledgement and escalation to alerts; deliveries can be given up."""
 
 from __future__ import annotations
 

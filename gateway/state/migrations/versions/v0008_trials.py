@@ -1,4 +1,4 @@
-"""Ledger rows get the decision of routing in observe mode; tables of comparisons, their cost, and plans."""
+"""Adds routing's decision in observe mode to ledger rows, and tables of comparisons, their cost, and plans."""
 
 from __future__ import annotations
 

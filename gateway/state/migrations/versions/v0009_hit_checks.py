@@ -1,4 +1,4 @@
-"""A table of checks of semantic hits."""
+"""Adds a table of checks of semantic hits."""
 
 from __future__ import annotations
 

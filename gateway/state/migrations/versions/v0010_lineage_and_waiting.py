@@ -1,7 +1,8 @@
-"""Keys get their lineage, the id of the first key of a chain of rotations; ledger rows get the time until the call.
+"""Adds the lineage to keys (the id of the first key of a chain of rotations), and the time until the call to ledger
+rows.
 
-For existing keys the lineage is their own id, under which the ledger has their spend. Existing rows have the call's
-start as their time, so the time until the call is 0.
+The lineage of existing keys is their own id, under which the ledger has their spend. Existing rows have the call's
+start as their time, so their time until the call is 0.
 """
 
 from __future__ import annotations

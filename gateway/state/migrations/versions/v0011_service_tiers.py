@@ -1,4 +1,4 @@
-"""Ledger rows get the service tier, units without a price, and contradictions in reported numbers."""
+"""Adds the service tier, units without a price, and contradictions in reported numbers to ledger rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of drained workers, and of the holds for dead workers that are not drained."""
+"""Adds tables of drained workers, and of the holds for dead workers that are not drained."""
 
 from __future__ import annotations
 

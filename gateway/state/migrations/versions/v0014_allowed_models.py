@@ -1,4 +1,4 @@
-"""Keys can be limited to some models; existing keys may use all that their policy allows."""
+"""Adds a list of allowed models to keys. Existing keys may use all models that their policy allows."""
 
 from __future__ import annotations
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 
@@ -12,18 +14,22 @@ import orjson
 from rich.markup import escape
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
+from gateway.backends.providers.discover import backends_of, found_text
+from gateway.backends.reachability import Reached, reach_all
 from gateway.cli import tables
-from gateway.cli.operation.model import FILE
+from gateway.cli.diagnosis.files import Checked, check_files
 from gateway.cli.options import Context, common
+from gateway.cli.run.model import FILE
 from gateway.domain.money.windows import iso
-from gateway.policy.load import load_policies
 from gateway.settings.environment import provider_keys
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import Settings
+from gateway.settings.running import local_model_url
 from gateway.state.leases import orphaned_holds
 from gateway.state.leases.orphaned_holds import OrphanedHold
 from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
+from gateway.supervisor.local_model import find_weights
 
 LEAST_FREE_BYTES = 500 * 2**20
 
@@ -33,40 +39,63 @@ class Finding:
     well: bool
     what: str
     remedy: str = ""
+    note: bool = False
+    """Nothing is wrong, but it deserves a look."""
 
 
 @click.command()
 @common
 def doctor(context: Context) -> None:
-    """Check files, data directory, state, ledger database, local model and provider keys.
+    """Check files, data directory, state, ledger database, backends, local model and provider keys.
+
+    It finds what `thriftgate check` finds, and asks each backend for its list of models, which costs nothing. ✗ is a
+    mistake with its remedy, ! deserves a look.
 
     Exit status: 0 when every check passed, 1 otherwise.
     """
+    findings = _files(check_files(context.config, context.policies))
     try:
-        findings = examine(context.of_running(keys=True))
+        findings += examine(context.of_running(keys=True))
     except ConfigError as error:
-        findings = [Finding(False, problem, "correct the file") for problem in error.problems]
+        known = {each.what for each in findings}
+        findings += [Finding(False, problem) for problem in error.problems if problem not in known]
     context.print([asdict(one) for one in findings], lambda: _show(findings))
     if not all(one.well for one in findings):
         raise SystemExit(1)
 
 
 def examine(settings: Settings) -> list[Finding]:
-    """All checks. They change nothing."""
-    return [_policies(settings), _disk(settings), _running(settings), _state(settings), _database(settings),
-            *_lost_hosts(settings), _local_model(settings), _providers()]  # fmt: skip
+    """The results of all checks. The checks change nothing."""
+    return [
+        *_disk(settings),
+        _running(settings),
+        _state(settings),
+        _database(settings),
+        *_lost_hosts(settings),
+        *_backends(settings),
+        *_servers(settings),
+        _local_model(settings),
+        _providers(),
+    ]
 
 
-def _policies(settings: Settings) -> Finding:
-    teams = sorted(load_policies(settings.policies, settings.config.ceilings).policies)
-    return Finding(True, f"policies for {', '.join(teams)}")
+def _files(checked: Checked) -> list[Finding]:
+    """The findings of `thriftgate check`; a receiver that is not set is one too."""
+    found = [Finding(False, each) for each in (*checked.problems, *checked.unset)]
+    found += [Finding(True, each, note=True) for each in checked.notes]
+    return found or [Finding(True, f"policies for {', '.join(checked.teams)}")]
 
 
-def _disk(settings: Settings) -> Finding:
-    folder = next(path for path in (settings.paths.data, *settings.paths.data.parents) if path.exists())
+def _disk(settings: Settings) -> Iterator[Finding]:
+    data = settings.paths.data
+    folder = next(path for path in (data, *data.parents) if path.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        remedy = f"give another --data-dir, or let user {os.geteuid()} write there"
+        yield Finding(False, f"the data directory {data} cannot be written", remedy)
+        return
     free = shutil.disk_usage(folder).free
     remedy = "free some space: answers are sent only after they are written to the journal"
-    return Finding(free > LEAST_FREE_BYTES, f"{free / 2**30:.1f} GiB free for {settings.paths.data}", remedy)
+    yield Finding(free > LEAST_FREE_BYTES, f"{free / 2**30:.1f} GiB free for {data}", remedy)
 
 
 def _running(settings: Settings) -> Finding:
@@ -115,7 +144,7 @@ def _database(settings: Settings) -> Finding:
 
 
 def _lost_hosts(settings: Settings) -> list[Finding]:
-    """A finding for each lost host: budgets hold money for it, because its last spend is not in the ledger."""
+    """A finding for each lost host. Budgets hold money for it, because its last spend is not in the ledger."""
     if settings.config.ledger.database_url is None and not settings.paths.sqlite.exists():
         return []
     try:
@@ -141,7 +170,35 @@ def _lost(host: str, holds: list[OrphanedHold]) -> Finding:
     )
 
 
+def _backends(settings: Settings) -> list[Finding]:
+    """A finding for each backend: whether it answers and accepts its key. Only reads lists of models."""
+    reached = asyncio.run(_reached(settings))
+    if not reached:
+        remedy = "export a provider's key or start a model server; then `thriftgate init` writes gateway.yaml"
+        return [Finding(False, "no backend is configured, and none was found; the gateway is not ready", remedy)]
+    return [_of_backend(each) for each in reached]
+
+
+async def _reached(settings: Settings) -> list[Reached]:
+    return await reach_all(tuple(await backends_of(settings.config, local_model_url(settings.paths))))
+
+
+def _of_backend(reached: Reached) -> Finding:
+    what, _, remedy = reached.trouble.partition("; ")
+    if reached.trouble:
+        return Finding(False, f"backend {reached.name}: {what}", remedy)
+    took = "" if reached.took_ms is None else f" ({reached.took_ms:.0f} ms)"
+    return Finding(True, f"backend {reached.name}: {reached.note or 'answers'}{took}")
+
+
 def _local_model(settings: Settings) -> Finding:
+    named = next((each.name for each in settings.config.backends or () if each.managed), None)
+    if named is not None and find_weights(settings) is None:
+        return Finding(
+            False,
+            f"backends.{named} has no base_url, so it is the local model, which is not installed or not enabled",
+            "pip install 'thriftgate[local]', then `thriftgate model fetch`; or give it a base_url",
+        )
     if find_spec("xllamacpp") is None:
         return Finding(True, "no local model engine (optional: pip install 'thriftgate[local]')")
     if not (settings.paths.models / FILE).is_file() and settings.config.local_model.gguf is None:
@@ -154,9 +211,17 @@ def _providers() -> Finding:
     return Finding(True, f"provider keys in the environment: {names}")
 
 
+def _servers(settings: Settings) -> list[Finding]:
+    """Model servers that a start would find, with what is assumed of them."""
+    if settings.config.backends is not None:
+        return []
+    found = asyncio.run(backends_of(settings.config, None))
+    return [Finding(True, f"found {text}") for backend in found if (text := found_text(backend))]
+
+
 def _show(findings: list[Finding]) -> None:
     console = tables.console(highlight=False)
     for one in findings:
-        mark = "[green]✓[/]" if one.well else "[red]✗[/]"
+        mark = "[yellow]![/]" if one.note else "[green]✓[/]" if one.well else "[red]✗[/]"
         text = one.what + ("" if one.well or not one.remedy else f" — {one.remedy}")
         console.print(mark, escape(text), markup=True)

@@ -1,4 +1,4 @@
-"""Notes of `thriftgate check` on backends' locations: effects of `location` in gateway.yaml and of an upgrade."""
+"""Notes of `thriftgate check` on backends' locations: effects of `location` in gateway.yaml, and of an upgrade."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from gateway.domain.routing.whereabouts import private, providers_own
 
 
 def notes(backends: Sequence[Backend], policies: Sequence[Policy]) -> list[str]:
-    """A sentence for each backend whose location is not what its address suggests, or has changed with this version."""
+    """A sentence for each backend whose location differs from what its address suggests, or has changed with this
+    version."""
     closed = sorted(policy.team for policy in policies if policy.data.hosted == "forbidden")
     return [note for backend in backends for note in _of(backend, closed)]
 

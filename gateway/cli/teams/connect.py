@@ -13,8 +13,8 @@ import orjson
 
 from gateway.cli.echo import echo
 from gateway.cli.money.storage import open_database
-from gateway.cli.operation.client_settings import ANTHROPIC, CLIENTS, Client, Connection, write
 from gateway.cli.options import Context, common
+from gateway.cli.teams.client_settings import ANTHROPIC, CLIENTS, Client, Connection, write
 from gateway.domain.units import parse_duration
 from gateway.policy import keys as store
 from gateway.settings.gateway import Settings
@@ -22,7 +22,7 @@ from gateway.settings.running import running_on
 
 PATIENCE_S = 60.0
 KEY_S = 3.0
-"""Seconds to wait for a new key to work: usually one, a little more on a busy machine."""
+"""Maximum seconds until a new key works. Usually it takes one, on a busy machine a little more."""
 
 
 @click.command()
@@ -107,7 +107,7 @@ def _write(client: Client, at: Connection) -> Path:
 
 
 def _check(client: Client, at: Connection) -> dict[str, Any]:
-    """The result of one request with these settings: status, and either backend and cost or the gateway's error."""
+    """The result of one request with these settings: the status, and backend and cost, or the gateway's error."""
     until = time.monotonic() + KEY_S
     while True:
         found = _ask(client, at)

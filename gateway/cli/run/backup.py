@@ -1,4 +1,4 @@
-"""`thriftgate backup` and `restore`: copy and verify the data that cannot be generated again."""
+"""`thriftgate backup` and `restore`: copy and verify the data that cannot be created again."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _copy_sqlite(source: Path, copy: Path) -> None:
 
 
 def _verify(paths: Paths) -> Verdict:
-    """The result of verifying the ledger of `paths`, as in `thriftgate ledger verify`."""
+    """The result of verifying the ledger in `paths`, as `thriftgate ledger verify` does."""
     settings = Settings(GatewayConfig(), paths, ())
     try:
         anchors = anchor.read(paths.anchor)
@@ -132,7 +132,7 @@ def _verify(paths: Paths) -> Verdict:
 
 
 def _check(folder: Path, name: str, digest: str) -> None:
-    """Raises ClickException if the file is missing, changed, or outside `folder`."""
+    """Check one file. Raises ClickException if it is missing, changed, or outside of `folder`."""
     path = folder / name
     if not path.resolve().is_relative_to(folder.resolve()):
         raise click.ClickException(f"{folder / MANIFEST}: names a file outside the folder: {name}.")

@@ -21,7 +21,7 @@ PATIENCE_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The current state of one gateway."""
+    """The state of one gateway."""
 
     url: str
     pid: int
@@ -57,7 +57,7 @@ def status(context: Context) -> None:
 
 
 def examine(gateway: RunningGateway) -> Status:
-    """Ask one gateway for its health. Takes up to twice PATIENCE_S."""
+    """Ask one gateway for its health. Takes at most twice PATIENCE_S seconds."""
     up_s = max(0.0, time.time() - gateway.started_at)
     state, troubles = _state(gateway.url)
     return Status(gateway.url, gateway.pid, len(gateway.workers), up_s, str(gateway.data), state, troubles)

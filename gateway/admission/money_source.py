@@ -1,0 +1,49 @@
+"""Interface of what a hold takes money from: shared counters, or the limit of the request itself."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from gateway.admission.meter import Meter
+from gateway.domain.backend import Backend
+from gateway.domain.money.price import Price
+from gateway.domain.record import Record
+from gateway.errors import BudgetExhausted
+
+
+class MoneySource(Protocol):
+    """Amounts are units of `meter`."""
+
+    meter: Meter
+    truncates: bool
+    bounds: bool
+
+    @property
+    def soft(self) -> object:
+        """Falsy without budgets that are not enforced."""
+        ...
+
+    @property
+    def known(self) -> bool: ...
+    @property
+    def remaining(self) -> int: ...
+    @property
+    def left(self) -> int: ...
+
+    def price(self, backend: Backend) -> Price | None: ...
+
+    def refuse_unpriced(self, backend: Backend, what: str = "") -> None: ...
+
+    def note_soft(self, record: Record) -> None: ...
+
+    async def look(self, max_age_s: float) -> None: ...
+
+    def try_take(self, units: int, record: Record) -> bool: ...
+
+    async def take(self, units: int, held: int, record: Record, patience_s: float) -> None: ...
+
+    async def stretch(self, units: int, held: int, record: Record) -> BudgetExhausted | None: ...
+
+    def give(self, units: int) -> None: ...
+
+    def settle(self, held: int, cost: int) -> None: ...

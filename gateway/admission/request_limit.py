@@ -1,0 +1,81 @@
+"""The limit of a single request: `max_usd_per_request` of its policy."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from gateway.admission import messages
+from gateway.admission.meter import Dollars, Meter
+from gateway.domain.backend import Backend
+from gateway.domain.money.price import Price
+from gateway.domain.protocols import PriceList
+from gateway.domain.record import Record
+from gateway.domain.units import NANO_PER_USD
+from gateway.errors import BudgetExhausted
+
+
+class RequestLimit:
+    """Implements `MoneySource` for one request. It needs no shared counter and never waits."""
+
+    known, bounds, truncates = True, True, False
+    soft = ()
+
+    def __init__(self, limit_usd: Decimal, team: str, prices: PriceList) -> None:
+        self.meter: Meter = Dollars(prices)
+        self._limit, self._team = int(limit_usd * NANO_PER_USD), team
+        self._taken = 0
+
+    @property
+    def remaining(self) -> int:
+        return self._limit - self._taken
+
+    left = remaining
+
+    def price(self, backend: Backend) -> Price | None:
+        return self.meter.price(backend)
+
+    def refuse_unpriced(self, backend: Backend, what: str = "") -> None:
+        """Raises BudgetExhausted: the limit cannot be kept where a price is unknown. The operator's own machines count
+        as free."""
+        if what or not backend.own:
+            thing = f"{what} on {backend.name}" if what else f"{backend.model} on {backend.name}"
+            raise BudgetExhausted(
+                f"The price of {thing} is unknown, so {self._rule} cannot be kept. Add backends.price in gateway.yaml, "
+                "or name another model."
+            )
+
+    @property
+    def _rule(self) -> str:
+        return f"max_usd_per_request: {messages.usd(self._limit)} in the policy of team {self._team}"
+
+    def note_soft(self, record: Record) -> None:
+        """Does nothing: the limit is enforced."""
+
+    async def look(self, max_age_s: float) -> None:
+        """Does nothing: there is no counter."""
+
+    def try_take(self, units: int, record: Record) -> bool:
+        if units > self.remaining:
+            return False
+        self._taken += units
+        return True
+
+    async def take(self, units: int, held: int, record: Record, patience_s: float) -> None:
+        """Raises BudgetExhausted if that is more than the limit."""
+        if not self.try_take(units, record):
+            raise self._too_dear(units)
+
+    async def stretch(self, units: int, held: int, record: Record) -> BudgetExhausted | None:
+        return None if self.try_take(units, record) else self._too_dear(units)
+
+    def _too_dear(self, units: int) -> BudgetExhausted:
+        return BudgetExhausted(
+            f"The request may cost {messages.usd(self._taken + units)} USD, more than {self._rule} allows. Ask for "
+            "fewer output tokens (max_tokens), send less context, name a cheaper model, or have the limit raised."
+        )
+
+    def give(self, units: int) -> None:
+        self._taken -= units
+
+    def settle(self, held: int, cost: int) -> None:
+        self._taken += cost - held

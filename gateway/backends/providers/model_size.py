@@ -1,0 +1,66 @@
+"""Estimates the strength and the speed of an open model from its number of parameters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from gateway.domain.backend import Strength
+
+LARGE_FROM = 20.0
+"""Billions of parameters from which a model is `large`. This is an assumption: among today's
+open models, those that close most of the gap to hosted ones have about 24 or more."""
+_BILLIONS_PER_SECOND = 320.0
+"""Billions of active parameters that one machine reads per second, with 4-bit weights: about 200 GB/s, as a desktop
+GPU or a notebook with fast memory has."""
+_SLOWEST, _FASTEST = 2.0, 200.0
+_COUNT = re.compile(r"(?<![a-z0-9.])(?:(\d{1,2})x)?(\d{1,4}(?:\.\d+)?)([bm])(?![a-z0-9])", re.IGNORECASE)
+"""`8b`, `0.5B`, `135M`, `8x7b`."""
+_ACTIVE = re.compile(r"(?<![a-z0-9.])a(\d{1,3}(?:\.\d+)?)b(?![a-z0-9])", re.IGNORECASE)
+"""`30b-a3b`: 3 of 30 billion are active."""
+_UNITS = {"b": 1.0, "m": 1e-3}
+
+
+class ModelSize(NamedTuple):
+    """Billions of parameters."""
+
+    total: float
+    active: float
+
+    @property
+    def strength(self) -> Strength:
+        return "large" if self.total >= LARGE_FROM else "small"
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Assumed speed of one answer, until it has been measured."""
+        return round(min(max(_BILLIONS_PER_SECOND / self.active, _SLOWEST), _FASTEST), 1)
+
+
+def size_of(model: Mapping[str, Any]) -> ModelSize | None:
+    """The size of an entry of `GET /v1/models` (llama.cpp's has `meta.n_params`) or of Ollama's `GET /api/tags`
+    (`details.parameter_size`), else by the name; None if unknown."""
+    name = str(model.get("id") or model.get("name") or "")
+    total = _counted(model.get("meta"), "n_params") or _written(_field(model.get("details"), "parameter_size"))
+    total = total or _written(name)
+    if total is None:
+        return None
+    active = _ACTIVE.search(name)
+    return ModelSize(total, min(total, float(active[1])) if active else total)
+
+
+def _field(section: object, name: str) -> str:
+    value = section.get(name) if isinstance(section, dict) else None
+    return value if isinstance(value, str) else ""
+
+
+def _counted(section: object, name: str) -> float | None:
+    value = section.get(name) if isinstance(section, dict) else None
+    return value / 1e9 if isinstance(value, int | float) and value > 0 else None
+
+
+def _written(text: str) -> float | None:
+    """The largest count in `text`; of several experts, all of them."""
+    found = [float(experts or 1) * float(count) * _UNITS[unit.lower()] for experts, count, unit in _COUNT.findall(text)]
+    return max((one for one in found if one > 0), default=None)

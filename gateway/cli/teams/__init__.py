@@ -1,0 +1,1 @@
+"""Commands about teams: policies and keys."""

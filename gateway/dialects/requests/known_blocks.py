@@ -1,0 +1,81 @@
+"""Scans large bodies block by block and remembers each block's facts.
+
+A coding agent sends its whole conversation with every request: all blocks but the last ones are those of the request
+before. A block is found by its bytes, which are compared whole, so facts of other bytes are never used.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from contextlib import suppress
+from typing import NamedTuple
+
+from gateway.domain.body_scan import LONGEST_WORD, MODEL, WORDS, BodyScan, has_escaped_letter
+
+LEAST_BYTES = 64 * 2**10
+"""Smaller bodies are not scanned in advance."""
+BLOCK_BYTES = 16 * 2**10
+_OVERLAP = LONGEST_WORD - 1
+"""Bytes of the next block that belong to a block's key, so that a word across the border is found."""
+MOST_BYTES = 16 * 2**20
+
+
+class _Facts(NamedTuple):
+    items: int
+    keys: int
+    values: int
+    words: frozenset[bytes]
+    escaped_letter: bool
+    models: int
+
+
+class KnownBlocks:
+    """The facts of the blocks of recent large bodies, at most `most_bytes` of them; the least recently used are
+    evicted. Methods may be called from several threads."""
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self._most = most_bytes // BLOCK_BYTES
+        self._facts: OrderedDict[tuple[str, bytes], _Facts] = OrderedDict()
+
+    def __len__(self) -> int:
+        """The number of blocks."""
+        return len(self._facts)
+
+    def scan(self, team: str, raw: bytes) -> BodyScan:
+        """The facts of a body of `team`. Facts are not shared with other teams."""
+        items = keys = values = models = 0
+        words: frozenset[bytes] = frozenset()
+        escaped = False
+        for at in range(0, len(raw), BLOCK_BYTES):
+            block = self._of(team, raw[at : at + BLOCK_BYTES + _OVERLAP])
+            items, keys, values = items + block.items, keys + block.keys, values + block.values
+            models += block.models
+            if block.words:
+                words |= block.words
+            escaped = escaped or block.escaped_letter
+        return BodyScan(raw, items, keys, values, words, escaped, models)
+
+    def _of(self, team: str, block: bytes) -> _Facts:
+        known, key = self._facts, (team, block)
+        found = known.get(key)
+        if found is not None:
+            with suppress(KeyError):  # another thread has just evicted it
+                known.move_to_end(key)
+            return found
+        known[key] = found = _facts(block)
+        if len(known) > self._most:
+            with suppress(KeyError):  # another thread has just evicted the last one
+                known.popitem(last=False)
+        return found
+
+
+def _facts(block: bytes) -> _Facts:
+    end = BLOCK_BYTES
+    return _Facts(
+        block.count(b"{", 0, end) + block.count(b"[", 0, end),
+        block.count(b":", 0, end),
+        block.count(b",", 0, end),
+        frozenset(word for word in WORDS if block.rfind(word) >= 0),
+        has_escaped_letter(block),
+        block.count(MODEL, 0, end + len(MODEL) - 1),  # those that begin before `end`
+    )

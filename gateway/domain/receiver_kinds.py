@@ -1,0 +1,79 @@
+"""The kinds of alert receivers. Policies, gateway.yaml, `init`, `team add` and deliveries derive from this table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+
+class AddressForm(NamedTuple):
+    """What an address must look like. Anything else is neither sent to nor sent out."""
+
+    called: str
+    fits: Callable[[str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverKind:
+    """One kind. Its name is the key in policies and gateway.yaml, and the option of `init` and `team add`."""
+
+    address: str
+    """The content of the variable or file, for help and tables."""
+    form: AddressForm
+    sender: str
+    """Module and class below `gateway/alerts/delivery/` that deliver. They are loaded at the first delivery."""
+    in_policies: bool = True
+    """Whether policies may name a variable with its address. False: only `receivers` in gateway.yaml may."""
+    extra: str = ""
+    """The optional dependency that it needs: the name of the extra and of its module."""
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and text.isprintable() and " " not in text
+    except ValueError:
+        return False
+
+
+def _are_mail_addresses(text: str) -> bool:
+    return text.isprintable() and all("@" in each for each in text.split(",") if each.strip())
+
+
+def _is_integration_key(text: str) -> bool:
+    return re.fullmatch(r"[A-Za-z0-9]{32}", text) is not None
+
+
+def _is_apprise_url(text: str) -> bool:
+    return re.fullmatch(r"[A-Za-z][A-Za-z0-9]*://[!-~]+", text) is not None
+
+
+_URL = AddressForm("http or https URL", _is_url)
+_MAIL = AddressForm("list of mail addresses", _are_mail_addresses)
+_INTEGRATION_KEY = AddressForm("integration key of 32 letters and digits", _is_integration_key)
+_APPRISE_URL = AddressForm("URL of Apprise", _is_apprise_url)
+
+KINDS: Mapping[str, ReceiverKind] = {
+    "webhook": ReceiverKind("a webhook's URL", _URL, "webhooks.Webhooks"),
+    "slack": ReceiverKind("the URL of a Slack webhook or of a compatible one", _URL, "slack.Slack"),
+    "email": ReceiverKind("mail addresses, separated by commas", _MAIL, "smtp.Smtp"),
+    "msteams": ReceiverKind("the URL of a Microsoft Teams workflow", _URL, "msteams.MsTeams"),
+    "pagerduty": ReceiverKind("a PagerDuty integration key (Events API v2)", _INTEGRATION_KEY, "pagerduty.PagerDuty"),
+    "apprise": ReceiverKind("a URL of Apprise", _APPRISE_URL, "apprise.ViaApprise", in_policies=False, extra="apprise"),
+}
+"""Name → kind."""
+IN_POLICIES: tuple[str, ...] = tuple(name for name, kind in KINDS.items() if kind.in_policies)
+
+
+def target(kind: str, reference: str) -> str:
+    """A policy's receiver as deliveries, lists and logs write it: `env:NAME` for a webhook, else `KIND:REFERENCE`."""
+    return reference if kind == "webhook" else f"{kind}:{reference}"
+
+
+def kind_and_reference(target: str) -> tuple[str, str]:
+    """The reverse of `target`. The kind may be one that `KINDS` does not have."""
+    kind, _, reference = target.partition(":")
+    return ("webhook", target) if kind == "env" else (kind, reference)

@@ -1,0 +1,188 @@
+"""Teams and bases in policy files: splits files into sections, and merges a section with the base that it extends.
+
+The merge happens before validation, on the values as they stand in the files. So the policy's model, its defaults and
+its fingerprint know nothing of bases, and each value keeps the file and line in which it stands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any
+
+from gateway.domain.policy import TEAM_NAME, TEAM_NAME_LENGTH, Policy
+from gateway.settings.files import ConfigError, Document, old_names, validated
+from gateway.settings.remedies import shown
+from gateway.settings.renamed_keys import POLICY, KeyPath, OldName, Translation, translate
+
+DEFAULT = "default"
+"""The team whose policy applies to every team without one of its own, and a base that others may extend."""
+
+_NAME = re.compile(TEAM_NAME)
+_WHOLE = ("budget",)
+"""Sections that are taken whole, although a single one may be a mapping."""
+_WHOLE_ENTRIES = ("models",)
+"""Sections whose entries are taken whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A team's policy or a base, as a file has it."""
+
+    document: Document
+    name: str
+    is_base: bool
+    extends: str
+    """The base that it extends; empty if none."""
+    translation: Translation
+
+    def place(self, path: KeyPath) -> str:
+        return self.document.place(path, self.translation.written)
+
+    def old_names(self) -> list[OldName]:
+        return old_names(self.document, self.translation)
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """A team's values with those of its base."""
+
+    part: Part
+    base: Part | None
+    data: Mapping[str, Any]
+    inherited: frozenset[KeyPath] = field(default_factory=frozenset)
+    """Paths whose values, with all that is in them, are the base's."""
+
+    def source(self, path: KeyPath) -> Part:
+        """The part in which the value at `path` stands."""
+        if self.base is not None and any(path[:end] in self.inherited for end in range(1, len(path) + 1)):
+            return self.base
+        return self.part
+
+    def place(self, path: KeyPath) -> str:
+        """As `Document.place`, in the file in which the value stands."""
+        return self.source(path).place(path)
+
+    def policy(self) -> Policy:
+        """Raises ConfigError with every mistake."""
+        part = self.part
+        conflicts = [
+            (lambda path=path, advice=advice: part.document.place(path) + advice)
+            for path, advice in part.translation.conflicts
+        ]
+        return validated(Policy, self.data, self.place, conflicts)
+
+
+def parts_of(document: Document) -> tuple[list[Part], list[str]]:
+    """The teams and bases of a file, and its mistakes. A file has one `team`, one `base`, or `teams` and `bases`."""
+    data = document.data
+    problems: list[str] = []
+    if "teams" not in data and "bases" not in data:
+        part = _single(document, problems)
+        return ([part] if part else []), problems
+    found: list[Part] = []
+    for key in data:
+        if key not in ("teams", "bases"):
+            problems.append(f"{document.place((key,))}cannot stand beside teams or bases; move it into one of them")
+        elif not isinstance(data[key], dict):
+            problems.append(f"{document.place((key,))}must be a mapping of names to policies")
+        else:
+            found += _sections(document, key, problems)
+    return found, problems
+
+
+def _single(document: Document, problems: list[str]) -> Part | None:
+    data = document.data
+    if "base" not in data:
+        return _part(document, data, str(data.get("team", "")), False, problems)
+    if "team" in data:
+        problems.append(f"{document.place(('base',))}a file has either team or base; remove one")
+        return None
+    name = data["base"]
+    if not _is_name(name) or name == DEFAULT:
+        problems.append(f"{document.place(('base',))}must be a name of letters, digits and ._- other than {DEFAULT}")
+        return None
+    return _part(document, {key: value for key, value in data.items() if key != "base"}, name, True, problems)
+
+
+def _sections(document: Document, key: str, problems: list[str]) -> Iterator[Part]:
+    is_base = key == "bases"
+    for name, data in document.data[key].items():
+        section = document.section(key, name) if isinstance(name, str) else document
+        if not _is_name(name) or (is_base and name == DEFAULT):
+            problems.append(f"{document.place((key, name))}the name must consist of letters, digits and ._-")
+        elif not isinstance(data, dict):
+            problems.append(f"{document.place((key, name))}must be a mapping of keys to values; {{}} is an empty one")
+        elif "team" in data or "base" in data:
+            wrong = "team" if "team" in data else "base"
+            problems.append(f"{section.place((wrong,))}remove it; {name} is the name already")
+        elif part := _part(section, data if is_base else {"team": name, **data}, name, is_base, problems):
+            yield part
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and len(name) <= TEAM_NAME_LENGTH and bool(_NAME.fullmatch(name))
+
+
+def _part(document: Document, data: Mapping[str, Any], name: str, is_base: bool, problems: list[str]) -> Part | None:
+    extends = data.get("extends")
+    if "extends" in data and not (isinstance(extends, str) and extends):
+        problems.append(f"{document.place(('extends',))}must be {DEFAULT} or the name of a base")
+        return None
+    values = {key: value for key, value in data.items() if key != "extends"}
+    return Part(document, name, is_base, extends or "", translate(values, POLICY))
+
+
+def merge(part: Part, bases: Mapping[str, Part]) -> Merged:
+    """`part` with the values of the base that it extends. Raises ConfigError if there is no such base, or if that
+    extends another one."""
+    if not part.extends:
+        return Merged(part, None, part.translation.data)
+    base = bases.get(part.extends)
+    place = part.place(("extends",))
+    if part.extends == part.name:
+        raise ConfigError([f"{place}{part.name} cannot extend itself; remove it"])
+    if base is None:
+        if part.extends == DEFAULT:  # the built-in default policy
+            return Merged(part, None, _merged(part.translation.data, {}, (), set()))
+        called = shown(repr(part.extends))
+        raise ConfigError([f"{place}there is no base called {called}; {_choice(part.extends, bases)}"])
+    if base.extends:
+        problem = f"{base.name} extends {shown(base.extends)} itself, and only one level is allowed"
+        raise ConfigError([f"{place}{problem}; name another base, or remove extends there"])
+    inherited: set[KeyPath] = set()
+    theirs = {key: value for key, value in base.translation.data.items() if key != "team"}
+    data = _merged(part.translation.data, theirs, (), inherited)
+    return Merged(part, base, data, frozenset(inherited))
+
+
+def _choice(name: str, bases: Mapping[str, Part]) -> str:
+    known = sorted({DEFAULT, *bases})
+    near = get_close_matches(name, known, 1)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+
+
+def _merged(own: Mapping[Any, Any], base: Mapping[Any, Any], path: KeyPath, inherited: set[KeyPath]) -> dict[Any, Any]:
+    """`own` over `base`: mappings key by key, everything else whole; null removes."""
+    found: dict[Any, Any] = {}
+    for key, value in base.items():
+        if key not in own:
+            found[key] = value
+            inherited.add((*path, key))
+    for key, value in own.items():
+        if value is None:
+            continue
+        theirs = base.get(key)
+        whole = (not path and key in _WHOLE) or (len(path) == 1 and path[0] in _WHOLE_ENTRIES)
+        if isinstance(value, Mapping) and not whole:
+            found[key] = _merged(value, theirs if isinstance(theirs, Mapping) else {}, (*path, key), inherited)
+        else:
+            found[key] = value
+    return found
+
+
+def check_base(base: Part) -> None:
+    """Raises ConfigError with every mistake of a base, which its teams would have too."""
+    Merged(base, None, {**base.translation.data, "team": base.name}).policy()

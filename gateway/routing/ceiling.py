@@ -1,0 +1,116 @@
+"""The ceiling: the expected cost of the model that the client names. No routed call may be expected to exceed it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gateway.domain.backend import RANK, Backend
+from gateway.domain.money.price import Price
+from gateway.domain.prompt_cache import rules_of
+from gateway.domain.protocols import FleetView, ModelPrices, SessionView
+from gateway.routing import occupancy
+from gateway.routing.candidates import Candidate, Demand, examine
+
+_PASSING = ("", "health", "busy")
+"""Causes of exclusion that say nothing about whether a backend can serve such requests."""
+_VENDOR = re.compile(r"^(?:[a-z]{2,6}\.)?(?:anthropic|amazon|meta|mistral|openai|google|cohere|deepseek|qwen)\.")
+"""Bedrock's prefixes, with the region of an inference profile: `eu.anthropic.`."""
+_VERSION = re.compile(r"(?:-v\d+:\d+|[-@](?:\d{4}-\d{2}-\d{2}|\d{8})|-latest|:free|\[\w+\])$")
+
+
+class Ceiling(NamedTuple):
+    """The most that one call may cost. `cost_pico`: None if the named model has no price; then a backend of a higher
+    tier counts as dearer."""
+
+    cost_pico: int | None
+    rank: int = 0
+    """Rank of the named model's tier."""
+
+    def exceeded_by(self, candidate: Candidate, calls: float = 1.0) -> bool:
+        """Is `candidate` expected to be dearer, if so many calls of it are made? One without a price is not, because
+        nothing is known."""
+        if self.cost_pico is None:
+            return RANK[candidate.backend.tier] > self.rank
+        return candidate.cost_pico is not None and round(candidate.cost_pico * calls) > self.cost_pico
+
+    def allows(self, first: Candidate, then: Candidate, share: float) -> bool:
+        """Is a call of `first`, and for a `share` of requests another one of `then`, expected to cost no more?"""
+        if self.cost_pico is None or first.cost_pico is None or then.cost_pico is None:
+            return True
+        return round(first.cost_pico + share * then.cost_pico) <= self.cost_pico
+
+
+class NamedModel(NamedTuple):
+    """What the gateway has of a model that a client may name: backends that serve it, or its list price alone."""
+
+    model: str
+    backends: tuple[Backend, ...] = ()
+
+
+def named_model(asked: str, backends: Sequence[Backend], prices: ModelPrices) -> NamedModel | None:
+    """None: `auto` or another name of the operator's own, so that the rule's reference is the ceiling."""
+    if asked == "auto":
+        return None
+    listed = prices.listed(asked)
+    found = [each for each in backends if asked in (each.name, each.model, each.model_group)]
+    if not found:  # a version of another date may have another price
+        similar = [each for each in backends if same_model(each.model, asked)]
+        found = [each for each in similar if _alike(listed, prices.listed(each.model))]
+    return NamedModel(asked, tuple(found)) if found or listed is not None else None
+
+
+def _alike(one: Price | None, other: Price | None) -> bool:
+    return one is None or other is None or (one.input, one.output) == (other.input, other.output)
+
+
+def same_model(one: str, other: str) -> bool:
+    """Are these names of one model, apart from the provider's prefix, the version's date and dots?"""
+    return _bare(one) == _bare(other)
+
+
+def _bare(name: str) -> str:
+    bare = _VENDOR.sub("", name.lower().rsplit("/", 1)[-1])
+    while (shorter := _VERSION.sub("", bare)) != bare:
+        bare = shorter
+    return bare.replace(".", "-")
+
+
+def ceiling_of(
+    named: NamedModel,
+    candidates: Sequence[Candidate],
+    demand: Demand,
+    prices: ModelPrices,
+    fleet: FleetView,
+    sessions: SessionView,
+) -> Ceiling | None:
+    """The ceiling of one request: the cheapest backend of the named model, else the list price. None: no price.
+
+    A model that is no backend has never been asked, so no prompt cache has the conversation. Had the client asked it,
+    its cache would have as much of it as the backend's that was asked. So it is priced with that many cached tokens.
+    """
+    if not named.backends:
+        cost = _listed(named.model, demand, prices, sessions)
+        return None if cost is None else Ceiling(cost)
+    names = {each.name for each in named.backends}
+    own = [each for each in candidates if each.backend.name in names]
+    if not own:
+        own = examine(named.backends, demand, prices, fleet, sessions)
+    own = [each for each in own if each.cause in _PASSING] or own
+    known = [each.cost_pico for each in own if each.cost_pico is not None]
+    rank = max([RANK[each.backend.tier] for each in own])
+    return Ceiling(min(known) if known else None, rank)
+
+
+def _listed(model: str, demand: Demand, prices: ModelPrices, sessions: SessionView) -> int | None:
+    price = prices.listed(model)
+    if price is None:
+        return None
+    tokens, output, prefix = demand.input.tokens, demand.output_tokens, demand.prefix
+    if prefix is None:
+        return price.plain(tokens, output)
+    rules = rules_of(model)
+    writes = price.cache_write_5m is not None and tokens >= rules.least_tokens
+    writes = writes and (rules.kind == "newest" or (rules.kind == "marks" and demand.marked))
+    return occupancy.cost_of(price, tokens, output, warm_tokens=sessions.warmest(prefix, tokens), writes=writes)

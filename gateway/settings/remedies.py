@@ -1,0 +1,187 @@
+"""Turns the mistakes that pydantic and PyYAML find into sentences that name the remedy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from pydantic import BaseModel
+
+from gateway.settings.renamed_keys import renamings, values, variants, with_both_names
+
+_SHOWN = 120
+"""Most characters of a value that are repeated in an error message."""
+_SENTENCE = 500
+"""Most characters of a validator's message, because it may contain a value."""
+_BESIDE = {"Policy": ("extends", "base", "teams", "bases")}
+"""Keys of a file that are no fields of its model."""
+_KINDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "decimal": "a number",
+    "bool": "true or false",
+    "string": "text; put it in quotes",
+    "tuple": "a list, such as [one, two]",
+    "list": "a list, such as [one, two]",
+    "set": "a list, such as [one, two]",
+    "frozen_set": "a list, such as [one, two]",
+    "dict": "a section with keys of its own",
+    "model": "a section with keys of its own",
+    "dataclass": "a section with keys of its own",
+    "mapping": "a section with keys of its own",
+}
+"""First word of pydantic's error type → the expected value."""
+_BOUNDS = {
+    "greater_than": ("gt", "above {}"),
+    "greater_than_equal": ("ge", "at least {}"),
+    "less_than": ("lt", "below {}"),
+    "less_than_equal": ("le", "at most {}"),
+    "string_too_short": ("min_length", "at least {} characters long"),
+    "string_too_long": ("max_length", "at most {} characters long"),
+    "too_short": ("min_length", "at least {} items long"),
+    "too_long": ("max_length", "at most {} items long"),
+    "decimal_max_places": ("decimal_places", "a number with at most {} decimal places"),
+}
+"""Pydantic's error type → (key of its bound, the requirement)."""
+_PATTERNS = {
+    r"^env:[A-Z][A-Z0-9_]*$": "env:NAME, the name of an environment variable",
+    r"^(env:[A-Za-z_][A-Za-z0-9_]*|file:.+)$": "env:NAME or file:PATH",
+}
+_YAML = (
+    (r"character '\\t'", "a tab; indent with spaces"),
+    (r"cannot start any token", "a character that cannot begin a value; put the value in quotes"),
+    (r"mapping values are not allowed", "a colon that is not expected; correct the indentation, or quote the value"),
+    (r"could not find expected ':'", "a key without a colon; add `: ` after it"),
+    (r"expected ',' or '\]'", "a list that is not closed; add `]` or a comma"),
+    (r"expected ',' or '\}'", "a { that is not closed; add `}` or a comma"),
+    (r"expected <block end>", "the indentation does not fit the lines above; align it with them"),
+    (r"unexpected end of stream|while scanning a quoted", "a quote that is not closed; add it"),
+    (r"undefined alias", "an alias without an anchor; put the value in quotes"),
+    (r"unknown escape character", "an unknown escape in double quotes; use single quotes"),
+    (r"constructor for the tag|tag handle|unknown tag", "a tag (!); put the value in quotes"),
+    (r"occurs twice", ""),
+    (r"special characters are not allowed", "a control character; remove it"),
+    (r"expected the node content|expected alphabetic or numeric", "a value that is not complete; put it in quotes"),
+    (r"expected '<document start>'", "the first lines are not indented alike; align them"),
+    (r"document start|end of the document|single document", "more than one document; remove `---`"),
+)
+"""(Pattern of PyYAML's message, the same in plain words; empty: it is plain, but for the remedy)."""
+
+
+def shown(text: str, most: int = _SHOWN) -> str:
+    """`text` of a file, shortened to `most` characters on one line, for an error message."""
+    text = text if text.isprintable() else text.encode("unicode_escape").decode()
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def meant(problems: Sequence[Any]) -> list[Any]:
+    """`problems` without those of alternatives that the file does not mean: for a mapping, that it is not text."""
+    found = [each for each in problems if not (each["loc"][-1:] == ("str",) and isinstance(each["input"], dict))]
+    texts = {each["loc"][:-1] for each in found if each["loc"][-1:] == ("str",)}
+    return [each for each in found if not (each["type"] == "model_type" and each["loc"][:-1] in texts)]
+
+
+def yaml_remedy(problem: str) -> str:
+    """PyYAML's message in plain words, with a remedy."""
+    for pattern, words in _YAML:
+        if re.search(pattern, problem):
+            return words or f"{problem}; remove one of them"
+    return problem if ";" in problem else f"{problem}; correct the line, or put the value in quotes"
+
+
+def did_you_mean(word: str, known: Sequence[str], otherwise: str) -> str:
+    """`did you mean limit_usd?` if one of `known` is similar to `word`, else `otherwise`."""
+    near = get_close_matches(word.lower(), known, 1, 0.6)
+    return f"did you mean {near[0]}?" if near else otherwise
+
+
+def remedy(problem: Any, model: type[BaseModel]) -> str:
+    """What is wrong and what to do. `model`: of the whole file."""
+    kind, context = str(problem["type"]), problem.get("ctx", {})
+    if kind in _BOUNDS:
+        key, wanted = _BOUNDS[kind]
+        return f"must be {wanted.format(_number(context[key]))}, not {_input(problem)}"
+    match kind:
+        case "extra_forbidden":
+            return f"unknown key; {_instead(problem, model)}"
+        case "missing":
+            return "is missing; add it"
+        case "value_error":
+            return shown(str(context["error"]), _SENTENCE)
+        case "literal_error" | "enum":
+            return _not_a_choice(problem)
+        case "string_pattern_mismatch":
+            pattern = context["pattern"]
+            return (
+                f"must be {_PATTERNS[pattern]}, not {_input(problem)}"
+                if pattern in _PATTERNS
+                else (f"must match {pattern}, not {_input(problem)}")
+            )
+    expected = _KINDS.get(kind.rpartition("_")[0]) or _KINDS.get(kind.partition("_")[0])
+    if expected:
+        return f"must be {expected}, not {_input(problem)}"
+    message = str(problem["msg"]).replace("Input should be", "must be")
+    return message[:1].lower() + message[1:] + f", not {_input(problem)}"
+
+
+def _instead(problem: Any, model: type[BaseModel]) -> str:
+    *above, key = problem["loc"]
+    known = sorted({*_keys_at(model, above), *(() if above else _BESIDE.get(model.__name__, ()))})
+    return did_you_mean(str(key), known, "remove it or correct its spelling")
+
+
+def _keys_at(model: type[BaseModel], path: Sequence[str | int]) -> set[str]:
+    """The keys of the section at `path`, by their present names."""
+    schema = with_both_names(model.model_json_schema(mode="validation"), renamings(model))
+    nodes = [schema]
+    for step in path:
+        nodes = [inner for node in nodes for inner in _inside(schema, node, step)] or nodes  # a branch of a union
+    return {
+        key
+        for node in nodes
+        for each in variants(schema, node)
+        for key, value in each.get("properties", {}).items()
+        if not value.get("deprecated")
+    }
+
+
+def _inside(schema: dict[str, Any], node: Any, step: str | int) -> Iterator[Any]:
+    for each in variants(schema, node):
+        if isinstance(step, int):
+            if "items" in each:
+                yield each["items"]
+        elif step in each.get("properties", {}):
+            yield each["properties"][step]
+        elif isinstance(each.get("additionalProperties"), dict):
+            yield each["additionalProperties"]
+
+
+def _not_a_choice(problem: Any) -> str:
+    choices = _choices(problem)
+    *most, last = map(repr, choices)
+    wanted = f"{', '.join(most)} or {last}" if most else last
+    word = problem["input"]
+    near = get_close_matches(word.lower(), choices, 1, 0.6) if isinstance(word, str) else []
+    meant = f"; did you mean {near[0]}?" if near else ""
+    return f"must be {wanted}, not {_input(problem)}{meant}"
+
+
+def _choices(problem: Any) -> list[str]:
+    """The permitted values, by their new names."""
+    expected = str(problem["ctx"]["expected"])
+    words = expected.split("'")[1::2] if "'" in expected else [expected]
+    key = next((str(step) for step in reversed(problem["loc"]) if isinstance(step, str) and step.isidentifier()), "")
+    return values(key, words)
+
+
+def _number(bound: object) -> str:
+    return f"{bound:,}" if isinstance(bound, int) and abs(bound) >= 10**6 else str(bound)
+
+
+def _input(problem: Any) -> str:
+    try:
+        return shown(repr(problem["input"]))
+    except ValueError:  # an integer of thousands of digits cannot be converted to decimal text
+        return "that number"
