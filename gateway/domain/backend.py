@@ -97,6 +97,11 @@ class Backend(Section):
         "when it changes.",
     )
     model: str = Field(description="The model's name there.")
+    model_group: str = Field(
+        "",
+        pattern=r"^([A-Za-z0-9][A-Za-z0-9._:/-]*)?$",
+        description="A common name for backends that serve the same model; the cheapest that can serve is called.",
+    )
     deployment: str | None = Field(
         None, min_length=1, description="Azure: the deployment's name, where it is not the model's."
     )
@@ -210,6 +215,10 @@ class Backend(Section):
             )
         if (self.api_key is None) == (self.bearer_token is None):
             raise ValueError("kind azure needs either api_key or bearer_token")
+
+    def same_model(self, other: Backend) -> bool:
+        """Whether both serve the same model, by its name or by the operator's word."""
+        return self.model == other.model or (bool(self.model_group) and self.model_group == other.model_group)
 
     @property
     def spoken(self) -> tuple[DialectName, ...]:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr, field_validator
 
-from gateway.domain.backend import Backend
+from gateway.domain.backend import RANK, Backend
 from gateway.domain.notify import RECEIVER_NAME
 from gateway.domain.policy import Forwarded, Organisation
 from gateway.domain.section import Section
@@ -220,6 +220,9 @@ class GatewayConfig(Section):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"two backends are called {name!r}; give each its own name")
+        for backend in backends or ():
+            if (group := backend.model_group) and (group in names or group in RANK or group == "auto"):
+                raise ValueError(f"model_group {group!r} of {backend.name} has another meaning; choose another name")
         return backends
 
     def closed_to(self, team: str) -> frozenset[str]:

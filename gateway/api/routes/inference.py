@@ -42,8 +42,8 @@ log = logging.getLogger(__name__)
 
 JSON: Headers = [(b"content-type", b"application/json")]
 _UNBUFFERED: Headers = [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
-_STREAMS = tuple({facts.stream_type for facts in FACTS.values()})
-"""Media types of streams of events."""
+_STREAMS = {facts.stream_type.partition(";")[0]: facts.stream_type for facts in FACTS.values()}
+"""Media type of a stream of events, without and with its parameters."""
 
 
 class Inference:
@@ -264,7 +264,7 @@ class Inference:
         `begun`: the content type of an answer that has begun. If this type has no events, the answer gets no end, so
         that the connection breaks. `sent`: the last bytes that were sent.
         """
-        if begun.startswith(_STREAMS):
+        if begun.startswith(tuple(_STREAMS)):
             await caller.end(dialect.error_event(error, record.request_id, sent), broken=True)
         elif not begun:
             headers = [*JSON, *of_error(error), *of_record(record)]
@@ -286,8 +286,9 @@ class Inference:
 @lru_cache(maxsize=256)
 def _of_type(content_type: str) -> Headers:
     """The first response headers of an answer of this type."""
-    head = [(b"content-type", content_type.encode("latin-1"))]
-    return [*head, *_UNBUFFERED] if content_type.startswith(_STREAMS) else head
+    stream = next((whole for kind, whole in _STREAMS.items() if content_type.startswith(kind)), "")
+    head = (b"content-type", (stream or content_type).encode("latin-1"))
+    return [head, *_UNBUFFERED] if stream else [head]
 
 
 def _client_error(error: Exception, request_id: str) -> GatewayError:

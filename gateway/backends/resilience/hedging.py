@@ -136,7 +136,7 @@ def _as_good(backend: Backend, route: Route) -> bool:
     fallbacks, such as those above the ceiling."""
     if backend.name in route.above and backend is not route.backends[0]:
         return False
-    if route.reference is None or backend.model == route.backends[0].model:
+    if route.reference is None or backend.same_model(route.backends[0]):
         return True
     if route.observed is not None:
         return False

@@ -101,7 +101,8 @@ def _check_names(settings: Settings, policies: PolicySet, place: Place, found: C
 
 def unknown_names(backends: Sequence[Backend], policies: PolicySet, place: Place) -> list[str]:
     """Mistakes about names in policies that no backend has."""
-    names = {backend.name for backend in backends} | set(RANK)
+    groups = {backend.model_group for backend in backends if backend.model_group}
+    names = {backend.name for backend in backends} | groups | set(RANK)
     models = {backend.model for backend in backends}
     judges = {*JUDGES, *(backend.name for backend in backends)}
     problems = []
