@@ -1,4 +1,4 @@
-"""The client dialects, and the paths on which each is served."""
+"""The client dialects, and the paths on which each dialect is served."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ class ClientDialect(Protocol):
     def error_body(self, error: GatewayError, request_id: str, /) -> bytes: ...
 
     def error_event(self, error: GatewayError, request_id: str, sent: bytes = b"", /) -> bytes:
-        """The last event of a stream that failed; no terminating event follows. `sent`: the latest events that were
-        sent."""
+        """The last event of a stream that failed. No terminating event follows. `sent`: the latest events that were
+        sent to the client."""
         ...
 
     def choices(self, body: dict[str, Any], /) -> list[dict[str, Any]]:
-        """The answers in a stored plain body, as chat choices."""
+        """The answers in a stored plain body, in the format of chat choices."""
         ...
 
     def replayed(self, request: CompletionRequest, body: dict[str, Any], /) -> tuple[bytes, bytes]:
-        """Convert a plain `body` to a stream. Returns (all events except the terminating one, the terminating
-        event)."""
+        """Convert a plain `body` to a stream. Returns two values: all events except the terminating event, and the
+        terminating event."""
         ...
 
 
@@ -59,7 +59,8 @@ PATHS: Mapping[str, ClientDialect] = {
     **{f"/v1{path}": dialect for path, dialect in _OPENAIS.items()},
     "/v1/messages": anthropic_messages,
 }
-"""Inference paths. They also exist without `/v1`, because some vendors' base URLs already contain it."""
+"""Path of an inference endpoint → client dialect. OpenAI's paths are also served without `/v1`, because the base URLs
+of some vendors already contain `/v1`."""
 DIALECTS: Mapping[DialectName, ClientDialect] = {
     "openai_chat": openai_chat,
     "openai_completions": openai_completions,
@@ -72,16 +73,17 @@ DIALECTS: Mapping[DialectName, ClientDialect] = {
 PASSED_THROUGH: Mapping[str, PassThrough] = {
     prefix + path: what for path, what in openai_other.ENDPOINTS.items() for prefix in ("", "/v1")
 }
-"""Path → permission that a policy must grant for it."""
+"""Path → the permission that a policy must grant for this path."""
 
 
 def at(path: str) -> ClientDialect | None:
-    """The dialect of the inference endpoint at `path`, which may contain a model's name; None if there is none."""
+    """The dialect of the inference endpoint at `path`; None if no endpoint has this path. `path` may contain the name
+    of a model."""
     return PATHS.get(path) or gemini_generate.at(path)
 
 
 def of_path(path: str) -> ClientDialect:
-    """The dialect for answering requests at `path` or below it. For unknown paths, it is OpenAI chat."""
+    """The dialect for errors and other answers to requests at `path` or below it. For unknown paths, OpenAI chat."""
     if found := gemini_generate.named_in(path):
         return found
     while path:

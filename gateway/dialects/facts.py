@@ -1,4 +1,5 @@
-"""Facts about all client dialects, by name. Imports no parser, so that commands that only count tokens start fast."""
+"""Facts about all client dialects, by name of the dialect. Imports no parser, so that commands that only count tokens
+start quickly."""
 
 from __future__ import annotations
 
