@@ -25,9 +25,7 @@ _NONE = Controls()
 def parse_controls(headers: Mapping[bytes, bytes]) -> Controls:
     """Parse the control headers. `headers`: the names are in lower case. Raises BadRequest with the name of an invalid
     header. Unknown headers are ignored."""
-    if _PREFIX not in b"\n".join(
-        headers
-    ):  # most requests have no such header, and one search over all names takes little time
+    if _PREFIX not in b"\n".join(headers):  # most requests have no such header; the search is fast
         return _NONE
     found = {name[len(_PREFIX) :]: _text(name, value) for name, value in headers.items() if name.startswith(_PREFIX)}
     found = {name: value for name, value in found.items() if value}

@@ -30,9 +30,7 @@ class Replayed:
         self._dialect = DIALECTS[request.dialect]
         self._completion = completion
         self._body: dict[str, Any] | None = None
-        if (
-            request.dialect == "openai_responses"
-        ):  # a later request may refer to the answer by its id, so the replayed answer gets a new id
+        if request.dialect == "openai_responses":  # later requests may refer to the answer's new id
             self._body = again(request, orjson.loads(completion))
             self._completion = completion = orjson.dumps(self._body)
         self._rest, self.ending = b"", completion

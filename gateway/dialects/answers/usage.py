@@ -229,9 +229,7 @@ class _Reading:
             more = 0
         if more < 0:
             doubts.add("total_tokens")
-        if (
-            reasoning > text or more == reasoning
-        ):  # the backend reports reasoning outside of the completion, as xAI does
+        if reasoning > text or more == reasoning:  # reported outside of the completion, as by xAI
             if reasoning > text and more != reasoning:
                 doubts.add("reasoning_tokens")
             more = max(0, more - reasoning)

@@ -46,9 +46,7 @@ def conversation(messages: list[Numbered]) -> tuple[str | list[Block], list[Bloc
         del system[followed:]
     _check_end(messages, turns)
     for turn in turns[1:]:
-        if (
-            turn["role"] == "user"
-        ):  # tool results must come first in a turn, whatever the order of the client's messages was
+        if turn["role"] == "user":  # tool results must come first in a turn
             turn["content"].sort(key=lambda block: block["type"] != "tool_result")
     return _plain_if_possible(system), [{**turn, "content": _plain_if_possible(turn["content"])} for turn in turns]
 
