@@ -47,7 +47,7 @@ def checked_usage(reported: Usage | None, attempt: Attempt, answer: Delivered, *
     found = reported
     if found.service_tier and (
         key := attempt.backend.api_key
-    ):  # the ledger stores the provider's text in `doubt`, so the key is removed from the text
+    ):  # the ledger stores the provider's text, so the key is removed from the text
         found = replace(found, service_tier=Concealer(key.get_secret_value())(found.service_tier))
     if not found.all_input and attempt.input_tokens:
         found = replace(found, input_tokens=attempt.input_tokens, estimated=True, doubt=found.doubted("input_tokens"))

@@ -1,14 +1,15 @@
-"""Decides which part of a session's prompt gets a mark for Anthropic's prompt cache, and the mark's lifetime.
+"""Decides which part of a session's prompt gets a mark for Anthropic's prompt cache, and which lifetime the mark gets.
 
-Relative to plain input, a read costs 0.1, a write for five minutes 1.25, and a write for an hour 2. Tokens that are
-read need not be written again. So an hour's mark at the end of a later request costs 2 only for the tokens added since
-the last request, and then the whole prompt is kept for an hour.
+Prices are relative to plain input. Reading from the cache costs 0.1, writing for five minutes 1.25, and writing for an
+hour 2. Tokens that are read need not be written again. Therefore a mark with a lifetime of an hour costs 2 only for the
+tokens that were added since the last request, and then the whole prompt is kept for an hour.
 
-The first request therefore gets a mark of five minutes. A later request gets an hour if that costs less than the
-expected loss without it: the loss from a pause of more than five minutes, times the probability of such a pause.
+The first request of a session gets a mark of five minutes. A later request gets a mark of an hour if its additional
+cost is lower than the expected loss without it. This loss is the cost of a pause of more than five minutes, times the
+probability of such a pause.
 
-Each worker has its own memory. If another worker served a session before, the session starts here without history,
-which only reduces savings.
+Each worker has its own memory. If another worker served a session before, the session begins without history in this
+worker. This only reduces the savings.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ from gateway.domain.tenant import Tenant
 _MOST_ENDS = 100
 """Maximum number of a session's request ends that are kept, as places for marks."""
 MOST_SESSIONS = 4096
-"""Maximum number of sessions, of about 500 bytes each. When full, the least recently used one is evicted."""
+"""Maximum number of sessions that are remembered, with about 500 bytes each. When the number is exceeded, the session
+that was not used for the longest time is forgotten."""
 _READ, _WRITE_SHORT, _WRITE_LONG = 0.1, 1.25, 2.0
-"""Prices relative to plain input."""
+"""Prices per token relative to plain input."""
 _RETURNS_PAY = (_WRITE_SHORT - 1) / (_WRITE_SHORT - _READ)
 """Minimum probability of another request within five minutes for which a mark on a first request saves money."""
 _PAUSES, _PAUSES_WEIGHT = 0.02, 500
@@ -44,9 +46,9 @@ _MOST_INSURED = 0.004
 """Maximum cost of marks that live for an hour, as a share of the cost of the session's input, until such a mark has
 bridged a pause of more than five minutes."""
 _RETURNS_AGENT, _RETURNS_ALONE, _RETURNS_WEIGHT = 0.9, 0.1, 10
-"""Priors for the share of sessions whose second request comes within five minutes: `_RETURNS_AGENT` if the first
-request offers tools, `_RETURNS_ALONE` if it does not. `_RETURNS_WEIGHT`: the number of observations that each prior
-counts as."""
+"""Assumed before any observation: the share of sessions whose second request comes within five minutes.
+`_RETURNS_AGENT` is used if the first request offers tools, `_RETURNS_ALONE` if it does not. `_RETURNS_WEIGHT` is the
+number of observations that each assumption counts as."""
 
 
 @dataclass(slots=True)
@@ -55,9 +57,9 @@ class _Warm:
 
     lengths: tuple[int, ...]
     at: float
-    """Time of the latest request, in monotonic seconds."""
+    """Time of the session's latest request, in monotonic seconds."""
     blocks: int
-    """Number of blocks up to the last mark; 0: nothing is cached."""
+    """Number of blocks up to the last cache mark; 0 if nothing is cached."""
     tokens: int
     long_blocks: int = 0
     """Number of blocks that are cached for an hour."""
@@ -78,7 +80,7 @@ class _Warm:
 
 
 class _Share:
-    """The measured share of an event. It starts from a prior that counts as `weight` observations."""
+    """The measured share of an event. It begins with an assumed share that counts as `weight` observations."""
 
     __slots__ = ("seen", "yes")
 
@@ -91,13 +93,13 @@ class _Share:
 
 
 class CacheMarking:
-    """Chooses the cache marks of a context plan. It has no locks, because it belongs to one event loop."""
+    """Chooses the cache marks of a context plan. The object has no locks, because it belongs to one event loop."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic, most: int = MOST_SESSIONS) -> None:
         self._monotonic, self._most = monotonic, most
         self._warm: OrderedDict[Hashable, _Warm] = OrderedDict()
         self._fixed: OrderedDict[Hashable, float] = OrderedDict()
-        """Digest of tools and system prompt → monotonic time in seconds at which they were last sent."""
+        """Digest of the tools and the system prompt → monotonic time in seconds at which both were last sent."""
         self._pauses: dict[str, _Share] = {}
         self._returns: dict[tuple[str, bool], _Share] = {}
         self._counts = {"marked": 0, "marked_1h": 0}
@@ -141,8 +143,9 @@ class CacheMarking:
         return marks
 
     def _first(self, request: CompletionRequest, tenant: Tenant, backend: Backend) -> CacheMarks:
-        """Marks for a session's first request. If the session will probably continue, the whole prompt is marked.
-        Otherwise only the tools and the system prompt are, if another session sent the same ones lately."""
+        """The marks for the first request of a session. If the session will probably continue, the whole prompt is
+        marked. If not, only the tools and the system prompt are marked, and only if another session sent equal tools
+        and an equal system prompt within five minutes."""
         if self._share_of_returns(tenant.team, "tools" in request.needs).value > _RETURNS_PAY:
             return CacheMarks("5m", fixed=True)
         return CacheMarks(fixed=self._seen_lately(request, tenant, backend))
@@ -164,7 +167,8 @@ class CacheMarking:
         return CacheMarks("5m", ((warm.long_blocks, "1h"), (blocks, "5m")), fixed=True)
 
     def _seen_lately(self, request: CompletionRequest, tenant: Tenant, backend: Backend) -> bool:
-        """Whether another session of this key sent the same tools and system prompt within five minutes."""
+        """Whether another session of this API key sent equal tools and an equal system prompt to `backend` within five
+        minutes."""
         fixed = blake2b(declared(request).encode(), digest_size=16)
         for turn in request.turns:
             if turn.role == "system":
@@ -177,7 +181,7 @@ class CacheMarking:
         return before is not None and now - before < SHORT_S
 
     def learn(self, attempt: Attempt, team: str, prefix: Prefix) -> None:
-        """Store which part of an answered request the provider's cache now contains."""
+        """Store which part of an answered request is now in the provider's cache."""
         marks, usage = attempt.marks, attempt.usage
         if marks is None or marks.remove or usage is None:
             return
@@ -204,7 +208,8 @@ class CacheMarking:
             self._warm.popitem(last=False)
 
     def _see_gap(self, before: _Warm | None, marks: CacheMarks, team: str) -> None:
-        """Count the pause before this request, or the start of a new session."""
+        """Count the pause between the session's last request and this request, or the start of a new session. `before`:
+        the state of the session after its last request; None: this is a new session."""
         if before is None:
             self._share_of_returns(team, marks.agent).seen += 1
             return

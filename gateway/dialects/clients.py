@@ -1,4 +1,4 @@
-"""The client dialects, and the paths on which each is served."""
+"""The client dialects, and the paths on which each dialect is served."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ _ORDER: tuple[DialectName, ...] = (
     *("openai_chat", "anthropic_messages", "openai_responses"),
     *("bedrock_converse", "gemini_generate"),
 )
-"""Order of preference among backend dialects that differ from the client's: those that can express most and are most
-widely supported come first."""
+"""Order of preference among backend dialects that differ from the client's dialect. Dialects that can express more and
+are more widely supported come first."""
 
 
 @lru_cache(maxsize=16)
@@ -42,7 +42,8 @@ def _table(
 
 
 def wire(client: DialectName, backend: DialectName) -> Translator:
-    """The translator from `client` to `backend`. Raises KeyError if there is none for this pair."""
+    """The translator from `client` to `backend`. Raises KeyError if there is no translator for this pair of
+    dialects."""
     return _table(True, LIMITS, False, frozenset())[client, backend]
 
 
@@ -56,12 +57,13 @@ def translators(
     strict: bool = False,
     leaves_out: frozenset[str] = frozenset(),
 ) -> tuple[Translator, ...]:
-    """The translators from `client` to a backend that speaks the dialects `spoken` (hashable), best first; empty if
-    there is none.
+    """The translators from `client` to a backend, best translator first. Empty if there is no translator. `spoken`: the
+    dialects of the backend, as a hashable collection.
 
-    `thinks`: the backend accepts a reasoning effort; otherwise the field is dropped. `limits`: the fields of `LIMITS`
-    that it knows; all of them are sent when the gateway lowers a request's limit. `strict`: it rejects fields of
-    messages and tools that only Anthropic's API has. `leaves_out`: fields of chat requests that it rejects.
+    `thinks`: the backend accepts a reasoning effort; if not, the field is dropped. `limits`: the names of `LIMITS` that
+    the backend knows; all of these fields are sent when the gateway lowers the limit of a request. `strict`: the
+    backend rejects fields of messages and tools that only Anthropic's API has. `leaves_out`: names of fields of chat
+    requests that the backend rejects.
     """
     wires = _table(thinks, limits, strict, leaves_out)
     order = (client, *(dialect for dialect in _ORDER if dialect != client))

@@ -31,7 +31,7 @@ class Replayed:
         self._dialect = DIALECTS[request.dialect]
         self._completion = completion
         self._body: dict[str, Any] | None = None
-        if request.dialect == "openai_responses":  # later requests may refer to the answer, so it gets a new id
+        if request.dialect == "openai_responses":  # later requests may refer to the answer's new id
             self._body = again(request, orjson.loads(completion))
             self._completion = completion = orjson.dumps(self._body)
         self._rest, self.ending = b"", completion
@@ -56,7 +56,7 @@ class Replayed:
         return pieces(self.pipe_to)
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Pass a stream on in one piece, because all of it is available."""
+        """Pass the whole stream to `take` in one piece, because all of it is available."""
         rest, self._rest = self._rest, b""
         return bool(rest) and not take(rest)
 

@@ -104,9 +104,7 @@ class Response:
             await self._arrival()
         finally:
             stopped, self._take = self._take is None, None
-        if (
-            self._failure and not stopped
-        ):  # if `take` asked to stop, the next call raises the failure after the remaining data
+        if self._failure and not stopped:  # otherwise the next call raises the failure
             raise self._failure
         return stopped
 

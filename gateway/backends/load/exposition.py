@@ -68,9 +68,7 @@ def read(text: str) -> Reading | None:
 def _samples(text: str) -> dict[str, list[float]]:
     """Metric name → its values that are finite and not negative. Parses only the lines of the metrics used here,
     because vLLM exports thousands of other lines."""
-    from prometheus_client.parser import (
-        text_string_to_metric_families,
-    )  # imported here, because few gateways scrape servers
+    from prometheus_client.parser import text_string_to_metric_families  # here, because few gateways scrape
 
     found: dict[str, list[float]] = {}
     for line in _wanted(text):

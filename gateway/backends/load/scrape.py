@@ -119,9 +119,7 @@ class Scrape:
         if capacity is None and reading.kv_used is not None and reading.kv_used > _LEAST_KV_USED and reading.running:
             # capacity = the number of requests of the present average length that would fill the KV cache
             capacity = reading.running / reading.kv_used
-        begun = max(
-            0, self._in_flight_then - in_flight
-        )  # waiting requests that have started since the last scrape, because other requests ended
+        begun = max(0, self._in_flight_then - in_flight)  # requests that waited and have started since
         waiting = max(min(reading.waiting - begun, present), 0.0 if capacity is None else present - capacity, 0.0)
         return Load(present - waiting, waiting, capacity, reading.kv_used, self._rate, self._full_rate)
 

@@ -67,9 +67,7 @@ class FairQueue(Generic[Waiter]):
         shares = self._next_class()
         if not shares:
             return None
-        share = min(
-            shares, key=lambda name: held.get(name, 0)
-        )  # of several shares with equally few slots, the share that was served longest ago
+        share = min(shares, key=lambda name: held.get(name, 0))  # among equal shares: the one served longest ago
         line = shares[share]
         waiter = next(iter(line))
         self._remove(shares, line, waiter)

@@ -1,4 +1,5 @@
-"""Facts about Gemini's generateContent that other packages need. Its requests are stored in chat's format."""
+"""Facts about Gemini's generateContent that other packages need. Requests of this dialect are stored in the format of
+chat."""
 
 from gateway.domain.dialect import Dialect
 

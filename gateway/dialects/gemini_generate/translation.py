@@ -1,4 +1,4 @@
-"""Gemini client with a backend of any other dialect; chat is the intermediate form."""
+"""Translator for a Gemini client and a backend of any other dialect. Chat is the format in between."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gateway.domain.routing.route import ContextPlan
 
 
 class GeminiToChat:
-    """Implements `Translation`. The parser has already converted the request to a chat request."""
+    """Implements `Translation` for Gemini. The parser has already converted the request to a chat request."""
 
     client: DialectName = "gemini_generate"
     fields: Mapping[str, str] = {

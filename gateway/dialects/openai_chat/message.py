@@ -26,13 +26,14 @@ def objects(value: object) -> list[dict[str, Any]]:
 
 
 def overall_finish(reasons: Iterable[object]) -> str:
-    """One finish reason for all choices: the first that is not `stop`, or else `stop`; empty if no reason is known."""
+    """One finish reason for all choices: the first reason that is not `stop`. If all known reasons are `stop`, `stop`.
+    Empty if no reason is known."""
     known = [reason for reason in reasons if type(reason) is str and reason]
     return next((reason for reason in known if reason != "stop"), known[0] if known else "")
 
 
 def mean_probability(choices: Iterable[dict[str, Any]]) -> float | None:
-    """Mean probability of the tokens of all choices; None without log-probabilities."""
+    """The mean probability of the tokens of all choices; None if the choices have no log-probabilities."""
     logprobs = [
         entry["logprob"]
         for choice in choices
