@@ -68,6 +68,7 @@ OTHER = [
     ("¿Cuál es tu nombre?", "¿Cuál es mi nombre?"),
     ("¿Cuáles son tus derechos?", "¿Cuáles son mis derechos?"),
     ("Qual é o seu nome?", "Qual é o meu nome?"),
+    ("Qual é a tua cor favorita?", "Qual é a minha cor favorita?"),
     ("Which airlines fly to Cuba?", "Which airlines fly in Cuba?"),
     ("Turn the light on", "Please turn the light off"),
     ("Is it legal to smoke in Spain?", "Is it legal to smoke in Italy?"),
