@@ -151,6 +151,12 @@ class BudgetExhausted(GatewayError):
         self.truncates = truncates
 
 
+class ToolLoop(GatewayError):
+    """An agent repeats the same failing tool calls. 400, because agents show it and do not retry."""
+
+    status, code, kind = 400, "tool_loop", "invalid_request_error"
+
+
 class CacheOnlyMiss(GatewayError):
     status, code, kind = 504, "cache_miss", "api_error"
 

@@ -43,6 +43,8 @@ class Found(NamedTuple):
     cosine: float
     asker: str = ""
     """The `asker` of the entry."""
+    promoted: bool = False
+    """Whether it is a hit because a near miss has confirmed its answer, although the threshold is above its score."""
 
 
 @dataclass(frozen=True, slots=True)

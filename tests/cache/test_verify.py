@@ -84,6 +84,7 @@ OTHER = [
     ("Flights from Madrid to Paris", "Cheap flights to Madrid from Paris"),
     ("¿Cómo puedo pasar fotos del móvil al ordenador?", "¿Cómo paso fotos del ordenador al móvil?"),
     ("Como passo fotos do celular para o computador?", "Como posso passar fotos do computador para o celular?"),
+    ("Como converter dólar para euro?", "Como eu converto euro para dólar?"),
     ("Can I take ibuprofen with alcohol?", "Can I take ibuprofen without alcohol?"),
     ("Can I take ibuprofen with aspirin?", "Can I take ibuprofen with paracetamol?"),
     ("Should I sell the house?", "Should I not sell the house?"),
@@ -225,3 +226,13 @@ def test_another_noun_is_another_question_in_another_frame_too(
     """Cosines as the packaged embedder gives them."""
     assert not verifier.verify(stored, asked, cosine).accepted
     assert not verifier.verify(asked, stored, cosine).accepted
+
+
+def test_the_more_questions_are_stored_the_less_certain_is_a_paraphrase(verifier: Verifier) -> None:
+    pair = "What is the best way to learn Spanish?", "How can I learn Spanish well?"
+    scores = [verifier.verify(*pair, 0.9, among=among).score for among in (1, 1500, 3000, 30_000)]
+    assert scores[0] == scores[1] > scores[2] > scores[3] > 0
+    odds = [score / (1 - score) for score in scores]
+    assert odds[3] == pytest.approx(odds[0] / 20)
+    same = "How to bake bread?", "how to bake bread"
+    assert verifier.verify(*same, 0.99, among=1_000_000).accepted, "it does not depend on the other questions"

@@ -85,8 +85,6 @@ class Comparer:
             return Comparison("payload")
         if stored.language and asked.language and stored.language != asked.language:
             return Comparison("language")
-        if stored.forms != asked.forms and sorted(stored.forms) == sorted(asked.forms):
-            return Comparison("order")
         lexicon = self.lexicon(stored, asked)
         aligned = align(stored, asked)
         if aligned is None:
@@ -96,6 +94,10 @@ class Comparer:
         if any(_accents_differ(stored.tokens[i], asked.tokens[j]) for i, j in pairs):
             result.conflict = "accent"
             return result
+        rearranged = stored.forms != asked.forms and sorted(stored.forms) == sorted(asked.forms)
+        if rearranged and not carried(gaps, _moved(gaps), (stored.forms, asked.forms), lexicon.prepositions):
+            result.conflict = "order"
+            return result
         settled = self._settle(gaps, stored, asked, lexicon)
         gaps[:] = [gap for gap in gaps if gap.stored or gap.asked]
         result.matched = sum(self.is_content(stored.tokens[i], lexicon) for i, _ in pairs)
@@ -103,8 +105,7 @@ class Comparer:
             result.conflict = "courtesy"  # no question remains, as in a greeting and a farewell
             return result
         if gaps:
-            stored_roots = {root(token.form) for gap in gaps for token in gap.stored}
-            result.moved = frozenset(stored_roots & {root(token.form) for gap in gaps for token in gap.asked})
+            result.moved = _moved(gaps)
             result.unmatched = unmatched(gaps)
             result.interchangeable = _exchanges(result.unmatched, lexicon.interchangeable)
             result.signs = self._signs(result, stored, asked, lexicon)
@@ -250,6 +251,11 @@ def _kind(token: Token) -> str:
 
 def _questions(tokens: list[Token], lexicon: Lexicon) -> set[str]:
     return {lexicon.questions[token.form] for token in tokens if token.form in lexicon.questions} - _HOW
+
+
+def _moved(gaps: list[Gap]) -> frozenset[str]:
+    stored = {root(token.form) for gap in gaps for token in gap.stored}
+    return frozenset(stored & {root(token.form) for gap in gaps for token in gap.asked})
 
 
 def _question_signs(only: list[list[Token]], stored: Reading, asked: Reading, lexicon: Lexicon) -> set[str]:

@@ -57,8 +57,8 @@ class PriceBook:
 
     def price(self, backend: Backend) -> Price | None:
         """The price; None if it is unknown, or if the backend is simulated."""
-        if self._dated:
-            self._follow_day()
+        if self._dated and self._day != (today := self._today()):
+            self._begin_day(today)
         known = self._known.get(backend.name)
         if known is not None and known[0] is backend:
             return known[1]
@@ -68,8 +68,8 @@ class PriceBook:
 
     def listed(self, model: str) -> Price | None:
         """The list price of `model` by its name alone, or as `provider/model`; None if unknown."""
-        if self._dated:
-            self._follow_day()
+        if self._dated and self._day != (today := self._today()):
+            self._begin_day(today)
         try:
             return self._by_name[model]
         except KeyError:
@@ -79,12 +79,11 @@ class PriceBook:
             price = self._by_name[model] = None if found is None else self._listed(found)
             return price
 
-    def _follow_day(self) -> None:
+    def _begin_day(self, today: date) -> None:
         """Forget the prices of another day."""
-        if self._day != (today := self._today()):
-            self._known.clear()
-            self._by_name.clear()
-            self._day = today
+        self._known.clear()
+        self._by_name.clear()
+        self._day = today
 
     def learn(self, measured: Mapping[str, Decimal]) -> None:
         """Store measured throughputs (backend → tokens per second). A backend that is not in `measured` keeps its last
