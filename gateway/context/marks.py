@@ -133,8 +133,9 @@ class CacheMarking:
             marks = CacheMarks("5m", _around(warm, min(warm.cut ^ cut), plan.anchor), fixed=True)
         else:
             marks = self._next(warm, tenant, now, tokens)
-            if warm.anchor and marks.earlier:  # the next cut then finds what precedes it in the cache
-                marks.earlier = (*marks.earlier, (warm.anchor, marks.earlier[-1][1]))
+            anchor = warm.ends.get(plan.anchor, warm.anchor)
+            if anchor and marks.earlier:  # the next cut then finds what precedes it in the cache
+                marks.earlier = (*marks.earlier, (anchor, marks.earlier[-1][1]))
         marks.at, marks.tokens, marks.agent, marks.cut = now, tokens, "tools" in request.needs, cut
         marks.anchor, marks.messages = plan.anchor, request.turns[-1].index + 1
         return marks

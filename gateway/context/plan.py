@@ -16,7 +16,7 @@ from gateway.context.attachments.find import find
 from gateway.context.attachments.process import MeasuringProcess
 from gateway.context.count import Counter, encoding_of, family_factor
 from gateway.context.cuts.cutting import Cutting
-from gateway.context.cuts.session import Cut
+from gateway.context.cuts.session import Cut, Weighed
 from gateway.context.drop import drop_oldest
 from gateway.context.groups import groups, last_user
 from gateway.context.marks import CacheMarking
@@ -87,6 +87,10 @@ class Contexts:
     def close(self) -> None:
         """End the process that measures attachments."""
         self._measuring.close()
+
+    def weighed(self) -> Weighed | None:
+        """Cost and gain of the cut that was considered last, for `context explain`."""
+        return self._cutting.weighed()
 
     def stats(self) -> dict[str, int | float | str]:
         more = {**self._marking.stats(), **self._cutting.stats()}

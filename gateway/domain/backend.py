@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from gateway.domain.kinds import KINDS, Kind, KindFacts
+from gateway.domain.kinds import KINDS, BackendDialectName, Kind, KindFacts
 from gateway.domain.money.price_classes import Factor, TierKey, few_factors
 from gateway.domain.provider_name import provider_name
 from gateway.domain.request import DialectName
@@ -125,7 +125,7 @@ class Backend(Section):
     max_output_tokens: int | None = Field(None, gt=0, description="Most tokens of one answer.")
     capabilities: frozenset[Capability] = Field(frozenset(), description="What it can do beyond text.")
     price: PriceEntry | None = Field(None, description="Null: from the catalogue; unknown stays unknown.")
-    dialects: tuple[DialectName, ...] = Field(
+    dialects: tuple[BackendDialectName, ...] = Field(
         (), description="The dialects that it speaks; empty: its kind's, as far as the server turns out to know them."
     )
     location: Location | None = Field(

@@ -13,14 +13,16 @@ from gateway.routing.ceiling import NamedModel
 
 
 class ResolvedModel(NamedTuple):
-    """The backends for which a model name stands. `rule` None: the client named them, so routing does not choose."""
+    """The backends for which a model name stands. `rule`: the policy's rule by which routing chooses one of the
+    backends. None if the client named the backend, so that routing does not choose."""
 
     backends: tuple[Backend, ...]
     rule: ModelRule | None = None
     missing: tuple[str, ...] = ()
     """Names in the rule that match no backend."""
     ceiling: NamedModel | None = None
-    """The named model, if its cost is the ceiling; None: there is none, or the rule's reference is it."""
+    """The model that the client named, if the cost of that model is the ceiling. None if the ceiling is the cost of the
+    rule's reference."""
 
 
 def permitted(model: str, policy: Policy, backends: Sequence[Backend], access: Access | None) -> ResolvedModel:
@@ -40,7 +42,8 @@ def permitted(model: str, policy: Policy, backends: Sequence[Backend], access: A
 def resolve(
     model: str, policy: Policy, backends: Sequence[Backend], offered: Sequence[Backend] | None = None
 ) -> ResolvedModel:
-    """Find the backends for `model`: by the policy, or else by a backend's name, or else by a backend's model.
+    """Find the backends for `model`. It is looked up as a name in the policy, then as a backend's name, then as a
+    backend's model.
 
     Raises UnknownModel, which lists the names of the `offered` backends (default: all).
     """

@@ -83,6 +83,7 @@ class RequestLimits(Section):
     concurrent: int = Field(2000, gt=0, description="Most requests in progress; more get 503.")
     lag: DurationS = Field(0.05, description="Requests are refused while the event loop is later than this.")
     head_timeout: DurationS = Field(10.0, description="Longest wait for a request's head.")
+    socket_idle: DurationS = Field(600.0, description="How long a WebSocket may be open without a request in progress.")
     stall: DurationS = Field(60.0, description="How long a client may accept no data of its answer.")
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from gateway.cache.verifier.align import Gap, align, unmatched
 from gateway.cache.verifier.lexicon import Lexicon, Words
-from gateway.cache.verifier.phrases import carried, root
+from gateway.cache.verifier.phrases import carried, roles_exchanged, root
 from gateway.cache.verifier.text import Reading, Token
 from gateway.cache.verifier.typos import same_word
 
@@ -22,11 +22,11 @@ _HOW = frozenset({"how", "what"})
 
 SIGNS = (
     *("numbers", "number", "symbols", "symbol", "names", "name", "quoted"),
-    *("opposite", "negation", "questions", "question", "tense", "order", "sentence"),
+    *("opposite", "roles", "negation", "questions", "question", "tense", "order", "sentence"),
 )
 """Reasons why the answers may differ. A plural name means that each side has its own item; a singular name means that
 one side has one more."""
-_FATAL = frozenset({"numbers", "symbols", "quoted", "names", "opposite", "questions"})
+_FATAL = frozenset({"numbers", "symbols", "quoted", "names", "opposite", "roles", "questions"})
 """Signs that refuse a hit even if the rest is paraphrased: Lisbon is not Porto, off is not on, where is not when."""
 _PHRASED = frozenset({"question", "tense", "sentence"})
 """Signs that also occur in paraphrases of the same question."""
@@ -173,12 +173,14 @@ class Comparer:
 
     def _settle_courtesy(self, gap: Gap, lexicon: Lexicon) -> None:
         """Remove polite phrases before or after the question. They may contain question words if both texts ask the
-        same kind of question."""
+        same kind of question. Two forms of one word are no two polite phrases."""
         if not (gap.first or gap.last):
             return
         sides = [[token.form for token in side] for side in (gap.stored, gap.asked)]
         if any(token.kind != "word" or token.quoted for token in gap.stored + gap.asked):
             return
+        if len(set(map(root, sides[0] + sides[1]))) < len(set(sides[0] + sides[1])):
+            return  # `un amigo` and `una amiga`
         kinds = [{lexicon.questions.get(form) for form in side} for side in sides]
         if kinds[0] - {None, "what"} != kinds[1] - {None, "what"}:
             return
@@ -206,6 +208,10 @@ class Comparer:
             found.add("negation")
         if _opposites(compared.unmatched, lexicon) or _exchanges(compared.unmatched, lexicon.contrasts):
             found.add("opposite")
+        if roles_exchanged(
+            stored.tokens, asked.tokens, lexicon.prepositions, lambda token: self.is_content(token, lexicon)
+        ):
+            found.add("roles")
         found |= _question_signs(only, stored, asked, lexicon)
         if len({any(token.form in lexicon.past for token in side) for side in only}) == 2:
             found.add("tense")

@@ -1,4 +1,4 @@
-"""`thriftgate chaos`: runs `loadtests.chaos` or `loadtests.matrix`, which exist only in a checkout."""
+"""`thriftgate dev chaos`: runs `loadtests.chaos` or `loadtests.matrix`, which exist only in a checkout."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 from gateway.cli.options import Context, common
 
 
-@click.command()
+@click.command(short_help="Kill and freeze a gateway under load; check its ledger.")
 @common
 @click.option("--requests", type=click.IntRange(1), help="Least number of requests; default: 20000.")
 @click.option("--kills", type=click.IntRange(0), help="Kills of each part; default: 5.")
@@ -40,9 +40,9 @@ def chaos(context: Context, quick: bool, matrix: str | None, **options: Any) -> 
     missing, duplicated, or different from what client and provider recorded, or when a request hung.
 
     \b
-    thriftgate chaos --quick
-    thriftgate chaos --seed 7
-    thriftgate chaos --matrix
+    thriftgate dev chaos --quick
+    thriftgate dev chaos --seed 7
+    thriftgate dev chaos --matrix
     """
     if context.config or context.policies:
         raise click.UsageError("chaos writes its own gateway.yaml and policies; leave --config and --policies out.")

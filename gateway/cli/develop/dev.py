@@ -16,6 +16,8 @@ import click
 import orjson
 
 from gateway.cli import tables
+from gateway.cli.develop.chaos import chaos
+from gateway.cli.develop.loadtest import loadtest
 from gateway.cli.options import Context, common
 
 TOTAL_S = 30.0
@@ -186,7 +188,11 @@ def _connecting(url: str) -> tuple[str, Callable[[], socket.socket]]:
 
 @click.group()
 def dev() -> None:
-    """Test a gateway from outside."""
+    """Test a gateway from outside: attack it, kill and freeze it under load, measure it."""
+
+
+dev.add_command(chaos)
+dev.add_command(loadtest)
 
 
 @dev.command("attack", short_help="Send requests that a correct gateway refuses.")

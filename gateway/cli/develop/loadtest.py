@@ -12,7 +12,7 @@ import click
 from gateway.cli.options import Context, common
 
 
-@click.command()
+@click.command(short_help="Measure the gateway's cost per request; needs a checkout.")
 @common
 @click.option(
     "--quick", is_flag=True, help="A few hundred requests a round at concurrency 16: for CI, not for published figures."

@@ -17,6 +17,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from gateway.backends.providers.discover import backends_of, found_text
 from gateway.backends.reachability import Reached, reach_all
 from gateway.cli import tables
+from gateway.cli.diagnosis.backends import known
 from gateway.cli.diagnosis.files import Checked, check_files
 from gateway.cli.options import Context, common
 from gateway.cli.run.model import FILE
@@ -24,7 +25,6 @@ from gateway.domain.money.windows import iso
 from gateway.settings.environment import provider_keys
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import Settings
-from gateway.settings.running import local_model_url
 from gateway.state.leases import orphaned_holds
 from gateway.state.leases.orphaned_holds import OrphanedHold
 from gateway.state.redis.connection import State
@@ -180,7 +180,7 @@ def _backends(settings: Settings) -> list[Finding]:
 
 
 async def _reached(settings: Settings) -> list[Reached]:
-    return await reach_all(tuple(await backends_of(settings.config, local_model_url(settings.paths))))
+    return await reach_all(await known(settings))
 
 
 def _of_backend(reached: Reached) -> Finding:

@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 from gateway.context import measure
 from gateway.context.count import family_factor
-from gateway.context.cuts.session import AGE, NO_CUT, Cut, SessionCuts, first_request
+from gateway.context.cuts.session import AGE, NO_CUT, Cut, SessionCuts, Weighed, first_request
 from gateway.domain.backend import Backend
 from gateway.domain.prompt_cache import rules_of
 from gateway.domain.request import CompletionRequest
@@ -36,6 +36,11 @@ class Cutting:
 
     def stats(self) -> dict[str, int]:
         return {"cut_sessions": len(self._known), **self._counts}
+
+    def weighed(self) -> Weighed | None:
+        """The last decision of the session that was planned last; None if no session was long enough."""
+        session = next(reversed(self._known.values()), None)
+        return session.weighed if session is not None else None
 
     async def cut(self, request: CompletionRequest, tenant: Tenant, backend: Backend, prefix: Prefix | None) -> Cut:
         """What is left out of a request to `backend`."""

@@ -36,6 +36,8 @@ class Output:
     """Its place in `request.turns`."""
     request: int
     """Number of the request with which it was first sent."""
+    end: int
+    """Number of turns in the request before it, whose end the cache can keep."""
     tokens: int
     names: frozenset[str]
     lines: frozenset[int]

@@ -28,7 +28,7 @@ _MOST_REMAINING = 40
 sessions 50 follow after 30 requests and 40 after 50."""
 _MULTIPLE = 5.0
 """Times the cost of a cut that its expected gain must reach."""
-_SHARE = 0.08
+_SHARE = 0.04
 """Most that all cuts together may have cost more than they saved so far, as a share of what the session cost."""
 _COLD_USER, _COLD_TOOL = 0.23, 0.006
 """Share of requests with words of the user, and of requests with tool results, before which the cache had expired."""
@@ -50,6 +50,18 @@ class Cut:
     """Tokens that are left out."""
 
 
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """Cost and gain of the cut that was considered last, in tokens of plain input."""
+
+    outputs: int = 0
+    saved: int = 0
+    """Tokens that it leaves out."""
+    cost: float = 0.0
+    gain: float = 0.0
+    pays: bool = False
+
+
 NO_CUT = Cut()
 
 
@@ -63,6 +75,7 @@ class SessionCuts:
 
     def __init__(self, rules: CacheRules, factor: float) -> None:
         self._rules, self._factor = rules, factor
+        self.weighed = Weighed()
         self._lengths: list[int] = []
         self._tokens: list[int] = []
         """Tokens of each turn as it is sent."""
@@ -73,7 +86,7 @@ class SessionCuts:
         self._texts: dict[int, str] = {}
         self._no_thinking: set[int] = set()
         self._spoken, self._answered = 0, True
-        self._requests = self._total = self._gone = self._anchor = self._anchored = 0
+        self._requests = self._total = self._gone = self._anchor = self._end = 0
         self._before = self._fixed = 0
         self._spent = self._credit = 0.0
 
@@ -106,13 +119,14 @@ class SessionCuts:
         if turn.role == "assistant":
             thinking = thinking_of(request, turn)
             if thinking is not None:
-                self._thinking[place] = round(thinking * self._factor)
-                tokens += self._thinking[place]
+                tokens += round(thinking * self._factor)
+                if self._rules.kind == "marks":  # only Anthropic's models verify what precedes their thinking
+                    self._thinking[place] = round(thinking * self._factor)
             if calls:
                 self._names = names_in(calls)
                 self._quote(lines_in(calls))
-        elif turn.role == "tool" and not (turn.images or turn.files or turn.instructs):
-            self._add(Output(place, self._requests, tokens, self._names, lines_in(turn.text)))
+        elif turn.role == "tool" and tokens >= _LEAST and not (turn.images or turn.files or turn.instructs):
+            self._add(Output(place, self._requests, self._end, tokens, self._names, lines_in(turn.text)))
         elif turn.role == "user" and not turn.results:
             self._spoken = place
         self._tokens.append(tokens)
@@ -140,17 +154,22 @@ class SessionCuts:
         self._credit += rules.read * self._gone
         self._before = total
         self._requests += 1
-        if not self._anchored:
-            self._anchor, self._anchored = len(self._tokens), self._total
+        self._end = len(self._tokens)
+        self._cut_now(request)
+        self._move_anchor()
+
+    def _move_anchor(self) -> None:
+        """Move the place that the cache keeps up to the first output that may be left out later. It moves forwards
+        only, because the cache forgets what is not marked."""
+        ends = (output.end for output in self._outputs if not output.needed)
+        self._anchor = max(self._anchor, next(ends, self._end))
+
+    def _cut_now(self, request: CompletionRequest) -> None:
         if any(place > self._spoken for place in self._thinking):
             return  # the model signed this thinking after all that precedes it
-        going = [
-            output
-            for output in self._outputs
-            if self._requests - output.request > AGE and output.tokens >= _LEAST and not output.needed
-        ]
+        going = [output for output in self._outputs if self._requests - output.request > AGE and not output.needed]
         later = [output for output in going if output.place >= self._anchor]
-        for outputs, kept in (later, self._anchored), (going, 0):
+        for outputs, kept in (later, sum(self._tokens[: self._anchor])), (going, 0):
             if outputs and (cost := self._cost(outputs, kept)) is not None:
                 self._leave_out(request, outputs, cost)
                 return
@@ -167,6 +186,7 @@ class SessionCuts:
         cost = (1 - cold) * warm - cold * rules.write * saved
         gain = rules.read * saved * min(self._requests, _MOST_REMAINING)
         pays = gain > _MULTIPLE * cost and cost - self._credit <= _SHARE * self._spent
+        self.weighed = Weighed(len(going), saved, cost, gain, pays)
         return cost if pays else None
 
     def _leave_out(self, request: CompletionRequest, going: list[Output], cost: float) -> None:
@@ -182,8 +202,8 @@ class SessionCuts:
         self._credit -= cost
         gone = {output.place for output in going}
         self._outputs = [output for output in self._outputs if output.place not in gone]
-        self._anchor = going[-1].place + 1
-        self._anchored = sum(self._tokens[: self._anchor])
+        if self._rules.kind != "marks":  # only the end of the request is written
+            self._anchor = self._end
         self._before = self._fixed + self._total
 
     def _shrink(self, place: int, tokens: int) -> None:

@@ -104,11 +104,11 @@ async def test_requests_that_are_never_cut(why: str) -> None:
 
 async def test_a_limit_below_the_cut_conversation_trims_it_further() -> None:
     request = long_talk().request()
-    limited = Policy(team="search", context=ContextPolicy(max_input_tokens=20_000))
+    limited = Policy(team="search", context=ContextPolicy(max_input_tokens=8000))
     plan = await planned(request, who=Tenant(Key("k", "search"), limited))
     assert plan.drop
     assert not plan.frozen
-    assert plan.tokens_after <= 20_000
+    assert plan.tokens_after <= 8000
     sent(request, plan)
 
 

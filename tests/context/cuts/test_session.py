@@ -78,6 +78,7 @@ def test_an_output_from_which_a_later_call_quotes_stays() -> None:
 
 def test_a_quoted_output_goes_when_a_newer_one_repeats_it_and_the_newer_one_stays() -> None:
     talk = Talk()
+    talk.steps(1)  # the cache keeps what precedes it
     old = talk.step("shed/north.txt")
     line = listing("shed/north.txt").split("\n")[70].partition("\t")[2]
     talk.step("shed/north.txt", "ok", old=f"x\n{line}\ny", new="z")

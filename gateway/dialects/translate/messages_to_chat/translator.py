@@ -32,6 +32,13 @@ class MessagesToChat:
     """
 
     client: DialectName = "anthropic_messages"
+    fields: Mapping[str, str] = {
+        "max_completion_tokens": "max_tokens",
+        "reasoning_effort": "thinking",
+        "response_format": "output_config.format",
+        "stop": "stop_sequences",
+        "user": "metadata.user_id",
+    }
 
     def chat(self, request: CompletionRequest, plan: ContextPlan | None) -> dict[str, Any]:
         """Raises BadRequest with the name of a block, tool or field that chat does not support."""

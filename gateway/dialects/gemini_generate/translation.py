@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -17,6 +18,14 @@ class GeminiToChat:
     """Implements `Translation`. The parser has already converted the request to a chat request."""
 
     client: DialectName = "gemini_generate"
+    fields: Mapping[str, str] = {
+        "messages": "contents",
+        "max_completion_tokens": "generationConfig.maxOutputTokens",
+        "reasoning_effort": "generationConfig.thinkingConfig",
+        "response_format": "generationConfig.responseSchema",
+        "stop": "generationConfig.stopSequences",
+        "n": "generationConfig.candidateCount",
+    }
 
     def chat(self, request: CompletionRequest, plan: ContextPlan | None) -> dict[str, Any]:
         body = {name: value for name, value in request.body.items() if name != "stream_options"}
