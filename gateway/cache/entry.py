@@ -45,7 +45,7 @@ class Found(NamedTuple):
     asker: str = ""
     """The `asker` of the entry."""
     promoted: bool = False
-    """Whether it is a hit because a near miss has confirmed its answer, although the threshold is above its score."""
+    """Whether the entry is a hit only because a near miss has confirmed its answer; the threshold is above `score`."""
 
 
 @dataclass(frozen=True, slots=True)
