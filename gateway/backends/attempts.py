@@ -42,9 +42,9 @@ from gateway.runtime.off_loop import LARGE_BYTES, OffLoop
 log = logging.getLogger(__name__)
 
 _TIERED = frozenset(("service_tier", "speed", "inference_geo"))
-"""Fields that ask for a service tier."""
+"""Request fields that choose a service tier, the speed, or the region of the inference."""
 HEDGE = "hedge"
-"""The `kind` of a cancelled attempt: a parallel attempt had begun to answer first."""
+"""The `kind` of the cancelled attempt when two attempts ran in parallel and the other one began to answer first."""
 
 
 @dataclass(slots=True)
@@ -57,12 +57,12 @@ class CallContext:
     hold: Hold
     books: AttemptJournal
     deadline: float
-    """Time of the event loop, in seconds, at which the request must be finished."""
+    """Loop time in seconds at which the request must be finished."""
     turn: asyncio.Lock | None = None
-    """Set if several calls of one request run in parallel. A task must hold this lock to extend the hold and to open an
-    attempt."""
+    """None if the request makes one call at a time. If the request runs several calls in parallel, each task must hold
+    this lock while it extends the hold and opens an attempt."""
     kind: str = ""
-    """The `kind` with which attempts are closed on the ledger from now on; empty for an ordinary attempt."""
+    """The value of `kind` that the ledger stores for the attempts closed from now on; empty for an ordinary attempt."""
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ class Attempts:
         self._exchanges = exchanges
         self._clock = clock
         self._loop: asyncio.AbstractEventLoop | None = None
-        """The running loop. It is stored, because looking it up takes a system call."""
+        """The running event loop. It is stored, because looking it up takes a system call."""
 
     async def first_of(
         self,
@@ -97,18 +97,19 @@ class Attempts:
         unsure: Backend | None = None,
         last_resort: bool = True,
     ) -> Relayed | Whole:
-        """Call the backends in order and return the first answer that begins. The backend `unsure` is asked for
-        log-probabilities.
+        """Call the backends in order and return the first answer that begins.
 
-        A backend that refuses the context's length is called again if the context can be trimmed for it.
+        `unsure`: the backend that is asked for log-probabilities; None: no backend is asked for them.
 
-        A backend whose circuit breaker is open is skipped. If every backend was skipped and `last_resort` is true, they
-        are called all the same, with at most one such call at a time for each backend.
+        If a backend refuses the request because the context is too long, and the context can be trimmed for this
+        backend, the backend is called again. A backend whose circuit breaker is open is skipped. If every backend was
+        skipped and `last_resort` is true, the backends are called although their breakers are open, with at most one
+        such call at a time for each backend.
 
-        Raises BackendRefused at once, because another backend would refuse the request too. After a 403, or if the
-        context is too long for the backend, the next backend is called instead. Raises BadRequest, ContextTooLong or
-        BudgetExhausted if no backend could be called, Overloaded if all were busy, DeadlineExceeded, LedgerUnavailable,
-        and AllBackendsFailed.
+        Raises BackendRefused at once, because another backend would refuse the request too. There are two exceptions:
+        after status 403, and if the context is too long for the backend, the next backend is called. Raises BadRequest,
+        ContextTooLong or BudgetExhausted if no backend could be called, Overloaded if all backends were busy,
+        DeadlineExceeded, LedgerUnavailable, and AllBackendsFailed.
         """
         errors = _Failures()
         for backend in backends:
@@ -136,8 +137,11 @@ class Attempts:
         logprobs: bool,
         last_resort: bool = False,
     ) -> Relayed | Whole | None:
-        """Call the backend, and call it again after a failure that may be temporary. Returns None if both calls
-        fail."""
+        """Call the backend. After a failure that may be temporary, call the backend a second time.
+
+        Returns the answer. Returns None if the next backend should be called instead; the reason is then stored in
+        `errors`.
+        """
         before = len(call_context.record.attempts)
         for again in (False, True):
             try:
@@ -167,16 +171,17 @@ class Attempts:
         return None
 
     async def _shorter(self, backend: Backend, call_context: CallContext, refused: BackendRefused) -> bool:
-        """Whether a request that `backend` refused as too long can be sent again with less context."""
+        """Whether the request can be sent to `backend` again with less context. `refused`: the refusal of the untrimmed
+        request."""
         request, attempt = call_context.request, call_context.record.attempts[-1]
-        if refused.status == 403 or attempt.trimmed_tokens or attempt.backend is not backend:
+        if refused.status == 403 or (attempt.trimmed_tokens and not attempt.frozen) or attempt.backend is not backend:
             return False
         request.too_long_for |= {backend.name}
         try:
             plan = await call_context.plan_for(backend)
         except BadRequest:
             return False
-        return plan.touched
+        return plan.touched and not plan.frozen
 
     async def _pause(self, backend_call: BackendCall, call_context: CallContext, failure: BackendError) -> bool:
         """Wait before the same backend is called again. Returns False, without waiting, if a second call would not
@@ -268,7 +273,7 @@ class Attempts:
         attempt = record.attempt(backend_call.backend)
         call.attempt_id, attempt.sent_bytes = attempt.id, len(call.body)
         attempt.input_tokens, attempt.trimmed_tokens = plan.expected_tokens, plan.trimmed_tokens
-        attempt.counted_tokens, attempt.marks = plan.counted_tokens, plan.marks
+        attempt.counted_tokens, attempt.marks, attempt.frozen = plan.counted_tokens, plan.marks, plan.frozen
         attempt.pace = backend_call.paces[call_context.request.stream]
         if not _TIERED.isdisjoint(call_context.request.body) and (
             wanted := surcharges(call_context.request, backend_call.kind.dialect)
@@ -289,8 +294,8 @@ class Attempts:
         return call, attempt
 
     def _unanswered(self, call_context: CallContext, call: Call, attempt: Attempt, end: BaseException) -> None:
-        """Close in the journal an attempt that ended without an answer. Raises DeadlineExceeded if the request itself
-        ran out of time."""
+        """Close the attempt in the journal. The attempt ended with `end` and without an answer. Raises DeadlineExceeded
+        if the deadline of the request itself has passed."""
         if not isinstance(end, GatewayError):
             attempt.error = call_context.kind or type(end).__name__
             self._interrupted(call_context, attempt)
@@ -327,7 +332,8 @@ class Attempts:
     def bill(
         self, call_context: CallContext, answer: Relayed | Whole | StreamGate, outcome: Outcome, why: str = ""
     ) -> None:
-        """Bill an answer that will not be served and close its attempt. The caller must close the answer itself."""
+        """Bill an answer that will not be served, and close the answer's attempt in the journal. The connection stays
+        open; the caller must close it."""
         attempt = answer.attempt
         attempt.error = why or attempt.error
         if attempt.usage is None:
@@ -353,7 +359,8 @@ class Attempts:
 
 
 def _delivered(answer: Relayed | Whole | StreamGate) -> int:
-    """Estimated output tokens of an answer without reported usage. Also stores the answer's confidence."""
+    """The estimated number of output tokens of an answer for which the backend reported no usage. Also stores the
+    confidence of the answer in the attempt."""
     attempt = answer.attempt
 
     def characters() -> int:
@@ -365,7 +372,8 @@ def _delivered(answer: Relayed | Whole | StreamGate) -> int:
 
 
 class _Failures:
-    """The errors of one request so far, by group."""
+    """The errors of one request so far. `failures`: backends failed. `misfits`: a backend cannot take this request.
+    `busy`: no slot was free. `asked`: whether at least one failed backend was really called."""
 
     failures: tuple[GatewayError, ...] = ()
     misfits: tuple[GatewayError, ...] = ()
@@ -375,16 +383,17 @@ class _Failures:
     """Backends that were not called, because their circuit breakers are open."""
 
     def verdict(self) -> GatewayError:
-        """The error to raise: backend failures have priority, then errors that the client can fix, then overload.
+        """The error to raise: backend failures first, then errors that the client can fix, then overload.
 
-        NotSpoken (the backend lacks this endpoint) does not count if the backend was then called over another endpoint.
+        NotSpoken means that the backend lacks this endpoint. If all backend failures are NotSpoken, they come last.
         """
         if any(not isinstance(failure, NotSpoken) for failure in self.failures):
             return AllBackendsFailed(self.failures)
         return next(iter((*self.misfits, *self.busy)), AllBackendsFailed(self.failures or self._known()))
 
     def _known(self) -> list[BackendError]:
-        """Why the skipped backends failed before, if only the operator can help with each of them."""
+        """The earlier failures of the skipped backends. Empty unless every skipped backend needs the operator before it
+        can work again."""
         if not all(health.needs_operator for health in self.skipped):
             return []
         return [BackendFailed(health.trouble, backend=health.name).of_operator() for health in self.skipped]

@@ -44,7 +44,7 @@ from gateway.errors import (
 
 _MOST_PLAIN_BYTES = 64 * 2**20
 _CONTENT_TYPE = re.compile(rb"[\x20-\x7e]{1,256}")
-"""Pattern for a content type that may be relayed to the client."""
+"""Matches the content types of a backend's answer that may be relayed to the client."""
 OPERATOR_ERRORS = {
     401: "does not accept the gateway's key; check its `api_key`",
     402: "wants to be paid first; check the account behind its `api_key`",
@@ -52,17 +52,18 @@ OPERATOR_ERRORS = {
     404: "knows no such path or model; check its {addressed_by}",
     405: "takes no completions there; check its `base_url`",
 }
-"""Status codes that only the operator can fix. The client's own key, path and model name are never sent to a backend.
-"""
+"""Status codes of problems that only the operator can fix, and the text for each. The client cannot be the cause,
+because the client's own key, path and model name are never sent to a backend."""
 _TEMPORARY = frozenset({408, 409, 425})
 """4xx status codes that report a temporary condition, so another call may succeed."""
 _OVERLOADED = frozenset({503, 529})
 _NO_ENDPOINT = frozenset({404, 405, 501})
 _OTHER_ENDPOINT = "v1/responses"
 _MOST_RETRY_AFTER_S = 86_400.0
-"""Maximum seconds of the `retry-after` that clients get. Clients wait as long as it states."""
+"""Maximum seconds in the `retry-after` header that is sent to clients, because clients wait as long as the header
+states."""
 _LONGEST_DRAIN_S = 60.0
-"""Maximum seconds of a drain that a backend causes with `retry-after`."""
+"""Maximum seconds of a drain that a backend's own `retry-after` starts."""
 _RELEARN_S = 600.0
 """Seconds after which a missing endpoint is tried again, because the server may have been updated."""
 
@@ -80,17 +81,21 @@ class BackendCall:
         self._model = backend.sent_model
         self._chosen: dict[DialectName, Translator] = {}
         self._unspoken: set[DialectName] = set()
-        """The dialects for which the server has no endpoint, until `_relearn_at` (loop time)."""
+        """The dialects for which the backend's server has no endpoint. The set is valid until `_relearn_at` (loop
+        time)."""
         self._relearn_at = 0.0
         self._thinks = "reasoning" in backend.capabilities
         self.paces = Pace(plain=True), Pace(hides=self._thinks)
-        """The generation speed for plain answers, and for streams."""
+        """The generation speed: first for plain answers, then for streams."""
         self._limits, self._strict = limit_fields(backend), refuses_foreign_fields(backend)
         self._leaves_out = vendor(backend).leaves_out
         chosen = "first_byte_timeout" in backend.model_fields_set
         self._begin_s = (backend.first_byte_timeout if chosen else backend.timeout, backend.first_byte_timeout)
-        """Seconds to wait for the first byte, of a plain answer and of a stream. The first byte of a plain answer comes
-        only when it is finished, so a limit applies only if the operator configured one."""
+        """Seconds to wait for the first byte: first for a plain answer, then for a stream.
+
+        A plain answer sends its first byte only when the whole answer is finished. Therefore the first number is the
+        backend's `timeout`, unless the operator configured `first_byte_timeout`.
+        """
 
     def call(
         self,
@@ -103,10 +108,10 @@ class BackendCall:
         paid_output: int | None = None,
         written: Written | None = None,
     ) -> Call:
-        """Build the call to send at `now`. It must end before `deadline` (both are loop times) and generate at most
-        `paid_output` tokens.
+        """Build the call to send at `now`. The call must end before `deadline` and generate at most `paid_output`
+        tokens. Both times are loop times in seconds.
 
-        `written`: the result of `write` for the same arguments, if it was called before. Raises BadRequest if the
+        `written`: the result of `write` for the same arguments, if `write` was called before. Raises BadRequest if the
         backend's dialect cannot express the request, or if the backend's library would download URLs in the request.
         """
         backend = self.backend
@@ -155,10 +160,11 @@ class BackendCall:
         return translator, body
 
     def _most_output(self, request: CompletionRequest, paid: int | None) -> int | None:
-        """The output limit to send, in tokens; None: the client's own limit is sent.
+        """The output limit to send, in tokens; None: the client's own limit is sent unchanged.
 
-        The limit is what the budget pays for. If the client allows more than the backend can generate, it is the
-        backend's own limit, because many backends refuse a higher one.
+        The limit is `paid`, the number of tokens that the budget covers, if the client allows more than that. If the
+        client allows more than the backend can generate, the limit is the backend's own maximum, because many backends
+        refuse a higher limit.
         """
         most, asked = self.backend.max_output_tokens, request.max_output_tokens
         if paid is not None and (asked is None or paid < asked):
@@ -185,7 +191,8 @@ class BackendCall:
         self._relearn_at = asyncio.get_running_loop().time() + _RELEARN_S
 
     def _lacks(self, wire: Translator, error: UpstreamError | None) -> bool:
-        """Whether a 404, 405 or 501 means that the endpoint is missing (and not the model or the resource)."""
+        """Whether a refusal with status 404, 405 or 501 means that the server lacks the endpoint. The same status codes
+        may also mean that the model or another resource does not exist."""
         # OpenAI serves some models over Responses only, and its error text names that endpoint
         if wire.backend == self.kind.dialect:
             return error is not None and _OTHER_ENDPOINT in error.message and self._has_other(wire)
@@ -210,11 +217,12 @@ class BackendCall:
         )
 
     async def ask(self, call: Call, attempt: Attempt, slot: Slot) -> Relayed | Whole:
-        """Send the call and return the answer, which then owns `slot`. On an error, updates `slot` and raises
-        BackendError."""
+        """Send the call and return the answer, which releases `slot` later. On an error, report the result to `slot`
+        and raise BackendError."""
         try:
             upstream = await self.kind.send(call)
             attempt.status, attempt.headers = upstream.status, upstream.headers
+            self.health.headroom.see(upstream.headers, self._clock.monotonic(), self._clock.time())
             try:
                 if not 200 <= upstream.status < 300:
                     raise await self._failure(call, upstream)

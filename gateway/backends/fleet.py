@@ -58,7 +58,7 @@ class Fleet:
         drains: BackendDrains | None = None,
         off_loop: OffLoop | None = None,
     ) -> None:
-        """`drains`: the backends that get no new requests; None: this process keeps its own list."""
+        """`drains`: the shared list of backends that get no new requests; None: this process keeps its own list."""
         self.backends = tuple(backends)
         self.drains = drains or BackendDrains()
         self._exchanges = {
@@ -103,7 +103,7 @@ class Fleet:
         return backend_call.backend if backend_call else None
 
     def state(self, backend: Backend) -> BackendState:
-        """Availability, load and speed of a backend, as far as this worker knows."""
+        """The availability, load and speed of a backend, as this worker knows them."""
         return self._loads.state(backend, self._exchanges[backend.name].health)
 
     async def call(
@@ -117,11 +117,11 @@ class Fleet:
         books: AttemptJournal,
         deadline: float,
     ) -> Answer:
-        """Return an answer whose first bytes have arrived (for a plain answer: all bytes). Its attempt is open in the
-        journal.
+        """Call the backends of `route` and return an answer whose first bytes have arrived. A plain answer has then
+        arrived completely. The attempt of the returned answer is still open in the journal.
 
-        `deadline` is loop time in seconds. Raises the errors of `Attempts.first_of`. Every attempt that is not served
-        is closed in the journal when this function returns, raises or is cancelled.
+        `deadline` is loop time in seconds. Raises the errors of `Attempts.first_of`. When this function returns, raises
+        or is cancelled, every attempt that is not served has been closed in the journal.
         """
         call_context = CallContext(request, record, plan_for, hold, books, deadline)
         if self._loads.looks:
@@ -141,16 +141,16 @@ class Fleet:
         return answer
 
     async def count_tokens(self, backend: Backend, request: CompletionRequest) -> int | None:
-        """Number of prompt tokens of an Anthropic request, counted by the backend; None if it cannot count or is
-        unavailable."""
+        """The number of prompt tokens of an Anthropic request, counted by the backend; None if the backend cannot count
+        tokens or is unavailable."""
         backend_call = self._exchanges[backend.name]
         if not isinstance(backend_call.kind, Anthropic) or not backend_call.health.state().available:
             return None
         return await backend_call.kind.count_tokens(request, backend.model)
 
     def stats(self) -> dict[str, int | float | str]:
-        """Totals of this worker. For each backend also `NAME.in_flight`, `NAME.available`, `NAME.first_byte_ms`, and
-        the figures of its queue and of its server's load."""
+        """The totals of this worker. Contains for each backend `NAME.in_flight`, `NAME.available`,
+        `NAME.first_byte_ms`, and the figures of the backend's queue and of its server's load."""
         figures: dict[str, int | float | str] = dict(asdict(self._attempts.totals))
         for name, backend_call in self._exchanges.items():
             state = backend_call.health.state()  # without the server's load: reading statistics must not cause a scrape

@@ -1,4 +1,4 @@
-"""Checks whether the usage that a backend reported is possible. If it is not, an estimate replaces it."""
+"""Checks whether the usage that a backend reported is possible. If the usage is impossible, an estimate replaces it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ log = logging.getLogger(__name__)
 CHARACTERS_PER_TOKEN = 4
 """Average characters per token of ordinary text, used to estimate tokens."""
 MOST_PER_TOKEN = 16
-"""Maximum plausible average of characters per token over a whole answer. Prose and code have fewer than 8."""
+"""Maximum plausible number of characters per token, as an average over a whole answer. Prose and code have fewer than 8
+characters per token."""
 _SHORT = 64
-"""Maximum characters of an answer that is not checked, because it may consist of a few long tokens."""
+"""Answers with at most this many characters are not checked, because a short answer may consist of a few long tokens.
+"""
 _RUN = re.compile(r"(.)\1{3,}", re.DOTALL)
 """Matches a repeated character, such as blanks or dashes. Tokenizers have long tokens for these."""
 
@@ -34,17 +36,18 @@ class Delivered(Protocol):
 
 
 def checked_usage(reported: Usage | None, attempt: Attempt, answer: Delivered, *, echoed: bool = False) -> Usage | None:
-    """Return `reported`. If a count is below what was clearly sent or delivered, an estimate replaces it, and
-    `Usage.doubt` names the count. Returns None if the backend reported nothing.
+    """Return `reported`. If a count in it is smaller than what was clearly sent or delivered, an estimate replaces the
+    count, and `Usage.doubt` names the count. Returns None if `reported` is None.
 
-    `echoed`: the model did not generate the answer's text (vectors, or an echoed prompt), so it is not checked.
+    `echoed`: the model did not generate the text of the answer (the answer is vectors, or repeats the prompt), so the
+    text is not checked.
     """
     if reported is None or reported.estimated:
         return reported
     found = reported
     if found.service_tier and (
         key := attempt.backend.api_key
-    ):  # the ledger stores the provider's text, so the key is removed from it
+    ):  # the ledger stores the provider's text, so the key is removed from the text
         found = replace(found, service_tier=Concealer(key.get_secret_value())(found.service_tier))
     if not found.all_input and attempt.input_tokens:
         found = replace(found, input_tokens=attempt.input_tokens, estimated=True, doubt=found.doubted("input_tokens"))
@@ -66,10 +69,11 @@ def checked_usage(reported: Usage | None, attempt: Attempt, answer: Delivered, *
 
 
 def usage_without_answer(body: bytes, dialect: DialectName, input_tokens: int) -> Usage | None:
-    """The usage of a 2xx response that could not be read as an answer. `body`: the part that arrived; may be empty.
+    """The usage of a 2xx response that could not be read as an answer. `body`: the part of the response that arrived;
+    may be empty.
 
-    Returns the usage that `body` reports. If `body` is the beginning of an answer, missing counts are estimated. None
-    if there is no sign that tokens were used.
+    Returns the usage that `body` reports. If `body` is an answer that was cut off, missing counts are estimated.
+    Returns None if there is no sign that tokens were used.
     """
     reported = reported_in(body, dialect)
     if is_cut(body):
@@ -80,7 +84,7 @@ def usage_without_answer(body: bytes, dialect: DialectName, input_tokens: int) -
 
 
 def estimate(characters: int) -> int:
-    """Estimated tokens of a text of this many characters."""
+    """The estimated number of tokens of a text with this many characters."""
     return -(-characters // CHARACTERS_PER_TOKEN)
 
 

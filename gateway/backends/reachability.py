@@ -1,4 +1,5 @@
-"""Tests whether backends answer and accept the gateway's key. Costs nothing: only their lists of models are read."""
+"""Tests whether backends answer and accept the gateway's key. The test costs nothing, because it reads only the
+backends' lists of models."""
 
 from __future__ import annotations
 
@@ -23,15 +24,15 @@ _NO_LIST = (404, 405, 501)
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """The result for one backend."""
+    """The result of the test of one backend."""
 
     name: str
     trouble: str = ""
-    """Why calls would fail, and the remedy; empty if the backend answered."""
+    """The reason why calls would fail, and the remedy; empty if the backend answered."""
     note: str = ""
-    """What was not tested, or looks wrong."""
+    """A part that was not tested, or a fact that looks wrong; empty if there is none."""
     took_ms: float | None = None
-    """None: it was not called."""
+    """Milliseconds that the answer took; None if the backend was not called."""
 
 
 async def reach_all(backends: Sequence[Backend], within_s: float = WITHIN_S) -> list[Reached]:
@@ -40,7 +41,7 @@ async def reach_all(backends: Sequence[Backend], within_s: float = WITHIN_S) -> 
 
 
 async def reach(backend: Backend, within_s: float = WITHIN_S) -> Reached:
-    """Test one backend. Never raises for what is wrong with it."""
+    """Test one backend. Problems of the backend are in the result and never raised."""
     name, own = backend.name, backend.facts.preset_of or backend.kind
     if own == "simulated":
         return Reached(name, note="simulated, not a real model")
@@ -87,7 +88,7 @@ def _judged(backend: Backend, status: int, body: bytes, took_ms: float) -> Reach
 
 
 def _models(body: bytes) -> set[str]:
-    """The ids in a list of models; empty if it cannot be read."""
+    """The ids in a list of models; empty if the list cannot be read."""
     try:
         listed = orjson.loads(body)
     except orjson.JSONDecodeError:

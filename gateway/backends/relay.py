@@ -10,15 +10,17 @@ from gateway.backends.plausible import checked_usage
 from gateway.backends.providers.base import Call, Upstream
 from gateway.backends.resilience.breaker import Slot
 from gateway.dialects.base import Plain, StreamReader
+from gateway.dialects.facts import FACTS
 from gateway.domain.answer import Sink, pieces
 from gateway.domain.money.usage import Usage
 from gateway.domain.record import Attempt
 from gateway.errors import BackendError, BackendGarbage, DeadlineExceeded, StreamBroken
 
 MISREAD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Exceptions that a reader raises if values in the backend's answer have the wrong types."""
+"""Exceptions that a reader may raise if values in the backend's answer have wrong types."""
 _GRACE_S = 0.1
-"""Seconds that a backend has, after its last event, to end the response. Only then can the connection be reused."""
+"""Seconds that a backend gets, after its last event, to end the response. If the response ends in time, the connection
+can be reused."""
 
 
 def content_chunks(reader: StreamReader) -> int:
@@ -27,16 +29,15 @@ def content_chunks(reader: StreamReader) -> int:
 
 
 def misread(answer: object) -> BackendGarbage:
-    """The error for an answer that the reader could not parse. `answer`: the reader or the translator."""
+    """The error for an answer that could not be parsed. `answer`: the reader or the translator that failed."""
     return BackendGarbage(f"The backend's answer has values of wrong types ({type(answer).__name__} cannot read it).")
 
 
 class Relayed:
-    """Implements `Answer` over a stream: passes the bytes on unchanged while the reader parses them."""
+    """Implements `Answer` over a stream. Passes the bytes on unchanged, while a reader parses them."""
 
     stream = True
     status = 200
-    content_type = "text/event-stream; charset=utf-8"
     choices: list[dict[str, Any]] | None = None
 
     def __init__(
@@ -58,6 +59,7 @@ class Relayed:
         self._read = reader.feed
         self._beginning = b""
         self._comments_until = 0.0
+        self.content_type = FACTS[call.request.dialect].stream_type
         self._call = call
         self._time = time
 
@@ -66,10 +68,10 @@ class Relayed:
         return self._reader.ended
 
     async def begin(self) -> None:
-        """Read up to the first event that can be passed on. Raises BackendError; no byte has been sent to the client
-        yet.
+        """Read up to the first event that can be passed on. No byte has been sent to the client yet. Raises
+        BackendError.
 
-        Keep-alive comments count as a beginning only after `first_byte_timeout` has passed.
+        A stream that has sent only keep-alive comments counts as begun only after `first_byte_timeout` has passed.
         """
         attempt = self.attempt
         self._comments_until = asyncio.get_running_loop().time() + self._call.first_byte_timeout
@@ -80,7 +82,7 @@ class Relayed:
         self._slot.began()
 
     def _begins(self, piece: bytes) -> bool:
-        """Store the first pieces. Returns True while the answer has not begun."""
+        """Store one of the first pieces. Returns True if the answer has not begun yet."""
         reader, attempt = self._reader, self.attempt
         if attempt.first_byte_at is None:
             attempt.first_byte_at = self._time()
@@ -105,8 +107,9 @@ class Relayed:
     async def pipe_to(self, take: Sink) -> bool:
         """Pass each piece to `take` as it arrives, without a task switch, until `take` returns False.
 
-        Returns True if there may be more. False: the answer is complete, and only `ending` remains to be sent.
-        `attempt.chunks` counts a piece before `take` gets it. Raises StreamBroken and DeadlineExceeded.
+        Returns True if the answer may have more pieces. Returns False if the answer is complete and only `ending`
+        remains to be sent. `attempt.chunks` counts a piece before `take` gets the piece. Raises StreamBroken and
+        DeadlineExceeded.
         """
         if self.complete:
             return False
@@ -131,7 +134,7 @@ class Relayed:
             if not reader.ended and await self._upstream.pipe_to(relay) and not reader.ended:
                 return True
             if not wants:
-                return True  # everything was read, but `take` asked for a pause before the end
+                return True  # all pieces were read, but `take` returned False before `ending`
             self._end()
         except BackendError as error:
             self._broken(error)
@@ -152,12 +155,12 @@ class Relayed:
         self._slot.succeeded()
 
     def _broken(self, error: BackendError) -> None:
-        """Record the failure in the attempt, and raise it. No other backend can be called, because the client already
-        has a part of this answer."""
+        """Store the failure in the attempt and raise it. No other backend can be called, because the client already has
+        a part of this answer."""
         reader, attempt = self._reader, self.attempt
         self.finish = reader.finish
         attempt.ended_at = self._time()
-        if reader.finish:  # usage that was reported before the finish reason is incomplete
+        if reader.finish:  # the reported usage is incomplete if it arrived before the finish reason
             attempt.usage = self._usage()
         name = attempt.backend.name
         if self._call.out_of_time:
@@ -175,7 +178,7 @@ class Relayed:
         raise broken from error
 
     def _usage(self) -> Usage | None:
-        """The usage that the backend reported, corrected where it is impossible."""
+        """The usage that the backend reported. Impossible counts are replaced by estimates."""
         echoed = "echo" in self._call.request.body
         return checked_usage(self._reader.usage, self.attempt, self._reader, echoed=echoed)
 
@@ -203,8 +206,8 @@ class Relayed:
         return self._reader.delivered_characters()
 
     async def cut(self, delivered: Usage) -> bool:
-        """End the answer here with the finish reason `length`. Returns False if the dialect cannot end an answer
-        early."""
+        """End the answer here with the finish reason `length`. `delivered`: the usage of the part that was delivered.
+        Returns False if the dialect cannot end an answer early."""
         ending = self._reader.cut(delivered)
         if ending is None:
             return False
@@ -214,7 +217,7 @@ class Relayed:
                 async with asyncio.timeout(_GRACE_S):
                     await self._upstream.pipe_to(self._count)
         except (TimeoutError, BackendError):
-            pass  # the gateway itself ended this stream early
+            pass  # an error does not matter, because the gateway ended this stream early
         finally:
             await self._upstream.aclose()
         self.attempt.ended_at = self._time()
@@ -223,13 +226,15 @@ class Relayed:
         return True
 
     def _count(self, piece: bytes) -> bool:
-        """Count a piece that the backend sent after the cut and that the client does not get."""
+        """Count a piece that the backend sent after the answer was cut. The client does not get this piece. Returns
+        whether more pieces may follow."""
         self._read(piece)
         self.attempt.came(len(piece), content_chunks(self._reader))
         return not self._reader.ended
 
     async def aclose(self) -> None:
-        """Close the connection. If the answer is complete, first give the backend time to end the response."""
+        """Close the connection. If the answer is complete, first wait up to `_GRACE_S` seconds for the backend to end
+        the response."""
         if self.attempt.ended_at is None:
             self.attempt.ended_at = self._time()
         self._slot.left()
@@ -238,7 +243,7 @@ class Relayed:
                 async with asyncio.timeout(_GRACE_S):
                     await self._upstream.pipe_to(_ignore)
         except (TimeoutError, BackendError):
-            pass  # the answer is complete; only the connection is lost
+            pass  # an error does not matter, because the answer is complete
         finally:
             await self._upstream.aclose()
 
@@ -248,7 +253,8 @@ def _ignore(piece: bytes) -> bool:
 
 
 class Whole:
-    """Implements `Answer` over a plain body that was read completely: it has no pieces, and `ending` is the body."""
+    """Implements `Answer` over a plain body that was read completely. The answer has no pieces; `ending` is the whole
+    body."""
 
     stream = False
     status = 200
@@ -269,7 +275,7 @@ class Whole:
         return self._plain.text
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Returns False: a plain answer has no pieces before `ending`."""
+        """Returns False, because a plain answer has no pieces before `ending`."""
         return False
 
     def __aiter__(self) -> AsyncIterator[bytes]:

@@ -1,1 +1,2 @@
-"""Response cache: exact and semantic, with coalescing of identical requests, separated by tenant."""
+"""Response cache, with exact and semantic look-ups. Shares the answers of identical requests in progress. Teams share
+answers only as their policies allow."""

@@ -47,11 +47,12 @@ log = logging.getLogger(__name__)
 
 TIDY_S = 10.0
 CLOSE_S = 1.0
-"""Maximum seconds that closing waits for the last answers to reach the state server."""
+"""Maximum seconds that closing the cache waits until the last answers have reached the state server."""
 
 
 class Cache:
-    """The cache of one worker. All workers read the same index log, so an answer stored by one is soon known to all."""
+    """The cache of one worker. All workers read the same index log, so an answer that one worker stores is soon known
+    to all workers."""
 
     def __init__(
         self,
@@ -68,13 +69,12 @@ class Cache:
         off_loop: OffLoop | None = None,
         unsent: Bounds | None = None,
     ) -> None:
-        """`revision` is part of every key: pass a new value when the same backend names begin to stand for other
-        models.
+        """`revision`: part of every key. Pass a new value when the same backend names begin to mean other models.
 
-        `peers`: the folder in which this host's workers find each other's answers in progress; None: there is only one
-        worker. `checks`: the share of semantic hits that are compared with fresh answers, once `check_with` was called.
-        `unsent`: how many stored answers may wait to be sent to the state server. `keep`: the snapshot of the index;
-        None: no snapshot, so the whole log is read at the start.
+        `peers`: the folder in which the workers of this host find each other's answers in progress; None: there is only
+        one worker. `checks`: the share of semantic hits that are compared with fresh answers, after `check_with` was
+        called. `unsent`: the limit for stored answers that wait to be sent to the state server. `keep`: the snapshot of
+        the index; None: there is no snapshot, so the whole log is read at the start.
         """
         self._state, self._log, self._off_loop = state, log, off_loop or OffLoop()
         self._keys = Keys(revision)
@@ -97,12 +97,12 @@ class Cache:
         self._tasks.spawn(self._tidy(), "cache-tidy")
 
     def begin_by_meaning(self) -> None:
-        """Load embedder and verifier in the background. Without this call, the first semantic look-up starts the
-        loading and is a miss."""
+        """Load the embedder and the verifier in the background. Without this call, the first semantic look-up starts
+        the loading, and this look-up is a miss."""
         self._semantic.begin()
 
     def check_with(self, shadow: FreshAnswerSource) -> None:
-        """Set the source of the fresh answers that hits are compared with."""
+        """Set the source of fresh answers. A share of the hits is compared with fresh answers."""
         self._hit_checker.shadow = shadow
 
     def measure_in(self, database: Database) -> None:
@@ -110,7 +110,7 @@ class Cache:
         self._hit_checker.measures = HitCounters(database)
 
     def errors(self) -> list[dict[str, Any]]:
-        """For each scope: wrong hits as measured by all workers, and the present threshold."""
+        """For each scope: the wrong hits that all workers have measured, and the present threshold."""
         return self._hit_checker.report()
 
     async def caught_up(self, timeout_s: float) -> None:
@@ -118,7 +118,7 @@ class Cache:
         await self._log.caught_up(timeout_s)
 
     async def deliver(self) -> None:
-        """Wait until each answer stored by this worker has either reached the state server or been lost."""
+        """Wait until every answer that this worker has stored has reached the state server or was lost."""
         await self._meanings.drain(CLOSE_S)
         await self._write_behind.flush()
 
@@ -139,9 +139,10 @@ class Cache:
     async def lookup(
         self, request: CompletionRequest, tenant: Tenant, record: Record, deadline: float = float("inf")
     ) -> Hit | Join | Miss:
-        """Look the request up. Sets `record.cache` and, on a hit, the saved cost. A Join has received its first bytes.
+        """Look up the answer to a request. Sets `record.cache` and, on a hit, the saved cost. If the result is a Join,
+        the first bytes of the answer have arrived.
 
-        `deadline` is loop time. Raises CacheOnlyMiss if the client accepts only a cached answer and there is none.
+        `deadline` is loop time. Raises CacheOnlyMiss if the client accepts only a cached answer and none is stored.
         """
         control = request.controls.cache
         if not tenant.policy.cache.enabled or request.parallel != 1:
@@ -179,10 +180,10 @@ class Cache:
         purchase: Purchase,
         buy: Callable[[], Awaitable[None]],
     ) -> None:
-        """Call `buy` once for this miss and for all identical requests that arrive while it is in progress.
+        """Call `buy` once for this miss. Identical requests that arrive while the call is in progress share its answer.
 
         Returns when the first bytes of the answer have arrived. Raises what `buy` raises. Call this right after
-        `lookup`: an identical request that arrives in between makes its own backend call.
+        `lookup`, because an identical request that arrives between the two calls makes a backend call of its own.
         """
         if not miss.shared:
             await buy()
@@ -197,7 +198,7 @@ class Cache:
             await purchase.share_plain(self._coalescer.announce(digest, request, deadline), buy)
 
     def _ticket(self, request: CompletionRequest, tenant: Tenant, record: Record) -> Ticket:
-        """Compute the keys of a request. May run in a thread."""
+        """Compute the keys of a request. May be called in a thread."""
         question = self._keys.question(request, tenant, self._semantic.name)
         return Ticket(
             self._keys.digest(request, tenant),
@@ -211,7 +212,7 @@ class Cache:
         )
 
     def _exactly(self, ticket: Ticket, record: Record) -> bool:
-        """Whether an answer to the identical request is stored and can be read."""
+        """Whether an answer to an identical request is stored and may be read."""
         if not self._state.healthy:
             record.degraded.add("state")
             return False
@@ -220,7 +221,8 @@ class Cache:
     async def _by_meaning(
         self, ticket: Ticket, question: Question, request: CompletionRequest, tenant: Tenant, record: Record
     ) -> Hit | None:
-        """The semantic hit for this question; None without one. The question's vector is kept on the ticket."""
+        """The semantic hit for `question`; None if there is no hit. The vector of the question is stored in
+        `ticket`."""
         if not self._state.healthy:
             return None
         if self._semantic.failed:
@@ -238,7 +240,8 @@ class Cache:
     async def _recall(
         self, digest: bytes, result: CacheResult, request: CompletionRequest, record: Record
     ) -> Hit | None:
-        """The stored answer; None if the state server has evicted it, and then the entry is removed."""
+        """The stored answer with this digest. If the state server has evicted the answer, removes the answer's entry
+        from the index and returns None."""
         try:
             stored = await self._find(digest)
         except StateUnavailable:
@@ -284,10 +287,10 @@ class Cache:
     # -- store -----------------------------------------------------------------------------------------------------
 
     def store(self, miss: Miss, answer: Answer, record: Record) -> None:
-        """Store a complete answer that ended cleanly: this worker can use it at once, other workers soon after. Does
-        not wait.
+        """Store an answer that is complete and ended without an error. This worker can use the answer at once, other
+        workers soon after. Does not wait.
 
-        An answer that cannot be stored is not an error.
+        An answer that must not be stored is ignored and causes no error.
         """
         ticket, attempt = miss.ticket, answer.attempt
         if ticket is None or attempt is None or attempt.usage is None:
@@ -310,7 +313,7 @@ class Cache:
             self._bodies.keep(entry.digest, stored)
             self._counts["stored"] += 1
             if ticket.near is not None and question is not None:
-                self._hit_checker.missed(ticket.near, completion, record.dialect)
+                self._hit_checker.missed(ticket.near, entry.digest, completion, record.dialect)
             if question is not None and ticket.vector is None:
                 if self._semantic.ready:
                     self._meanings.spawn(self._mean(ticket, entry, question), "cache-meaning")
@@ -323,7 +326,7 @@ class Cache:
         return Entry(*known, question, vector, place, attempt.cost_pico or 0, ticket.asker)
 
     async def _mean(self, ticket: Ticket, entry: Entry, question: Question) -> None:
-        """Compute the vector of a stored answer's question, and add it to the semantic index."""
+        """Compute the vector of the question to a stored answer. Then add the vector to the semantic index."""
         ticket.vector = await self._semantic.vector(question, ticket.sharers, urgent=False)
         if ticket.vector is not None and self._exact.get(entry.digest, time.time()) is entry:
             meant = entry._replace(question=question, vector=pack(ticket.vector))
@@ -332,8 +335,8 @@ class Cache:
             self._write_behind.add_vector(meant)
 
     def _learn(self, entry: Entry, policy: CachePolicy) -> bool:
-        """Add an entry to the index, unless it has been flushed since or is too large. Deletes the answers that are
-        evicted for it."""
+        """Add an entry to the index. Returns False if a flush has covered the entry in the meantime, or if the answer
+        is too large. Deletes the answers that are evicted for the new entry."""
         gone = self._exact.put(entry, time.time(), Quota(policy.quota_answers, policy.quota_bytes))
         if gone is None:
             return False
@@ -345,7 +348,7 @@ class Cache:
         return True
 
     def _lost(self, entries: Iterable[Entry]) -> None:
-        """The entries did not reach the state server."""
+        """Called with entries whose answers did not reach the state server."""
         self._invalidation.apply(Gone([(entry.digest, entry.place) for entry in entries]))
 
     # -- forget ----------------------------------------------------------------------------------------------------
@@ -358,33 +361,34 @@ class Cache:
         dry_run: bool = False,
         prefix: str | None = None,
     ) -> int:
-        """Delete the answers that `team` stored (empty: those of all teams), in every worker. Returns their number.
+        """Delete the answers that `team` has stored, in every worker. An empty `team` means all teams. Returns the
+        number of deleted answers.
 
-        `tag`: delete only answers with this tag; `prefix`: only answers with a tag that begins with it. Raises
-        StateUnavailable.
+        `tag`: delete only answers with this tag. `prefix`: delete only answers with a tag that begins with this text.
+        `dry_run`: only count. Raises StateUnavailable.
         """
         flush = Flush(team, time.time() - (older_than_s or 0.0), tag, prefix)
         return len(await self._invalidation.flush(flush, dry_run=dry_run))
 
     async def wrong(self, request_id: str, team: str) -> None:
-        """Delete the answer that this request of `team` got from the cache, because it was wrong. Raises
-        StateUnavailable."""
+        """Delete the answer that the request of `team` with this id got from the cache, because the client reported it
+        as wrong. Raises StateUnavailable."""
         self._hit_checker.called_wrong(request_id, team)
         await self._invalidation.wrong(request_id, team)
 
     async def stored(self, digest: bytes) -> Stored | None:
-        """Return the stored answer with this digest. Raises StateUnavailable."""
+        """The stored answer with this digest; None if there is none. Raises StateUnavailable."""
         return await self._find(digest)
 
     def entries(self) -> Iterator[Entry]:
-        """All known entries. The iterator is valid until the next change."""
+        """All entries that this worker knows. The iterator is valid until the next change of the index."""
         return self._exact.entries()
 
     # -- follow the log --------------------------------------------------------------------------------------------
 
     async def _follow(self) -> None:
         await self._snapshots.restore(self._add_stored)
-        leave_out()  # so that later garbage collections skip the entries that are there from the start
+        leave_out()  # later garbage collections skip the entries that exist from the start
         await self._log.follow(self._apply, self._reset)
 
     def _apply(self, _: str, fields: dict[bytes, bytes]) -> None:
@@ -404,7 +408,8 @@ class Cache:
                 leave_out()
 
     def _add_stored(self, entry: Entry) -> None:
-        """Another worker has stored the entry; it lists the entries that were evicted for it."""
+        """Called when another worker has stored the answer of `entry`. `entry` also lists the entries that were evicted
+        for it."""
         self._exact.put(entry, time.time())
         if entry.vector is not None and self._exact.get(entry.digest, 0.0) is entry:
             self._semantic.add(entry)

@@ -1,4 +1,4 @@
-"""Decides which answers may be stored: whole, not refused, confident, without tool calls."""
+"""Decides which answers may be stored. An answer must be complete, not refused, confident, and without tool calls."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _CLEAN = frozenset({"stop", "length"})
 
 
 def doubtful(record: Record, attempt: Attempt) -> bool:
-    """Whether the backend was less confident than the policy requires. Such an answer is sent if there is no better
-    one."""
+    """Whether the backend was less confident than the policy requires. Such an answer is sent to the client only if
+    there is no better answer."""
     below = record.route.escalate_below if record.route else 0.0
     return record.weak or (attempt.confidence is not None and attempt.confidence < below)
 
 
 def keepable(answer: Answer, dialect: DialectName) -> bytes | None:
-    """The plain body of an answer that may be stored; None otherwise."""
+    """The plain body of an answer that may be stored. None if the answer must not be stored."""
     if not answer.complete or answer.finish not in _CLEAN:
         return None
     completion = answer.completion()

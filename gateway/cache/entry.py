@@ -1,4 +1,4 @@
-"""Metadata of a stored answer, which each worker holds, and its encoding on the index log."""
+"""The metadata of a stored answer, which every worker keeps, and the encoding of the metadata in the index log."""
 
 from __future__ import annotations
 
@@ -13,55 +13,59 @@ from gateway.cache.packing import BYTES_PER_DIMENSION
 
 
 class Entry(NamedTuple):
-    """A stored answer's metadata. It is a tuple to save memory. Entries are compared by identity only."""
+    """The metadata of a stored answer. It is a tuple, because a tuple needs less memory. Two entries are equal only if
+    they are the same object."""
 
     digest: bytes
     team: str
     tags: tuple[str, ...]
     asked_at: float
-    """Unix time of the look-up that missed. A flush after this time covers the answer."""
+    """Unix time of the look-up that missed. If a flush happens after this time, the flush also deletes this answer."""
     expires_at: float
     size: int
     """Bytes of the stored answer."""
     question: Question | None = None
     vector: bytes | None = None
-    """The question's vector, as `pack` encodes it."""
+    """The vector of the question, encoded by `pack`; None if there is no vector."""
     place: str = ""
     """Name of the bundle on the state server that contains the answer."""
     worth_pico: int = 0
-    """Cost that a hit saves, in pico-dollars."""
+    """Cost that one hit saves, in pico-dollars."""
     asker: str = ""
-    """The end user or session that sent the question, see `keys.asker`; empty: unknown."""
+    """The end user or session that sent the question, as in `keys.asker`; empty if unknown."""
 
 
 class Found(NamedTuple):
-    """A stored entry whose question resembles the new one."""
+    """A stored entry whose question is similar to the new question."""
 
     digest: bytes
     score: float
-    """The verifier's certainty, 0..1."""
+    """The verifier's confidence that the answer is right, from 0 to 1."""
     cosine: float
     asker: str = ""
     """The `asker` of the entry."""
+    promoted: bool = False
+    """Whether it is a hit because a near miss has confirmed its answer, although the threshold is above its score."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Answers that were stored together."""
+    """A group of answers that were stored together."""
 
     name: str
-    """The batch's unique name."""
+    """The unique name of the group."""
     place: str
     epoch: str
-    """The state server's epoch when the batch was stored. A later epoch means that the server has lost data, perhaps
-    also a flush."""
+    """The state server's epoch when the answers were stored. If the state server has a later epoch now, it has lost
+    data since, perhaps also a flush."""
     entries: Sequence[Entry]
 
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Deletes the answers of `team` that were asked for until `before` (Unix seconds). `tag` and `prefix` restrict it
-    to answers with that tag, or with a tag that begins so. An empty `team` means all teams."""
+    """Deletes the answers of `team` whose look-up was at or before `before` (Unix seconds). An empty `team` means all
+    teams. `tag`: delete only answers with this tag. `prefix`: delete only answers with a tag that begins with this
+    text."""
 
     team: str
     before: float
@@ -79,36 +83,37 @@ class Flush:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """Answers that the worker that stored them has deleted, by digest and place. If the same answer is stored again, it
-    gets another place."""
+    """Reports answers that a worker has deleted after it had stored them. The answers are named by digest and place. If
+    the same answer is stored again, it gets another place."""
 
     entries: Sequence[tuple[bytes, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """A report that the answer which this request of `team` got from the cache was wrong. Only the worker that served
-    it knows which answer it was."""
+    """Reports that a request of `team` got a wrong answer from the cache. Only the worker that served the request knows
+    which answer it was."""
 
     request_id: str
     team: str
 
 
 class Check(NamedTuple):
-    """A hit that was compared with a fresh answer, or that its client reported as wrong."""
+    """The result for one hit. The hit was compared with a fresh answer, or its client reported it as wrong."""
 
     scope: str
     score: float
     wrong: bool
     probability: float
-    """The probability with which a hit like this one is checked."""
+    """The probability with which a hit of this kind is selected for a comparison."""
     key: str = ""
-    """The key whose client reported the hit as wrong; empty: the hit was compared with a fresh answer."""
+    """The API key whose client reported the hit as wrong. Empty if the hit was compared with a fresh answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A worker's report about checked hits: its totals by scope, and each check since its last report."""
+    """A worker's report about checked hits. It contains the worker's totals by scope, and all checks since its last
+    report."""
 
     author: str
     totals: Mapping[str, Sequence[float]]
@@ -116,7 +121,7 @@ class Judged:
 
 
 def encode(batch: Batch) -> dict[str | bytes, bytes]:
-    """Fields of the log entry; all vectors in one field, one after the other."""
+    """The fields of a batch's log entry. All vectors are in one field, one after the other."""
     vectors = [entry.vector for entry in batch.entries if entry.question is not None and entry.vector is not None]
     fields: dict[str | bytes, bytes] = {
         "name": batch.name.encode(),
@@ -158,12 +163,13 @@ def encode_judged(judged: Judged) -> dict[str | bytes, bytes]:
 
 
 def name_of(fields: Mapping[bytes, bytes]) -> bytes:
-    """The batch's name, read without decoding the other fields; empty if there is none."""
+    """The name of a batch, read without decoding the other fields. Empty if the log entry has no name."""
     return fields.get(b"name", b"")
 
 
 def decode(fields: Mapping[bytes, bytes]) -> Batch | Flush | Gone | Wrong | Judged:
-    """The change in a log entry. Raises KeyError, TypeError or ValueError for entries that no worker wrote."""
+    """The change that a log entry describes. Raises KeyError, TypeError or ValueError for an entry that no worker has
+    written."""
     meta: Any = orjson.loads(fields[b"meta"])
     if fields[b"op"] == b"flush":
         return Flush(meta["team"], meta["before"], meta["tag"], meta.get("prefix"))
@@ -179,7 +185,7 @@ def decode(fields: Mapping[bytes, bytes]) -> Batch | Flush | Gone | Wrong | Judg
     entries, start = [], 0
     for digest, team, tags, asked_at, expires_at, size, *more in rows:
         question = vector = None
-        worth = more.pop(0) if len(more) % 3 else 0  # rows of earlier versions lack the worth, or the asker
+        worth = more.pop(0) if len(more) % 3 else 0  # entries of earlier versions have no worth, or no asker
         asker = more.pop() if len(more) > 3 else ""
         if more:
             partition, text, dimensions = more

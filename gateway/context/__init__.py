@@ -1,1 +1,1 @@
-"""Counts a request's tokens, and trims what does not fit a backend's window or a team's limit."""
+"""Counts the tokens of a request. Trims a request that does not fit a backend's window or a team's limit."""

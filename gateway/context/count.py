@@ -1,4 +1,4 @@
-"""Token counts: an estimate in microseconds, or the exact count off the event loop."""
+"""Counts tokens: an estimate that takes microseconds, or the exact count, which may run in a thread."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from tiktoken import Encoding
 
 _ON_LOOP_CHARACTERS = 16_000
-"""Maximum characters that are counted on the event loop. Counting them takes about a millisecond, which is less than
-starting a thread is worth."""
+"""Maximum characters that are counted on the event loop. Counting so many characters takes about a millisecond; for a
+text this short, starting a thread is not worthwhile."""
 _CL100K = re.compile(r"(?:^|/)(?:gpt-4(?![o.\d])|gpt-3\.5|gpt-35)")
 _FAMILIES: tuple[tuple[re.Pattern[str], float], ...] = (
     (re.compile(r"claude"), 1.2),
@@ -36,12 +36,13 @@ def encoding_of(model: str) -> EncodingName:
 
 @lru_cache(maxsize=256)
 def family_factor(model: str) -> float:
-    """Tokens of the model's own tokenizer per token counted here; 1.0 for OpenAI's and for unknown models.
+    """Tokens by the model's own tokenizer for each token that the gateway counts; 1.0 for OpenAI's models and for
+    unknown models.
 
     Measured on the corpus of `estimate`: Claude's published tokenizer 1.03–1.30, DeepSeek's 0.9–1.14, Mistral's Tekken
-    1.0–1.2 (1.8 on tables of numbers), SmolLM2's 1.1–1.5 (2.1 on Japanese). On recorded sessions with Claude 4.5 and
-    4.6, compared with the provider's own usage and without earlier reasoning: median 1.03, at most 1.2. The other
-    tokenizers split digits as Mistral's does, and otherwise resemble cl100k_base.
+    1.0–1.2 (1.8 on tables of numbers), SmolLM2's 1.1–1.5 (2.1 on Japanese). Measured on recorded sessions with Claude
+    4.5 and 4.6, against the usage that the provider reported, without earlier reasoning: median 1.03, at most 1.2. The
+    other tokenizers split digits as Mistral's does, and otherwise resemble cl100k_base.
     """
     name = model.lower()
     return next((factor for family, factor in _FAMILIES if family.search(name)), 1.0)
@@ -58,19 +59,20 @@ class Counter:
         return estimate(text)
 
     def count(self, text: str, encoding: EncodingName = "o200k_base") -> int:
-        """The exact number of tokens. The first call loads the vocabulary, so call it in a thread unless `ready()`."""
+        """The exact number of tokens. The first call loads the vocabulary. Call this in a thread unless `ready()` is
+        true."""
         return vocabulary.count(self.load(encoding), text) if text else 0
 
     def at_once(self, text: str) -> int:
-        """The exact number of tokens if it can be counted immediately, else the estimate. For callers on the event loop
-        that cannot wait."""
+        """The exact number of tokens if it can be counted at once; otherwise the estimate. For callers on the event
+        loop that cannot wait."""
         return self.count(text) if self.ready() and len(text) <= _ON_LOOP_CHARACTERS else estimate(text)
 
     def ready(self, encoding: EncodingName = "o200k_base") -> bool:
         return encoding in self._encodings
 
     def load(self, encoding: EncodingName = "o200k_base") -> Encoding:
-        """The encoding. Blocks for about 0.3 s the first time."""
+        """The encoding, which contains the vocabulary. The first call blocks for about 0.3 s."""
         found = self._encodings.get(encoding)
         if found is None:
             with self._loading:
@@ -80,7 +82,7 @@ class Counter:
         return found
 
     async def counts(self, texts: Sequence[str], encoding: EncodingName = "o200k_base") -> list[int]:
-        """Exact token count of each text. Runs in a thread if it would block the event loop."""
+        """The exact number of tokens of each text. Counts in a thread if counting would block the event loop."""
         if self.ready(encoding) and sum(map(len, texts)) <= _ON_LOOP_CHARACTERS:
             return self._counts(texts, encoding)
         return await asyncio.to_thread(self._counts, texts, encoding)

@@ -1,4 +1,4 @@
-"""Trimming strategy: drops the oldest groups, and only as many as needed."""
+"""A trimming strategy. It drops the oldest groups of turns, and no more groups than needed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from gateway.context.groups import Group
 
 
 def drop_oldest(groups: Sequence[Group], sizes: Sequence[int], excess: int) -> frozenset[int]:
-    """Indexes of the turns to drop so that `excess` tokens are saved. If all droppable turns together are not enough,
-    returns all of them.
+    """Indexes of the turns that are dropped to save `excess` tokens. If all droppable turns together have fewer tokens,
+    returns all droppable turns.
 
-    `sizes`: tokens of each turn.
+    `sizes`: number of tokens of each turn.
     """
     dropped: set[int] = set()
     for group in groups:

@@ -24,28 +24,28 @@ _ASCII = bytes(range(128))
 
 _LETTER, _DIGIT, _SIGN, _SPACE, _LINE = 0.242, 0.721, 0.388, 0.049, 0.921
 _WIDE: tuple[tuple[bytes, float], ...] = (
-    (bytes(range(0xC2, 0xC6)), 0.942),  # accented Latin: á, ñ, ç, ã, ¿
+    (bytes(range(0xC2, 0xC6)), 0.942),  # Latin letters with accents: á, ñ, ç, ã, ¿
     (bytes(range(0xC6, 0xE0)), 0.336),  # Greek, Cyrillic, Hebrew, Arabic
     (b"\xe2", 0.253),  # typographic quotes, dashes, box drawing
     (b"\xe0\xe1" + bytes(range(0xE3, 0xF0)), 0.761),  # CJK, kana, Hangul, Indic
     (bytes(range(0xF0, 0xF5)), 2.0),  # emoji
 )
-"""First byte of a UTF-8 sequence → tokens per such character."""
+"""First byte of a UTF-8 sequence → tokens for each character that begins with this byte."""
 
 _SAMPLED_ABOVE, _WINDOWS, _WINDOW = 4096, 40, 40
-"""A text of more than `_SAMPLED_ABOVE` characters is estimated from samples: it is divided into `_WINDOWS` equal
-strips, and one window of `_WINDOW` characters is read in each. The positions in the strips vary, so that they do not
-follow the period of a repetitive text. Windows are short because one of 40 characters is as informative as one of 128.
-"""
+"""A text of more than `_SAMPLED_ABOVE` characters is estimated from samples. The text is divided into `_WINDOWS` equal
+strips, and one window of `_WINDOW` characters is read in each strip. The position of the window differs from strip to
+strip, so that the windows do not follow the period of a repetitive text. The windows are short, because a window of 40
+characters is as informative as a window of 128 characters."""
 _PLACES = tuple((number + number * 0.6180339887 % 1) / _WINDOWS for number in range(_WINDOWS))
 """Start of each window, as a share of all possible starts."""
 _FINE_BITS = 6
-"""Number of leading bits of a text's length. Texts whose lengths have the same leading bits use the same windows, so up
-to 3 % of a text is never sampled."""
+"""Number of leading bits of the length of a text. Texts whose lengths have the same leading bits use the same windows.
+Therefore up to 3 % of a text, at its end, is never read."""
 
 
 def estimate(text: str) -> int:
-    """Tokens of `text`, rounded up; 0 for the empty text."""
+    """The estimated number of tokens of `text`, rounded up; 0 for the empty text."""
     length = len(text)
     if length <= _SAMPLED_ABOVE:
         return -int(-_weigh(text) // 1)
@@ -56,7 +56,7 @@ def estimate(text: str) -> int:
 
 @lru_cache(maxsize=256)
 def _windows(length: int) -> Callable[[str], tuple[str, ...]]:
-    """A function that returns the windows of a text of at least `length` characters, without a Python loop."""
+    """A function that returns the windows of a text of at least `length` characters. It runs without a Python loop."""
     starts = [int((length - _WINDOW) * place) for place in _PLACES]
     return itemgetter(*[slice(start, start + _WINDOW) for start in starts])
 

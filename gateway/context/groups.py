@@ -1,4 +1,4 @@
-"""Groups turns that must stay together, and marks the groups that must not be dropped."""
+"""Groups the turns that must stay together. Determines which groups must not be dropped."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ from gateway.domain.request import Turn
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Turns that are dropped or kept together, as ascending positions in `request.turns`."""
+    """Turns that are dropped or kept together. `turns`: their positions in `request.turns`, in ascending order."""
 
     turns: tuple[int, ...]
     kept: bool
-    """Whether the group must not be dropped. True if it contains the system prompt, the last user turn, user text next
-    to later tool results, or the newest exchange with tools."""
+    """Whether the group must not be dropped. True if the group contains the system prompt, the last user turn, or the
+    newest exchange with tools. Also true if it contains a user's text next to tool results after the last user turn."""
 
 
 def groups(turns: Sequence[Turn]) -> list[Group]:
     """The groups, oldest first. Before the last user turn, a group is one exchange: a user turn and everything up to
-    the next user turn. After it, a group is one step of the assistant with the results of its tool calls.
+    the next user turn. After the last user turn, a group is one step of the assistant with the results of its tool
+    calls.
 
-    A tool result is always in the group of the turn that called the tool, even if that turn is in an earlier exchange.
+    A tool result is always in the group of the turn that called the tool, even if that turn belongs to an earlier
+    exchange.
     """
     asked = last_user(turns)
     found = _Union(len(turns))
@@ -43,7 +45,8 @@ def groups(turns: Sequence[Turn]) -> list[Group]:
 
 
 def last_user(turns: Sequence[Turn]) -> int:
-    """Index of the last user message, not counting tool results. Without one, the index of the last turn."""
+    """Index of the last user message. A message with tool results does not count. If there is no user message, the
+    index of the last turn."""
     places = range(len(turns) - 1, -1, -1)
     return next((place for place in places if _spoken(turns[place])), len(turns) - 1)
 
@@ -53,7 +56,8 @@ def _spoken(turn: Turn) -> bool:
 
 
 def _join_results(turns: Sequence[Turn], found: _Union) -> None:
-    """Join each tool result with its call. Ids may be reused, so the nearest earlier call counts."""
+    """Join each tool result with the turn that called the tool. Ids may be used several times, so the nearest earlier
+    call with the id is used."""
     callers: dict[str, int] = {}
     for place, turn in enumerate(turns):
         for result in turn.results:
@@ -63,7 +67,7 @@ def _join_results(turns: Sequence[Turn], found: _Union) -> None:
 
 
 class _Union:
-    """Disjoint sets of indexes; the root of a set is its smallest member."""
+    """Disjoint sets of indexes. The root of a set is the smallest index in the set."""
 
     def __init__(self, size: int) -> None:
         self._parent = list(range(size))

@@ -1,14 +1,15 @@
-"""Decides which part of a session's prompt gets a mark for Anthropic's prompt cache, and the mark's lifetime.
+"""Decides which part of a session's prompt gets a mark for Anthropic's prompt cache, and which lifetime the mark gets.
 
-Relative to plain input, a read costs 0.1, a write for five minutes 1.25, and a write for an hour 2. Tokens that are
-read need not be written again. So an hour's mark at the end of a later request costs 2 only for the tokens added since
-the last request, and then the whole prompt is kept for an hour.
+Prices are relative to plain input. Reading from the cache costs 0.1, writing for five minutes 1.25, and writing for an
+hour 2. Tokens that are read need not be written again. Therefore a mark with a lifetime of an hour costs 2 only for the
+tokens that were added since the last request, and then the whole prompt is kept for an hour.
 
-The first request therefore gets a mark of five minutes. A later request gets an hour if that costs less than the
-expected loss without it: the loss from a pause of more than five minutes, times the probability of such a pause.
+The first request of a session gets a mark of five minutes. A later request gets a mark of an hour if its additional
+cost is lower than the expected loss without it. This loss is the cost of a pause of more than five minutes, times the
+probability of such a pause.
 
-Each worker has its own memory. If another worker served a session before, the session starts here without history,
-which only reduces savings.
+Each worker has its own memory. If another worker served a session before, the session begins without history in this
+worker. This only reduces the savings.
 """
 
 from __future__ import annotations
@@ -16,32 +17,38 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from gateway.context.measure import declared
 from gateway.domain.backend import Backend
-from gateway.domain.prompt_cache import LONG_S, SHORT_S, CacheMarks, rules_of
+from gateway.domain.money.usage import Usage
+from gateway.domain.prompt_cache import LONG_S, SHORT_S, CacheMarks, Lifetime, rules_of
 from gateway.domain.record import Attempt
 from gateway.domain.request import CompletionRequest
-from gateway.domain.routing.route import Prefix
+from gateway.domain.routing.route import ContextPlan, Prefix
 from gateway.domain.tenant import Tenant
 
+_MOST_ENDS = 100
+"""Maximum number of a session's request ends that are kept, as places for marks."""
 MOST_SESSIONS = 4096
-"""Maximum number of sessions, of about 500 bytes each. When full, the least recently used one is evicted."""
+"""Maximum number of sessions that are remembered, with about 500 bytes each. When the number is exceeded, the session
+that was not used for the longest time is forgotten."""
 _READ, _WRITE_SHORT, _WRITE_LONG = 0.1, 1.25, 2.0
-"""Prices relative to plain input."""
+"""Prices per token relative to plain input."""
 _RETURNS_PAY = (_WRITE_SHORT - 1) / (_WRITE_SHORT - _READ)
-"""Minimum probability of a second request within five minutes. Below it, marking the first request costs more than it
-saves."""
-_PAUSES, _PAUSES_WEIGHT = 0.04, 500
+"""Minimum probability of another request within five minutes for which a mark on a first request saves money."""
+_PAUSES, _PAUSES_WEIGHT = 0.02, 500
 """Prior for the share of a coding agent's requests that come more than five minutes, but at most an hour, after the
-previous one. In 35 recorded sessions the share was 3 %; marks chosen for 4 % had the lowest cost there.
+previous one. In 25 recorded sessions the share was 3 %; marks chosen for 2 % had the lowest cost there.
 `_PAUSES_WEIGHT`: the number of observations that this prior counts as."""
+_MOST_INSURED = 0.004
+"""Maximum cost of marks that live for an hour, as a share of the cost of the session's input, until such a mark has
+bridged a pause of more than five minutes."""
 _RETURNS_AGENT, _RETURNS_ALONE, _RETURNS_WEIGHT = 0.9, 0.1, 10
-"""Priors for the share of sessions whose second request comes within five minutes: `_RETURNS_AGENT` if the first
-request offers tools, `_RETURNS_ALONE` if it does not. `_RETURNS_WEIGHT`: the number of observations that each prior
-counts as."""
+"""Assumed before any observation: the share of sessions whose second request comes within five minutes.
+`_RETURNS_AGENT` is used if the first request offers tools, `_RETURNS_ALONE` if it does not. `_RETURNS_WEIGHT` is the
+number of observations that each assumption counts as."""
 
 
 @dataclass(slots=True)
@@ -50,9 +57,9 @@ class _Warm:
 
     lengths: tuple[int, ...]
     at: float
-    """Time of the latest request, in monotonic seconds."""
+    """Time of the session's latest request, in monotonic seconds."""
     blocks: int
-    """Number of blocks up to the last mark; 0: nothing is cached."""
+    """Number of blocks up to the last cache mark; 0 if nothing is cached."""
     tokens: int
     long_blocks: int = 0
     """Number of blocks that are cached for an hour."""
@@ -60,12 +67,20 @@ class _Warm:
     requests: int = 1
     agent: bool = False
     """Whether the session's first request offered tools."""
+    spent: float = 0.0
+    """Cost of the session's input so far, in tokens of plain input."""
+    insured: float = 0.0
+    """What hours' marks cost since the last pause that they bridged, likewise."""
     cut: frozenset[int] = frozenset()
-    """Indexes of the turns that were dropped or shortened."""
+    """Indexes of the turns that were dropped or changed."""
+    anchor: int = 0
+    """Number of blocks before the place where the next cut begins."""
+    ends: dict[int, int] = field(default_factory=dict)
+    """Number of messages in each of the session's requests → their number of blocks."""
 
 
 class _Share:
-    """The measured share of an event. It starts from a prior that counts as `weight` observations."""
+    """The measured share of an event. It begins with an assumed share that counts as `weight` observations."""
 
     __slots__ = ("seen", "yes")
 
@@ -78,13 +93,13 @@ class _Share:
 
 
 class CacheMarking:
-    """Chooses the cache marks of a context plan. It has no locks, because it belongs to one event loop."""
+    """Chooses the cache marks of a context plan. The object has no locks, because it belongs to one event loop."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic, most: int = MOST_SESSIONS) -> None:
         self._monotonic, self._most = monotonic, most
         self._warm: OrderedDict[Hashable, _Warm] = OrderedDict()
         self._fixed: OrderedDict[Hashable, float] = OrderedDict()
-        """Digest of tools and system prompt → monotonic time in seconds at which they were last sent."""
+        """Digest of the tools and the system prompt → monotonic time in seconds at which both were last sent."""
         self._pauses: dict[str, _Share] = {}
         self._returns: dict[tuple[str, bool], _Share] = {}
         self._counts = {"marked": 0, "marked_1h": 0}
@@ -98,32 +113,39 @@ class CacheMarking:
         tenant: Tenant,
         backend: Backend,
         prefix: Prefix | None,
-        tokens: int,
-        cut: frozenset[int] = frozenset(),
+        plan: ContextPlan,
     ) -> CacheMarks | None:
-        """The cache marks for a request of `tokens` to `backend`, which caches marked prompts only; None: the client's
-        own marks are sent unchanged. `cut`: indexes of the turns that are dropped or shortened."""
+        """The cache marks for a request to `backend`, which caches marked prompts only; None: the client's own marks
+        are sent unchanged. `plan`: what else is changed in the request."""
         mode = tenant.policy.context.prompt_cache
         if mode == "client" or request.controls.untouched:
             return None
         if mode == "off":
             return CacheMarks(remove=True) if request.asks_for_cache else None
+        tokens = plan.tokens_after
         if prefix is None or not backend.takes_marks or tokens < rules_of(backend.model).least_tokens:
             return None
-        now = self._monotonic()
+        now, cut = self._monotonic(), plan.drop.union(plan.replace, plan.no_thinking)
         warm = self._warm.get((prefix.session, backend.name))
         if warm is None or prefix.lengths[: len(warm.lengths)] != warm.lengths:
             marks = self._first(request, tenant, backend)
-        elif not warm.blocks or warm.cut != cut:
+        elif not warm.blocks:
             marks = CacheMarks("5m", fixed=True)
+        elif warm.cut != cut:
+            marks = CacheMarks("5m", _around(warm, min(warm.cut ^ cut), plan.anchor), fixed=True)
         else:
             marks = self._next(warm, tenant, now, tokens)
+            anchor = warm.ends.get(plan.anchor, warm.anchor)
+            if anchor and marks.earlier:  # the next cut then finds what precedes it in the cache
+                marks.earlier = (*marks.earlier, (anchor, marks.earlier[-1][1]))
         marks.at, marks.tokens, marks.agent, marks.cut = now, tokens, "tools" in request.needs, cut
+        marks.anchor, marks.messages = plan.anchor, request.turns[-1].index + 1
         return marks
 
     def _first(self, request: CompletionRequest, tenant: Tenant, backend: Backend) -> CacheMarks:
-        """Marks for a session's first request. If the session will probably continue, the whole prompt is marked.
-        Otherwise only the tools and the system prompt are, if another session sent the same ones lately."""
+        """The marks for the first request of a session. If the session will probably continue, the whole prompt is
+        marked. If not, only the tools and the system prompt are marked, and only if another session sent equal tools
+        and an equal system prompt within five minutes."""
         if self._share_of_returns(tenant.team, "tools" in request.needs).value > _RETURNS_PAY:
             return CacheMarks("5m", fixed=True)
         return CacheMarks(fixed=self._seen_lately(request, tenant, backend))
@@ -137,14 +159,16 @@ class CacheMarking:
             blocks, kept = warm.long_blocks, warm.long_tokens
         costs = (_WRITE_LONG - _WRITE_SHORT) * max(0, tokens - kept)
         saves = (_WRITE_SHORT - _READ) * max(0, tokens - warm.long_tokens)
-        if costs < self._share_of_pauses(tenant.team).value * saves:
+        affordable = warm.insured + costs <= _MOST_INSURED * warm.spent
+        if affordable and costs < self._share_of_pauses(tenant.team).value * saves:
             return CacheMarks("1h", ((blocks, "1h"),), fixed=True)
         if not warm.long_blocks:
             return CacheMarks("5m", ((blocks, "5m"),), fixed=True)
         return CacheMarks("5m", ((warm.long_blocks, "1h"), (blocks, "5m")), fixed=True)
 
     def _seen_lately(self, request: CompletionRequest, tenant: Tenant, backend: Backend) -> bool:
-        """Whether another session of this key sent the same tools and system prompt within five minutes."""
+        """Whether another session of this API key sent equal tools and an equal system prompt to `backend` within five
+        minutes."""
         fixed = blake2b(declared(request).encode(), digest_size=16)
         for turn in request.turns:
             if turn.role == "system":
@@ -157,7 +181,7 @@ class CacheMarking:
         return before is not None and now - before < SHORT_S
 
     def learn(self, attempt: Attempt, team: str, prefix: Prefix) -> None:
-        """Store which part of an answered request the provider's cache now contains."""
+        """Store which part of an answered request is now in the provider's cache."""
         marks, usage = attempt.marks, attempt.usage
         if marks is None or marks.remove or usage is None:
             return
@@ -167,11 +191,16 @@ class CacheMarking:
         kept = usage.cached_tokens + usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
         now = _Warm(prefix.lengths, marks.at, marks.blocks if marks.newest and kept else 0, marks.tokens)
         now.agent, now.cut = marks.agent if before is None else before.agent, marks.cut
+        _note_cost(now, before, usage)
         now.requests = 1 if before is None else before.requests + 1
         if marks.lives_long and now.blocks:
             now.long_blocks, now.long_tokens = now.blocks, now.tokens
         elif before is not None and any(lifetime == "1h" for _, lifetime in marks.earlier):
             now.long_blocks, now.long_tokens = before.long_blocks, before.long_tokens
+        if marks.anchor:
+            now.ends = {} if before is None else before.ends
+            _note_end(now.ends, marks)
+            now.anchor = now.ends.get(marks.anchor, 0)
         self._counts["marked"] += now.blocks > 0
         self._counts["marked_1h"] += marks.lives_long
         self._warm[key] = now
@@ -179,7 +208,8 @@ class CacheMarking:
             self._warm.popitem(last=False)
 
     def _see_gap(self, before: _Warm | None, marks: CacheMarks, team: str) -> None:
-        """Count the pause before this request, or the start of a new session."""
+        """Count the pause between the session's last request and this request, or the start of a new session. `before`:
+        the state of the session after its last request; None: this is a new session."""
         if before is None:
             self._share_of_returns(team, marks.agent).seen += 1
             return
@@ -197,3 +227,31 @@ class CacheMarking:
         found = self._returns.get((team, agent))
         prior = _RETURNS_AGENT if agent else _RETURNS_ALONE
         return found or self._returns.setdefault((team, agent), _Share(prior, _RETURNS_WEIGHT))
+
+
+def _around(warm: _Warm, changed: int, anchor: int) -> tuple[tuple[int, Lifetime], ...]:
+    """The marks of a request with a new cut, which begins at the message `changed`: at the last place before the cut
+    that the cache kept, and at the place where the next cut will begin."""
+    kept = next((messages for messages, blocks in warm.ends.items() if blocks == warm.anchor), 0)
+    places = [warm.anchor] if 0 < kept <= changed else []
+    if blocks := warm.ends.get(anchor, 0):
+        places.append(blocks)
+    return tuple((blocks, "5m") for blocks in dict.fromkeys(places))
+
+
+def _note_cost(now: _Warm, before: _Warm | None, usage: Usage) -> None:
+    if before is not None:
+        bridged = now.at - before.at > SHORT_S and usage.cached_tokens
+        now.spent, now.insured = before.spent, 0.0 if bridged else before.insured
+    written = usage.cache_write_5m_tokens, usage.cache_write_1h_tokens
+    now.insured += (_WRITE_LONG - _WRITE_SHORT) * written[1]
+    now.spent += usage.input_tokens + _READ * usage.cached_tokens + _WRITE_SHORT * written[0] + _WRITE_LONG * written[1]
+
+
+def _note_end(ends: dict[int, int], marks: CacheMarks) -> None:
+    """Add the end of a request to those of its session; the ends before the anchor are no longer needed."""
+    for messages in [each for each in ends if each < marks.anchor or each >= marks.messages]:
+        del ends[messages]
+    ends[marks.messages] = marks.blocks
+    if len(ends) > _MOST_ENDS:
+        del ends[next(each for each in ends if each != marks.anchor)]

@@ -17,27 +17,27 @@ from gateway.dialects.facts import FACTS
 from gateway.domain.request import CompletionRequest, Turn
 
 TURN_TOKENS = 4
-"""Tokens of the role and separators around a message, as in OpenAI's chat format."""
+"""Tokens around a message in OpenAI's chat format: the role and the separators."""
 REQUEST_TOKENS = 3
-"""Tokens with which a chat template asks the model to answer."""
+"""Tokens with which a chat template asks the model to begin its answer."""
 
 _DECLARED = (
     *("tools", "functions", "response_format"),
     *("text", "output_config", "output_format"),  # schemas in Responses and at Anthropic
     *("prediction", "documents", "chat_template", "chat_template_kwargs", "suffix"),  # OpenAI's and vLLM's
 )
-"""Fields besides the conversation whose text reaches the model or is billed."""
+"""Names of the fields, besides the conversation, whose text reaches the model or is billed."""
 _DECLARING = frozenset(_DECLARED)
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Exact token counts. `texts[i]` is the part of `turns[i]` that can be shortened."""
+    """Exact numbers of tokens. `texts[i]`: the part of `turns[i]` that can be shortened."""
 
     turns: list[int]
     texts: list[int]
     fixed: int
-    """Tokens of tool declarations and schemas, and of the text around them."""
+    """Tokens of the tool declarations and the schemas, and of the text that a chat template adds around them."""
 
     @property
     def total(self) -> int:
@@ -47,7 +47,8 @@ class Sizes:
 async def sizes(
     request: CompletionRequest, counter: Counter, encoding: EncodingName, rooms: Mapping[int, int] | None = None
 ) -> Sizes:
-    """The token counts of a request. `rooms`: index of a turn → tokens for its attachments."""
+    """The exact numbers of tokens of a request. `rooms`: index of a turn → tokens reserved for the turn's
+    attachments."""
     rooms = rooms or {}
     turns = request.turns
     many = len(turns)
@@ -61,7 +62,7 @@ async def sizes(
 
 
 def estimated(request: CompletionRequest) -> int:
-    """Estimated tokens of the whole input. Computed once per request."""
+    """The estimated number of tokens of the whole input. It is computed only once for each request."""
     known = request.estimated_tokens
     if known is None:
         turns = request.turns
@@ -92,16 +93,23 @@ def estimated_turn(request: CompletionRequest, turn: Turn) -> int:
     return estimate(turn.text) + estimate(calls(request, turn)) + TURN_TOKENS + turn.images * IMAGE_TOKENS
 
 
+def fixed_tokens(request: CompletionRequest) -> int:
+    """Estimated tokens of tool declarations, schemas and similar fields."""
+    return 0 if _DECLARING.isdisjoint(request.body) else estimate(declared(request))
+
+
 def declared(request: CompletionRequest) -> str:
-    """The tools, schemas and similar fields as JSON. This is slightly more text than a chat template makes of them."""
+    """The tools, schemas and similar fields of a request, as JSON. This text is slightly longer than the text that a
+    chat template writes for them."""
     body = request.body
-    if FACTS[request.dialect].opaque:  # a passed-through request has all of its text in its only turn
+    if FACTS[request.dialect].opaque:  # the whole text of a passed-through request is in its only turn
         return ""
     return "".join([orjson.dumps(value).decode() for name in _DECLARED if (value := body.get(name))])
 
 
 def calls(request: CompletionRequest, turn: Turn) -> str:
-    """The tool calls of a turn and the thinking before them as JSON, for any dialect; empty for most turns."""
+    """The tool calls of a turn, and the thinking before the calls, as JSON. Works for every dialect. Empty for most
+    turns."""
     if not (turn.calls or turn.asides) or turn.index < 0:
         return ""
     message = request.body[request.input_field][turn.index]

@@ -1,5 +1,5 @@
-"""Decides which part of a request is sent to a backend: the whole request if it fits, otherwise what remains after
-trimming."""
+"""Decides which part of a request is sent to a backend. If the request fits the limits, the whole request is sent; if
+not, the request is trimmed."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from gateway.context.attachments.beside import NOTHING, Attachments, beside, gue
 from gateway.context.attachments.find import find
 from gateway.context.attachments.process import MeasuringProcess
 from gateway.context.count import Counter, encoding_of, family_factor
+from gateway.context.cuts.cutting import Cutting
+from gateway.context.cuts.session import Cut, Weighed
 from gateway.context.drop import drop_oldest
 from gateway.context.groups import groups, last_user
 from gateway.context.marks import CacheMarking
@@ -32,42 +34,46 @@ from gateway.errors import ContextTooLong
 from gateway.runtime.off_loop import LARGE_BYTES, OffLoop
 
 _NEAR = 0.8
-"""Share of a limit. An input estimated below it is not counted exactly, because the error of `estimate` is smaller than
-the rest of the limit."""
+"""Share of a limit. If the estimated input is below this share, the input is not counted exactly, because the error of
+`estimate` is smaller than the rest of the limit."""
 _ANSWER_TOKENS = 1024
-"""Tokens reserved for an answer whose length the client did not limit; but at most a quarter of the window."""
+"""Tokens reserved for the answer if the client did not limit it. At most a quarter of the window is reserved."""
 _MANY_TURNS = 1000
-"""Number of turns from which they are examined in a thread, because it would block the event loop for milliseconds."""
+"""A request with at least this number of turns is examined in a thread, because it would block the event loop for
+milliseconds."""
 _STEPS = 4
-"""Number of steps. Trimming removes whole steps, each a quarter of the tokens that may remain; see `_droppable`."""
+"""Trimming removes whole steps. A step is the tokens that may remain, divided by this number; see `_droppable`."""
 _ENDS_AT_WINDOW = re.compile(r"claude-(?:[a-z]+-)?(?:4[-.][5-9]|[5-9])")
-"""Models whose provider accepts an output limit larger than the rest of the window, and ends the answer there."""
+"""Matches the models whose provider accepts an output limit that is larger than the rest of the window. The provider
+then ends the answer at the end of the window."""
 _MOST_OVER = 1.5
-"""A session's own tokens per counted token exceed its family's factor by at most this. A larger ratio is due to tokens
-that the provider adds once, such as those of its own tools."""
+"""Limit for the ratio of the tokens that a backend reported to the tokens that the gateway counted. The ratio of a
+session is at most the factor of the model's family times this number. A larger ratio is caused by tokens that the
+provider adds only once, such as the tokens of its own tools."""
 _WITHOUT_THINKING = 0.7
-"""Least share of the counted tokens that a provider read in recorded sessions with thinking."""
+"""The lowest measured share of the counted tokens that a provider really read. Measured in recorded sessions with
+thinking."""
 _SMALL = 512
-"""Minimum tokens of a request that is examined for possible trimming."""
+"""Minimum tokens of a request for which it is examined whether it can be trimmed."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
     aim: int
-    """Tokens to which trimming reduces the input."""
+    """Maximum tokens of the input after trimming."""
     tries: int
-    """Tokens above which the input is trimmed at the first call. Between `aim` and `tries` it may fit, so it is trimmed
-    only after the backend refused it."""
+    """The input is trimmed before the first call if it has more than this number of tokens. If the input has between
+    `aim` and `tries` tokens, it may fit, so it is trimmed only after the backend has refused it."""
     most: int
-    """Maximum tokens; above them the request is refused. Between `aim` and `most`, the backend's own tokenizer decides.
-    """
+    """Maximum tokens of the input after trimming; a larger input is refused. Between `aim` and `most`, the backend
+    decides with its own tokenizer."""
     trims: bool
     answer: int | None
-    """Tokens of the window that are reserved for the answer; None if the team's policy is the limit."""
+    """Tokens of the window that are reserved for the answer. None if the limit comes from the team's policy."""
 
 
 class Contexts:
-    """Implements `Contexts` of domain/protocols.py."""
+    """Implements the protocol `Contexts` of domain/protocols.py."""
 
     def __init__(
         self,
@@ -79,18 +85,24 @@ class Contexts:
         self._counter, self._off_loop = counter, off_loop or OffLoop()
         self._measuring = measuring or MeasuringProcess()
         self._reported, self._marking = ReportedSizes(), CacheMarking(monotonic)
+        self._cutting = Cutting(self._off_loop)
         self._counts = {"planned": 0, "counted": 0, "trimmed": 0, "shortened": 0, "refused": 0, "trimmed_tokens": 0}
 
     def close(self) -> None:
-        """End the process that measures attachments."""
+        """End the process that measures the attachments."""
         self._measuring.close()
 
+    def weighed(self) -> Weighed | None:
+        """Cost and gain of the cut that was considered last, for `context explain`."""
+        return self._cutting.weighed()
+
     def stats(self) -> dict[str, int | float | str]:
-        return {**self._counts, **self._marking.stats(), "reported_sizes": len(self._reported)}
+        more = {**self._marking.stats(), **self._cutting.stats()}
+        return {**self._counts, **more, "reported_sizes": len(self._reported)}
 
     def learn(self, record: Record) -> None:
-        """Store facts for the session's next request: the input size that the backend reported, and what its prompt
-        cache now contains."""
+        """Store facts for the next request of the session: the size of the input that the backend reported, and the
+        part of the prompt that is now in the provider's cache."""
         if record.route is None or (prefix := record.route.prefix) is None:
             return
         self._reported.learn(record)
@@ -99,10 +111,10 @@ class Contexts:
             self._marking.learn(attempt, record.tenant.team, prefix)
 
     def estimate(self, request: CompletionRequest) -> ContextEstimate:
-        """Estimated tokens of a request, without tokenising. `least` is the smallest size that dropping and shortening
-        can reach.
+        """The estimated number of tokens of a request, without using a tokenizer. The field `least` is the smallest
+        size that the request can have after dropping and shortening.
 
-        Takes microseconds, but milliseconds for a large body; call it in a thread for those.
+        Takes microseconds. For a large body it takes milliseconds and should run in a thread.
         """
         tokens = measure.estimated(request)
         if not request.one_context:
@@ -129,16 +141,39 @@ class Contexts:
         self, request: CompletionRequest, tenant: Tenant, backend: Backend, prefix: Prefix | None = None
     ) -> ContextPlan:
         """The plan for a request. Raises ContextTooLong if the request does not fit even after trimming."""
-        plan = await self._fitting(request, tenant, backend, prefix)
+        found = await self._cutting.cut(request, tenant, backend, prefix)
+        if found.texts:
+            plan = await self._with_cut(request, tenant, backend, prefix, found)
+        else:
+            plan = await self._fitting(request, tenant, backend, prefix)
+        if found.anchor:
+            plan.anchor = request.turns[found.anchor - 1].index + 1
         if backend.facts.caches_marked_only:
-            cut = plan.drop.union(plan.replace) if plan.touched else plan.drop
-            plan.marks = self._marking.plan(request, tenant, backend, prefix, plan.tokens_after, cut)
+            plan.marks = self._marking.plan(request, tenant, backend, prefix, plan)
+        return plan
+
+    async def _with_cut(
+        self, request: CompletionRequest, tenant: Tenant, backend: Backend, prefix: Prefix | None, found: Cut
+    ) -> ContextPlan:
+        """The plan of a request without the outputs that are left out, fitted like any other."""
+        turns = list(request.turns)
+        for place, text in found.texts.items():
+            turns[place] = replace(turns[place], text=text)
+        tokens = measure.estimated(request)
+        less = replace(request, turns=turns, estimated_tokens=max(1, tokens - found.tokens))
+        plan = await self._fitting(less, tenant, backend, prefix)
+        request.attachments = less.attachments
+        texts = {turns[place].index: text for place, text in found.texts.items()}
+        plan.frozen = not plan.touched
+        plan.replace = {index: text for index, text in {**texts, **plan.replace}.items() if index not in plan.drop}
+        plan.no_thinking = frozenset(turns[place].index for place in found.no_thinking) - plan.drop
+        plan.tokens_before = max(tokens, plan.tokens_after)
         return plan
 
     async def _fitting(
         self, request: CompletionRequest, tenant: Tenant, backend: Backend, prefix: Prefix | None
     ) -> ContextPlan:
-        """The part of the request that fits the backend's window and the team's limit."""
+        """The plan with the part of the request that fits both the backend's window and the team's limit."""
         self._counts["planned"] += 1
         report = self._reported.last(prefix, backend)
         tokens = measure.estimated(request)
@@ -160,8 +195,8 @@ class Contexts:
         return await self._trim(request, backend, sizes, others, bounds, encoding)
 
     async def _beside(self, request: CompletionRequest, backend: Backend) -> Attachments:
-        """The attachments with the token counts of `backend`. They are opened only once per request, for its first
-        plan."""
+        """The attachments with their numbers of tokens for `backend`. The attachments are opened only once for each
+        request, when its first plan is made."""
         attachments = request.attachments
         if attachments is None:
             if len(request.raw) > LARGE_BYTES:
@@ -209,7 +244,8 @@ class Contexts:
         bounds: _Bounds,
         encoding: EncodingName,
     ) -> tuple[dict[int, str], int]:
-        """Index of a turn → its shortened text, and the tokens of the whole remaining input."""
+        """Shorten texts until the input fits. `left`: tokens of the input without the turns in `drop`. Returns (index
+        of a turn → its shortened text, tokens of the remaining input). Shortens no text if the input cannot fit."""
         asked = last_user(request.turns)
         may = [
             place
@@ -256,11 +292,12 @@ class Contexts:
 
 
 def _droppable(request: CompletionRequest, sizes: Sizes, excess: int, step: int) -> frozenset[int]:
-    """Indexes of the oldest turns to drop so that the input has at least `excess` tokens less. Drops whole steps if
-    possible.
+    """Indexes of the oldest turns to drop so that the input has at least `excess` tokens less. If possible,
+    `excess` is first rounded up to a multiple of `step`.
 
-    Each new cut makes the provider process all text after the cut again. With steps, a growing session keeps the same
-    cut until it has grown by a step. Until then the provider's prompt cache contains the text after the cut.
+    Each new cut changes the beginning of the prompt, so the provider must process all text after the cut again. With
+    whole steps, the cut in a growing session stays the same until the session has grown by `step` tokens. Until then,
+    the text after the cut is in the provider's prompt cache.
     """
     found = groups(request.turns)
     may_go = sum(sizes.turns[place] for group in found if not group.kept for place in group.turns)
@@ -271,7 +308,8 @@ def _droppable(request: CompletionRequest, sizes: Sizes, excess: int, step: int)
 def _bounds(
     request: CompletionRequest, policy: ContextPolicy, backend: Backend, report: Report | None
 ) -> _Bounds | None:
-    """The token limits for a request; None if it has no limit."""
+    """The token limits for a request; None if the request has no limit. `report`: the size that the backend reported
+    for the session's last request."""
     limit, window_tokens = policy.max_input_tokens, backend.window_tokens
     if limit is None and window_tokens is None:
         return None
@@ -281,7 +319,7 @@ def _bounds(
         window = _window_bounds(window_tokens, backend.model, backend.max_output_tokens, asked, trims)
         if report is not None:
             window = _as_reported(window, window_tokens, report, family_factor(backend.model))
-        if not backend.hosted:  # some servers drop the beginning of a prompt that is too long instead of refusing it
+        if not backend.hosted:  # some servers do not refuse a prompt that is too long, but drop its beginning
             window = replace(window, tries=window.aim)
     if not trims or limit is None:
         return window
@@ -294,8 +332,9 @@ def _bounds(
 
 @lru_cache(maxsize=1024)
 def _window_bounds(window: int, model: str, longest: int | None, asked: int | None, trims: bool) -> _Bounds:
-    """The token limits that follow from a window. `longest`: the model's maximum answer; `asked`: the answer length
-    that the client requests. Results are cached, because clients request only a few different lengths."""
+    """The token limits that follow from the window. `longest`: maximum tokens of the model's answer. `asked`: the
+    client's output limit. `trims`: whether the input may be trimmed. The results are cached, because clients ask for
+    only a few different limits."""
     # An answer gets at most half the window, so that clients that always request the maximum can still send input.
     answer = min(asked, longest or asked, window // 2) if asked else 0
     most = window - (1 if _ENDS_AT_WINDOW.search(model) else max(answer, 1))
@@ -304,24 +343,25 @@ def _window_bounds(window: int, model: str, longest: int | None, asked: int | No
 
 
 def _tried(request: CompletionRequest, bounds: _Bounds, backend: Backend, report: Report | None) -> int:
-    """Counted tokens above which the request is trimmed before its first call."""
+    """The number of counted tokens above which the request is trimmed before its first call."""
     if report is None and bounds.answer is not None and backend.hosted and any(turn.asides for turn in request.turns):
-        return int(bounds.tries / _WITHOUT_THINKING)  # some models are not given the thinking of earlier turns
+        return int(bounds.tries / _WITHOUT_THINKING)  # some models do not read the thinking of earlier turns
     return bounds.tries
 
 
 def _as_reported(window: _Bounds, tokens: int, report: Report, factor: float) -> _Bounds:
-    """The limits of a session whose last request to this backend has a reported size.
+    """The token limits for a session if the backend has reported the size of the session's last request.
 
-    The reported size is exact. Only the tokens added since are scaled, by `factor` (of the model's family) or by the
-    session's own factor if that is larger. `tokens`: the backend's context window.
+    The reported size is exact. Only the tokens that were added since then are multiplied by a factor: `factor` (the
+    factor of the model's family), or the session's own ratio of reported to counted tokens if this ratio is larger.
+    `tokens`: the backend's context window.
     """
     answer = window.answer or 0
     room = tokens - report.reported - (answer if answer > 1 else min(_ANSWER_TOKENS, tokens // 4))
     if room >= 0:
         ratio = min(report.reported / report.counted, _MOST_OVER * factor)
         aim = report.counted + int(room / max(factor, ratio))
-    else:  # the session is larger than this window, so the remaining part is scaled like the whole
+    else:  # the session is larger than this window, so the part that remains is scaled by the session's ratio
         aim = report.counted * (report.reported + room) // report.reported
     aim = max(1, aim)
     tries = max(aim, report.counted + window.tries - report.reported)
@@ -329,7 +369,7 @@ def _as_reported(window: _Bounds, tokens: int, report: Report, factor: float) ->
 
 
 def _words(request: CompletionRequest, backend: Backend, bounds: _Bounds) -> tuple[str, str]:
-    """The name of the limit that a request exceeds, and advice for the client."""
+    """Two texts for an error: the name of the limit that the request exceeds, and advice for the client."""
     if bounds.answer is None:
         return (
             "the team's policy allows",

@@ -1,9 +1,10 @@
-"""Remembers the input sizes that backends reported for a session's earlier requests.
+"""Remembers the sizes that backends reported for the inputs of earlier requests of a session.
 
-For a model without a public tokenizer, the gateway's token count is wrong by a factor that depends on the texts (see
-`family_factor`), and by tokens that the provider adds or omits, such as earlier reasoning. A session's last report is
-exact; only the text added since must be scaled. Each worker has its own reports. Without a report, because another
-worker served the session, the whole count is scaled.
+If a model has no public tokenizer, the tokens counted by the gateway differ from the real number. They differ by a
+factor that depends on the texts (see `family_factor`), and by tokens that the provider adds or omits, such as earlier
+reasoning. The last size that the backend reported for a session is exact. Only the text that was added since then must
+be multiplied by a factor. Each worker has its own reports. If there is no report, because another worker served the
+session, the whole count is multiplied.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from gateway.domain.record import Record
 from gateway.domain.routing.route import Prefix
 
 MOST_SESSIONS = 4096
-"""Maximum number of reports, of about 500 bytes each. When full, the least recently used one is evicted."""
+"""Maximum number of reports, with about 500 bytes each. When the number is exceeded, the report that was not used for
+the longest time is deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,16 +26,17 @@ class Report:
     """The last request of a session to one backend."""
 
     counted: int
-    """The input's tokens as the gateway counts them."""
+    """Tokens of the input, as the gateway counts them."""
     reported: int
-    """The same input's tokens as the backend reported them."""
+    """Tokens of the same input, as the backend reported them."""
     lengths: tuple[int, ...]
-    """Lengths as in `Prefix`. If a later request does not begin with them, the client has rewritten the history."""
+    """The lengths of the messages, as in `Prefix`. If the lengths of a later request do not begin with these lengths,
+    the client has rewritten the history."""
 
 
 class ReportedSizes:
-    """(Session, backend) → `Report`, with eviction of the least recently used. No locks, because it belongs to one
-    event loop."""
+    """(Session, backend) → `Report`. The report that was not updated for the longest time is deleted first. The object
+    has no locks, because it belongs to one event loop."""
 
     def __init__(self, most: int = MOST_SESSIONS) -> None:
         self._most = most
@@ -43,8 +46,8 @@ class ReportedSizes:
         return len(self._known)
 
     def learn(self, record: Record) -> None:
-        """Store the size of an answered request, if it was counted exactly. Other requests are far below every
-        limit."""
+        """Store the size of an answered request, if the gateway counted it exactly. Requests that were not counted
+        exactly are far below every limit."""
         attempt = record.served_by
         if attempt is None or not attempt.counted_tokens or attempt.outcome != "ok":
             return
@@ -58,7 +61,8 @@ class ReportedSizes:
             self._known.popitem(last=False)
 
     def last(self, prefix: Prefix | None, backend: Backend) -> Report | None:
-        """This session's last report from `backend`; None if there is none, or if the history was rewritten."""
+        """The last report of `backend` for the session of `prefix`. None if there is no report, or if the client has
+        rewritten the history."""
         if prefix is None or not self._known:
             return None
         found = self._known.get((prefix.session, backend.name))

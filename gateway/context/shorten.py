@@ -1,20 +1,20 @@
-"""Trimming strategy: cuts the middle out of very long texts and marks the cut."""
+"""A trimming strategy. It cuts the middle out of very long texts and marks the cut."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 LEAST_TOKENS = 96
-"""Minimum tokens of a shortened text. A shorter text would be useless."""
+"""Minimum tokens of a text after shortening. A shorter text would be useless."""
 _MARKER_TOKENS = 24
 _HEAD = 0.6
-"""Share of the remaining text that is taken from the beginning."""
+"""Share of the remaining text that comes from the beginning of the original text."""
 _TRIES = 8
 
 
 def level(sizes: Sequence[int], room: int) -> int | None:
-    """The maximum size in tokens for each text so that all texts fit in `room`. None if even `LEAST_TOKENS` for each is
-    too much."""
+    """The maximum number of tokens for each text, so that all texts together fit in `room` tokens. None if the texts do
+    not fit even with `LEAST_TOKENS` each."""
     if sum(min(size, LEAST_TOKENS) for size in sizes) > room:
         return None
     low, high = LEAST_TOKENS, max(sizes, default=LEAST_TOKENS)
@@ -28,8 +28,8 @@ def level(sizes: Sequence[int], room: int) -> int | None:
 
 
 def shorten(text: str, size: int, wanted: int, count: Callable[[str], int]) -> str:
-    """`text` (of `size` tokens) with its middle cut out, so that `count` returns at most `wanted` tokens (≥
-    `LEAST_TOKENS`)."""
+    """The `text`, which has `size` tokens, with its middle cut out. The result has at most `wanted` tokens, as `count`
+    counts them. `wanted` must be at least `LEAST_TOKENS`."""
     keep = int(len(text) * max(wanted - _MARKER_TOKENS, 0) / size)
     for _ in range(_TRIES):
         cut = _cut(text, keep, size)

@@ -1,4 +1,4 @@
-"""Recognises coding agents by their own headers and bodies, and the id that they give to a session."""
+"""Recognises coding agents by the headers and bodies that they send, and reads the ids of the agents' sessions."""
 
 from __future__ import annotations
 
@@ -15,26 +15,27 @@ from gateway.domain.request import CompletionRequest
 
 @dataclass(frozen=True, slots=True)
 class AgentMarks:
-    """How one agent is recognised. Any one mark is enough."""
+    """The marks by which one agent is recognised. One mark is enough."""
 
     name: str
     user_agents: tuple[bytes, ...] = ()
-    """Beginnings of `user-agent`, in lower case."""
+    """Beginnings of the `user-agent` header, in lower case."""
     titles: tuple[bytes, ...] = ()
-    """Values of `x-title` (OpenRouter's name of the app), in lower case."""
+    """Values of the `x-title` header in lower case. In this header OpenRouter expects the name of the app."""
     referers: tuple[bytes, ...] = ()
-    """Beginnings of `http-referer` or `referer`."""
+    """Beginnings of the `http-referer` or `referer` header."""
     own_headers: tuple[bytes, ...] = ()
-    """Headers that only this agent sends; the first one has its session's id."""
+    """Headers that only this agent sends. The first header contains the id of the agent's session."""
     session_headers: tuple[bytes, ...] = ()
-    """Further headers with its session's id, which others send too."""
+    """Further headers with the id of the agent's session. Other clients send these headers too."""
     metadata: tuple[str, ...] = ()
-    """Fields of the body's `metadata` with its session's id. One that begins with the agent's name is a mark of it."""
+    """Names of fields in the body's `metadata` that contain the id of the agent's session. A field whose name begins
+    with the agent's name is also a mark of the agent."""
     opening: str = ""
-    """A phrase near the beginning of its system prompt."""
+    """A phrase near the beginning of the agent's system prompt."""
     by_first_turns: bool = True
-    """Without an id, a session is all requests with the same system prompt and first question. False: these change
-    during its sessions."""
+    """How sessions without an id are told apart. True: requests with the same system prompt and first question belong
+    to one session. False: the agent changes these during a session, so the session stays unknown."""
 
 
 AGENTS = (
@@ -65,7 +66,7 @@ AGENTS = (
         titles=(b"aider",),
         referers=(b"https://aider.chat",),
         opening="Act as an expert software developer",
-        by_first_turns=False,  # its map of the repository stands before the first question
+        by_first_turns=False,  # the agent's map of the repository comes before the first question and changes
     ),
     AgentMarks(
         "openhands",
@@ -85,7 +86,7 @@ AGENTS = (
         opening="You are opencode",
     ),
 )
-"""The order decides where several fit."""
+"""If a request has the marks of several agents, the first agent in this list is chosen."""
 
 _BY_USER_AGENT = tuple((beginning, agent) for agent in AGENTS for beginning in agent.user_agents)
 _USER_AGENTS = tuple(beginning for beginning, _ in _BY_USER_AGENT)
@@ -94,31 +95,42 @@ _BY_REFERER = tuple((beginning, agent) for agent in AGENTS for beginning in agen
 _BY_HEADER = tuple((name, agent) for agent in AGENTS for name in agent.own_headers)
 _BY_FIELD = tuple((name, agent) for agent in AGENTS for name in agent.metadata if name.startswith(agent.name))
 _BY_OPENING = tuple((agent.opening, agent) for agent in AGENTS if agent.opening)
+_MARKS = frozenset((*(name for name, _ in _BY_HEADER), b"user-agent", b"x-title", b"http-referer", b"referer"))
+"""Headers by which an agent may be recognised."""
+_RARE_MARKS = _MARKS - {b"user-agent"}
 _OPENINGS = re.compile("|".join(re.escape(phrase) for phrase, _ in _BY_OPENING))
 _OPENING_CHARACTERS = 200
 _ID = re.compile(r"[!-~]{1,128}")
 _LEGACY_ID = re.compile(r"_session_([0-9a-fA-F-]{36})$")
-"""Claude Code's `metadata.user_id` before version 2.1: `user_…_account_…_session_UUID`."""
+"""Matches the session id in the `metadata.user_id` of Claude Code before version 2.1: `user_…_account_…_session_UUID`.
+"""
 _DIGEST_BYTES = 12
 _MOST_CHARACTERS = 4096
-"""Most characters of a turn that distinguish sessions."""
+"""Number of characters at the beginning of each turn that are compared to distinguish sessions."""
 
 
 def recognise(request: CompletionRequest, headers: Mapping[bytes, bytes]) -> None:
     """Set `request.agent` and `request.agent_session`, if an agent sent the request. `headers`: names in lower case."""
-    agent = _by_headers(headers) or _by_body(request)
+    agent = None
+    if not _MARKS.isdisjoint(headers):
+        agent = _by_headers(headers)
+    turns = request.turns
+    if agent is None and ("metadata" in request.body or (turns and turns[0].role == "system")):
+        agent = _by_body(request)
     if agent is not None:
         request.agent = agent.name
         request.agent_session = _session(agent, request, headers)
 
 
 def _by_headers(headers: Mapping[bytes, bytes]) -> AgentMarks | None:
-    for name, agent in _BY_HEADER:
-        if name in headers:
-            return agent
     user_agent = headers.get(b"user-agent", b"").lower()
     if user_agent.startswith(_USER_AGENTS):
         return next(agent for beginning, agent in _BY_USER_AGENT if user_agent.startswith(beginning))
+    if _RARE_MARKS.isdisjoint(headers):
+        return None
+    for name, agent in _BY_HEADER:
+        if name in headers:
+            return agent
     if (title := headers.get(b"x-title")) is not None and (named := _BY_TITLE.get(title.lower())) is not None:
         return named
     referer = headers.get(b"http-referer") or headers.get(b"referer")
@@ -139,7 +151,7 @@ def _by_body(request: CompletionRequest) -> AgentMarks | None:
 
 
 def _session(agent: AgentMarks, request: CompletionRequest, headers: Mapping[bytes, bytes]) -> str:
-    """The id of the agent's session; empty if it is unknown."""
+    """The id of the agent's session; empty if the id is unknown."""
     for name in (*agent.own_headers, *agent.session_headers):
         if id := _valid(headers.get(name, b"").decode("latin-1")):
             return id
@@ -153,7 +165,8 @@ def _session(agent: AgentMarks, request: CompletionRequest, headers: Mapping[byt
 
 
 def _of_metadata(value: Any) -> str:
-    """The id in a field of `metadata`. Claude Code packs its session's id into `user_id`, as JSON or as text."""
+    """The session id in `value`, a field of `metadata`. Claude Code packs the session id into `user_id`, as JSON or as
+    text."""
     if not isinstance(value, str):
         return ""
     if value.startswith("{"):
@@ -172,7 +185,7 @@ def _valid(value: Any) -> str:
 
 
 def _of_first_turns(request: CompletionRequest) -> str:
-    """A digest of the system prompt and the first question, which all requests of a session have in common."""
+    """A digest of the system prompt and the first question. All requests of a session have both in common."""
     digest = blake2b(digest_size=_DIGEST_BYTES)
     for turn in request.turns:
         digest.update(f"\0{turn.role}\0{turn.text[:_MOST_CHARACTERS]}".encode("utf-8", "surrogatepass"))

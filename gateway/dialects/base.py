@@ -15,21 +15,22 @@ __all__ = ["Plain", "StreamReader", "Translator"]
 
 
 class StreamReader(Protocol):
-    """Reads one streamed answer: takes the backend's bytes and returns the client's bytes.
+    """Reads one streamed answer. Takes the bytes from the backend and returns the bytes for the client.
 
-    Call `feed` with each piece and send its result to the client, until `ended` is true or the backend closes the
-    connection. Then always call `eof`. A failure of the backend is raised after everything that came before it has been
-    returned.
+    Call `feed` with each piece of the answer and send the result to the client. Stop when `ended` is true or the
+    backend closes the connection. Then always call `eof`. If the backend fails, an exception is raised after everything
+    before the failure has been returned.
     """
 
     @property
     def usage(self) -> Usage | None:
-        """The usage of the whole answer; None before it is reported."""
+        """The usage of the whole answer; None until it is reported."""
         ...
 
     @property
     def reported(self) -> Usage | None:
-        """The usage reported so far, which may be partial. For an answer that ends early, it is the only usage."""
+        """The usage that was reported so far, which may be partial. If the answer ends early, no other usage is
+        available."""
         ...
 
     @property
@@ -37,20 +38,21 @@ class StreamReader(Protocol):
 
     @property
     def ended(self) -> bool:
-        """Whether the backend's terminating event was read. Nothing more is sent after it."""
+        """Whether the backend's terminating event was read. After this event, nothing more is sent to the client."""
         ...
 
     ending: bytes
-    """The last bytes, which are sent after the money is settled; empty if the backend sent no terminating event."""
+    """The last bytes for the client, which are sent after the money is settled. Empty if the backend sent no
+    terminating event."""
 
     @property
     def chunks(self) -> int:
-        """Number of events with a delta so far, which is about one per token."""
+        """Number of events with a delta so far. This is about the number of tokens."""
         ...
 
     @property
     def silent(self) -> int:
-        """Number of `chunks` that are known to have no content, such as role and finish reason."""
+        """Number of events in `chunks` that have no content, such as the events with the role and the finish reason."""
         ...
 
     @property
@@ -59,30 +61,35 @@ class StreamReader(Protocol):
         ...
 
     def feed(self, data: bytes) -> bytes:
-        """Process data and return the bytes to send now. Raises BackendGarbage if the data is not an event stream,
-        StreamBroken for an error event."""
+        """Process `data`. Returns the bytes to send to the client now. Raises BackendGarbage if the data is not an
+        event stream, and StreamBroken for an error event."""
         ...
 
     def eof(self) -> None:
-        """Called when the backend has closed the connection or `ended` is true. Raises StreamBroken if the answer is
+        """Call this when the backend has closed the connection or `ended` is true. Raises StreamBroken if the answer is
         incomplete."""
         ...
 
     def cut(self, delivered: Usage) -> bytes | None:
-        """The events that end the answer here with its length limit, to be sent after all others. Data fed later is
-        only counted. None if this kind of answer has no such end."""
+        """The events that end the answer here as if its length limit was reached. They are sent after all other events.
+        `delivered`: the usage of the delivered part. None if the dialect has no such end.
+
+        Data that is fed later is counted, but not sent.
+        """
         ...
 
     def completion(self) -> bytes | None:
-        """The whole answer as the client dialect's plain JSON body; None if it is incomplete or too large."""
+        """The whole answer as a plain JSON body in the client's dialect; None if the answer is incomplete or too
+        large."""
         ...
 
     def delivered_text(self) -> str:
-        """Content, reasoning, refusals, tool names and arguments so far. For a long text, only the beginning."""
+        """The text so far: content, reasoning, refusals, tool names and arguments. If the text is long, only its
+        beginning."""
         ...
 
     def delivered_characters(self) -> int:
-        """Number of characters of all text so far."""
+        """The number of characters of all text so far."""
         ...
 
 
@@ -101,15 +108,15 @@ class Translator(Protocol):
         logprobs: bool = False,
         max_output_tokens: int | None = None,
     ) -> bytes:
-        """The request body for the backend. `logprobs` (plain requests only) and `max_output_tokens` are added by
-        the gateway.
+        """The request body for the backend. The gateway asks for log-probabilities if `logprobs` is true (plain
+        requests only), and limits the output to `max_output_tokens`.
 
-        Raises BadRequest, with the field's name, if the backend's dialect cannot express the request.
+        Raises BadRequest, with the name of the field, if the backend's dialect cannot express the request.
         """
         ...
 
     def headers(self, request: CompletionRequest) -> list[tuple[bytes, bytes]]:
-        """Content type and dialect version. The provider adds its credentials."""
+        """The headers for the content type and the version of the dialect. The provider adds the credentials."""
         ...
 
     def forwarded(self, request: CompletionRequest) -> Iterable[tuple[bytes, bytes]]:
@@ -119,9 +126,11 @@ class Translator(Protocol):
     def reader(self, request: CompletionRequest) -> StreamReader: ...
 
     def plain(self, request: CompletionRequest, body: bytes) -> Plain:
-        """Read a whole 2xx body. Raises BackendGarbage if it is not an answer in the backend's dialect."""
+        """Read the whole body of a 2xx answer. Raises BackendGarbage if the body is not an answer in the backend's
+        dialect."""
         ...
 
     def refusal(self, status: int, body: bytes, backend: str) -> BackendRefused:
-        """The client's error for a 4xx. A body without a readable error, such as HTML, is replaced by one sentence."""
+        """The error for the client after a backend's 4xx. If the body contains no readable error (for example HTML),
+        one sentence replaces it."""
         ...

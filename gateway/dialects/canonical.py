@@ -21,12 +21,12 @@ WITHOUT_INFLUENCE = frozenset(
         "prompt_cache_retention",
     }
 )
-"""Fields that do not affect the answer. Unknown fields are assumed to affect it."""
+"""Names of fields that do not affect the answer. Every unknown field is assumed to affect the answer."""
 
 
 def canonical(request: CompletionRequest) -> dict[str, Any]:
-    """The body without null values and without fields that do not affect the answer. May be the same object, not a
-    copy."""
+    """The body without null values and without fields that do not affect the answer. The result may be `request.body`
+    itself and not a copy."""
     body = request.body
     if WITHOUT_INFLUENCE.isdisjoint(body) and None not in body.values():
         return body

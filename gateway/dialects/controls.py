@@ -23,9 +23,9 @@ _NONE = Controls()
 
 
 def parse_controls(headers: Mapping[bytes, bytes]) -> Controls:
-    """Parse the control headers (names in lower case). Raises BadRequest with the header's name. Unknown headers are
-    ignored."""
-    if _PREFIX not in b"\n".join(headers):  # most requests have no such header, and one search over all names is cheap
+    """Parse the control headers. `headers`: the names are in lower case. Raises BadRequest with the name of an invalid
+    header. Unknown headers are ignored."""
+    if _PREFIX not in b"\n".join(headers):  # most requests have no such header; the search is fast
         return _NONE
     found = {name[len(_PREFIX) :]: _text(name, value) for name, value in headers.items() if name.startswith(_PREFIX)}
     found = {name: value for name, value in found.items() if value}
@@ -44,7 +44,7 @@ def parse_controls(headers: Mapping[bytes, bytes]) -> Controls:
 
 
 def check_overrides(controls: Controls, policy: Policy) -> None:
-    """Raises Forbidden if the request overrides a decision and the policy denies that."""
+    """Raises Forbidden if the request's headers override a decision of the gateway and `policy` forbids this."""
     if policy.overrides == "allowed":
         return
     headers = {"cache": controls.cache, "tier": controls.tier, "context": controls.untouched}

@@ -1,6 +1,6 @@
 """Replaces single values in JSON bytes and leaves all other bytes unchanged.
 
-orjson has parsed the bytes before, so the scanner does not validate them.
+The functions do not validate the bytes, because orjson has parsed the bytes before.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import orjson
 from gateway.domain.body_scan import MODEL, BodyScan
 
 Span = tuple[int, int]
-"""Start and end (exclusive) of a value."""
+"""Position of the first byte of a value, and position after its last byte."""
 
 _SPACE = re.compile(rb"[ \t\n\r]*")
 _STRUCTURE = re.compile(rb'["{}\[\]]')
@@ -62,12 +62,13 @@ def _end(pattern: re.Pattern[bytes], raw: bytes, at: int) -> int:
 
 
 def _skip(raw: bytes, at: int) -> int:
-    """The position after any white space at `at`."""
+    """The position of the first byte at or after `at` that is not white space."""
     return _end(_SPACE, raw, at) if raw[at] in _BLANKS else at
 
 
 def members(raw: bytes, start: int = 0) -> Iterator[tuple[str, Span]]:
-    """Yield each key of the object at `start` with the span of its value, in order. Duplicate keys are yielded too."""
+    """Yield each key of the object at `start` with the span of its value, in order. A duplicate key is yielded each
+    time it occurs."""
     at = _skip(raw, _skip(raw, start) + 1)
     while raw[at] == _QUOTE:
         key_end = string_end(raw, at)
@@ -91,14 +92,14 @@ def elements(raw: bytes, start: int) -> Iterator[Span]:
 
 
 def find(raw: bytes, key: str) -> list[Span]:
-    """Spans of the values of the top-level `key` (lower-case letters and `_`). There are several if the key is
-    duplicated.
+    """The spans of the values of the top-level key `key`. There are several spans if the key is duplicated. `key` may
+    contain only lower-case letters and `_`.
 
-    `key` must be in the parsed object. If the quoted key occurs only once and no escape can spell it, this occurrence
-    is the key and the rest is not scanned.
+    `key` must be in the parsed object. If the quoted key occurs only once, and no escape sequence in `raw` could spell
+    a letter of it, this occurrence is the top-level key. Then the rest of `raw` is not scanned.
     """
     quoted, escapes = _spellings(key)
-    at = raw.rfind(quoted)  # `rfind` is several times as fast as `find` for more than one character
+    at = raw.rfind(quoted)  # `rfind` is several times as fast as `find` if the text has more than one character
     if at >= 0 and raw.find(quoted, 0, at + len(quoted) - 1) < 0 and not _escaped(raw, escapes):
         value = _skip(raw, raw.index(b":", at + len(quoted)) + 1)
         return [(value, value_end(raw, value))]
@@ -107,13 +108,13 @@ def find(raw: bytes, key: str) -> list[Span]:
 
 @cache
 def _spellings(key: str) -> tuple[bytes, tuple[bytes, ...]]:
-    """The quoted key, and the beginnings of escapes that could spell one of its letters, such as `\\u006` of `\\u006d`
-    for an m."""
+    """The quoted key, and the beginnings of the escape sequences that could spell one of its letters. Example:
+    `\\u006`, the beginning of `\\u006d` for the letter m."""
     return b'"%s"' % key.encode(), tuple({(b"\\u%04x" % ord(letter))[:5] for letter in key})
 
 
 def _escaped(raw: bytes, escapes: tuple[bytes, ...]) -> bool:
-    """Whether a key in `raw` could be spelled with one of `escapes`."""
+    """Whether `raw` contains one of `escapes`, so that a key in `raw` may be spelled with it."""
     first = raw.find(b"\\")
     if first >= 0:
         for escape in escapes:
@@ -123,7 +124,7 @@ def _escaped(raw: bytes, escapes: tuple[bytes, ...]) -> bool:
 
 
 def replace(raw: bytes, changes: Iterable[tuple[Span, bytes]]) -> bytes:
-    """`raw` with each span replaced by its new value. Spans must not overlap."""
+    """`raw` with each span replaced by its new value. The spans must not overlap."""
     pieces: list[bytes] = []
     at = 0
     for (start, end), value in sorted(changes):
@@ -134,15 +135,16 @@ def replace(raw: bytes, changes: Iterable[tuple[Span, bytes]]) -> bytes:
 
 
 def splice(raw: bytes, body: Mapping[str, object], changes: Mapping[str, bytes], scan: BodyScan | None = None) -> bytes:
-    """Set top-level keys of `raw` (which parses to the non-empty `body`) to the JSON in `changes`.
+    """Set top-level keys of `raw` to the JSON in `changes`. `body`: the parsed `raw`, which must not be empty. `scan`:
+    the scan of `raw`; None if `raw` was not scanned.
 
-    Missing keys are added at the front. Every occurrence of a duplicate key is replaced, so that all parsers read
-    the same value. `scan`: the scan of `raw`, if there is one.
+    Missing keys are added at the front. If a key occurs several times, all its values are replaced, so that all parsers
+    read the same value.
     """
     if scan is not None and scan.models == 1 and not scan.escaped_letter and changes.keys() == {"model"} <= body.keys():
         at = _skip(raw, raw.index(b":", raw.index(MODEL) + len(MODEL)) + 1)
         return b"%b%b%b" % (raw[:at], changes["model"], raw[value_end(raw, at) :])
-    # Most clients write JSON as orjson does. Then dumping the body again changes no other byte and takes a third of the
+    # Most clients write JSON as orjson does. Then writing `body` again changes no other byte and takes a third of the
     # time of a search. Non-ASCII text is excluded, because encoding it is slow.
     if raw.isascii() and orjson.dumps(body) == raw:
         changed: dict[str, object] = {**body}
@@ -170,6 +172,6 @@ def _searched(raw: bytes, body: Mapping[str, object], changes: Mapping[str, byte
 
 
 def without(raw: bytes, keys: Collection[str]) -> bytes:
-    """`raw` without its top-level `keys`; the other values keep their bytes."""
+    """`raw` without its top-level `keys`. The other values keep their bytes."""
     kept = [b"%b:%b" % (orjson.dumps(name), raw[start:end]) for name, (start, end) in members(raw) if name not in keys]
     return b"{%b}" % b",".join(kept)

@@ -5,43 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from gateway.dialects.anthropic_messages.native import MessagesToMessages
 from gateway.dialects.base import Translator
+from gateway.dialects.clients import CLIENTS
 from gateway.dialects.openai_chat.native import ChatToChat
-from gateway.dialects.openai_completions.as_chat import CompletionsAsChat
-from gateway.dialects.openai_completions.native import CompletionsToCompletions
-from gateway.dialects.openai_embeddings.native import EmbeddingsToEmbeddings
-from gateway.dialects.openai_responses.native import ResponsesToResponses
-from gateway.dialects.passthrough.native import Passthrough
 from gateway.dialects.translate.chat_to_converse.translator import ChatToConverse
 from gateway.dialects.translate.chat_to_gemini.translator import ChatToGemini
 from gateway.dialects.translate.chat_to_messages.translator import ChatToMessages
 from gateway.dialects.translate.chat_to_responses.translator import ChatToResponses
-from gateway.dialects.translate.gemini_to_chat.translator import GeminiToChat
-from gateway.dialects.translate.messages_to_chat.translator import MessagesToChat
-from gateway.dialects.translate.responses_to_chat.translator import ResponsesToChat
-from gateway.dialects.via_chat import Translation, ViaChat
+from gateway.dialects.via_chat import ViaChat
 from gateway.domain.request import DialectName
 
 LIMITS = ("max_completion_tokens", "max_tokens")
 """Names of the output limit in OpenAI's chat dialect. The first one includes reasoning, and some of OpenAI's models
-require it. Many other servers know only the second one."""
-_SAME: tuple[Translator, ...] = (
-    CompletionsToCompletions(),
-    EmbeddingsToEmbeddings(),
-    Passthrough(),
-    ResponsesToResponses(),
-    MessagesToMessages(),
-)
-"""Translators with the same dialect on both sides: bytes pass through."""
-_TRANSLATIONS: tuple[Translation, ...] = (CompletionsAsChat(), ResponsesToChat(), MessagesToChat(), GeminiToChat())
-
+require it. Many other servers know only the second."""
 _ORDER: tuple[DialectName, ...] = (
     *("openai_chat", "anthropic_messages", "openai_responses"),
     *("bedrock_converse", "gemini_generate"),
 )
-"""Order of preference among backend dialects that differ from the client's: those that can express most and are most
-widely supported come first."""
+"""Order of preference among backend dialects that differ from the client's dialect. Dialects that can express more and
+are more widely supported come first."""
 
 
 @lru_cache(maxsize=16)
@@ -51,16 +33,17 @@ def _table(
     wires: dict[tuple[DialectName, DialectName], Translator] = {}
     chat = ChatToChat(limits, strict=strict, leaves_out=leaves_out)
     from_chat: tuple[Translator, ...] = (chat, ChatToMessages(), ChatToResponses(), ChatToConverse(), ChatToGemini())
-    for wire in (*from_chat, *_SAME):
+    for wire in (*from_chat, *(client.native for client in CLIENTS.values() if client.native)):
         wires[wire.client, wire.backend] = wire
-    for translation in _TRANSLATIONS:
+    for translation in (client.translation for client in CLIENTS.values() if client.translation):
         for inner in from_chat:
             wires.setdefault((translation.client, inner.backend), ViaChat(translation, inner, thinks=thinks))
     return wires
 
 
 def wire(client: DialectName, backend: DialectName) -> Translator:
-    """The translator from `client` to `backend`. Raises KeyError if there is none for this pair."""
+    """The translator from `client` to `backend`. Raises KeyError if there is no translator for this pair of
+    dialects."""
     return _table(True, LIMITS, False, frozenset())[client, backend]
 
 
@@ -74,12 +57,13 @@ def translators(
     strict: bool = False,
     leaves_out: frozenset[str] = frozenset(),
 ) -> tuple[Translator, ...]:
-    """The translators from `client` to a backend that speaks the dialects `spoken` (hashable), best first; empty if
-    there is none.
+    """The translators from `client` to a backend, best translator first. Empty if there is no translator. `spoken`: the
+    dialects of the backend, as a hashable collection.
 
-    `thinks`: the backend accepts a reasoning effort; otherwise the field is dropped. `limits`: the fields of `LIMITS`
-    that it knows; all of them are sent when the gateway lowers a request's limit. `strict`: it rejects fields of
-    messages and tools that only Anthropic's API has. `leaves_out`: fields of chat requests that it rejects.
+    `thinks`: the backend accepts a reasoning effort; if not, the field is dropped. `limits`: the names of `LIMITS` that
+    the backend knows; all of these fields are sent when the gateway lowers the limit of a request. `strict`: the
+    backend rejects fields of messages and tools that only Anthropic's API has. `leaves_out`: names of fields of chat
+    requests that the backend rejects.
     """
     wires = _table(thinks, limits, strict, leaves_out)
     order = (client, *(dialect for dialect in _ORDER if dialect != client))

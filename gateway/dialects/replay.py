@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from gateway.dialects.clients import DIALECTS
+from gateway.dialects.facts import FACTS
 from gateway.dialects.openai_chat.message import generated_text, overall_finish
 from gateway.dialects.openai_responses.replay import again
 from gateway.domain.answer import Sink, pieces
@@ -26,11 +27,11 @@ class Replayed:
     def __init__(self, request: CompletionRequest, completion: bytes) -> None:
         """`completion`: a plain body in the request's dialect."""
         self.stream = request.stream
-        self.content_type = "text/event-stream" if request.stream else "application/json"
+        self.content_type = FACTS[request.dialect].stream_type if request.stream else "application/json"
         self._dialect = DIALECTS[request.dialect]
         self._completion = completion
         self._body: dict[str, Any] | None = None
-        if request.dialect == "openai_responses":  # later requests may refer to the answer, so it gets a new id
+        if request.dialect == "openai_responses":  # later requests may refer to the answer's new id
             self._body = again(request, orjson.loads(completion))
             self._completion = completion = orjson.dumps(self._body)
         self._rest, self.ending = b"", completion
@@ -55,7 +56,7 @@ class Replayed:
         return pieces(self.pipe_to)
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Pass a stream on in one piece, because all of it is available."""
+        """Pass the whole stream to `take` in one piece, because all of it is available."""
         rest, self._rest = self._rest, b""
         return bool(rest) and not take(rest)
 

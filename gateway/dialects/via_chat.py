@@ -1,4 +1,5 @@
-"""Translates between two dialects through OpenAI chat as the intermediate form."""
+"""Translates between two dialects in two steps: from the first dialect to OpenAI chat, and from OpenAI chat to the
+second dialect."""
 
 from __future__ import annotations
 
@@ -25,32 +26,36 @@ from gateway.errors import BackendGarbage, BackendRefused, BadRequest
 
 
 class Writer(Protocol):
-    """Writes one stream to the client, from chat chunks."""
+    """Writes the events of one stream to the client. The input are chat chunks."""
 
     def write(self, chunk: dict[str, Any]) -> bytes:
-        """Convert a parsed `chat.completion.chunk` that has choices to the client's events; may be empty."""
+        """Convert `chunk`, a parsed `chat.completion.chunk` that has choices, to events of the client's dialect. May
+        return nothing."""
         ...
 
     def end(self, finish: str, usage: Usage | None) -> bytes:
-        """The last events of a complete answer, including the terminating one. `finish`: OpenAI's finish reason."""
+        """The last events of a complete answer, including the terminating event. `finish`: the finish reason in
+        OpenAI's terms."""
         ...
 
     def whole(self) -> bytes | None:
-        """Called after `end`. If the dialect's last event repeats the whole answer, returns that plain body; else
-        None."""
+        """The plain body of the whole answer, if the last event of the dialect repeats the whole answer. Otherwise
+        None. Called after `end`."""
         ...
 
 
 class Translation(Protocol):
-    """Converts a client's dialect to OpenAI chat, which here also has the fields `reasoning_content`, `thinking_blocks`
-    and `cache_control`."""
+    """Converts between a client's dialect and OpenAI chat. Here, chat also has the fields `reasoning_content`,
+    `thinking_blocks` and `cache_control`."""
 
     client: DialectName
+    fields: Mapping[str, str]
+    """Name of a chat field → name of the client's field, for error messages."""
 
     def chat(self, request: CompletionRequest, plan: ContextPlan | None) -> dict[str, Any]:
-        """The whole chat body, without stream options. `plan` names turns by their `index`.
+        """The whole chat body, without stream options. `plan`: the turns to remove or shorten, named by their `index`.
 
-        Raises BadRequest, with the client's field name, for content that chat cannot express.
+        Raises BadRequest, with the name of the client's field, for content that chat cannot express.
         """
         ...
 
@@ -62,7 +67,8 @@ class Translation(Protocol):
 
 
 class ViaChat:
-    """Implements `Translator`: `translation` is the client's side, and `inner` (from chat) is the backend's side."""
+    """Implements `Translator` with two parts. `translation` translates between the client's dialect and chat. `inner`
+    translates between chat and the backend's dialect."""
 
     def __init__(self, translation: Translation, inner: Translator, *, thinks: bool = True) -> None:
         """`thinks`: the backend accepts a reasoning effort."""
@@ -112,9 +118,9 @@ class ViaChat:
         return self._rename_field(self._inner.refusal(status, body, backend))
 
     def _rename_field(self, error: Error) -> Error:
-        """Change `error` to name the client's field if it names a field of chat."""
+        """If `error` names a field of chat, change it to name the corresponding field of the client's dialect."""
         chats = _FIELD.match(error.param or "")
-        if chats and (clients := _CLIENTS_FIELDS[self.client].get(chats[0])):
+        if chats and (clients := self._translation.fields.get(chats[0])):
             error.param = clients
             error.message = re.sub(rf"\b{chats[0]}\b", clients, error.message, count=1)
         return error
@@ -153,34 +159,9 @@ class ViaChat:
 
 Error = TypeVar("Error", BadRequest, BackendRefused)
 _FIELD = re.compile(r"\w+")
-_CLIENTS_FIELDS: Mapping[str, Mapping[str, str]] = {
-    "anthropic_messages": {
-        "max_completion_tokens": "max_tokens",
-        "reasoning_effort": "thinking",
-        "response_format": "output_config.format",
-        "stop": "stop_sequences",
-        "user": "metadata.user_id",
-    },
-    "gemini_generate": {
-        "messages": "contents",
-        "max_completion_tokens": "generationConfig.maxOutputTokens",
-        "reasoning_effort": "generationConfig.thinkingConfig",
-        "response_format": "generationConfig.responseSchema",
-        "stop": "generationConfig.stopSequences",
-        "n": "generationConfig.candidateCount",
-    },
-    "openai_completions": {"messages": "prompt", "max_completion_tokens": "max_tokens"},
-    "openai_responses": {
-        "max_completion_tokens": "max_output_tokens",
-        "messages": "input",
-        "reasoning_effort": "reasoning.effort",
-        "response_format": "text.format",
-    },
-}
-"""Client dialect → name of a chat field → name of the client's field."""
 _EFFORT = "reasoning_effort"
 _TRACES = frozenset({b"traceparent", b"tracestate", b"x-client-request-id"})
-"""Headers with the same meaning in every dialect."""
+"""Names of headers that have the same meaning in every dialect."""
 
 
 class Translated:
@@ -236,7 +217,8 @@ class Translated:
         return written
 
     def _written(self, events: bytes) -> bytes:
-        """Convert the chunks in `events`. An event that is not a chunk is stored as the stream's failure."""
+        """Convert the chunks in `events`. If an event is not a chunk, the event is stored as the failure of the
+        stream."""
         written = b""
         try:
             for event in sse.events(events):
@@ -247,7 +229,8 @@ class Translated:
         return written
 
     def eof(self) -> None:
-        """End the stream. The last event is written here, because only now is the answer known to be complete."""
+        """End the stream. The last events are written here, because before the end of the stream it is not certain that
+        the answer is complete."""
         if self._failure:
             raise self._failure
         self._inner.eof()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from gateway.domain.request import DialectName
@@ -32,5 +33,12 @@ class Dialect:
     opaque: bool = False
     """Whether requests are passed through. Then the gateway reads only model name and usage, and an answer may be a
     stream even if the client did not ask for a stream."""
+    stream_type: str = "text/event-stream; charset=utf-8"
+    """Media type of a stream of events. Answers of an opaque dialect may have other media types."""
+    key_headers: tuple[bytes, ...] = ()
+    """Headers, besides `authorization`, in which SDKs of this dialect send the API key. In lower case."""
+    key_in: Callable[[bytes], bytes] | None = None
+    """Reads the API key from the value of an `authorization` header that is no bearer token. Returns an empty value if
+    the header has no key."""
     anthropic_limits: bool = False
     """Whether answers also have Anthropic's rate-limit headers."""

@@ -7,18 +7,28 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Literal
 
-from gateway.domain.request import DialectName
-
 Own = Literal["openai", "anthropic", "azure", "local", "litellm", "simulated", "bedrock", "gemini", "vertex"]
 """Kinds that have a module in `backends/providers/`."""
 Preset = Literal["openrouter", "mistral", "groq", "deepseek", "xai", "together", "cohere", "gemini_openai", "ollama"]
 """Kinds of backends that have OpenAI's API at another address. They are rows of `KINDS` below and have no module."""
 Kind = Literal[Own, Preset]
 
-_CHAT: tuple[DialectName, ...] = ("openai_chat", "openai_embeddings", "openai_other")
+BackendDialectName = Literal[
+    "openai_chat",
+    "openai_completions",
+    "openai_responses",
+    "openai_embeddings",
+    "openai_other",
+    "anthropic_messages",
+    "gemini_generate",
+    "bedrock_converse",
+]
+"""Dialects that backends speak."""
+
+_CHAT: tuple[BackendDialectName, ...] = ("openai_chat", "openai_embeddings", "openai_other")
 _BOOKKEEPING = frozenset({"store", "metadata", "prompt_cache_key", "safety_identifier", "service_tier"})
 """Fields of chat requests that do not change the answer, and that servers with strict schemas refuse."""
-_OPENAIS: tuple[DialectName, ...] = (
+_OPENAIS: tuple[BackendDialectName, ...] = (
     "openai_chat",
     "openai_responses",
     "openai_completions",
@@ -32,7 +42,7 @@ class KindFacts:
     """The facts of one kind of backend. Kinds in `Own` also have a module in `backends/providers/`; presets
     have none."""
 
-    dialects: tuple[DialectName, ...]
+    dialects: tuple[BackendDialectName, ...]
     """The dialects that servers of this kind may speak, the kind's own dialect first. Servers that speak OpenAI's
     dialect differ in their further dialects."""
     needs_base_url: bool = False
@@ -79,7 +89,7 @@ class KindFacts:
     """The facts for models of Anthropic, if these facts differ. Otherwise None."""
 
 
-def _preset(base_url: str, *, dialects: tuple[DialectName, ...] = _CHAT, **facts: Any) -> KindFacts:
+def _preset(base_url: str, *, dialects: tuple[BackendDialectName, ...] = _CHAT, **facts: Any) -> KindFacts:
     """A vendor with OpenAI's API at a known address."""
     return KindFacts(dialects, needs_base_url=True, preset_of="openai", base_url=base_url, **facts)
 

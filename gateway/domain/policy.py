@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from decimal import Decimal
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -87,6 +86,11 @@ class ContextPolicy(Section):
         "auto",
         description="Marks for Anthropic's prompt cache: auto adds those that pay beside the client's, client sends "
         "only the client's, off none.",
+    )
+    old_outputs: Literal["cut", "keep"] = Field(
+        "cut",
+        description="Old tool outputs that are probably no longer needed: cut leaves them out where that pays, keep "
+        "sends them.",
     )
 
 
@@ -211,6 +215,15 @@ class HedgingPolicy(Section):
     share: Share = Field(0.05, description="Most of the team's streams that are asked for twice.")
 
 
+class AgentsPolicy(Section):
+    """Agents that repeat the same failing tool calls."""
+
+    loop_alert: int = Field(
+        5, ge=0, le=1000, description="Equal calls with equal errors in a row, from which an alert is sent; 0: never."
+    )
+    loop_stop: int = Field(10, ge=0, le=1000, description="The same, from which requests are refused; 0: never.")
+
+
 class TrialsPolicy(Section):
     """Comparisons of answers in the background, at the team's expense."""
 
@@ -315,6 +328,7 @@ class Policy(Section):
     pacing: PacingPolicy = PacingPolicy()
     streams: StreamsPolicy = StreamsPolicy()
     hedging: HedgingPolicy = HedgingPolicy()
+    agents: AgentsPolicy = AgentsPolicy()
     trials: TrialsPolicy = TrialsPolicy()
     limits: LimitsPolicy = LimitsPolicy()
     data: DataPolicy = DataPolicy()
@@ -375,5 +389,21 @@ class Policy(Section):
 
 
 def fits(pattern: str, name: str) -> bool:
-    """Whether `name` fits `pattern`, in which `*` stands for any characters."""
-    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
+    """Whether `name` fits `pattern`, in which each `*` stands for any characters.
+
+    The time is linear in the lengths of pattern and name. A team writes the pattern and a client the name, and both
+    share the worker with other teams.
+    """
+    first, *parts = pattern.split("*")
+    if not parts:
+        return name == pattern
+    *middle, last = parts
+    at, end = len(first), len(name) - len(last)
+    if at > end or not (name.startswith(first) and name.endswith(last)):
+        return False
+    for part in middle:
+        found = name.find(part, at, end)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True

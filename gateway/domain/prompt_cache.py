@@ -33,6 +33,10 @@ class CacheRules:
     """Minimum number of tokens of a prefix that is cached."""
     ttl_s: float = SHORT_S
     """Seconds for which an entry stays after its last use, unless the entry has a lifetime of its own."""
+    read: float = 0.1
+    """Price of a token that is read from the cache, relative to the price of plain input."""
+    write: float = 1.25
+    """Price of a token that is written to the cache, relative to the price of plain input."""
 
     @property
     def writes_cost(self) -> bool:
@@ -47,6 +51,7 @@ _LEAST: tuple[tuple[re.Pattern[str], int], ...] = (
 )
 """(Pattern of a model's name, minimum tokens of a prefix) for models of Anthropic. The first pattern that is found in
 the name counts."""
+_DEEP_DISCOUNT = re.compile(r"claude-\w+-5-5")
 _LATER_GPT = re.compile(r"gpt-(?:5\.[6-9]|5\.\d\d|[6-9]|\d\d)")
 """Matches GPT-5.6 and later models, which charge for cache writes."""
 
@@ -56,10 +61,11 @@ def rules_of(model: str) -> CacheRules:
     """The rules for the model with this name. The server that runs the model does not matter."""
     name = model.lower()
     if "claude" in name:
-        return CacheRules("marks", next(tokens for pattern, tokens in _LEAST if pattern.search(name)))
+        read = 0.05 if _DEEP_DISCOUNT.search(name) else 0.1
+        return CacheRules("marks", next(tokens for pattern, tokens in _LEAST if pattern.search(name)), read=read)
     if _LATER_GPT.search(name):
         return CacheRules("newest", 1024, 1800.0)
-    return CacheRules("common", 1024)
+    return CacheRules("common", 1024, read=0.25, write=1.0)
 
 
 @dataclass(slots=True)
@@ -68,7 +74,7 @@ class CacheMarks:
     `fixed` are omitted first.
 
     A position in the conversation is a number of content blocks, counted from the first message on. A text is one
-    block.
+    block. Thinking blocks are not counted, so that positions stay the same if thinking blocks are left out.
     """
 
     newest: Lifetime | None = None
@@ -87,6 +93,10 @@ class CacheMarks:
     """Whether the request offers tools."""
     cut: frozenset[int] = frozenset()
     """Indexes of the turns that are dropped or shortened."""
+    anchor: int = 0
+    """Number of messages before the place where the next cut of the session will begin."""
+    messages: int = 0
+    """Number of messages of the request, as its client sent them."""
     blocks: int = 0
     """Number of blocks of the conversation that was sent. It is set when the body is written."""
     lives_long: bool = False

@@ -96,6 +96,9 @@ class BackendState:
     """Estimated seconds for which a further request would wait at the backend for its turn."""
     trouble: str = ""
     """Why calls of the backend fail at present. Empty if they do not fail, or if there was no call yet."""
+    headroom: float | None = None
+    """Share that is left of the provider's rate limit with the least left. At 0, one more call would exceed the limit.
+    None if unknown."""
 
 
 class FleetView(Protocol):

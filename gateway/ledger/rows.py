@@ -238,6 +238,8 @@ def ending(
         attempt.output_bytes,
         attempt.sent_bytes,
     )
+    if record.traffic_class:  # the last value: there are no defaults after it
+        return usual + rare
     return usual if rare == _RARE else usual + _unusual(rare)
 
 

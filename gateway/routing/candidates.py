@@ -74,6 +74,8 @@ def examine(
             state = fleet.state(backend)
             if not state.available:
                 cause, excluded = "health", state.reason or "unavailable after failures"
+            elif state.headroom == 0.0:
+                cause, excluded = "busy", "its provider's rate limit is used up for the moment"
             elif state.wait_s > backend.spill_after:
                 cause, excluded = "busy", f"a request would wait about {state.wait_s:.1f} s for its turn there"
         cost = plain = expected_cost(backend, demand, prices)

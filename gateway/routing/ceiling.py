@@ -58,7 +58,7 @@ def named_model(asked: str, backends: Sequence[Backend], prices: ModelPrices) ->
     if asked == "auto":
         return None
     listed = prices.listed(asked)
-    found = [each for each in backends if asked in (each.name, each.model)]
+    found = [each for each in backends if asked in (each.name, each.model, each.model_group)]
     if not found:  # a version of another date may have another price
         similar = [each for each in backends if same_model(each.model, asked)]
         found = [each for each in similar if _alike(listed, prices.listed(each.model))]

@@ -74,11 +74,15 @@ def choose(
 
 def _nominal(candidates: Sequence[Candidate], named: str | None) -> Candidate:
     """The policy's reference, whether it can serve or not: the backend named `named`, or else the most expensive
-    backend of the tier `named`. If there is none, the most expensive backend of the strongest tier."""
+    backend of the model group or tier `named`. If there is none, the most expensive backend of the strongest tier. If
+    that backend is in a model group, the group's cheapest member that can serve is the reference."""
     meant = [each for each in candidates if each.backend.name == named] or [
-        each for each in candidates if each.backend.tier == named
+        each for each in candidates if named in (each.backend.model_group, each.backend.tier)
     ]
-    return max(meant or candidates, key=_strength)
+    first = max(meant or candidates, key=_strength)
+    group = first.backend.model_group if first.backend.name != named else ""
+    members = [each for each in candidates if group and each.backend.model_group == group and not each.excluded]
+    return min(members, key=by_cost) if members else first
 
 
 def _within(candidates: Sequence[Candidate], nominal: Candidate, limit: Ceiling) -> Candidate:

@@ -172,7 +172,7 @@ class Router:
     def _decide(
         self, named: ResolvedModel, request: CompletionRequest, tenant: Tenant, estimate: ContextEstimate, session: str
     ) -> Route:
-        if request.one_model and len({each.model for each in named.backends}) > 1:
+        if request.one_model and not all(each.same_model(named.backends[0]) for each in named.backends):
             raise BadRequest(
                 f"{request.model!r} may be any of several models, and what is asked for here means nothing to another "
                 f"one: name one of {', '.join(dict.fromkeys(each.name for each in named.backends))}.",

@@ -43,12 +43,32 @@ SAME = [
     ("Como renovo o passaporte?", "Olá, uma dúvida: como renovo o passaporte? Obrigado"),
     ("Você sabe quanto custa uma passagem para o Rio?", "vc sabe quanto custa uma passagem pro Rio"),
     ("Por que o céu é azul?", "pq o ceu e azul?"),
+    ("How do I reset my password?", "How do you reset your password?"),
 ]
 OTHER = [
     ("What is the fee for a passport renewal in Lisbon?", "How much is the fee for a passport renewal in Porto?"),
     ("How do I get from the airport to Madrid?", "What is the best way to get from the airport to Seville?"),
     ("¿Cuánto digo que gano?", "¿Cuánto diga que gano?"),
     ("turn it on", "turn it off"),
+    ("When was Abbey Road recorded?", "When was Abbey Road released?"),
+    ("Who composed the Star-Spangled Banner?", "Who wrote the Star-Spangled Banner?"),
+    ("How many brothers did Mozart have?", "How many siblings did Mozart have?"),
+    ("What is the oldest school in England?", "What is the oldest university in England?"),
+    ("Who is the best rock artist?", "Who is the best rock band?"),
+    ("How much does a new bathroom cost?", "How much does a new toilet cost?"),
+    ("Which date format should I use in SQL?", "Which date type should I use in SQL?"),
+    ("What is an abstract class?", "What is an abstract course?"),
+    ("Is it ok to run every day?", "Is it good to run every day?"),
+    ("¿Qué es una torta mexicana?", "¿Qué es una tarta mexicana?"),
+    ("¿Qué le regalo a mi amiga?", "¿Qué le regalo a mi amigo?"),
+    ("¿Qué regalo para una amiga?", "¿Qué regalo para un amigo?"),
+    ("¿Cuánto miden las niñas de 5 años?", "¿Cuánto miden las chicas de 5 años?"),
+    ("Quais são os maiores órgãos do corpo humano?", "Quais são os principais órgãos do corpo humano?"),
+    ("What is your favorite color?", "What is my favorite color?"),
+    ("¿Cuál es tu nombre?", "¿Cuál es mi nombre?"),
+    ("¿Cuáles son tus derechos?", "¿Cuáles son mis derechos?"),
+    ("Qual é o seu nome?", "Qual é o meu nome?"),
+    ("Which airlines fly to Cuba?", "Which airlines fly in Cuba?"),
     ("Turn the light on", "Please turn the light off"),
     ("Is it legal to smoke in Spain?", "Is it legal to smoke in Italy?"),
     ("is it legal to smoke in spain", "is it legal to smoke in italy"),
@@ -58,6 +78,11 @@ OTHER = [
     ("How do I enable dark mode?", "How do I disable dark mode?"),
     ("Who is taller, Ana or Eva?", "Who is taller, Eva or Ana?"),
     ("Convert JSON to YAML", "Convert YAML to JSON"),
+    ("How do I convert a list to a tuple in Python?", "How can I convert a tuple to a list in Python?"),
+    ("How do I send money from my bank to my friend?", "How can I send money to my bank from my friend?"),
+    ("Flights from Madrid to Paris", "Cheap flights to Madrid from Paris"),
+    ("¿Cómo puedo pasar fotos del móvil al ordenador?", "¿Cómo paso fotos del ordenador al móvil?"),
+    ("Como passo fotos do celular para o computador?", "Como posso passar fotos do computador para o celular?"),
     ("Can I take ibuprofen with alcohol?", "Can I take ibuprofen without alcohol?"),
     ("Can I take ibuprofen with aspirin?", "Can I take ibuprofen with paracetamol?"),
     ("Should I sell the house?", "Should I not sell the house?"),
@@ -199,3 +224,13 @@ def test_another_noun_is_another_question_in_another_frame_too(
     """Cosines as the packaged embedder gives them."""
     assert not verifier.verify(stored, asked, cosine).accepted
     assert not verifier.verify(asked, stored, cosine).accepted
+
+
+def test_the_more_questions_are_stored_the_less_certain_is_a_paraphrase(verifier: Verifier) -> None:
+    pair = "What is the best way to learn Spanish?", "How can I learn Spanish well?"
+    scores = [verifier.verify(*pair, 0.9, among=among).score for among in (1, 1500, 3000, 30_000)]
+    assert scores[0] == scores[1] > scores[2] > scores[3] > 0
+    odds = [score / (1 - score) for score in scores]
+    assert odds[3] == pytest.approx(odds[0] / 20)
+    same = "How to bake bread?", "how to bake bread"
+    assert verifier.verify(*same, 0.99, among=1_000_000).accepted, "it does not depend on the other questions"

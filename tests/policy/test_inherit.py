@@ -220,6 +220,20 @@ def test_copies_of_the_policies_in_force_need_no_base(tmp_path: Path) -> None:
     assert policies.current.find("b") == found.find("b")
 
 
+def test_a_worker_that_starts_while_the_default_file_is_broken_keeps_what_teams_take_from_it(tmp_path: Path) -> None:
+    folder, copies = tmp_path / "policies", tmp_path / "copies"
+    folder.mkdir()
+    rules = "team: default\nbudget: {limit_usd: 5}\ndata: {hosted: forbidden}\n"
+    write(folder, default=rules, a="team: a\nextends: default\n")
+    found = load_policies([folder], Ceilings())
+    keep(copies, found.files)
+    write(folder, default="nonsense")
+    started = Policies([folder], Ceilings(), copies).current
+    assert started.find("a") == found.find("a")
+    again, _ = reload_policies([folder], Ceilings(), started)
+    assert again.find("a") == found.find("a")
+
+
 def test_each_effective_value_names_where_it_stands(tmp_path: Path) -> None:
     write(tmp_path, strict=STRICT, a="team: a\nextends: strict\ncache: {scope: team}\nshare: 10%\n")
     owner, values = effective([tmp_path], Ceilings.model_validate({"cache_scope": "key", "cache_ttl": "30m"}), "none")

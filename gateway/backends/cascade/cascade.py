@@ -29,15 +29,17 @@ log = logging.getLogger(__name__)
 
 Served = Relayed | Whole | StreamGate
 Obstacle = GatewayError | TimeoutError
-"""Errors after which no further backend is called. TimeoutError: the stream must not be held back any longer."""
+"""Errors after which no further backend is called. A TimeoutError means that the stream must not be held back any
+longer."""
 
 _LEAST_S = 0.25
-"""No further backend is called unless the time left exceeds the backend's usual answer time by this many seconds."""
+"""Seconds of margin before a further backend is called: the time left must exceed the usual answer time of this backend
+by more than the margin."""
 _SPARE, _MOST_SPARE_S = 0.1, 1.0
-"""Share of the remaining time that is reserved for serving the best answer so far, and the maximum of this reserve in
-seconds."""
+"""Time reserved for serving the best answer so far: first the share of the remaining time, then the maximum in seconds.
+"""
 _FINAL = (BudgetExhausted, DeadlineExceeded, LedgerUnavailable)
-"""Errors that also prevent calls to all other backends."""
+"""Errors after which the other backends cannot be called either."""
 
 
 class _Guarded:
@@ -64,18 +66,21 @@ class _Guarded:
 
 
 class Cascade:
-    """Runs the strategy for one request. Attempts stay open in the journal until an answer is selected; then all others
-    are closed.
+    """Runs the strategy for one request.
 
-    Plain answers are read to their end. For streams there are three cases. If the strategy continues only after a weak
-    answer, the beginning of the stream is held back. If it compares answers, whole streams are held back, provided that
-    this is fast enough. Otherwise the reference backend's stream is sent directly. Bytes sent to the client cannot be
-    withdrawn.
+    Each attempt stays open in the journal until an answer is selected; then all other attempts are closed. Plain
+    answers are read to their end. There are three cases for streams. If the strategy continues only after a weak
+    answer, the beginning of the stream is held back. If the strategy compares answers, whole streams are held back,
+    provided that this is fast enough. Otherwise the reference backend's stream is sent directly to the client. Bytes
+    that were sent to the client cannot be withdrawn.
     """
 
     def __init__(self, attempts: Attempts, asking: RunningStrategy, route: Route, call_context: CallContext) -> None:
-        """`route.escalate_below`: an answer with a lower mean token probability counts as weak; None: this is not
-        checked."""
+        """`asking`: the strategy to run.
+
+        An answer is weak if its mean token probability is below `route.escalate_below`. If `route.escalate_below` is 0,
+        the probability is not checked.
+        """
         self._attempts, self._strategy, self._route, self._call_context = (
             attempts,
             _Guarded(asking),
@@ -93,7 +98,8 @@ class Cascade:
         self._clock = asyncio.get_running_loop().time
 
     async def answer(self) -> Served:
-        """Run the strategy and return the answer to serve. If there is none, raises the errors of `first_of`."""
+        """Run the strategy and return the answer to serve. If no answer can be served, raises the errors of
+        `Attempts.first_of`."""
         served: Served | None = None
         try:
             served = await (self._stream() if self._call_context.request.stream else self._plain())
@@ -145,8 +151,8 @@ class Cascade:
         return await self._choice()
 
     def _is_last(self, names: Sequence[str]) -> bool:
-        """Whether only one backend is left and its answer will be served in any case. Then its stream need not be held
-        back."""
+        """Whether `names` is a single backend whose answer will be served in any case. Then the stream of this backend
+        need not be held back."""
         if len(names) > 1:
             return False
         if self._needs_beginning_only(names) and not (self._rules.hold_tokens and self._rules.hold_for):
@@ -155,15 +161,16 @@ class Cascade:
         return not self._strategy.next(judged) and self._strategy.serves(judged) == len(self._judged)
 
     def _needs_beginning_only(self, names: Sequence[str]) -> bool:
-        """Whether the strategy would accept any answer of this backend that is not weak. Then its vote is not
-        needed."""
+        """Whether `names` is a single backend from which the strategy accepts every answer that is not weak. Then the
+        beginning of the answer is enough, because the strategy does not compare the whole answer with others."""
         judged = [*self._judged, StrategyAnswer(names[0], None, confidence=1.0)]
         return (
             len(names) == 1 and not self._strategy.next(judged) and self._strategy.serves(judged) == len(self._judged)
         )
 
     def _expected_s(self, names: Sequence[str]) -> float:
-        """Minimum expected seconds until the strategy ends, from the usual answer times of its backends."""
+        """The minimum number of seconds until the strategy is expected to end. Computed from the usual answer times of
+        the strategy's backends."""
         judged = [*self._judged]
         seconds = 0.0
         while names:
@@ -173,7 +180,7 @@ class Cascade:
         return seconds
 
     async def _stream_directly(self, backend: Backend) -> Served | None:
-        """Stream this backend's answer directly. Returns None if it fails."""
+        """Send the stream of `backend` directly to the client. Returns None if `backend` fails."""
         try:
             return await self._attempts.first_of((backend,), self._with_spare_time(), last_resort=False)
         except GatewayError as error:
@@ -183,7 +190,8 @@ class Cascade:
             return None
 
     async def _stream_reference(self, why: str) -> Served:
-        """Stream the reference backend's answer instead of continuing the strategy. `why` is stored in the record."""
+        """Stop the strategy and send the reference backend's stream to the client. `why`: the reason, which is stored
+        in the record."""
         reference = self._route.reference or self._route.backends[-1]
         self._call_context.record.note("strategy left", why=why, to=reference.name)
         for judged, answer in zip(self._judged, self._answers, strict=True):
@@ -196,7 +204,8 @@ class Cascade:
     # both
 
     async def _next(self) -> tuple[str, ...]:
-        """The backends to call next. Empty if there is an answer and no time for another one."""
+        """The names of the backends to call next. Empty if the strategy has ended, if the budget ended an answer early,
+        or if an answer exists and too little time is left for another answer."""
         if self._cut_by_budget:
             return ()
         asked = {judged.backend for judged in self._judged}
@@ -218,23 +227,24 @@ class Cascade:
 
     @property
     def _cut_by_budget(self) -> bool:
-        """Whether the budget ended an answer early. Then it cannot pay for another answer, and the early end is not the
-        backend's fault."""
+        """Whether the budget ended an answer early. Then the budget cannot pay for another answer, and the early end is
+        not a fault of the backend."""
         return any(answer is not None and _cut_by_budget(answer) for answer in self._answers)
 
     def _usual_answer_s(self, name: str) -> float:
         return self._attempts.health(self._backends[name]).whole_s or 0.0
 
     def _with_spare_time(self) -> CallContext:
-        """The call context, with time reserved for serving an answer if there is one already."""
+        """The call context for the next call. If an answer already exists, the deadline is earlier, so that time
+        remains to serve this answer."""
         if all(answer is None for answer in self._answers):
             return self._call_context
         spare_s = min(_MOST_SPARE_S, _SPARE * (self._call_context.deadline - self._clock()))
         return replace(self._call_context, deadline=self._call_context.deadline - spare_s)
 
     async def _ask(self, names: Sequence[str], tokens: float, within_s: float) -> Obstacle | None:
-        """Call the named backends, in parallel if there are several. Returns the error that prevents further calls, or
-        None."""
+        """Call the named backends, in parallel if there are several. Returns the error after which no further backend
+        may be called, or None."""
         call_context = self._with_spare_time()
         if len(names) == 1:
             return await self._one(self._backends[names[0]], call_context, tokens, within_s)
@@ -256,8 +266,8 @@ class Cascade:
     async def _one(
         self, backend: Backend, call_context: CallContext, tokens: float, within_s: float
     ) -> Obstacle | None:
-        """Call one backend and store its answer. Reads a stream up to `tokens` (infinite: to its end), for at most
-        `within_s` seconds."""
+        """Call one backend and store its answer. Of a stream, reads at most `tokens` content chunks (infinite: the
+        whole stream) in at most `within_s` seconds."""
         has_logprobs = self._route.escalate_below > 0 and "logprobs" in backend.capabilities
         muted = has_logprobs and logprobs.can_ask(call_context.request)
         if muted:
@@ -287,7 +297,11 @@ class Cascade:
         return None
 
     async def _begun(self, held: StreamGate, call_context: CallContext, tokens: float, within_s: float) -> None:
-        """Hold a stream back while it is judged. Stop it as soon as it is found weak."""
+        """Hold back the stream `held` while its beginning is judged. If the text is found to be weak, stop the stream
+        at once.
+
+        `tokens`, `within_s`: maximum content chunks and maximum seconds that the stream is held back.
+        """
         attempt = held.attempt
         name, thinks = attempt.backend.name, "reasoning" in attempt.backend.capabilities
         try:
@@ -298,7 +312,7 @@ class Cascade:
         except BudgetExhausted as spent:
             if any(self._answers):
                 await self._attempts.drop(self._call_context, held, "interrupted", spent.code)
-            else:  # the policy decides how far an answer may go when it is relayed
+            else:  # the policy decides how many tokens of this answer may be relayed
                 self._keep(StrategyAnswer(name, None, confidence=held.confidence), held)
             raise
         except BaseException as error:
@@ -330,15 +344,15 @@ class Cascade:
         self._call_context.record.note("member failed", backend=backend.name, code=error.code)
 
     def _stop(self, obstacle: Obstacle) -> None:
-        """Stop because no further backend can be called; an answer received so far is then served. Raises `obstacle` if
-        there is none."""
+        """Stop the strategy, because no further backend can be called after `obstacle`. If an answer was already
+        received, the caller serves that answer. If not, raises `obstacle`."""
         if not any(self._answers):
             raise obstacle
         why = obstacle.code if isinstance(obstacle, GatewayError) else "too_slow"
         self._call_context.record.note("strategy stopped", why=why)
 
     async def _choice(self) -> Served:
-        """The answer to serve. If there is none, calls a remaining backend."""
+        """The answer to serve. If no answer was received that can be served, calls a remaining backend."""
         if not any(self._answers):
             return await self._fallback()
         chosen = self._answers[self._strategy.serves(self._judged)]
@@ -349,13 +363,13 @@ class Cascade:
         return chosen
 
     async def _fallback(self) -> Served:
-        """Called if no answer of the strategy can be served: call the backends that were not called yet, then those
-        that were stopped."""
+        """Call the backends that were not called yet, then the backends whose answers were stopped. Used if no answer
+        of the strategy can be served."""
         asked = {judged.backend for judged in self._judged}
         stopped = [self._backends[judged.backend] for judged in self._judged if judged.weak != FAILED]
         rest = [backend for backend in self._route.backends if backend.name not in asked] + stopped
         if not rest and not self._call_context.record.attempts:
-            # all breakers are open: one backend may be tried
+            # all breakers are open: one backend may be called as a probe
             rest = [self._backends[judged.backend] for judged in self._judged]
         if not rest:
             raise together(self._errors)

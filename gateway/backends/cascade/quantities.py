@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from gateway.backends.cascade.languages import Language
+from gateway.domain.text.function_words import Language
 
 _GROUPED = r"\d{1,3}(?:[.,'’\u00a0\u202f\u2009]\d{3})+(?:[.,]\d+)?"
 _PLAIN = r"\d+(?:[.,]\d+)?|[.,]\d+"
@@ -23,7 +23,7 @@ _MOST_POWER = 100
 
 
 def value(found: re.Match[str], language: Language | None = None) -> Fraction | None:
-    """The value of a match of `NUMBER`; None if it has none (too long, or divided by 0)."""
+    """The value of `found`, a match of `NUMBER`; None if the number is too long or divided by 0."""
     if len(found[0]) > _LONGEST:
         return None
     sign = -1 if re.search(r"[-−–]", found[0][: found[0].find(next(filter(str.isdigit, found[0])))]) else 1
@@ -41,7 +41,8 @@ def value(found: re.Match[str], language: Language | None = None) -> Fraction | 
 
 
 def _decimal(written: str, language: Language | None) -> Fraction:
-    """Parse `1,234.5`, `1.234,5` or `1 234`. The last mark is the decimal mark, unless it groups thousands."""
+    """Parse `1,234.5`, `1.234,5` or `1 234`. The last comma or point is the decimal mark, unless it separates groups of
+    three digits."""
     bare = re.sub(r"['’\u00a0\u202f\u2009]", "", written)
     dots, commas = bare.count("."), bare.count(",")
     if dots and commas:

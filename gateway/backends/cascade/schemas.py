@@ -17,12 +17,12 @@ log = logging.getLogger(__name__)
 Check = Callable[[Any], bool]
 
 _MOST_BYTES = 64 * 2**10
-"""Maximum bytes of a schema that is checked."""
+"""Maximum bytes of a schema. Answers are not checked against a larger schema."""
 
 
 class Expected:
-    """The JSON that a request expects: the schema of its answer, and the schemas of its tools' arguments. A schema that
-    cannot be read allows any value."""
+    """The JSON that a request expects: the schema of the answer, and the schemas of the tools' arguments. A schema that
+    cannot be read accepts any value."""
 
     __slots__ = ("json", "schema", "tools")
 
@@ -31,10 +31,10 @@ class Expected:
         self.json = kind != ""
         """Whether the request asks for JSON."""
         self.tools = _tools(request.body)
-        """Tool name → schema of its arguments. Empty: no tool is known."""
+        """Tool name → schema of the tool's arguments. Empty if no tool is known."""
 
     def content(self, text: str) -> bool:
-        """Whether `text` is JSON as the request expects it. True if it expects none."""
+        """Whether `text` is JSON as the request expects it. True if the request does not ask for JSON."""
         if not self.json:
             return True
         try:
@@ -44,7 +44,8 @@ class Expected:
         return type(found) is dict if self.schema is None else _check(self.schema)(found)
 
     def beginning(self, text: str) -> bool:
-        """Whether `text` can be the beginning of the JSON that the request expects."""
+        """Whether `text` can be the beginning of the JSON that the request expects. True if the request does not ask
+        for JSON."""
         if not self.json or not text.strip():
             return True
         try:
@@ -54,7 +55,8 @@ class Expected:
         return True
 
     def call(self, name: object, arguments: object) -> bool:
-        """Whether this is a call of a known tool with valid arguments (JSON as text). True if no tool is known."""
+        """Whether `name` is a known tool and `arguments`, a JSON text, are valid for this tool. True if no tool is
+        known."""
         if not self.tools:
             return True
         if type(name) is not str or name not in self.tools:
@@ -68,7 +70,8 @@ class Expected:
 
 
 def _format(body: Mapping[str, Any]) -> tuple[str, bytes | None]:
-    """The JSON type that the request expects (empty: none) and its schema, from the fields of any dialect."""
+    """The JSON type that the request expects (empty: the request does not ask for JSON), and the schema of this JSON.
+    Reads the fields of all dialects."""
     text, config = body.get("text"), body.get("output_config")
     for value in (
         body.get("response_format"),
@@ -83,8 +86,8 @@ def _format(body: Mapping[str, Any]) -> tuple[str, bytes | None]:
 
 
 def _tools(body: Mapping[str, Any]) -> dict[str, bytes | None]:
-    """The schemas of function tools. Empty if the request has a tool of another type, because such tools have no
-    schema."""
+    """Tool name → schema of the tool's arguments. Empty if one of the request's tools is not a function tool, because
+    other kinds of tools have no schema."""
     found: dict[str, bytes | None] = {}
     tools = body.get("tools")
     for tool in tools if type(tools) is list else ():
@@ -96,8 +99,8 @@ def _tools(body: Mapping[str, Any]) -> dict[str, bytes | None]:
 
 
 def _schema(value: object) -> bytes | None:
-    """The schema as sorted JSON bytes, which is the key in the cache of compiled schemas; None if it is missing,
-    invalid or too large."""
+    """The schema as sorted JSON bytes; None if the schema is missing, invalid or too large. The bytes are the key in
+    the cache of compiled schemas."""
     if type(value) is not dict:
         return None
     try:
@@ -109,13 +112,13 @@ def _schema(value: object) -> bytes | None:
 
 @lru_cache(maxsize=256)
 def _check(schema: bytes) -> Check:
-    """Compile a schema and cache it. Clients write the schemas, so patterns match in linear time and references are not
-    fetched."""
+    """Compile a schema. The compiled schema is cached. Schemas come from clients; therefore patterns are matched in
+    linear time, and references to other addresses are not fetched."""
     from jsonschema_rs import RegexOptions, validator_for  # imported here because few requests need it
 
     try:
         return validator_for(orjson.loads(schema), pattern_options=RegexOptions(), retriever=_nowhere).is_valid
-    except Exception as error:  # exceptions of the library, also for odd schemas
+    except Exception as error:  # the library raises various exceptions for unusual schemas
         log.debug("a request's JSON schema cannot be read, so its answers are not checked: %s", error)
         return lambda _: True
 

@@ -20,16 +20,18 @@ from gateway.domain.record import Attempt
 from gateway.domain.request import DialectName
 
 _FIRST_LOOK, _LONGEST_STEP = 4, 64
-"""Number of chunks after which the text is first judged. Then the interval doubles each time, up to the second number.
-"""
+"""The text is judged for the first time after the first number of chunks. After that, the interval doubles each time,
+up to the second number of chunks."""
 _MOST_KEPT = 2**20
-"""Maximum bytes that are held back. A longer stream is released to the client."""
+"""Maximum bytes of a stream that are held back. When this size is exceeded, the stream is released to the client."""
 
 
 class StreamGate:
-    """Implements `Answer` over a relayed stream. The pieces held back are sent first, unchanged.
+    """Implements `Answer` over a relayed stream whose beginning is held back. The pieces that were held back are sent
+    first, unchanged.
 
-    `muted`: the gateway, and not the client, asked for log-probabilities, so they are removed.
+    `muted`: the gateway, and not the client, asked for log-probabilities. Then the log-probabilities are removed from
+    the answer.
     """
 
     stream = True
@@ -44,11 +46,12 @@ class StreamGate:
         self._unsent = b""
 
     async def hold(self, tokens: float, until: float, money: Hold, stop: Callable[[str], str] = lambda text: "") -> str:
-        """Read until `tokens` chunks of content have arrived, the answer has ended, or `until` (loop time) is reached.
+        """Read until `tokens` chunks of content have arrived, the answer has ended, `until` (loop time) is reached, or
+        the maximum size to hold back is exceeded. Returns the reason that `stop` gave; empty if `stop` gave no reason.
 
-        `stop` is called from time to time with the text so far. When it returns a reason (not empty), reading ends and
-        the reason is returned. Raises StreamBroken, DeadlineExceeded, and BudgetExhausted if the hold does not cover
-        the tokens received.
+        `stop` is called from time to time with the text so far. When `stop` returns a reason (not empty), reading ends.
+        `money` is the budget's hold for the tokens of the answer. Raises StreamBroken, DeadlineExceeded, and
+        BudgetExhausted if the budget does not cover the tokens received.
         """
         attempt, relayed, clock = self.attempt, self._relayed, asyncio.get_running_loop().time
         look = min(_FIRST_LOOK, tokens)
@@ -70,7 +73,8 @@ class StreamGate:
                 return ""
 
     async def _read(self, keep: Sink, until: float) -> bool:
-        """Read with `keep`. Returns whether there may be more."""
+        """Read the stream until `keep` returns False or `until` (loop time) is reached. Returns whether the stream may
+        have more pieces."""
         if not self.attempt.backend.facts.resumable:
             return await self._relayed.pipe_to(keep)
         try:
@@ -102,7 +106,8 @@ class StreamGate:
         return logprobs.without(ending) if self._muted else ending
 
     def parsed_choices(self, dialect: DialectName) -> list[dict[str, Any]]:
-        """The choices of a complete answer, as in a chat completion; empty if the answer is too long to assemble."""
+        """The choices of a complete answer, in the format of a chat completion. Empty if the answer is too long to be
+        kept as a whole."""
         body = self._relayed.completion()
         return [] if body is None else DIALECTS[dialect].choices(orjson.loads(body))
 

@@ -1,4 +1,5 @@
-"""Reduces an answer to a value that can be compared: a number, a choice, JSON or a short string.
+"""Reduces an answer to a vote: a number, a choice, JSON or a short string that can be compared with the votes of other
+answers.
 
 The patterns are generic. An answer without such a value has no vote.
 """
@@ -13,7 +14,8 @@ from typing import Any
 import orjson
 
 from gateway.backends.cascade import quantities
-from gateway.backends.cascade.languages import Language, language
+from gateway.backends.cascade.languages import language
+from gateway.domain.text.function_words import Language
 
 _THOUGHT = re.compile(r"</(?:think|thinking|reasoning)>", re.IGNORECASE)
 _FENCE = "```"
@@ -24,7 +26,8 @@ _ANSWERS = frozenset(
         "opción resposta resposta_final opção opcao rótulo rotulo",
     )
 )
-"""Fields of a JSON object that usually hold the answer; other fields may explain it."""
+"""Names of fields in a JSON object that usually contain the answer. Other fields of the object may explain the answer.
+"""
 _MARK = re.compile(
     r"####\s*"
     r"|\b(?:answer|result|option|choice)(?: is| would be|\s*[:=])(?: option| choice)?[:\s]*"
@@ -49,7 +52,8 @@ _LATEX_TEXT = re.compile(r"\\(?:text|mathrm|mathbf|textbf|operatorname|mbox)\s*\
 _LATEX_FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]+)\}\s*\{([^{}]+)\}|\\[dt]?frac\s*(\d)\s*(\d)")
 _UNITS = re.compile(r"\s?(?:%|°C?|º|[^\W\d_]+(?:[ /²³^][^\W\d_]+){0,3})?[.!]?")
 _SHORT, _WORDS, _FEW = 80, 8, 3
-"""Maximum characters and words of a short string. If it has more words than `_FEW`, a number in it is preferred."""
+"""A short string has at most `_SHORT` characters and `_WORDS` words. If it has more than `_FEW` words and contains a
+number, the number is the vote."""
 _LINE = 300
 _ENDING = 1000
 """Number of characters at the end of a text that are searched for an introducing phrase."""
@@ -59,10 +63,10 @@ _MOST_JSON = 20_000
 def vote(
     message: Mapping[str, Any], *, json_wanted: bool = False, question_language: Language | None = None
 ) -> str | None:
-    """The vote of a chat message; None if it has none.
+    """The vote of a chat message; None if the message has no vote.
 
-    `json_wanted`: only whole JSON counts. `question_language`: used if the answer is too short to
-    detect one.
+    `json_wanted`: only JSON that is the whole text is a vote. `question_language`: assumed as the language of an answer
+    that is too short to detect one.
     """
     if calls := message.get("tool_calls"):
         return _of_calls(calls)
@@ -71,7 +75,7 @@ def vote(
 
 
 def _of_calls(calls: Any) -> str | None:
-    """The vote of tool calls: their names and arguments, in order. None if a call is unreadable."""
+    """The vote of tool calls: the names and arguments of all calls, in order. None if one call is unreadable."""
     signatures = []
     for call in calls if type(calls) is list else ():
         function = call.get("function") if type(call) is dict else None
@@ -102,7 +106,9 @@ def _of_text(text: str, json_wanted: bool, question_language: Language | None) -
 
 
 def _of_json(text: str, *, strict: bool) -> str | None:
-    """The vote of JSON (an object or list) that is the whole text or its only fenced block."""
+    """The vote of the JSON in `text`; None if there is no such JSON. If `strict` is true, the whole text must be JSON.
+    Otherwise the JSON must be an object or a list, and it may also be the content of the only fenced block in the text.
+    """
     body = text
     if not strict and len(parts := text.split(_FENCE)) == 3:  # the content of the only fence, without its language name
         body = parts[1].lstrip("abcdefghijklmnopqrstuvwxyzJSON").strip()
@@ -137,8 +143,8 @@ def _dumped(value: Any) -> str:
 
 
 def _marked(text: str) -> list[str]:
-    """The parts of the text marked as the answer: in the last `\boxed`, else after the last introducing phrase. The
-    list may be empty."""
+    """The parts of the text that are marked as the answer: the content of the last `\boxed`, or else what follows the
+    last introducing phrase. The list may be empty."""
     if (at := text.rfind("\\boxed")) >= 0 and (inner := _braced(text, at)) is not None:
         return [inner[:_LINE]]
     ending = text[-_ENDING:]
@@ -150,7 +156,7 @@ def _marked(text: str) -> list[str]:
 
 
 def _braced(text: str, at: int) -> str | None:
-    """The text inside the first braces after position `at`; None if they are not closed."""
+    """The text inside the first pair of braces after position `at`; None if the braces are not closed."""
     begin = text.find("{", at)
     depth = 0
     for place in range(begin, len(text)) if begin >= 0 else ():
@@ -161,7 +167,7 @@ def _braced(text: str, at: int) -> str | None:
 
 
 def _final(text: str, question_language: Language | None) -> str | None:
-    """The vote of a short text that is known to be the answer; None if it has none."""
+    """The vote of a short text that is known to be the final answer; None if the text has no vote."""
     text = _ARTICLE.sub("", _bare(text), count=1)
     if found := _CHOICE.match(text) or _OPTION.match(text):
         return f"choice:{next(filter(None, found.groups())).upper()}"
@@ -188,7 +194,7 @@ def _bare(text: str) -> str:
 
 
 def _concluding(text: str, question_language: Language | None) -> str | None:
-    """The last number in the last sentence of the text, as a vote; None if there is none."""
+    """The last number in the last sentence of the text, as a vote; None if that sentence has no number."""
     if text.endswith(_FENCE):
         return None
     line = text.rstrip().rpartition("\n")[2]
@@ -203,6 +209,6 @@ def _concluding(text: str, question_language: Language | None) -> str | None:
 
 
 def folded(text: str) -> str:
-    """Normalise case, width, spaces and surrounding punctuation."""
+    """The text with case, width, spaces and surrounding punctuation normalised."""
     text = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
     return text.strip(" .,;:!?¡¿*_`\"'“”")

@@ -1,4 +1,5 @@
-"""Finds signs that an answer is weak, and the answer's vote. A cascade uses both to decide."""
+"""Finds signs that an answer is weak, and computes the answer's vote. A cascade uses the signs and the vote to decide
+whether to call another backend."""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ from gateway.domain.text.declining import begins_declining, declines
 log = logging.getLogger(__name__)
 
 _LOOPS = range(4, 161)
-"""Possible lengths, in characters, of a repeated unit."""
+"""Lengths, in characters, of the sequences whose repetition is detected."""
 _TIMES, _LEAST_LOOP = 4, 240
-"""Minimum number of repetitions, and minimum number of repeated characters in total."""
+"""Minimum number of repetitions of a sequence, and minimum number of characters of all repetitions together."""
 _LETTERS = re.compile(r"[^\W\d_]{2}")
 
 
@@ -34,7 +35,8 @@ class Reader:
         self._question = request.last_user
         self._question_language = asked_in(self._question)
         self._mentions_languages = any(names_one(turn.text) for turn in request.turns)
-        """Whether the conversation mentions languages."""
+        """Whether the conversation mentions a language or translation. Then an answer in another language than the
+        question is not weak."""
 
     def answered(
         self, backend: str, choices: Sequence[Mapping[str, Any]], finish: str, confidence: float | None
@@ -68,7 +70,7 @@ class Reader:
             return "empty"
         if declines(text):
             return "refusal"
-        if finish == "length" and not self._limited:  # if the client set the limit, another answer would reach it too
+        if finish == "length" and not self._limited:  # another backend's answer would end at a client's limit too
             return "truncated"
         if repeats(text):
             return "repetition"
@@ -92,10 +94,10 @@ class Reader:
         return answered_in is not None and answered_in != self._question_language
 
     def beginning(self, text: str, *, thinks: bool) -> str:
-        """The reason to stop a stream, given its text so far; empty: continue.
+        """The reason to stop a stream, from the stream's text so far. Empty if the stream may continue.
 
-        `thinks`: the text may begin with the model's thinking, so its format and words do not show the quality of the
-        answer.
+        `thinks`: the text may begin with the model's thinking. Then the format and the words of the text do not show
+        the quality of the answer.
         """
         if repeats(text):
             return "repetition"
@@ -107,7 +109,8 @@ class Reader:
 
 
 def repeats(text: str) -> bool:
-    """Whether `text` ends in a repeating sequence of words. Repeated dashes, dots or numbers do not count."""
+    """Whether `text` ends in a sequence of words that repeats many times. Repeated dashes, dots or numbers do not
+    count."""
     if len(text) < _LEAST_LOOP:
         return False
     last = text[-1]

@@ -1,7 +1,7 @@
 """HTTP client based on aiohttp, used for proxies. Imported only if a proxy is configured.
 
-It opens one connection per request. If it reused connections, aiohttp would read bytes that arrived on an idle
-connection as the next answer.
+The client opens one connection per request. If it reused connections, aiohttp would take bytes that arrive on an idle
+connection for the next answer.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from gateway.errors import BackendError, BackendGarbage, BackendTimeout, Backend
 
 _CONNECT_S = 10.0
 _GLANCE_S = 0.25
-"""Interval in seconds for checking whether the connection is gone. Needed because aiohttp does not wake a reader after
-a malformed chunk."""
+"""Interval in seconds for checking whether the connection was lost. The check is needed because aiohttp does not wake a
+reader after a malformed chunk."""
 _ONE_WRITE_BYTES = 2**20 - 1
-"""Maximum body size in bytes for a single write. For larger ones aiohttp warns unless they are passed as a file."""
+"""Maximum body size in bytes for a single write. aiohttp warns about a larger body unless the body is passed as a file.
+"""
 _MOST_HEADERS = 1024
 
 
@@ -128,12 +129,13 @@ class AiohttpResponse:
         return False
 
     async def aclose(self) -> None:
-        """Release the connection. If the body is incomplete, drop it at once, so that the backend notices."""
+        """Release the connection. If the body is incomplete, close the connection at once, so that the backend notices
+        that the client is gone."""
         self._response.close()
 
 
 class AiohttpClient:
-    """Implements `client.HttpClient` with aiohttp. `proxy`: an http(s) URL, or "" for none."""
+    """Implements `client.HttpClient` with aiohttp. `proxy`: the http or https URL of the proxy, or "" for no proxy."""
 
     def __init__(
         self,
@@ -158,7 +160,7 @@ class AiohttpClient:
         self._busy = self._requests = 0
 
     def stats(self) -> dict[str, int]:
-        """Requests in progress, and requests in total."""
+        """The number of requests in progress, and the number of all requests since the start."""
         return {"busy": self._busy, "requests": self._requests}
 
     async def request(
@@ -176,7 +178,7 @@ class AiohttpClient:
         return await self._exchange(method, path, opening, body, deadline, first_byte_timeout, math.inf)
 
     def opening(self, path: str, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
-        """Like `HttpClient.opening`. For `post`, the path is added as the first line."""
+        """Like `HttpClient.opening`. The path is stored as the first line, from which `post` reads it."""
         return path.encode() + b"\n" + self._origin.opening("POST", path, headers)
 
     async def post(
@@ -222,7 +224,7 @@ class AiohttpClient:
     async def _send(
         self, method: str, url: URL, fields: list[Any], body: bytes, limit: float
     ) -> aiohttp.ClientResponse:
-        """Send the request. Returns when the response head has arrived. Raises BackendError."""
+        """Send the request. Returns when the response head has arrived. Raises BackendError if no head arrives."""
         session = self._open()
         try:
             async with asyncio.timeout_at(limit):
@@ -266,8 +268,8 @@ class AiohttpClient:
 
 
 def _failed(error: BaseException, name: str) -> BackendError:
-    """The error for a request that failed before its response head arrived. It contains no address, because clients see
-    it."""
+    """The error for a request that failed before its response head arrived. The error contains no address, because
+    clients see the error."""
     match error:
         case aiohttp.ServerTimeoutError():
             return BackendUnreachable(f"{name} cannot be reached: the connection was not made in time", backend=name)
@@ -293,7 +295,8 @@ def _failed(error: BaseException, name: str) -> BackendError:
 
 
 def _broken(error: Exception, name: str, *, finishing: bool) -> BackendError:
-    """The error for a response that failed while its body was arriving."""
+    """The error for a response that failed while its body was arriving. `finishing`: the time limit that passed was the
+    limit for the whole body, not the limit for its first byte."""
     if isinstance(error, TimeoutError):
         return BackendTimeout(f"{name} did not {'finish' if finishing else 'begin to answer'} in time", backend=name)
     return StreamBroken(f"{name} broke off in the middle of its answer", backend=name)

@@ -41,24 +41,25 @@ class Response(Protocol):
         ...
 
     async def read(self, limit: int) -> bytes:
-        """Return the whole body. Raises BackendGarbage if it exceeds `limit` bytes, and the errors of iterating."""
+        """Return the whole body. Raises BackendGarbage if the body exceeds `limit` bytes, and the errors of
+        iterating."""
         ...
 
     def arrived(self) -> bytes:
-        """The part of the body that had arrived when `read` failed."""
+        """The part of the body that arrived before `read` failed."""
         ...
 
     def half_close(self) -> bool:
-        """Close only the sending direction of the connection. The backend sees the end, and the rest of its data still
-        arrives.
+        """Close only the sending direction of the connection. The backend sees that the client sends no more, and the
+        data that the backend has sent still arrives.
 
-        Returns False if that is impossible, because the connection is encrypted or closed.
+        Returns False if the connection is encrypted or closed, because then it cannot be closed in one direction.
         """
         ...
 
     async def aclose(self) -> None:
-        """Release the connection. If the body is incomplete, the connection is closed at once, so that the backend
-        notices."""
+        """Release the connection. If the body is incomplete, close the connection at once, so that the backend notices
+        that the client is gone."""
         ...
 
 
@@ -75,29 +76,33 @@ class HttpClient(Protocol):
         deadline: float,
         first_byte_timeout: float,
     ) -> Response:
-        """Send a request to `path` below the base URL. Returns the response once its head has arrived, whatever its
-        status.
+        """Send a request to `path` below the base URL. Returns the response when the response head has arrived,
+        whatever its status is.
 
-        The first byte of the body must arrive within `first_byte_timeout` seconds, including the time in the queue and
-        to connect. The whole response must arrive before `deadline` (loop time). Redirects are not followed. HEAD and
-        CONNECT are not supported. Raises BackendUnreachable, BackendTimeout, BackendGarbage.
+        The first byte of the body must arrive within `first_byte_timeout` seconds. These seconds include the wait in
+        the queue and the time to connect. The whole response must arrive before `deadline` (loop time). Redirects are
+        not followed. The methods HEAD and CONNECT are not supported. Raises BackendUnreachable, BackendTimeout,
+        BackendGarbage.
         """
         ...
 
     def opening(self, path: str, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
-        """The part of the request head that all POSTs to `path` share, to be passed to `post`. Raises
-        BackendUnreachable if a header contains invalid characters."""
+        """The part of the request head that is equal for all POST requests to `path` with `headers`. It is an argument
+        of `post`. Raises BackendUnreachable if a header contains invalid characters."""
         ...
 
     def post(
         self, opening: bytes, body: bytes, *, deadline: float, first_byte_timeout: float, stall_timeout: float
     ) -> Awaitable[Response]:
-        """POST like `request`. Further complete header lines may be appended to `opening`. `stall_timeout`: maximum
-        seconds between two pieces of the body."""
+        """Send a POST request. Errors and timeouts are those of `request`.
+
+        `opening`: the result of the method `opening`; complete header lines may be appended to it. `stall_timeout`:
+        maximum seconds between two pieces of the body.
+        """
         ...
 
     async def aclose(self) -> None:
-        """Drop all connections; requests in progress fail."""
+        """Close all connections at once. Requests in progress fail."""
         ...
 
     def stats(self) -> dict[str, int]: ...

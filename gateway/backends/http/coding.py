@@ -1,4 +1,4 @@
-"""Decodes a response body that is encoded although the request asked for `identity`."""
+"""Decodes a response body that a backend encoded although the request asked for the coding `identity`."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from gateway.errors import BackendGarbage, StreamBroken
 from gateway.runtime.codings import Decoder, Oversized, TooCostly, UnknownCoding, parse_coding
 
 _MOST_BYTES = 16 * 2**20
-"""Maximum bytes to which the data of one read may decode."""
+"""Maximum bytes of the decoded data of one read."""
 _CPU_S = 0.25
-"""Maximum CPU seconds for decoding one body. The limit is lower than for request bodies, because decoding runs on the
-event loop."""
+"""Maximum CPU seconds for decoding one response body. The limit for request bodies is higher, because response bodies
+are decoded on the event loop."""
 _OF_THE_CODED = (b"content-encoding", b"content-length")
 
 
 class DecodedBody:
-    """Decodes one body. Removes from `headers` the fields that describe the encoded bytes."""
+    """Decodes one body. When it is created, the fields that describe the encoded bytes are removed from the headers."""
 
     def __init__(self, headers: list[tuple[bytes, bytes]], name: str) -> None:
-        """Raises BackendGarbage for an unknown coding, or for more than one coding."""
+        """`name`: the backend's name in errors. Raises BackendGarbage for an unknown coding, or for more than one
+        coding."""
         self._name = name
         value = b", ".join(value for key, value in headers if key == b"content-encoding").decode("latin-1")
         try:
@@ -45,6 +46,7 @@ class DecodedBody:
             raise BackendGarbage(message, backend=self._name) from error
 
     def end(self) -> None:
-        """Check that the body is complete, or missing. Raises StreamBroken if it is incomplete."""
+        """Check that the body was complete. An empty body is also accepted. Raises StreamBroken if the body is
+        incomplete."""
         if self._begun and self._decoder is not None and not self._decoder.ended:
             raise StreamBroken(f"{self._name} broke off in the middle of its answer", backend=self._name)

@@ -14,35 +14,37 @@ from gateway.errors import BackendError, BackendGarbage, BackendTimeout, Backend
 from gateway.runtime.write_batcher import WriteBatcher
 
 _ONE_WRITE_BYTES = 64 * 1024
-"""Maximum body size in bytes for joining head and body in one write. For a larger body, copying costs more than a
-second write."""
+"""Maximum body size in bytes for sending head and body in one write. For a larger body, copying the body takes longer
+than a second write."""
 
 
 class Stale(Exception):
-    """An idle connection was closed before the request was written. The request can be sent on another one."""
+    """An idle connection was closed before the request was written. The request can be sent on another connection."""
 
 
 class Owner(Protocol):
-    """The pool's interface for its connections."""
+    """The methods of the pool that a connection calls."""
 
     name: str
     outgoing: WriteBatcher
 
     def release(self, connection: Connection) -> None:
-        """The connection's response is complete and it can be reused."""
+        """Called when the response on `connection` is complete. The connection can be reused."""
         ...
 
     def lost(self, connection: Connection) -> None:
-        """The connection is closed or unusable; called once per connection."""
+        """Called once when `connection` has been closed or has become unusable."""
         ...
 
     def watch(self, when: float) -> None:
-        """`limit` has been set to `when` (loop time), which may be earlier than the limits of all other connections."""
+        """Called when a connection's `limit` has been set to `when` (loop time). `when` may be earlier than the limits
+        of all other connections."""
         ...
 
 
 class Connection(asyncio.Protocol):
-    """One HTTP/1.1 connection for one request at a time. The pool calls `expire` at `limit` (loop time)."""
+    """One HTTP/1.1 connection. It carries one request at a time. The pool calls `expire` when `limit` (loop time) has
+    passed."""
 
     __slots__ = (
         "_begun",
@@ -85,18 +87,18 @@ class Connection(asyncio.Protocol):
         self._begun = self._interim = self._bounded = self._reusable = self._complete = self._surplus = False
         self._body_end = 0
         self._pieces: list[bytes] = []
-        self.on_body = self._pieces.append  # the parser calls it without a Python frame in between
+        self.on_body = self._pieces.append  # the parser calls `append` directly, without a Python function in between
         self._parser = httptools.HttpResponseParser(self)
         self._feed = self._parser.feed_data
 
     def send(
         self, head: bytes, body: bytes, *, limit: float, deadline: float, stall_timeout: float = math.inf
     ) -> Response:
-        """Send a request and return its response. The response's `begun` is done when the head has arrived. Raises
-        Stale.
+        """Send a request and return its response at once. The response's future `begun` is done when the head has
+        arrived. Raises Stale if the connection was closed before.
 
-        The first byte of the body must arrive before `limit`, and its end before `deadline` (both loop time). Pieces of
-        the body may be at most `stall_timeout` seconds apart.
+        `limit`: loop time before which the first byte of the body must arrive. `deadline`: loop time before which the
+        whole body must arrive. `stall_timeout`: maximum seconds between two pieces of the body.
         """
         transport = self._transport
         if self.gone or transport is None or transport.is_closing():
@@ -114,7 +116,8 @@ class Connection(asyncio.Protocol):
         return response
 
     def expire(self, now: float) -> None:
-        """Called when `limit` has passed: extend it if the body is still arriving, otherwise fail the response."""
+        """Called when `limit` has passed. If the body is still arriving, extend the limit. Otherwise fail the
+        response."""
         if not self._received_at:
             what = "begin to answer"
         elif now >= self._deadline:
@@ -146,8 +149,8 @@ class Connection(asyncio.Protocol):
         self._leave()
 
     def half_close(self) -> bool:
-        """Close only the sending direction: the response still arrives, but the connection cannot be reused. Returns
-        False if the connection is encrypted or closing."""
+        """Close only the sending direction of the connection. The response still arrives, but the connection cannot be
+        reused. Returns False if the connection is encrypted or closing."""
         transport = self._transport
         if transport is None or transport.is_closing() or not transport.can_write_eof():
             return False
@@ -157,7 +160,7 @@ class Connection(asyncio.Protocol):
         return True
 
     def resume(self) -> None:
-        """The consumer is ready for more data."""
+        """Continue to read from the connection. Called when the reader of the body is ready for more data."""
         if self._paused and self._transport:
             self._paused = False
             self._received_at = self.loop.time()
@@ -174,8 +177,9 @@ class Connection(asyncio.Protocol):
             if self._begun:
                 response.end(None if exc is None and not self._bounded else self._broken())
             else:
-                # The connection may have been closed before the request arrived, or because of it. This cannot be found
-                # out, so the request is not sent again here: the caller counts attempts and decides about another one.
+                # The connection may have been closed before the request arrived, or because of the request. The two
+                # cases cannot be distinguished, so the request is not sent again here. The caller counts attempts and
+                # decides about another attempt.
                 response.refuse(self._unanswered())
         self._transport = None
         self._leave()
@@ -183,7 +187,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         response = self._response
         if response is None:
-            self.drop()  # data without a request does not belong to any response
+            self.drop()  # data that arrives without a request belongs to no response
             return
         began = self._begun
         if not began:
@@ -197,7 +201,7 @@ class Connection(asyncio.Protocol):
             failure = self._oversized()
         if self._pieces:
             self._hand_over(response)
-        elif began:  # it was a chunk extension or trailers
+        elif began:  # the data was a chunk extension or a trailer
             self._fed += len(data)
             if self._fed > MAX_HEAD_BYTES and failure is None:
                 failure = self._oversized()
@@ -215,7 +219,7 @@ class Connection(asyncio.Protocol):
             self._surplus = True  # a second response to one request
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._begun and self._response:  # neither trailers nor surplus
+        if not self._begun and self._response:  # the data is neither a trailer nor a surplus response
             self._response.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
@@ -243,7 +247,7 @@ class Connection(asyncio.Protocol):
             self._complete = True
             self._body_end = len(self._pieces)
 
-    # inside
+    # internal methods
 
     def _hand_over(self, response: Response) -> None:
         pieces = self._pieces
@@ -273,7 +277,8 @@ class Connection(asyncio.Protocol):
             and not self._surplus
             and transport is not None
             and not transport.is_closing()
-            and transport.get_write_buffer_size() == 0  # else the server answered before it had read the whole request
+            and transport.get_write_buffer_size()
+            == 0  # if the buffer is not empty, the server answered before it had read the request
         ):
             self._owner.release(self)
         else:

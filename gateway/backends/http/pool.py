@@ -1,4 +1,4 @@
-"""The HTTP/1.1 client of one backend: pooled connections, waiting callers, timeouts."""
+"""The HTTP/1.1 client of one backend. Keeps the pool of connections, the queue of waiting callers, and the timeouts."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ from gateway.runtime.write_batcher import WriteBatcher
 _CONNECT_S = 10.0
 """Timeout in seconds for opening a connection."""
 _SECOND_ADDRESS_S = 0.25
-"""Seconds after which the next address of a host is tried in parallel (RFC 8305)."""
+"""Seconds after which a second address of a host is tried while the first attempt to connect continues (RFC 8305)."""
 _GOODBYE_S = 1.0
 """Timeout in seconds for the TLS shutdown."""
 _SWEEP_S = 0.01
-"""Maximum seconds by which timeouts may fire late, so that one sweep can handle several."""
+"""Maximum seconds by which timeouts may be late, so that one run of the timer can handle several timeouts."""
 _PROBES = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
-"""TCP keepalive settings. They detect within 90 seconds, even during a stream, that a peer has disappeared."""
+"""TCP keepalive settings. With them, a lost peer is detected within 90 seconds, even during a stream."""
 
 
 class PooledClient:
-    """Sends at most `concurrent` requests at a time; further callers wait in a queue. The connection that was used last
-    is reused first.
+    """Sends at most `concurrent` requests at a time; further callers wait in a queue. Of several idle connections, the
+    one that was used last is reused first.
 
-    A single timer serves all timeouts. It is set to the earliest one. When it fires, all connections are checked.
+    One timer serves all timeouts. The timer is set to the earliest timeout. When the timer fires, all connections are
+    checked.
     """
 
     def __init__(
@@ -46,22 +47,24 @@ class PooledClient:
         self._tls = tls
         self._idle_timeout_s = idle_timeout_s
         self._idle: dict[Connection, float] = {}
-        """Idle connection → loop time at which it became idle; the longest idle one first."""
+        """Idle connection → loop time at which it became idle. The connection that has been idle longest comes first.
+        """
         self._busy: set[Connection] = set()
         self._taken = 0
-        """Slots in use: connections with a request, and connections that are being opened."""
+        """Number of slots in use. Each connection with a request, and each connection that is being opened, uses one
+        slot."""
         self._line: dict[asyncio.Future[Connection | None], float] = {}
-        """Waiting caller → its time limit (loop time), in order of arrival. Its result is a connection, or None if a
-        slot is free and the caller must open a connection."""
+        """The queue: future of a waiting caller → loop time until which the caller waits, in order of arrival. The
+        future's result is a connection; None means that a slot is free and the caller must open a connection."""
         self._loop: asyncio.AbstractEventLoop | None = None
-        """The running loop. Kept because looking it up takes a system call."""
+        """The running event loop. It is stored, because looking it up takes a system call."""
         self._timer: asyncio.TimerHandle | None = None
         self._wake_at = float("inf")
         self._closed = False
         self._opened = self._requests = self._stale = 0
 
     def stats(self) -> dict[str, int]:
-        """Counts of connections, waiting callers and requests."""
+        """The numbers of connections, waiting callers and requests."""
         return {
             "idle": len(self._idle),
             "busy": len(self._busy),
@@ -81,24 +84,29 @@ class PooledClient:
         deadline: float,
         first_byte_timeout: float,
     ) -> Response:
-        """Return the response when its head has arrived. The caller owns it and must close it.
+        """Send a request. Returns the response when its head has arrived. The caller owns the response and must close
+        it.
 
-        Waiting in the queue, connecting, and waiting for the body's first byte share `first_byte_timeout` seconds;
-        `deadline` is loop time. Raises BackendUnreachable, BackendTimeout, BackendGarbage.
+        The wait in the queue, the time to connect, and the wait for the body's first byte may together take
+        `first_byte_timeout` seconds. `deadline` is loop time. Raises BackendUnreachable, BackendTimeout,
+        BackendGarbage.
         """
         head = self._origin.head(method, path, headers, len(body))
         return await self._exchange(head, body, deadline, first_byte_timeout, math.inf)
 
     def opening(self, path: str, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
-        """The part of the request head that all POSTs to `path` share, to be passed to `post`. Raises
-        BackendUnreachable."""
+        """The part of the request head that is equal for all POST requests to `path` with `headers`. It is an argument
+        of `post`. Raises BackendUnreachable if a header contains invalid characters."""
         return self._origin.opening("POST", path, headers)
 
     def post(
         self, opening: bytes, body: bytes, *, deadline: float, first_byte_timeout: float, stall_timeout: float
     ) -> Coroutine[Any, Any, Response]:
-        """POST like `request`. Further complete lines may be appended to `opening`. `stall_timeout`: maximum seconds
-        between two pieces of the body."""
+        """Send a POST request. Errors and timeouts are those of `request`.
+
+        `opening`: the result of the method `opening`; complete header lines may be appended to it. `stall_timeout`:
+        maximum seconds between two pieces of the body.
+        """
         head = opening + b"content-length: %d\r\n\r\n" % len(body)
         return self._exchange(head, body, deadline, first_byte_timeout, stall_timeout)
 
@@ -134,7 +142,7 @@ class PooledClient:
         raise BackendUnreachable(f"{self.name} keeps closing its connections", backend=self.name)
 
     async def aclose(self) -> None:
-        """Drop all connections; requests in progress and waiting callers fail."""
+        """Close all connections at once. Requests in progress and waiting callers fail."""
         self._closed = True
         gone = BackendUnreachable(f"the connections to {self.name} were closed", backend=self.name)
         for waiter in self._line:
@@ -151,7 +159,7 @@ class PooledClient:
     # slots
 
     async def _acquire(self, loop: asyncio.AbstractEventLoop, limit: float) -> Connection:
-        """Reserve a connection for the caller: a new one, or one whose request has just ended."""
+        """Reserve a connection for the caller. The connection is new, or a connection whose request has just ended."""
         if self._closed:
             raise BackendUnreachable(f"the connections to {self.name} were closed", backend=self.name)
         if self._taken >= self._concurrent:
@@ -172,7 +180,7 @@ class PooledClient:
             return await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled() and not waiter.exception():
-                handed = waiter.result()  # a connection was handed over, but this caller was cancelled
+                handed = waiter.result()  # a connection was passed to this caller, but the caller was cancelled
                 if handed is None or not handed.gone:
                     self.release(handed)
             raise
@@ -180,7 +188,8 @@ class PooledClient:
             self._line.pop(waiter, None)
 
     async def _open(self, loop: asyncio.AbstractEventLoop, limit: float) -> Connection:
-        """Open a connection in a slot that is already reserved. If that fails, the slot is released."""
+        """Open a connection for a slot that is already reserved. If the connection cannot be opened, release the
+        slot."""
         connection = Connection(self, loop)
         connection.limit = limit
         self._busy.add(connection)
@@ -215,8 +224,8 @@ class PooledClient:
     # called by connections (http.connection.Owner)
 
     def release(self, connection: Connection | None) -> None:
-        """Pass a slot to the next caller in the queue, with its connection if that is reusable. If no caller waits, the
-        connection becomes idle."""
+        """Pass a slot to the next caller in the queue. `connection`: the reusable connection of this slot, which is
+        passed too; None: the caller must open a connection. If no caller waits, the connection becomes idle."""
         while self._line:
             waiter = next(iter(self._line))
             del self._line[waiter]
@@ -249,7 +258,8 @@ class PooledClient:
             self._timer = loop.call_at(when + _SWEEP_S, self._sweep, loop)
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        """End expired waits, requests and idle connections, then set the timer for the next timeout."""
+        """End the waits, requests and idle connections whose timeout has passed. Then set the timer for the next
+        timeout."""
         now = loop.time()
         self._timer, self._wake_at = None, float("inf")
         for waiter, limit in list(self._line.items()):
@@ -277,7 +287,7 @@ def _probe(sock: socket.socket) -> None:
 
 
 def _reason(error: OSError) -> str:
-    """The reason why connecting failed. It contains no address, because clients see it."""
+    """The reason why connecting failed. The text contains no address, because clients see the text."""
     match error:
         case ssl.SSLCertVerificationError():
             return "its certificate is not trusted"

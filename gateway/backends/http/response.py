@@ -10,17 +10,17 @@ from gateway.domain.answer import Sink
 from gateway.errors import BackendError, BackendGarbage, StreamBroken
 
 _BUFFER_BYTES = 64 * 1024
-"""Maximum bytes of the body that wait for a slow reader. Above it, reading from the connection pauses."""
+"""Maximum bytes of the body that wait for a slow reader. While more bytes wait, the connection is not read."""
 
 
 class Source(Protocol):
-    """The interface that a response needs of its connection."""
+    """The interface of the connection for a response."""
 
     name: str
     loop: asyncio.AbstractEventLoop
 
     def resume(self) -> None:
-        """The consumer is ready for more data."""
+        """Continue to read from the connection. Called when the reader of the body is ready for more data."""
         ...
 
     def fail(self, error: BackendError) -> None:
@@ -28,7 +28,7 @@ class Source(Protocol):
         ...
 
     def half_close(self) -> bool:
-        """Close the sending direction. Returns False if that is impossible."""
+        """Close only the sending direction of the connection. Returns False if that is impossible."""
         ...
 
 
@@ -56,7 +56,8 @@ class Response:
         self.headers: list[tuple[bytes, bytes]] = []
         """Names are in lower case."""
         self.begun: asyncio.Future[None] = source.loop.create_future()
-        """Done when the head has arrived. If the response failed before, it raises an error."""
+        """Done when the response head has arrived. If the response failed before that, the future contains the error.
+        """
         self._name = source.name
         self._source: Source | None = source
         self._waiter: asyncio.Future[None] | None = None
@@ -65,7 +66,7 @@ class Response:
         self._ready: list[bytes] = []
         self._size = 0
         self._wanted = 1
-        """Number of bytes after which the consumer is woken."""
+        """Number of received bytes after which the reader of the body is woken."""
         self.whole = False
         """Whether all of the body has arrived."""
         self._failure: BackendError | None = None
@@ -91,8 +92,8 @@ class Response:
     async def pipe_to(self, take: Sink) -> bool:
         """Pass data to `take` as it arrives, without waking this task, until `take` returns False.
 
-        Returns True if there may be more, False at the end of the body. Raises the errors of iterating and those of
-        `take`. Bytes that arrive between two calls are kept.
+        Returns True if the body may have more data, and False at its end. Raises the errors of iterating and those of
+        `take`. Bytes that arrive between two calls of `pipe_to` are kept for the next call.
         """
         if self._ready and not take(self._taken()):
             return True
@@ -103,12 +104,13 @@ class Response:
             await self._arrival()
         finally:
             stopped, self._take = self._take is None, None
-        if self._failure and not stopped:  # else the next call raises it, after the data already sent
+        if self._failure and not stopped:  # otherwise the next call raises the failure
             raise self._failure
         return stopped
 
     async def read(self, limit: int) -> bytes:
-        """Return the whole body. Raises BackendGarbage if it exceeds `limit` bytes, and the errors of iterating."""
+        """Return the whole body. Raises BackendGarbage if the body exceeds `limit` bytes, and the errors of
+        iterating."""
         if not self.whole and self._size <= limit:
             self._wanted = limit + 1
             await self._more()
@@ -120,16 +122,17 @@ class Response:
         return self._taken()
 
     def arrived(self) -> bytes:
-        """The part of the body that had arrived when `read` failed."""
+        """The part of the body that arrived before `read` failed."""
         return b"".join(self._ready)
 
     def half_close(self) -> bool:
-        """Close the sending direction: the backend sees the end, and the data it has sent still arrives. Returns False
-        if that is impossible."""
+        """Close only the sending direction of the connection. The backend sees that the client sends no more, and the
+        data that the backend has sent still arrives. Returns False if that is impossible."""
         return self._source is not None and self._source.half_close()
 
     async def aclose(self) -> None:
-        """Release the connection. If the body is incomplete, drop it at once, so that the backend notices."""
+        """Release the connection. If the body is incomplete, close the connection at once, so that the backend notices
+        that the client is gone."""
         if self._source:
             why = f"the answer of {self._name} was not read to its end"
             self._source.fail(StreamBroken(why, backend=self._name))
@@ -157,11 +160,11 @@ class Response:
     # called by the connection
 
     def unpack(self) -> None:
-        """Decode the body from now on. Raises BackendGarbage for an unknown coding."""
+        """Decode all body bytes that arrive from now on. Raises BackendGarbage for an unknown coding."""
         self._unpacking = DecodedBody(self.headers, self._name)
 
     def push(self, data: bytes) -> bool:
-        """Append body bytes. Returns True if too many bytes are waiting for the consumer."""
+        """Append body bytes. Returns True if too many bytes are waiting for the reader of the body."""
         if self._unpacking is not None:
             data = self._unpacked(data, self._unpacking)
             if not data:
@@ -196,13 +199,13 @@ class Response:
             return b""
 
     def start(self) -> None:
-        """The head has arrived, perhaps with part of the body."""
+        """Called when the head has arrived. A part of the body may also have arrived."""
         if not self.begun.done():
             self.begun.set_result(None)
 
     def end(self, failure: BackendError | None = None) -> None:
-        """The response is over: complete, or broken by `failure`."""
-        if self._failure is not None:  # decoding failed before
+        """Called when the response has ended. `failure`: the error that ended it; None: the response is complete."""
+        if self._failure is not None:  # an error in decoding was stored earlier
             return
         if failure is None and self._unpacking is not None:
             try:
@@ -217,7 +220,7 @@ class Response:
             self._wake()
 
     def refuse(self, reason: Exception) -> None:
-        """The request failed before a response head arrived."""
+        """Called when the request failed before a response head arrived. `reason` is raised in the waiting task."""
         self._source = None
         if not self.begun.done():
             self.begun.set_exception(reason)

@@ -30,7 +30,8 @@ _OURS = frozenset(
         b"accept-encoding",
     )
 )
-"""Header fields of the connection. The client sets them itself and ignores the caller's values."""
+"""Header fields that describe the connection. The gateway writes them itself and ignores the values that a caller
+passes."""
 
 _BODILESS = frozenset((204, 304))
 _FRAMING = frozenset((b"content-length", b"transfer-encoding", b"content-encoding"))
@@ -46,11 +47,11 @@ class Origin:
     literal: bool
     """Whether the host is an IP address, which needs no name resolution."""
     authority: bytes
-    """Value of the `host` header."""
+    """The value of the `host` header."""
     prefix: str
-    """Path of the base URL, without a trailing slash."""
+    """The path of the base URL, without a trailing slash."""
     query: str
-    """Query of the base URL, for example `api-version=…`. It is sent with every request."""
+    """The query of the base URL, for example `api-version=…`. The query is sent with every request."""
 
     @classmethod
     def parse(cls, base_url: str) -> Self:
@@ -70,14 +71,14 @@ class Origin:
         return cls(tls, host, port, literal, shown.encode("ascii"), url.path.rstrip("/"), url.query)
 
     def target(self, path: str) -> str:
-        """The request target for `path` below the base URL."""
+        """The request target (path and query) of a request to `path` below the base URL."""
         if not self.query:
             return self.prefix + path
         return f"{self.prefix}{path}{'&' if '?' in path else '?'}{self.query}"
 
     def opening(self, method: str, path: str, headers: Headers) -> bytes:
-        """The request head before the `content-length` line. Raises BackendUnreachable if it contains invalid
-        characters."""
+        """The request head up to the `content-length` line, which is not included. Raises BackendUnreachable if the
+        head contains invalid characters."""
         lines = [
             f"{method} {self.target(path)} HTTP/1.1".encode(),
             b"host: " + self.authority,
@@ -93,16 +94,18 @@ class Origin:
         return opening
 
     def head(self, method: str, path: str, headers: Headers, length: int) -> bytes:
-        """The complete head of a request whose body has `length` bytes. Raises BackendUnreachable."""
+        """The complete head of a request whose body has `length` bytes. Raises BackendUnreachable if the head contains
+        invalid characters."""
         opening = self.opening(method, path, headers)
         return opening + (b"content-length: %d\r\n\r\n" % length if length or method != "GET" else b"\r\n")
 
 
 def check_head(status: int, headers: Headers, name: str) -> tuple[bool, bool]:
-    """Check a response head. Rejects ambiguous framing and unrequested upgrades.
+    """Check a response head. Rejects a head from which the end of the body is not clear, and a protocol upgrade that
+    was not requested. `name`: the backend's name in errors.
 
-    Returns two booleans: whether the head states where the body ends (otherwise the body ends with the connection), and
-    whether the body is encoded. Raises BackendGarbage.
+    Returns two booleans: whether the head states where the body ends (if it does not, the body ends when the connection
+    closes), and whether the body is encoded. Raises BackendGarbage.
     """
     if status < 100 or status == 101:
         raise BackendGarbage(f"{name} sent the status {status}, which answers nothing", backend=name)

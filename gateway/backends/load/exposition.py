@@ -14,13 +14,14 @@ KV_USED = (
     "sglang:token_usage",
     "llamacpp:kv_cache_usage_ratio",
 )
-"""Metrics for the share of the KV cache in use, 0 to 1. vLLM renamed its metric; newer llama.cpp versions have none."""
+"""Names of the metrics for the share of the KV cache that is in use (0 to 1). vLLM has renamed its metric, so there are
+two names for vLLM. Newer versions of llama.cpp have no such metric."""
 WRITTEN = ("vllm:generation_tokens_total", "sglang:generation_tokens_total")
-"""Counters that grow while an answer is generated. llama.cpp's `tokens_predicted_total` is omitted, because it grows
-only at the end of an answer."""
+"""Names of the counters of generated tokens that grow during an answer. llama.cpp's `tokens_predicted_total` is not in
+the list, because it grows only at the end of an answer."""
 STEPS, PER_STEP = "llamacpp:n_decode_total", "llamacpp:n_busy_slots_per_decode"
-"""llama.cpp's number of decode calls, and the average number of requests in each call. Their product is the number of
-generated tokens. It is slightly too high, because calls that read a prompt are included."""
+"""Two metrics of llama.cpp: the number of decode calls, and the average number of requests in each call. The product of
+both is the number of generated tokens. It is slightly too high, because calls that read a prompt are included."""
 _RATE = "sglang:gen_throughput"
 
 _WANTED = frozenset((*RUNNING, *WAITING, *KV_USED, *WRITTEN, STEPS, PER_STEP, _RATE))
@@ -28,23 +29,25 @@ _WANTED = frozenset((*RUNNING, *WAITING, *KV_USED, *WRITTEN, STEPS, PER_STEP, _R
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The figures of one scrape of a server. If several models or engines share one address, their values are
-    summed."""
+    """The figures of one scrape of a server. If several models or engines share one address, the values of all are
+    summed, except `kv_used`."""
 
     running: float
     waiting: float
     kv_used: float | None = None
-    """KV-cache use of the fullest engine, 0 to 1; None if not reported."""
+    """Share of the KV cache in use, 0 to 1. With several engines, the highest share. None if the server does not report
+    it."""
     written: float | None = None
-    """Tokens generated since the server started; None if not reported."""
+    """Tokens generated since the server started; None if the server does not report them."""
     tokens_per_second: float | None = None
-    """Throughput that the server itself reports; None if not reported."""
+    """Generated tokens per second, as the server itself reports them; None if the server does not report them."""
 
 
 def read(text: str) -> Reading | None:
-    """Parse a scrape. Returns None without request counts: then this is no model server, or its metrics are disabled.
+    """Parse the text of a scrape. Returns None if the text contains no number of running requests. Then the server is
+    no model server, or its metrics are disabled.
 
-    The time grows with the length of `text`; call it in a thread for a long text. Never raises.
+    The time grows with the length of `text`, so a long text should be parsed in a thread. Never raises.
     """
     found = _samples(text)
     running = _sum(found, RUNNING)
@@ -63,8 +66,8 @@ def read(text: str) -> Reading | None:
 
 
 def _samples(text: str) -> dict[str, list[float]]:
-    """Metric name → finite, non-negative values. Parses only the needed lines, because vLLM exports thousands of
-    others."""
+    """Metric name → its values that are finite and not negative. Parses only the lines of the metrics used here,
+    because vLLM exports thousands of other lines."""
     from prometheus_client.parser import text_string_to_metric_families  # here, because few gateways scrape
 
     found: dict[str, list[float]] = {}

@@ -1,4 +1,5 @@
-"""Load of each backend: as its server reports it, or else as this worker's calls in progress show it."""
+"""The load of each backend. The source is the backend's server; if the server does not report its load, the source is
+this worker's calls in progress."""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ from gateway.domain.routing.load import Load
 from gateway.runtime.tasks import Tasks
 
 GUESSED_S = 5.0
-"""Assumed seconds per answer before one has been measured."""
+"""Assumed seconds per answer of a backend that has not yet given a complete answer."""
 
 
 class InFlight:
-    """Adds load and drain reason to the backends' states. There is one instance per worker."""
+    """Adds the load and the drain reason to the state of each backend. Each worker has one instance."""
 
     def __init__(self, healths: Mapping[str, tuple[Backend, Health]], drains: BackendDrains) -> None:
         self._healths, self.drains = healths, drains
@@ -28,7 +29,7 @@ class InFlight:
         self._tasks = Tasks()
 
     async def open(self) -> None:
-        """Start the background tasks. A server is scraped only while its load is requested."""
+        """Start the background tasks. Each server is scraped only while its load is requested."""
         await self.drains.open()
         for name, scrape in self._scrapes.items():
             health = self._healths[name][1]
@@ -41,13 +42,14 @@ class InFlight:
             await scrape.aclose()
 
     def used(self, backends: Iterable[Backend]) -> None:
-        """Continue the scrapes of these backends. They are called although the router has not requested their load."""
+        """Continue the scrapes of `backends`. Needed for backends that are called although the router has not requested
+        their load."""
         for backend in backends:
             if (scrape := self._scrapes.get(backend.name)) is not None:
                 scrape.want()
 
     def state(self, backend: Backend, health: Health) -> BackendState:
-        """The state from `health`, with the drain reason and the load added."""
+        """The state of `backend` according to `health`, with the drain reason and the load added."""
         state, name = health.state(), backend.name
         if self.drains.any and (drained := self.drains.reason(name)):
             state.available, state.reason = False, state.reason or drained
@@ -78,26 +80,27 @@ class InFlight:
 
 
 def _capacity(backend: Backend) -> int | None:
-    """Number of calls that the backend takes at a time; None if the operator configured none."""
+    """The number of calls that the backend accepts at a time; None if the operator configured no number."""
     if backend.slots is None and "concurrent" not in backend.model_fields_set:
         return None
     return min(backend.slots or backend.concurrent, backend.concurrent)
 
 
 def own_view(health: Health, capacity: int) -> Load:
-    """The load that this worker itself causes on a backend that takes `capacity` calls at a time."""
+    """The load that this worker's calls cause on a backend. `capacity`: calls that the backend accepts at a time."""
     present = health.in_flight + health.limiter.waiting
     running = min(present, capacity)
     return Load(running, present - running, capacity)
 
 
 def wait_s(load: Load, whole_s: float | None) -> float:
-    """Estimated seconds that one more request would wait, which is the time until `waiting` + 1 of the present requests
-    end.
+    """Estimated seconds that one more request would wait for a slot. The request gets a slot when `load.waiting` + 1 of
+    the present requests have ended.
 
-    If all slots are taken, a request ends every S / capacity seconds; S is the time to serve one request without
-    waiting. The measured `whole_s` includes waiting, so S = whole_s · running / (running + waiting). This follows from
-    Little's law (1961), because both numbers have the same arrival rate.
+    If all slots are taken, one request ends every S / capacity seconds. S is the time to serve one request without
+    waiting. `whole_s`, the measured time of a whole answer, includes the wait, so S = whole_s · running / (running +
+    waiting). The formula for S follows from Little's law (1961): requests start to be served at the same rate at which
+    they arrive.
     """
     if not load.full:
         return 0.0

@@ -1,4 +1,5 @@
-"""Scrapes a server's `/metrics` in the background while its load is needed.
+"""Reads a server's `/metrics` repeatedly in the background while the server's load is needed. One read is called a
+scrape.
 
 Requests go only to the scheme, host and port of the configured address. Redirects are not followed.
 """
@@ -24,36 +25,37 @@ EVERY_S = 1.0
 LOOK_S = 1.0
 """Timeout in seconds of one scrape."""
 STALE_S = 5.0
-"""Maximum age in seconds of a reading that is used."""
+"""Maximum age in seconds at which the result of a scrape is still used."""
 QUIET_S = 30.0
-"""Seconds without requests for the load after which scraping stops."""
+"""Seconds after the last request for the load, after which scraping stops."""
 CAPACITY_S = 120.0
-"""Seconds without waiting requests after which a learned capacity is discarded. Otherwise an increase of the capacity
-would never be noticed."""
+"""Seconds after which a learned capacity is discarded, if no requests have waited since. Otherwise an increase of the
+capacity would never be noticed."""
 LONGEST_PAUSE_S = 60.0
-"""Maximum pause in seconds between scrapes of a server without usable metrics. The pause doubles up to this value."""
+"""Maximum seconds between two scrapes of a server whose metrics cannot be used. The pause doubles up to this maximum.
+"""
 NOTICE_S = 5.0
-"""Maximum pause in seconds between checks for a spot notice. AWS announces the end of a machine two minutes before,
-other clouds 30 seconds before."""
+"""Maximum seconds between two checks for a spot notice, which announces that the cloud will stop the machine. AWS
+announces the stop two minutes before, other clouds 30 seconds before."""
 GONE_AFTER = 2
-"""Number of consecutive scrapes that failed (unreachable, or status 503) after which a server counts as gone."""
+"""Number of consecutive failed scrapes (unreachable, or status 503) after which a server is regarded as gone."""
 GONE_S = 10.0
-"""Seconds for which a server that counts as gone is drained. A successful scrape ends the drain earlier."""
+"""Seconds for which a server that is regarded as gone is drained. A successful scrape ends the drain earlier."""
 MOST_BYTES = 2 * 2**20
 _PATH = "/metrics"
 _NOT_NOW = 503
-"""Status code of a server that cannot answer now. llama.cpp sends it while it loads its model; gateways and load
-balancers send it for a server that is gone."""
+"""Status code of a server that cannot answer now. llama.cpp sends it while it loads its model. Gateways and load
+balancers send it if the server behind them is gone."""
 _GONE = "its server is not there"
 _ENDING = "its machine will end"
 _LEAST_KV_USED = 0.05
-"""Minimum share of used KV cache for estimating the capacity from it."""
+"""Minimum share of the KV cache in use. Below it, the capacity is not estimated from the KV cache."""
 _NEWEST = 0.3
 """Weight of the newest scrape in the moving average of tokens per second."""
 
 
 def watched(backend: Backend) -> bool:
-    """Whether the backend has an HTTP server to check, for load or for a spot notice."""
+    """Whether the server of the backend is checked for its load or for a spot notice."""
     reachable = backend.base_url.startswith(("http://", "https://"))
     return reachable and (reports_load(backend) or backend.spot_notice is not None)
 
@@ -67,7 +69,7 @@ def reports_load(backend: Backend) -> bool:
 
 
 class Scrape:
-    """Scrapes one server. Each call of `load` or `want` keeps the background scrapes going."""
+    """Scrapes one server. Each call of `load` or `want` keeps the scrapes going for another `QUIET_S` seconds."""
 
     def __init__(
         self,
@@ -96,8 +98,8 @@ class Scrape:
         self.looks = 0
 
     def load(self, in_flight: int) -> Load | None:
-        """The current load; None if unknown. `in_flight`: this worker's present calls to the server. The result
-        accounts for how much they have changed since the last scrape."""
+        """The current load of the server; None if unknown. `in_flight`: this worker's present calls to the server. The
+        load of the last scrape is corrected by the change of `in_flight` since that scrape."""
         self.want()
         return self.known(in_flight)
 
@@ -108,16 +110,16 @@ class Scrape:
             self._wanted.set()
 
     def known(self, in_flight: int) -> Load | None:
-        """Like `load`, but does not prolong the scraping."""
+        """Like `load`, but does not keep the scrapes going."""
         if self._last is None or self._monotonic() - self._last[0] > STALE_S:
             return None
         reading = self._last[1]
         present = max(reading.running + reading.waiting + in_flight - self._in_flight_then, float(in_flight))
         capacity = self._capacity
         if capacity is None and reading.kv_used is not None and reading.kv_used > _LEAST_KV_USED and reading.running:
-            # the number of requests of this average length that would fill the KV cache
+            # capacity = the number of requests of the present average length that would fill the KV cache
             capacity = reading.running / reading.kv_used
-        begun = max(0, self._in_flight_then - in_flight)  # waiting requests that have started because others ended
+        begun = max(0, self._in_flight_then - in_flight)  # requests that waited and have started since
         waiting = max(min(reading.waiting - begun, present), 0.0 if capacity is None else present - capacity, 0.0)
         return Load(present - waiting, waiting, capacity, reading.kv_used, self._rate, self._full_rate)
 
@@ -181,8 +183,8 @@ class Scrape:
         self._last, self._in_flight_then = (now, reading), in_flight
 
     def _learn_capacity(self, reading: Reading, now: float) -> None:
-        """Learn how many requests the server runs at a time. This is `running`, if other requests wait in two
-        consecutive scrapes."""
+        """Learn the capacity: the number of requests that the server runs at a time. If other requests wait in two
+        consecutive scrapes, the capacity is `reading.running`."""
         if reading.waiting > 0 and reading.running > 0 and self._last is not None and self._last[1].waiting > 0:
             self._capacity, self._capacity_at = reading.running, now
         elif self._capacity is not None and reading.running > self._capacity:
@@ -198,8 +200,9 @@ class Scrape:
             self._drains.see(self.backend.name, GONE_S, _GONE)
 
     async def _look_for_notice(self, path: str) -> None:
-        """Drain the backend if its machine will be stopped. Until then, the notice path returns 404, and afterwards
-        200, as AWS' `spot/instance-action` does."""
+        """Drain the backend if the cloud has announced that it will stop the machine. As in AWS'
+        `spot/instance-action`, the server answers a GET of `path` with 404 before the announcement and with 200 after
+        it."""
         try:
             status, _ = await self._get(path)
         except BackendError:

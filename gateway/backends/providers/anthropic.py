@@ -22,11 +22,11 @@ class Anthropic(OverHttp):
     dialect: DialectName = "anthropic_messages"
 
     def sign(self, headers: list[tuple[bytes, bytes]], body: bytes) -> list[tuple[bytes, bytes]]:
-        """`headers` with the backend's key in `x-api-key`, if it has one."""
+        """`headers` with the backend's key added in `x-api-key`. Unchanged if the backend has no key."""
         return [*headers, (b"x-api-key", self.secret.encode())] if self.secret else headers
 
     async def count_tokens(self, request: CompletionRequest, model: str) -> int | None:
-        """The prompt's number of tokens as the backend counts it, free of charge; None if the backend does not
+        """The number of tokens of the prompt, counted by the backend free of charge. None if the backend does not
         answer."""
         until = asyncio.get_running_loop().time() + _COUNT_S
         body = json_splice.splice(request.raw, request.body, {"model": orjson.dumps(model)})

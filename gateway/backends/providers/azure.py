@@ -24,7 +24,8 @@ log = logging.getLogger(__name__)
 READ_AGAIN_S = 10.0
 """Seconds between two reads of a token file. Entra's tokens are valid for at least an hour."""
 _BESIDE_DEPLOYMENTS = frozenset({"openai_responses"})
-"""Dialects whose endpoint is not below the address of a deployment. For them, the body names the deployment."""
+"""Dialects whose endpoint is not below the address of a deployment. For these dialects, the body names the deployment.
+"""
 
 
 class Azure(OpenAI):
@@ -59,13 +60,14 @@ class Azure(OpenAI):
         return f"{below}{path}?api-version={self._version}"
 
     def sign(self, headers: list[tuple[bytes, bytes]], body: bytes) -> list[tuple[bytes, bytes]]:
-        """`headers` with the key in `api-key`, or with the bearer token."""
+        """`headers` with the key added in `api-key`, or with the bearer token added."""
         if self._token is None:
             return [*headers, (b"api-key", self.secret.encode())]
         return super().sign(headers, body)
 
     async def _follow(self, reference: str) -> None:
-        """Replace the token when its file changes. While the file cannot be read, the last token is used."""
+        """Read the bearer token again whenever its file changes. While the file cannot be read, the last token is used.
+        `reference`: the configured reference to the file."""
 
         async def look() -> None:
             token = await asyncio.to_thread(self._read, reference)

@@ -22,11 +22,11 @@ PATHS: Mapping[DialectName, str] = {
     "openai_embeddings": "/embeddings",
     "anthropic_messages": "/messages",
 }
-"""Backend dialect → path of its endpoint below the base URL. For dialects that are missing here, the provider's `url`
-makes the path, from the model or from the path that the client asked for."""
+"""Backend dialect → path of the dialect's endpoint below the base URL. For other dialects, the provider's method `url`
+makes the path from the model or from the path of the client's request."""
 
 
-@dataclass(slots=True)  # not frozen: that would triple the cost of building one per call
+@dataclass(slots=True)  # not frozen: building a frozen instance would take three times as long
 class Call:
     """One call of one backend. The body is in the backend's dialect. The call must not be changed after it was sent."""
 
@@ -36,22 +36,22 @@ class Call:
     deadline: float
     """Loop time in seconds at which the call must be finished."""
     first_byte_timeout: float
-    """Seconds until the first byte must arrive."""
+    """Seconds within which the first byte must arrive."""
     stall_timeout: float
     """Maximum seconds between two pieces of an answer."""
     request_deadline: float
-    """Loop time in seconds at which the request must be finished. `deadline` is earlier if the backend's `timeout` ends
-    before."""
+    """Loop time in seconds at which the request must be finished. `deadline` is earlier than `request_deadline` if the
+    backend's `timeout` ends first."""
 
     secret: str = field(default="", repr=False)
     """The backend's key, which must not appear in any message."""
 
     attempt_id: str = ""
-    """Id of the ledger entry, set when the attempt is opened. It is sent to the backend, so that the provider's bill
-    can be compared with the ledger."""
+    """The id of the attempt's ledger entry, set when the attempt is opened. The id is sent to the backend, so that the
+    provider's bill can be compared with the ledger."""
 
     def conceal(self, error: BackendError) -> None:
-        """Remove the backend's key from texts of the backend in `error`."""
+        """Remove the backend's key from all texts in `error` that the backend has written."""
         if not self.secret:
             return
         conceal = Concealer(self.secret)
@@ -84,28 +84,29 @@ class Upstream(Protocol):
     async def pipe_to(self, take: Sink) -> bool:
         """Pass the body to `take`, piece by piece as it arrives, until `take` returns False or the body ends.
 
-        Returns True if there may be more. Also raises the errors of `take`.
+        Returns True if the body may have more pieces. Raises BackendError, and the errors of `take`.
         """
         ...
 
     async def read(self, limit: int) -> bytes: ...
 
     def arrived(self) -> bytes:
-        """The part of the body that had arrived when `read` failed."""
+        """The part of the body that arrived before `read` failed."""
         ...
 
     def half_close(self) -> bool:
-        """Tell the backend that the client has disconnected, but receive what the backend has already sent. Returns
-        False if that is impossible without losing data."""
+        """Close the sending direction, which tells the backend that the client has disconnected. What the backend has
+        already sent still arrives. Returns False if closing one direction is impossible or would lose data."""
         ...
 
     async def aclose(self) -> None:
-        """Release the response. Before its end, close the connection, so that the backend stops working."""
+        """Release the response. If the response has not ended, close the connection, so that the backend stops
+        working."""
         ...
 
 
 async def error_body(upstream: Upstream) -> bytes:
-    """The body of an error response; empty if it arrives too late or is too long."""
+    """The body of an error response; empty if the body arrives too late or is too long."""
     try:
         async with asyncio.timeout(_ERROR_BODY_S):
             return await upstream.read(_MOST_ERROR_BYTES)
@@ -114,15 +115,15 @@ async def error_body(upstream: Upstream) -> bytes:
 
 
 class Kind(Protocol):
-    """A provider, for one entry of `backends:`."""
+    """The interface of a provider. One instance serves one entry of `backends:` in gateway.yaml."""
 
     dialect: DialectName
     fetches: bool
-    """Whether it downloads URLs in a request itself, from inside the gateway."""
+    """Whether the provider's library downloads URLs in a request itself, from inside the gateway's network."""
 
     @property
     def secret(self) -> str:
-        """The credential in use, which must not appear in any message; empty if there is none."""
+        """The credential in use, which must not appear in any message; empty if the provider has no credential."""
         ...
 
     async def open(self) -> None: ...
@@ -134,10 +135,10 @@ class Kind(Protocol):
         ...
 
     def send(self, call: Call) -> Awaitable[Upstream]:
-        """Send the call. Returns the response when its head has arrived, whatever its status is. Raises
-        BackendError."""
+        """Send the call. Returns the response when its head has arrived, whatever its status is. Raises BackendError if
+        no head arrives."""
         ...
 
     def retry_after_s(self, upstream: Upstream) -> float | None:
-        """Seconds for which the backend asks not to be called; None if it does not ask."""
+        """Seconds for which the backend asks not to be called; None if the response does not ask for a pause."""
         ...

@@ -1,4 +1,5 @@
-"""Anthropic's requests in the form that clouds accept: the model is in the path, and the API version is in the body."""
+"""Writes Anthropic's requests in the form that clouds accept: the model is in the path, and the API version is in the
+body."""
 
 from __future__ import annotations
 
@@ -18,18 +19,22 @@ BETAS = frozenset(
         *("effort-2025-11-24", "tool-search-tool-2025-10-19", "tool-examples-2025-10-29"),
     }
 )
-"""Values of `anthropic-beta` that AWS and Google document for Claude. They refuse requests with other values."""
+"""Values of `anthropic-beta` that AWS and Google document for Claude. AWS and Google refuse requests with other values.
+"""
 
 
 def asked_betas(request: CompletionRequest, wire: Translator) -> list[str]:
-    """The values of the client's `anthropic-beta` that may be forwarded."""
+    """The values of the client's `anthropic-beta` header that may be forwarded."""
     asked = request.headers.get(b"anthropic-beta", b"") if wire.client == wire.backend else b""
     return [each for part in asked.decode("latin-1").split(",") if (each := part.strip()) in BETAS]
 
 
 def claude_body(body: bytes, version: str, *, streams_by_path: bool, betas: Sequence[str] = ()) -> bytes:
-    """`body` in the cloud's form: without the model, which is in the path, and with the API `version`.
-    `streams_by_path`: also without `stream`. `betas`: values to add to the body."""
+    """The body in the form that clouds accept: without the model, which is in the path, and with the API `version`.
+
+    `streams_by_path`: the path states whether the answer is a stream, so `stream` is removed from the body. `betas`:
+    the beta names to add to the body.
+    """
     rest = json_splice.without(body, ("model", "stream") if streams_by_path else ("model",))[1:]
     given = b'"anthropic_beta":%b,' % orjson.dumps(betas) if betas and b'"anthropic_beta"' not in rest else b""
     return b'{"anthropic_version":%b,' % orjson.dumps(version) + given + rest

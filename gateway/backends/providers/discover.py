@@ -1,4 +1,5 @@
-"""Finds backends: those of gateway.yaml, else API keys in the environment and servers on this machine."""
+"""Finds the backends: the entries of gateway.yaml, or else backends for the API keys in the environment and the model
+servers on this machine."""
 
 from __future__ import annotations
 
@@ -33,25 +34,26 @@ USUAL_PORTS: Mapping[int, str] = {
     8033: "llamacpp",
     1234: "lmstudio",
 }
-"""Default ports of model servers."""
+"""Port → name of the model server that uses this port by default."""
 
 _LOOK_S = 0.5
 _MOST_BYTES = 2**20
 _MOST_MODELS = 8
-"""Maximum models that are used of one server."""
+"""Maximum number of models that are used of one model server."""
 _NO_CHAT = re.compile(r"embed|rerank|whisper|\btts\b|\bbge\b|minilm|clip\b", re.IGNORECASE)
 _CONFIDENT: frozenset[Capability] = frozenset({"tools", "json_schema", "logprobs"})
 _CAPABLE: frozenset[Capability] = frozenset({"tools", "json_schema"})
 USUAL_TOKENS_PER_SECOND = 40.0
-"""Assumed speed of a found model of unknown size; such a model counts as small."""
+"""Assumed speed of a found model whose size is unknown. Such a model is regarded as small."""
 _PACKAGED = ("window_tokens", "max_output_tokens", "capabilities", "price", "concurrent", "slots")
-"""Facts of the local model that gateway.yaml may leave out."""
+"""Facts of the local model that an entry of gateway.yaml may leave out."""
 
 
 async def backends_of(config: GatewayConfig, local_model_url: str | None, simulate: bool = False) -> list[Backend]:
-    """The backends of gateway.yaml, else those found on this machine.
+    """The backends of gateway.yaml. If gateway.yaml has no `backends`, the backends found by `discover`.
 
-    An entry of kind local without `base_url` is the local model at `local_model_url`; without that, it is left out.
+    An entry of kind local without `base_url` is the local model at `local_model_url`. If `local_model_url` is None, the
+    entry is left out.
     """
     if config.backends is None:
         return await discover(config, local_model_url, simulate)
@@ -70,7 +72,8 @@ async def backends_of(config: GatewayConfig, local_model_url: str | None, simula
 
 
 def _completed(backend: Backend, packaged: Backend) -> Backend:
-    """`backend` with the address and, where gateway.yaml does not set them, the facts of the local model."""
+    """`backend` with the address of the local model. Facts that gateway.yaml does not set are taken from `packaged`,
+    the local model."""
     known = {name: getattr(packaged, name) for name in _PACKAGED if name not in backend.model_fields_set}
     if backend.strength is None and "tier" not in backend.model_fields_set:
         known["tier"] = packaged.tier
@@ -84,10 +87,10 @@ async def discover(
     *,
     ports: Mapping[int, str] = USUAL_PORTS,
 ) -> list[Backend]:
-    """Find the backends of this machine, hosted ones first, with unique names. Takes at most half a second.
+    """Find the backends of this machine. Hosted backends come first, and names are unique. Takes at most half a second.
 
-    `simulate`: if only small models were found, add a simulated backend. Prices and windows that are unknown here come
-    from the catalogue.
+    `simulate`: if only small models were found, add a simulated backend. `ports`: port → name of the model server to
+    look for. Prices and context windows that are not known here come from the catalogue of models.
     """
     found = [backend for provider, key in provider_keys().items() for backend in _hosted(provider, key)]
     ours = {config.listen.port, urlsplit(local_model_url or "").port}
@@ -158,7 +161,7 @@ async def _server(port: int, name: str, hour_usd: Decimal) -> list[Backend]:
 
 
 async def _get(origin: str, path: str, name: str) -> bytes:
-    """The body of an answer with status 200, else nothing."""
+    """The body of an answer with status 200; empty if there is no such answer."""
     client = connect(origin, concurrent=1, name=name)
     try:
         deadline = asyncio.get_running_loop().time() + _LOOK_S
@@ -176,7 +179,7 @@ async def _get(origin: str, path: str, name: str) -> bytes:
 
 
 def _sizes(body: bytes) -> dict[str, Any]:
-    """Model → its details, of Ollama's `GET /api/tags`."""
+    """Model name → details of the model. `body`: the answer to Ollama's `GET /api/tags`."""
     try:
         listed = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -187,7 +190,7 @@ def _sizes(body: bytes) -> dict[str, Any]:
 
 
 def _models(body: bytes) -> list[dict[str, Any]]:
-    """The chat models in the body of `GET /v1/models`; empty if the body is something else."""
+    """The chat models in the body of `GET /v1/models`; empty if the body is not a list of models."""
     try:
         listed = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -224,7 +227,7 @@ def _served(url: str, server: str, model: dict[str, Any], hour_usd: Decimal) -> 
 
 
 def found_text(backend: Backend) -> str:
-    """What was assumed of a model server that was found, for people."""
+    """A text for people with the facts that were assumed of a found model server. Empty if nothing was assumed."""
     price = backend.price
     if price is None or price.billing != "busy":
         return ""
@@ -236,5 +239,5 @@ def found_text(backend: Backend) -> str:
 
 
 def _clean(name: str) -> str:
-    """`name`, with characters replaced that backend names must not contain."""
+    """`name`, in which characters that backend names must not contain are replaced by `-`."""
     return re.sub(r"[^A-Za-z0-9._:/-]", "-", name)

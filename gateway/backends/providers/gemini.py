@@ -12,11 +12,12 @@ from gateway.domain.backend import Backend
 from gateway.domain.request import CompletionRequest, DialectName
 
 _KEY_TROUBLE = (b"API_KEY_INVALID", b"API_KEY_EXPIRED", b"API key not valid", b"API key expired")
-"""Texts in a status 400 that mean a problem with the gateway's key. Other vendors answer 401 for it."""
+"""Texts in an answer with status 400 that mean a problem with the gateway's key. Other vendors answer with status 401
+in this case."""
 
 
 def operation(request: CompletionRequest) -> str:
-    """The last part of a path: the method and, for a stream, its format."""
+    """The last part of the path of a call: the method and, for a stream, the stream's format."""
     return "streamGenerateContent?alt=sse" if request.stream else "generateContent"
 
 

@@ -13,15 +13,16 @@ from gateway.domain.kinds import KINDS, Kind, KindFacts
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """A hosted provider with one cheap and one strong model. The models' capabilities are in the catalogue."""
+    """A hosted provider, with one cheap and one strong model. The capabilities of the models are in the catalogue of
+    models."""
 
     kind: Kind
     base_url: str
     models: tuple[str, ...]
     plain_names: bool = False
-    """Whether a backend's name is the bare model name, which applications use."""
+    """Whether the backends are named exactly as their models. Applications use these names."""
     prefix: str = ""
-    """Prefix that litellm needs before a model's name."""
+    """The prefix that litellm needs before the name of a model."""
     without_litellm: Kind | None = None
     """The kind that is used if litellm is not installed."""
 
@@ -48,23 +49,26 @@ PROVIDERS: Mapping[str, Provider] = {
     ),
     "cohere": Provider("cohere", KINDS["cohere"].base_url, ("command-r7b-12-2024", "command-a-03-2025")),
 }
-"""Providers with OpenAI's or Anthropic's dialect are called directly, the others through litellm.
+"""The known hosted providers. Providers with OpenAI's or Anthropic's dialect are called directly, the others through
+litellm.
 
-Cohere is called directly because litellm (1.106) cannot read the streams of its own dialect.
+Cohere is called directly, with OpenAI's dialect, because litellm (1.106) cannot read streams in Cohere's own dialect.
 """
 
 _LATER_LIMIT = ("api.openai.com", ".api.openai.com", ".openai.azure.com", ".services.ai.azure.com")
-"""Hosts whose reasoning models reject `max_tokens`. A leading dot means any subdomain."""
+"""Hosts whose reasoning models reject `max_tokens`. A leading dot means any subdomain of the host."""
 _OPENAIS = re.compile(r"(?:^|/)(?:gpt-(?!oss)|chatgpt-|codex|o\d)")
-"""Matches OpenAI's models, which may be behind a proxy. They reject requests with both limit fields."""
+"""Matches the names of OpenAI's models, which may also be behind a proxy. These models reject requests with both
+`max_tokens` and `max_completion_tokens`."""
 _OF_HOST = {urlsplit(facts.base_url).hostname: facts for facts in KINDS.values() if facts.key}
-"""A vendor's host → its facts. Used if `kind: openai` has that address."""
+"""Host of a vendor → facts about the vendor's API. Used if an entry of `kind: openai` has the address of this vendor.
+"""
 
 
 def limit_fields(backend: Backend) -> tuple[str, ...]:
-    """The names of the output limit field in OpenAI's chat dialect that `backend` accepts.
+    """The names of the output limit field that `backend` accepts in OpenAI's chat dialect.
 
-    An unknown server gets both: it ignores the one that it does not know.
+    A server that is not known gets both fields, because it ignores the field that it does not know.
     """
     if known := vendor(backend).limits_per_answer:
         return known
@@ -74,14 +78,15 @@ def limit_fields(backend: Backend) -> tuple[str, ...]:
 
 
 def vendor(backend: Backend) -> KindFacts:
-    """The facts about the API of `backend`, found by its kind or by the vendor's address."""
+    """The facts about the API of `backend`, found by the kind of `backend` or, for `kind: openai`, by the host."""
     return (
         _OF_HOST.get(urlsplit(backend.base_url).hostname, backend.facts) if backend.kind == "openai" else backend.facts
     )
 
 
 def refuses_foreign_fields(backend: Backend) -> bool:
-    """Whether this is OpenAI's own API, which rejects `cache_control` in messages. Resellers and proxies accept it."""
+    """Whether `backend` rejects fields in messages that OpenAI's API does not know, such as `cache_control`. OpenAI's
+    own API does. Resellers and proxies usually accept such fields."""
     return vendor(backend).strict or _is_one_of(urlsplit(backend.base_url).hostname or "", _LATER_LIMIT)
 
 

@@ -30,15 +30,15 @@ _FIELDS = frozenset(
         """,
     )
 )
-"""Request fields that are passed to litellm. Others are dropped, because litellm would also read addresses, credentials
-and callbacks from them."""
+"""Request fields that are passed to litellm. All other fields are dropped, because litellm would also read addresses,
+credentials and callbacks from them."""
 _KEYS = frozenset({"id", "object", "created", "model", "choices", "usage", "system_fingerprint", "service_tier"})
-"""Fields of a reply that are passed on."""
+"""Fields of a reply that are passed to the client."""
 
 
 def _load(model: str) -> Any:
-    """Import litellm. Then make a mocked call, which imports what `model` needs. Raises ImportError if litellm is not
-    installed."""
+    """Import litellm. Then make a mocked call, so that litellm also imports the parts that `model` needs. Raises
+    ImportError if litellm is not installed."""
     keep_litellm_offline()
     import litellm
 
@@ -55,8 +55,8 @@ def _load(model: str) -> Any:
 
 
 class ViaLitellm:
-    """Takes requests in OpenAI's chat dialect. litellm translates them for the provider of `backend.model` (for
-    example `cohere_chat/…`)."""
+    """Accepts requests in OpenAI's chat dialect. litellm translates the requests for the provider of `backend.model`
+    (for example `cohere_chat/…`)."""
 
     dialect: DialectName = "openai_chat"
     fetches = True
@@ -67,8 +67,8 @@ class ViaLitellm:
         self._litellm: Any = None
 
     async def open(self) -> None:
-        """Import litellm in a thread, because that takes seconds. If it is not installed, only this backend becomes
-        unusable."""
+        """Import litellm in a thread, because the import takes seconds. If litellm is not installed, only this backend
+        is unusable."""
         try:
             self._litellm = await asyncio.to_thread(_load, self._backend.model)
         except ImportError:
@@ -81,7 +81,7 @@ class ViaLitellm:
         return PATHS["openai_chat"]
 
     def retry_after_s(self, upstream: Upstream) -> float | None:
-        """Returns None, because litellm does not expose the header."""
+        """Returns None, because litellm does not expose the `retry-after` header."""
         return None
 
     async def send(self, call: Call) -> Upstream:
@@ -99,7 +99,7 @@ class ViaLitellm:
                     drop_params=True,
                     num_retries=0,
                     max_retries=0,
-                    _skip_mcp_handler=True,  # else litellm would search the tools for servers of its proxy
+                    _skip_mcp_handler=True,  # otherwise litellm would look for tools of its proxy's servers
                     **{name: value for name, value in body.items() if name in _FIELDS},
                 )
                 if not body.get("stream"):
@@ -113,7 +113,7 @@ class ViaLitellm:
             return self._refusal(getattr(error, "original_exception", None) or error)
 
     def _refusal(self, error: Exception) -> Upstream:
-        """The provider's response from which litellm raised its exception. Raises BackendError if there was none."""
+        """The provider's response for which litellm raised `error`. Raises BackendError if there was no response."""
         exceptions, name = self._litellm.exceptions, self._backend.name
         if isinstance(error, exceptions.Timeout):
             raise BackendTimeout(f"{name} did not answer in time", backend=name) from error
@@ -198,9 +198,10 @@ class _Chunks:
 
 
 def _invented(chunk: Any, chunks: Any) -> bool:
-    """Whether `chunk` reports an end that the provider did not send. litellm treats every closed connection as an end.
+    """Whether `chunk` reports an end of the answer that the provider did not send. litellm reports an end whenever a
+    connection closes.
 
-    Some providers' chunks all report an end; for these it cannot be detected.
+    For some providers, litellm does not show whether the provider sent the end; then this function returns False.
     """
     ended = any(choice.finish_reason for choice in getattr(chunk, "choices", None) or ())
     reasons = ("received_finish_reason", "intermittent_finish_reason")
@@ -208,7 +209,8 @@ def _invented(chunk: Any, chunks: Any) -> bool:
 
 
 def _standard(reply: Any) -> dict[str, Any]:
-    """A reply or chunk with OpenAI's fields only. A stream's usage becomes a separate chunk."""
+    """A reply or chunk with only those fields that OpenAI's API has. In a stream, the usage is in a chunk without
+    choices."""
     fields: dict[str, Any] = reply.model_dump(exclude_none=True)
     fields = {key: value for key, value in fields.items() if key in _KEYS}
     if isinstance(usage := fields.get("usage"), dict):

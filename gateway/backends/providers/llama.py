@@ -9,17 +9,18 @@ from pathlib import Path
 from typing import Any
 
 BATCH_TOKENS = 512
-"""Tokens that are processed per batch while a prompt is read."""
+"""Number of prompt tokens that are processed in one batch."""
 CACHE_RAM_MIB = 64
-"""MiB of memory that caches earlier prompts. llama.cpp's default is 8 GiB."""
+"""MiB of memory in which earlier prompts are cached. llama.cpp's default is 8 GiB."""
 SPARE_HTTP_THREADS = 8
-"""HTTP threads besides one per slot. They serve health checks and requests that wait for a slot."""
+"""Number of HTTP threads in addition to one thread per slot. These threads serve health checks and requests that wait
+for a slot."""
 QUIET = 1
 """llama.cpp's log level: errors and warnings."""
 
 
 def parameters(arguments: argparse.Namespace) -> Any:
-    """llama.cpp's parameter object for the command-line arguments."""
+    """The parameters of llama.cpp as an object, made from the command-line arguments."""
     import xllamacpp
 
     params = xllamacpp.CommonParams()
@@ -34,11 +35,11 @@ def parameters(arguments: argparse.Namespace) -> Any:
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = arguments.threads
     params.n_threads_http = arguments.slots + SPARE_HTTP_THREADS
     params.cache_ram_mib = CACHE_RAM_MIB
-    params.cors_origins = ""  # no web page may call it
+    params.cors_origins = ""  # no web page may call the server
     params.cors_credentials = False
     params.ui = False
     params.endpoint_slots = False
-    params.endpoint_metrics = True  # its load, for routing
+    params.endpoint_metrics = True  # the gateway reads the server's load for routing
     params.verbosity = QUIET
     return params
 

@@ -9,21 +9,21 @@ from typing import Any, NamedTuple
 from gateway.domain.backend import Strength
 
 LARGE_FROM = 20.0
-"""Billions of parameters from which a model is `large`. This is an assumption: among today's
-open models, those that close most of the gap to hosted ones have about 24 or more."""
+"""Minimum billions of parameters of a model that counts as `large`. The number is an assumption: among today's open
+models, the models that come close to hosted models have about 24 billion parameters or more."""
 _BILLIONS_PER_SECOND = 320.0
-"""Billions of active parameters that one machine reads per second, with 4-bit weights: about 200 GB/s, as a desktop
-GPU or a notebook with fast memory has."""
+"""Billions of active parameters that one machine reads per second. Assumes 4-bit weights and about 200 GB/s, the memory
+bandwidth of a desktop GPU or of a notebook with fast memory."""
 _SLOWEST, _FASTEST = 2.0, 200.0
 _COUNT = re.compile(r"(?<![a-z0-9.])(?:(\d{1,2})x)?(\d{1,4}(?:\.\d+)?)([bm])(?![a-z0-9])", re.IGNORECASE)
-"""`8b`, `0.5B`, `135M`, `8x7b`."""
+"""Matches a number of parameters in a model's name: `8b`, `0.5B`, `135M`, `8x7b`."""
 _ACTIVE = re.compile(r"(?<![a-z0-9.])a(\d{1,3}(?:\.\d+)?)b(?![a-z0-9])", re.IGNORECASE)
-"""`30b-a3b`: 3 of 30 billion are active."""
+"""Matches a number of active parameters in a model's name. In `30b-a3b`, 3 of 30 billion parameters are active."""
 _UNITS = {"b": 1.0, "m": 1e-3}
 
 
 class ModelSize(NamedTuple):
-    """Billions of parameters."""
+    """The size of a model: all parameters, and the parameters that are active for one token. Both in billions."""
 
     total: float
     active: float
@@ -34,13 +34,16 @@ class ModelSize(NamedTuple):
 
     @property
     def tokens_per_second(self) -> float:
-        """Assumed speed of one answer, until it has been measured."""
+        """Assumed tokens per second of one answer. Used until the speed has been measured."""
         return round(min(max(_BILLIONS_PER_SECOND / self.active, _SLOWEST), _FASTEST), 1)
 
 
 def size_of(model: Mapping[str, Any]) -> ModelSize | None:
-    """The size of an entry of `GET /v1/models` (llama.cpp's has `meta.n_params`) or of Ollama's `GET /api/tags`
-    (`details.parameter_size`), else by the name; None if unknown."""
+    """The size of a model in an answer to `GET /v1/models` or to Ollama's `GET /api/tags`; None if unknown.
+
+    The size is read from `meta.n_params` (llama.cpp), else from `details.parameter_size` (Ollama), else from the
+    model's name.
+    """
     name = str(model.get("id") or model.get("name") or "")
     total = _counted(model.get("meta"), "n_params") or _written(_field(model.get("details"), "parameter_size"))
     total = total or _written(name)
@@ -61,6 +64,7 @@ def _counted(section: object, name: str) -> float | None:
 
 
 def _written(text: str) -> float | None:
-    """The largest count in `text`; of several experts, all of them."""
+    """The largest number of parameters in `text`, in billions. For a model with several experts, the sum over all
+    experts."""
     found = [float(experts or 1) * float(count) * _UNITS[unit.lower()] for experts, count, unit in _COUNT.findall(text)]
     return max((one for one in found if one > 0), default=None)

@@ -14,12 +14,12 @@ from gateway.domain.backend import Backend
 from gateway.domain.request import CompletionRequest, DialectName
 
 _BETA = b"beta=true"
-"""The only part of the client's query that is forwarded. The rest may contain a key."""
+"""The only part of the query of the client's request that is forwarded. The rest may contain a key."""
 _TRACE = frozenset({b"traceparent", b"tracestate"})
-"""Trace headers. Hosted providers do not get them, because they reveal which requests belong together."""
+"""Trace headers. Hosted providers do not get these headers, because the headers show which requests belong together."""
 _MOST_LIST_BYTES = 8 * 2**20
 _LONGEST_NUMBER = 64
-"""Maximum characters of a `Retry-After` that are read."""
+"""Maximum characters of a `Retry-After` header. A longer header is ignored."""
 
 
 class OverHttp:
@@ -29,15 +29,16 @@ class OverHttp:
     dialect: DialectName
     fetches = False
     models_path: str | None = "/models"
-    """Path of its list of models, which costs nothing to read; None: it has none that its key alone may read."""
+    """Path of the provider's list of models, which can be read free of charge. None: the provider has no list that can
+    be read with only the key."""
 
     def __init__(self, backend: Backend) -> None:
         self._client = connect(backend.base_url, concurrent=backend.concurrent, name=backend.name)
         self.secret = backend.api_key.get_secret_value() if backend.api_key else ""
         self._conceals_traces = backend.hosted
         self._openings: dict[tuple[DialectName, bool], bytes] = {}
-        """(Backend dialect, whether the answer is a stream) → request head. Used for clients without headers to
-        forward."""
+        """(Backend dialect, whether the answer is a stream) → request head. The stored heads are used for requests
+        whose client sent no headers to forward."""
 
     async def open(self) -> None:
         """Does nothing, because connections are opened on demand."""
@@ -46,7 +47,7 @@ class OverHttp:
         await self._client.aclose()
 
     def send(self, call: Call) -> Awaitable[Upstream]:
-        """POST the call. Returns the response once its head has arrived. Raises BackendError."""
+        """Send the call as a POST request. Returns the response when its head has arrived. Raises BackendError."""
         request, wire = call.request, call.wire
         special = request.headers or request.query
         opening = None if special else self._openings.get((wire.backend, request.stream))
@@ -63,8 +64,8 @@ class OverHttp:
         )
 
     async def look(self, within_s: float) -> tuple[int, bytes]:
-        """Read the list of models. Returns status and body; without `models_path`, the status of any answer. Raises
-        BackendError."""
+        """Read the list of models. Returns the status and the body. If `models_path` is None, requests `/` instead,
+        without the key. Raises BackendError."""
         headers = [(b"accept", b"application/json")]
         if self.dialect == "anthropic_messages":
             headers.append((b"anthropic-version", b"2023-06-01"))
@@ -87,7 +88,7 @@ class OverHttp:
         return path
 
     def sign(self, headers: list[tuple[bytes, bytes]], body: bytes) -> list[tuple[bytes, bytes]]:
-        """`headers` with the backend's key as a bearer token, if it has one."""
+        """`headers` with the backend's key added as a bearer token. Unchanged if the backend has no key."""
         return [*headers, (b"authorization", b"Bearer " + self.secret.encode())] if self.secret else headers
 
     def forget_heads(self) -> None:
@@ -95,15 +96,16 @@ class OverHttp:
         self._openings.clear()
 
     def headers(self, request: CompletionRequest, wire: Translator, body: bytes) -> list[tuple[bytes, bytes]]:
-        """All request headers: those of the dialect, the authentication, and the client's headers that may be forwarded
-        to this backend."""
+        """All headers of a request: the headers of the dialect, the authentication, and the client's headers that may
+        be forwarded to this backend."""
         forwarded = wire.forwarded(request)
         if self._conceals_traces and not _TRACE.isdisjoint(request.headers):
             forwarded = [header for header in forwarded if header[0] not in _TRACE]
         return [*self.sign(wire.headers(request), body), *forwarded]
 
     def retry_after_s(self, upstream: Upstream) -> float | None:
-        """The value of `Retry-After` in seconds, even if it is a date; None if missing or unreadable."""
+        """The value of the header `Retry-After` in seconds; a date is converted to seconds. None if the header is
+        missing or unreadable."""
         value = (upstream.header(b"retry-after") or b"").decode("latin-1").strip()[:_LONGEST_NUMBER]
         if not value:
             return None
@@ -111,5 +113,5 @@ class OverHttp:
             return float(value)
         try:
             return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-        except (ValueError, OverflowError, OSError):  # the last two: the date is out of range
+        except (ValueError, OverflowError, OSError):  # OverflowError, OSError: the date is out of range
             return None

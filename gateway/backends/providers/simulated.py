@@ -20,7 +20,8 @@ _MOST_TOKENS = 4096
 
 
 class Simulated:
-    """Answers every request with a text that is labelled as simulated. Usage is counted; there is no price."""
+    """Answers every request with a text that is labelled as simulated. The usage is counted, but the answers have no
+    price."""
 
     dialect: DialectName = "openai_chat"
     fetches = False
@@ -86,7 +87,7 @@ def _events(words: list[str], finish: str, parallel: int) -> list[dict[str, Any]
 
 
 def _usage(body: bytes, output_tokens: int) -> dict[str, int]:
-    """A usage object with an estimate of four bytes per input token."""
+    """A usage object. The number of input tokens is estimated with four bytes per token."""
     input_tokens = -(-len(body) // 4)
     return {
         "prompt_tokens": input_tokens,

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gateway.backends.resilience.headroom import Headroom
 from gateway.backends.resilience.slots import ConcurrencyLimiter
 from gateway.domain.protocols import BackendState
 from gateway.errors import BackendError, BackendRateLimited
@@ -14,14 +15,15 @@ from gateway.errors import BackendError, BackendRateLimited
 log = logging.getLogger(__name__)
 
 _NEWEST = 0.2
-"""Weight of the newest sample in the moving averages of the time to the first byte and of the whole answer."""
+"""Weight of the newest sample in two moving averages: the time to the first byte, and the time of the whole answer."""
 
 
 _SAMPLES, _LEAST_SAMPLES = 128, 20
-"""Maximum number of stored waits for a first token, and the minimum number for computing their 95th percentile."""
+"""Maximum number of stored waits for a first token, and minimum number of waits for computing the 95th percentile."""
 
 SHORT_PAUSE_S = 2.0
-"""Maximum seconds of a `retry-after` that only the request that received it waits for. Other requests continue."""
+"""Maximum seconds of a short pause. If the backend's `retry-after` is at most this long, only the request that received
+it waits. Other requests are still sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +33,18 @@ class BreakerSettings:
     failures_in_a_row: int = 5
     error_share: float = 0.5
     least_calls: int = 20
-    """Minimum calls in the window for checking the share of errors."""
+    """Minimum number of calls in the window. With fewer calls, the share of errors is not checked."""
     window_s: float = 30.0
     rest_s: float = 5.0
-    """Seconds for which the breaker first stays open. The time doubles at each opening, until a call succeeds."""
+    """Seconds for which the breaker stays open the first time. The time doubles each time the breaker opens, until a
+    call succeeds."""
     longest_rest_s: float = 60.0
 
 
 class Breaker:
-    """Circuit breaker. States: closed → (failures) → open → (time over) → one probe → closed, or open for twice as
-    long.
+    """A circuit breaker. After too many failures, the breaker opens and blocks calls for a time. Then one call, the
+    probe, may start. If the probe succeeds, the breaker closes. If the probe fails, the breaker opens again for twice
+    as long.
 
     No I/O. Times are monotonic seconds.
     """
@@ -59,7 +63,7 @@ class Breaker:
         self._probing = False
 
     def blocked_reason(self, now: float) -> str:
-        """The reason why no call may start now; empty if one may start. The check is needed only if `open` or
+        """The reason why no call may start now; empty if a call may start. Callers need to check this only if `open` or
         `limited_until` is set."""
         if now < self.limited_until:
             return "rate-limited"
@@ -71,7 +75,8 @@ class Breaker:
         return ""
 
     def limited_for(self, now: float) -> float:
-        """Seconds for which the backend has asked for a pause; 0 if it asked for none."""
+        """Seconds of the pause that the backend has asked for and that remain; 0 if the backend has asked for no
+        pause."""
         return max(0.0, self.limited_until - now)
 
     @property
@@ -80,13 +85,13 @@ class Breaker:
         return self._probing
 
     def start(self) -> bool:
-        """Register the start of a call. Returns whether it is a probe: a call made while the breaker is open or the
-        backend is rate-limited."""
+        """Register the start of a call. Returns whether the call is a probe, which means that the breaker is open or
+        that the backend has asked for a pause."""
         self._probing = self.open or self.limited_until > 0
         return self._probing
 
     def began(self) -> None:
-        """A probe has received its first bytes, so close the breaker. The next failure opens it again."""
+        """Close the breaker, because a probe has received its first bytes. The next failure opens the breaker again."""
         self.open = self._probing = False
         self.limited_until = 0.0
         self._in_a_row = self._settings.failures_in_a_row - 1
@@ -101,7 +106,7 @@ class Breaker:
             self._calls += 1
 
     def failed(self, now: float, probe: bool) -> None:
-        """Count a failed call. Open the breaker if there were too many failures or if the call was a probe."""
+        """Count a failed call. Open the breaker if there were too many failures, or if the call was a probe."""
         if probe:
             self._trip(now)
         elif not self.open:  # a call that started before the breaker opened gives no new information
@@ -114,12 +119,13 @@ class Breaker:
                 self._trip(now)
 
     def probe_left(self) -> None:
-        """A probe has ended without success or failure, for example because the client disconnected. The next call
-        becomes a probe."""
+        """Called when a probe has ended without success or failure, for example because the client disconnected. The
+        next call becomes a probe."""
         self._probing = False
 
     def limited(self, now: float, seconds: float) -> None:
-        """The backend has asked for a pause of `seconds`. At most `longest_rest_s` of it is observed."""
+        """Block calls for `seconds`, because the backend has asked for this pause. The breaker's `longest_rest_s`
+        limits the pause."""
         self.limited_until = max(self.limited_until, now + min(seconds, self._settings.longest_rest_s))
 
     def _trip(self, now: float) -> None:
@@ -130,9 +136,9 @@ class Breaker:
         self._earlier = (0, 0)
 
     def _next_half(self, now: float) -> None:
-        """Start the next half of the window. Two halves approximate a sliding window at low cost."""
+        """Start the next half of the window. A window of two halves approximates a sliding window at low cost."""
         half_s = self._settings.window_s / 2
-        half = max(int(now / half_s), self._half_window + 1)  # the maximum guards against rounding of the quotient
+        half = max(int(now / half_s), self._half_window + 1)  # max() corrects rounding errors of the division
         self._earlier = (self._calls, self._failures) if half == self._half_window + 1 else (0, 0)
         self._calls = self._failures = 0
         self._half_window, self._half_ends = half, (half + 1) * half_s
@@ -159,35 +165,42 @@ class Health:
         self.name = name
         self.first_byte_ms: float | None = None
         self.whole_s: float | None = None
-        """Average seconds from the start of a call to its complete answer; None before the first one."""
+        """Moving average of the seconds from the start of a call to its complete answer; None before the first complete
+        answer."""
         self._waits: deque[float] = deque(maxlen=_SAMPLES)
         self.trouble = ""
-        """Why calls fail, by the last failure; set while the breaker is open or only the operator can help."""
+        """The reason why calls fail, from the last failure. Set while the breaker is open, or if only the operator can
+        solve the problem."""
         self.needs_operator = False
-        """Whether only the operator can end the trouble."""
+        """Whether only the operator can solve the problem in `trouble`."""
         self.breaker = Breaker(breaker_settings)
         self.monotonic = monotonic
+        self.headroom = Headroom()
         self.limiter = ConcurrencyLimiter(name, concurrent, queue, queue_timeout_s, monotonic)
 
     def state(self) -> BackendState:
         """Whether a call may start now, and this worker's figures for the backend."""
         breaker = self.breaker
         reason = breaker.blocked_reason(self.monotonic()) if breaker.open or breaker.limited_until else ""
-        return BackendState(not reason, reason, self.in_flight, self.first_byte_ms, trouble=self.trouble)
+        headroom = self.headroom.share(self.monotonic(), self.in_flight)
+        return BackendState(
+            not reason, reason, self.in_flight, self.first_byte_ms, headroom=headroom, trouble=self.trouble
+        )
 
     @property
     def in_flight(self) -> int:
-        """Calls of this worker that are in progress."""
+        """The number of this worker's calls in progress."""
         return self.limiter.taken
 
     @property
     def slow_after_s(self) -> float | None:
-        """The 95th percentile of recent waits for a first token, in seconds; None while there are too few samples."""
+        """The 95th percentile of recent waits for a first token, in seconds; None if too few waits were recorded."""
         waits = sorted(self._waits)
         return waits[-(-95 * len(waits) // 100) - 1] if len(waits) >= _LEAST_SAMPLES else None
 
     def note_failure(self, error: BackendError) -> None:
-        """Store the cause if the backend is out of service. The first failure is logged, later ones are not."""
+        """Store the reason for a failure while the breaker is open or if only the operator can help. The first failure
+        is logged, later failures are not."""
         if not self.breaker.open and not error.needs_operator:
             return
         if not self.trouble:
@@ -195,18 +208,18 @@ class Health:
         self.trouble, self.needs_operator = error.message, error.needs_operator
 
     def note_success(self) -> None:
-        """Forget the trouble, because a call succeeded."""
+        """Delete the stored reason for failures, because a call succeeded."""
         if self.trouble:
             log.info("backend %s answers again", self.name)
             self.trouble, self.needs_operator = "", False
 
     def waited(self, seconds: float) -> None:
-        """Record a wait for a first token in seconds, even if the token did not arrive."""
+        """Record a wait for a first token in seconds. The wait counts even if the token did not arrive."""
         self._waits.append(seconds)
 
     def try_enter(self, share: str) -> Slot | None:
-        """Take a slot without waiting. Returns None if no slot is free or the breaker is not closed; then call
-        `enter`."""
+        """Take a slot without waiting. `share`: the team for which the slot is counted. Returns None if no slot is
+        available at once or the breaker is not closed; then the caller must call `enter`."""
         breaker = self.breaker
         if breaker.open or breaker.limited_until or not self.limiter.take(share):
             return None
@@ -217,12 +230,12 @@ class Health:
     ) -> Slot | None:
         """Take a slot for one call. Returns None while the breaker is open.
 
-        `last_resort`: no other backend can be called, so one probe at a time may start before the breaker's time is
-        over.
+        If no slot is available at once, the call waits at most `wait_s` seconds in a queue. The queue is fair between
+        shares (teams) and prefers interactive requests to `batch` requests. `last_resort`: no other backend can be
+        called, so one probe at a time may start although the breaker is open or the backend has asked for a pause.
 
-        Waits at most `wait_s` seconds in a queue that is fair between shares and serves batch requests last. Raises
-        Overloaded (or ShareExceeded) if no slot became free or too many callers wait. Raises BackendRateLimited while
-        the backend has asked for a pause.
+        Raises Overloaded (or ShareExceeded) if the wait was too long or too many callers wait. Raises
+        BackendRateLimited while the backend has asked for a pause.
         """
         breaker = self.breaker
         if (breaker.open or breaker.limited_until) and self._blocked(last_resort):
@@ -255,7 +268,7 @@ class Health:
 
 
 class Slot:
-    """The slot of one call in progress. The first reported result counts and releases the slot."""
+    """The slot of one call in progress. Only the first result that is reported counts; it also releases the slot."""
 
     __slots__ = ("_health", "_open", "_probe", "_share", "_started")
 
@@ -264,8 +277,8 @@ class Slot:
         self._started = health.monotonic()
 
     def began(self) -> None:
-        """A stream's first bytes have arrived. Not called for plain answers, whose first byte comes only after the last
-        token."""
+        """Called when a stream's first bytes have arrived. Not called for plain answers, because their first byte
+        arrives only after the last token was generated."""
         health = self._health
         if self._probe:
             self._close_breaker()
@@ -281,7 +294,8 @@ class Slot:
         self._probe = False
 
     def succeeded(self, *, answered: bool = True) -> None:
-        """The whole answer has arrived or, with `answered` false, the backend has refused the request."""
+        """Report success: the whole answer has arrived. `answered` false: the backend has refused the request, which
+        shows that the backend works."""
         if self._free():
             if self._probe:
                 self._close_breaker()
@@ -295,27 +309,27 @@ class Slot:
                 health.whole_s = took if before is None else before + (took - before) * _NEWEST
 
     def failed(self, error: BackendError | None = None) -> None:
-        """The call failed because of the backend."""
+        """Report that the call failed and that the backend is the cause."""
         if self._free():
             self._health.breaker.failed(self._health.monotonic(), self._probe)
             if error is not None:
                 self._health.note_failure(error)
 
     def limited(self, seconds: float | None) -> None:
-        """The backend works, but has asked for a pause of `seconds`; None: it gave no duration."""
+        """Report that the backend works, but has asked for a pause of `seconds`; None: no duration was stated."""
         self.left()
         if seconds is not None and seconds > SHORT_PAUSE_S:
             self._health.breaker.limited(self._health.monotonic(), seconds)
 
     def lost_race(self) -> None:
-        """Another backend answered first. The wait is recorded; if it were not, the average would contain only fast
-        calls."""
+        """Report that another backend answered first. The time waited so far is recorded; otherwise the recorded times
+        would contain only fast calls."""
         if self._open:
             self._health.waited(self._health.monotonic() - self._started)
         self.left()
 
     def left(self) -> None:
-        """The call has ended without success or failure: the client disconnected, or no call was made."""
+        """Report that the call has ended without success or failure: the client disconnected, or no call was made."""
         if self._free() and self._probe:
             self._health.breaker.probe_left()
 

@@ -1,8 +1,9 @@
-"""Drains backends: a drained backend gets no new requests, while its calls in progress continue. Each drain expires.
+"""Drains backends. A drained backend gets no new requests, while its calls in progress continue. Each drain has an
+expiry time.
 
 Drains that an operator or a spot notice starts are shared by all workers through Redis. Drains that a worker starts
-after an error (a 503, an unreachable server) apply to that worker only. If Redis is unavailable, the last known drains
-apply until they expire.
+after an error (status 503, an unreachable server) apply to that worker only. If Redis is unavailable, the last known
+drains apply until they expire.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from gateway.state.redis.connection import State
 log = logging.getLogger(__name__)
 
 FOLLOW_S = 1.0
-"""Seconds after which all workers know a new drain."""
+"""Maximum seconds until all workers know a new drain."""
 USUAL_S = 3600.0
 LONGEST_S = 7 * 86400.0
 
@@ -30,7 +31,8 @@ class BackendDrains:
     """The drained backends of one worker, each with an expiry time (Unix seconds) and a reason."""
 
     def __init__(self, state: State | None = None, *, clock: Callable[[], float] = time.time) -> None:
-        """`state` None: drains are not shared (for a command-line process)."""
+        """`state`: the Redis connection through which drains are shared; None: drains are not shared (in a command-line
+        process)."""
         self._state, self._clock = state, clock
         self._shared: dict[str, tuple[float, str]] = {}
         self._seen: dict[str, tuple[float, str]] = {}
@@ -46,11 +48,11 @@ class BackendDrains:
 
     @property
     def any(self) -> bool:
-        """Whether any drain was recorded; it may have expired."""
+        """Whether any drain is recorded. A recorded drain may already have expired."""
         return bool(self._shared or self._seen)
 
     def reason(self, backend: str) -> str:
-        """The reason why `backend` gets no new requests now; empty if it gets requests."""
+        """The reason why `backend` gets no new requests now; empty if `backend` is not drained."""
         for known in (self._shared, self._seen):
             if backend in known:
                 until, why = known[backend]
@@ -59,13 +61,13 @@ class BackendDrains:
         return ""
 
     def see(self, backend: str, seconds: float, why: str) -> None:
-        """Drain `backend` on this worker only, for `seconds`."""
+        """Drain `backend` on this worker only, for `seconds`. `why`: the reason for the drain."""
         if not self.reason(backend):
             log.warning("backend %s gets no new requests for %.0f s: %s", backend, seconds, why)
         self._seen[backend] = self._clock() + seconds, why
 
     def over(self, backend: str, why: str) -> None:
-        """End the drain that this worker started with the reason `why`."""
+        """End the drain of `backend` that this worker started with the reason `why`."""
         if backend in self._seen and self._seen[backend][1] == why:
             del self._seen[backend]
             log.info("backend %s gets requests again", backend)
@@ -80,7 +82,7 @@ class BackendDrains:
         return until
 
     async def undrain(self, backend: str) -> bool:
-        """End the drain of `backend` on all workers. Returns whether it was drained. Raises StateUnavailable."""
+        """End the drain of `backend` on all workers. Returns whether `backend` was drained. Raises StateUnavailable."""
         known = bool(self.reason(backend))
         self._shared.pop(backend, None)
         self._seen.pop(backend, None)

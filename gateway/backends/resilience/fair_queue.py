@@ -1,5 +1,5 @@
-"""Orders waiting requests, and selects the one to drop if too many wait: interactive before batch, fair between
-shares."""
+"""Orders waiting requests, and selects the request to drop if too many wait. Interactive requests come before batch
+requests. The order is fair between shares (teams)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Generic, Protocol, TypeVar
 
 BATCH_TURN = 8
-"""While interactive and batch requests wait, every `BATCH_TURN`th turn serves a batch request, so that batch requests
-also progress."""
+"""While both interactive and batch requests wait, one of `BATCH_TURN` turns serves a batch request, so that batch
+requests are never blocked."""
 
 
 class Waiting(Protocol):
-    """The interface of a waiting request."""
+    """The interface of a request that waits in the queue."""
 
     @property
     def share(self) -> str:
@@ -27,15 +27,16 @@ Waiter = TypeVar("Waiter", bound=Waiting)
 
 
 class FairQueue(Generic[Waiter]):
-    """A queue that is first in, first out within a share. The share that holds the fewest slots is served next. No
-    I/O."""
+    """A queue of requests. Within a share (team), the request that came first is served first. The share that holds the
+    fewest slots is served next. No I/O."""
 
     def __init__(self) -> None:
         self._interactive: dict[str, dict[Waiter, None]] = {}
         self._batch: dict[str, dict[Waiter, None]] = {}
         self._turns = 0
         self.length = 0
-        """The same as `len()`. A field is faster, and each request reads it."""
+        """The number of waiting requests, equal to `len()`. A field is faster than `len()`, and each request reads it.
+        """
 
     def __len__(self) -> int:
         return self.length
@@ -45,7 +46,7 @@ class FairQueue(Generic[Waiter]):
         return len(self._interactive.keys() | self._batch.keys())
 
     def waiting(self, share: str) -> int:
-        """The number of waiting requests of one share."""
+        """The number of waiting requests of `share`."""
         return len(self._interactive.get(share, ())) + len(self._batch.get(share, ()))
 
     def push(self, waiter: Waiter) -> None:
@@ -54,18 +55,19 @@ class FairQueue(Generic[Waiter]):
         self.length += 1
 
     def discard(self, waiter: Waiter) -> None:
-        """Remove a request that no longer waits. Does nothing if it is not in the queue."""
+        """Remove a request that no longer waits. Does nothing if the request is not in the queue."""
         shares = self._class(waiter)
         line = shares.get(waiter.share)
         if line is not None and waiter in line:
             self._remove(shares, line, waiter)
 
     def pop(self, held: Mapping[str, int]) -> Waiter | None:
-        """Remove and return the next request; None if the queue is empty. `held`: slots that each share holds now."""
+        """Remove and return the request to serve next; None if the queue is empty. `held`: share → number of slots that
+        the share holds now."""
         shares = self._next_class()
         if not shares:
             return None
-        share = min(shares, key=lambda name: held.get(name, 0))  # of equal shares, the one served longest ago
+        share = min(shares, key=lambda name: held.get(name, 0))  # among equal shares: the one served longest ago
         line = shares[share]
         waiter = next(iter(line))
         self._remove(shares, line, waiter)
@@ -75,11 +77,13 @@ class FairQueue(Generic[Waiter]):
         return waiter
 
     def to_drop_for(self, share: str, *, batch: bool) -> Waiter | None:
-        """Select the waiting request to drop, so that a new request of `share` can wait; None: the new request must be
-        dropped.
+        """Select a waiting request that must be dropped so that a new request of `share` can wait. None: the new
+        request itself must be dropped. `batch`: whether the new request is a batch request.
 
-        Batch requests are dropped before interactive ones. Among these, the newest request of the longest line is
-        dropped, unless the new request's own line would then be as long.
+        A new interactive request replaces a batch request, if one waits. Otherwise only requests of the new request's
+        own kind (interactive or batch) may be dropped: the newest request of the share with the most of them. That
+        share must have more waiting requests than `share` would have with the new request; if it does not, the new
+        request is dropped.
         """
         if not batch and self._batch:
             shares, shorter = self._batch, 0

@@ -1,5 +1,5 @@
-"""Hedging: if a stream starts slowly, a second call starts. The call that begins first is served, and the other is
-cancelled."""
+"""Hedging: if a stream starts slowly, a second call starts in parallel. The call that begins to answer first is served,
+and the other call is cancelled."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ from gateway.domain.routing.route import Route
 from gateway.errors import BackendRefused, DeadlineExceeded, GatewayError, LedgerUnavailable
 
 _MOST_SAVED = 5.0
-"""Maximum credit, in second attempts, that a team can accumulate."""
+"""Maximum credit of a team. One second attempt costs 1."""
 _FINAL = (BackendRefused, DeadlineExceeded, LedgerUnavailable)
-"""Errors that another backend cannot avoid."""
+"""Errors that would also occur with another backend."""
 
 
 class Hedges:
-    """Starts second attempts for slow streams. One per worker; it keeps each team's credit for second attempts."""
+    """Starts second attempts for slow streams. Each worker has one instance, which stores the credit of each team for
+    second attempts."""
 
     def __init__(self, attempts: Attempts) -> None:
         self._attempts = attempts
         self._earned: dict[str, float] = {}
 
     async def answer(self, route: Route, call_context: CallContext) -> Relayed | Whole:
-        """Like `Attempts.first_of`, but starts a second attempt when the first has waited longer than 95 % of that
-        backend's streams.
+        """Like `Attempts.first_of`, but starts a second attempt if the first backend is slow: the wait for its first
+        token is longer than the waits of 95 % of its recent streams.
 
-        Each stream adds the policy's `share` to the team's credit, and a second attempt costs 1. So the share of second
-        attempts stays below the configured one.
+        Each stream adds the policy's `hedging.share` to the team's credit, and a second attempt costs 1. Therefore the
+        share of streams with a second attempt stays below the configured share.
         """
         tenant = call_context.record.tenant
         earned = min(self._earned.get(tenant.team, 0.0) + tenant.policy.hedging.share, _MOST_SAVED)
@@ -44,14 +45,15 @@ class Hedges:
         return await race.run(route, slow_after_s)
 
     def _spend(self, team: str) -> bool:
-        """Spend one credit of the team, if it has one. Returns whether it had."""
+        """Take 1 from the team's credit for a second attempt. Returns False, and takes nothing, if the credit is less
+        than 1."""
         earned = self._earned[team] >= 1
         self._earned[team] -= earned
         return earned
 
 
 class _Race:
-    """The first attempt of one request and, if it is slow, the second."""
+    """The first attempt of one request and, if the first attempt is slow, the second attempt."""
 
     def __init__(self, attempts: Attempts, call_context: CallContext, spend: Callable[[], bool]) -> None:
         self._attempts, self._call_context, self._spend = attempts, call_context, spend
@@ -60,7 +62,8 @@ class _Race:
         self._errors: list[GatewayError] = []
 
     async def run(self, route: Route, slow_after_s: float) -> Relayed | Whole:
-        """Return the first answer that begins. The other attempt is cancelled and journaled as a hedge."""
+        """Return the answer that begins first. The other attempt is cancelled, and its entry in the journal gets the
+        kind `hedge`."""
         backends = route.backends
         try:
             tried = await self._raced(route, slow_after_s)
@@ -112,15 +115,16 @@ class _Race:
             self._begun.append((call_context, answer))
 
     async def _rest(self, backends: Sequence[Backend]) -> Relayed | Whole:
-        """Call the remaining backends, unless an error shows that they would fail too."""
+        """Call the remaining backends. If an error shows that the remaining backends would fail too, raises this
+        error."""
         final = next((error for error in self._errors if isinstance(error, _FINAL)), None)
         if final is not None or not backends:
             raise final or together(self._errors)
         return await self._attempts.first_of(backends, self._call_context)
 
     def _spare(self, route: Route) -> Backend | None:
-        """The backend for the second attempt: the next available backend, or else the first one again; None if neither
-        is available."""
+        """The backend for the second attempt: the next available backend of the route, or else the first backend again.
+        None if no backend is available."""
         for backend in (*route.backends[1:], route.backends[0]):
             if _as_good(backend, route) and self._attempts.health(backend).state().available:
                 return backend
@@ -129,8 +133,10 @@ class _Race:
 
 def _as_good(backend: Backend, route: Route) -> bool:
     """Whether `backend` may answer although the first backend has not failed. Some backends of a route are only
-    fallbacks."""
-    if route.reference is None or backend.model == route.backends[0].model:
+    fallbacks, such as those above the ceiling."""
+    if backend.name in route.above and backend is not route.backends[0]:
+        return False
+    if route.reference is None or backend.same_model(route.backends[0]):
         return True
     if route.observed is not None:
         return False

@@ -1,4 +1,4 @@
-"""Concurrency slots of a backend: taken at once, or awaited in a bounded, fair queue."""
+"""The concurrency slots of a backend. A call takes a slot at once, or waits for a slot in a bounded, fair queue."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.errors import Overloaded, ShareExceeded
 _NEWEST = 0.1
 """Weight of the newest sample in the moving average of the time between two released slots."""
 _FIRST_GUESS_S = 1.0
-"""Seconds used for `retry-after` before the time between released slots has been measured."""
+"""Seconds that `retry-after` assumes between two released slots, until this time has been measured."""
 _LEAST_S, _MOST_S = 0.25, 60.0
 
 
@@ -25,12 +25,12 @@ class _Waiter:
 
 
 class ConcurrencyLimiter:
-    """Limits calls to `concurrent` at a time. Callers wait only if no slot is free."""
+    """Limits the calls of a backend to `concurrent` at a time. A caller waits only if no slot is available."""
 
     def __init__(
         self, name: str, concurrent: int, queue: int, queue_timeout_s: float, monotonic: Callable[[], float]
     ) -> None:
-        """At most `queue` callers wait, each for at most `queue_timeout_s` seconds."""
+        """At most `queue` callers wait, each of them for at most `queue_timeout_s` seconds."""
         self._name, self._concurrent = name, concurrent
         self._most_waiting, self._timeout_s = queue, queue_timeout_s
         self._monotonic = monotonic
@@ -56,7 +56,7 @@ class ConcurrencyLimiter:
         return self._queue.length
 
     def take(self, share: str) -> bool:
-        """Take a slot for `share` if one is free. Returns whether it did."""
+        """Take a slot for `share` (a team) if a slot is available. Returns whether a slot was taken."""
         free = self._free
         if free == 0:
             return False
@@ -66,14 +66,17 @@ class ConcurrencyLimiter:
         return True
 
     async def wait(self, share: str, batch: bool, wait_s: float) -> None:
-        """Wait at most `wait_s` seconds for a slot. On return, the caller holds it; a cancelled caller holds none.
+        """Wait at most `wait_s` seconds for a slot. On return, the caller holds a slot. A caller that was cancelled
+        holds no slot.
 
-        Raises Overloaded, or ShareExceeded if too many callers of this share already wait.
+        Raises Overloaded, or ShareExceeded if too many callers of `share` (a team) already wait.
         """
         self._drop_one_if_full(share, batch)
         waiter = _Waiter(share, batch, asyncio.get_running_loop().create_future())
         if not self._queue:
-            self._freed_at = None  # the time between slots measures throughput only while all slots are in use
+            self._freed_at = (
+                None  # the time between released slots shows the throughput only while all slots are in use
+            )
         self._queue.push(waiter)
         self._counts["queued"] += 1
         try:
@@ -88,7 +91,7 @@ class ConcurrencyLimiter:
             raise
 
     def release(self, share: str) -> None:
-        """Free a slot. The next waiting caller gets it, if there is one."""
+        """Release a slot of `share` (a team). If callers wait, the next waiting caller gets the slot."""
         held = self._held
         left = held[share] - 1
         if left:
@@ -100,22 +103,22 @@ class ConcurrencyLimiter:
             return
         self._measure()
         while (waiter := self._queue.pop(self._held)) is not None:
-            if not waiter.granted.done():  # else the caller was cancelled and is about to withdraw
+            if not waiter.granted.done():  # if the future is done, the caller was cancelled and will call `_withdraw`
                 self._held[waiter.share] = self._held.get(waiter.share, 0) + 1
                 waiter.granted.set_result(None)
                 return
         self._free += 1
 
     def _withdraw(self, waiter: _Waiter) -> None:
-        """Remove a caller that stopped waiting. If it received a slot at the same moment, release the slot."""
+        """Remove a caller that stopped waiting. If the caller received a slot at the same moment, release the slot."""
         self._queue.discard(waiter)
         granted = waiter.granted
         if granted.done() and not granted.cancelled() and granted.exception() is None:
             self.release(waiter.share)
 
     def _drop_one_if_full(self, share: str, batch: bool) -> None:
-        """If the queue is full, drop one waiting caller from the longest line. Raises Overloaded if the new caller must
-        be dropped."""
+        """If the queue is full, drop one waiting caller so that the new caller can wait. Raises Overloaded if the new
+        caller itself must be dropped."""
         queue = self._queue
         if len(queue) < self._most_waiting:
             return
@@ -128,8 +131,8 @@ class ConcurrencyLimiter:
             dropped.granted.set_exception(refusal)
 
     def _refusal(self, batch: bool, *, crowds: bool) -> Overloaded:
-        """The error for a dropped caller. `crowds`: its own share fills the queue, so the error asks it to send fewer
-        calls."""
+        """The error for a dropped caller. `crowds`: the team of the caller fills the queue, so the error asks the team
+        to send fewer calls."""
         if crowds:
             self._counts["refused_share"] += 1
             return ShareExceeded(
@@ -148,8 +151,8 @@ class ConcurrencyLimiter:
         )
 
     def _retry_after_s(self) -> float:
-        """Estimated seconds until the present queue is served. Randomised, so that clients do not all retry at the same
-        time."""
+        """Estimated seconds until all callers that wait now are served. The value is randomised, so that not all
+        clients retry at the same time."""
         expected = _FIRST_GUESS_S if self._gap_s is None else self._gap_s * (len(self._queue) + 1)
         return min(max(expected, _LEAST_S), _MOST_S) * random.uniform(0.8, 1.4)  # noqa: S311 - scatter, no secret
 

@@ -1,4 +1,5 @@
-"""Coalesces identical requests: a later one subscribes to the call in progress instead of making its own."""
+"""Coalesces identical requests. A later request subscribes to the call in progress instead of making a call of its
+own."""
 
 from __future__ import annotations
 
@@ -28,16 +29,16 @@ from gateway.state.redis.connection import State
 log = logging.getLogger(__name__)
 
 MOST_JOINS = 2
-"""Number of joined calls that may fail before their first byte. After that, the request makes its own call, so that it
-does not wait for a failing backend again and again."""
+"""Maximum number of other requests' calls that a request joins one after the other, if each call fails before its first
+byte. Then the request makes a call of its own, so that it does not wait for a failing backend again and again."""
 
 
 class Coalescer:
-    """Finds calls in progress.
+    """Finds calls in progress that answer an identical request.
 
-    It looks in this worker (`SharedCalls`) and in the other workers of this host: `HostLocks` name the worker, and
-    `Peers` fetch its answer. If the policy asks for it, it also looks in all gateways on one state server
-    (`RedisLocks`).
+    First searches in this worker (`SharedCalls`). Then searches in the other workers of this host: `HostLocks` name the
+    worker that makes the call, and `Peers` fetch the answer from it. If the policy requires it, also searches in all
+    gateways that use the same state server (`RedisLocks`).
     """
 
     def __init__(
@@ -48,16 +49,17 @@ class Coalescer:
         stored: Callable[[bytes], Awaitable[Stored | None]],
         folder: Path | None = None,
     ) -> None:
-        """`delivered()` returns when all answers stored here have reached the state server. `is_stored(digest)` tells
-        whether an answer is stored, and `stored(digest)` returns it. `folder` contains the locks and sockets of this
-        host's workers; None: there is only one worker."""
+        """`delivered()`: returns when all answers that this worker has stored have reached the state server.
+        `is_stored(digest)`: whether an answer is stored. `stored(digest)`: the stored answer. `folder`: contains the
+        locks and sockets of this host's workers; None: there is only one worker."""
         self._redis_locks = RedisLocks(state, delivered)
         self._host_locks = None if folder is None else HostLocks(folder)
         self._calls = SharedCalls(self._ended)
         self._peers = None if folder is None else Peers(folder, self._calls, stored)
         self._is_stored = is_stored
         self._claimed: set[bytes] = set()
-        """Digests whose host lock `join` has taken for a call that has not been announced yet."""
+        """Digests of requests for which `join` has taken the host lock, and whose call `announce` has not registered
+        yet."""
         self._counts = {"joined": 0, "joined_in_vain": 0, "joined_neighbours": 0}
 
     async def open(self) -> None:
@@ -87,14 +89,19 @@ class Coalescer:
 
     @staticmethod
     def allowed(request: CompletionRequest, tenant: Tenant) -> bool:
-        """May the request share an answer in progress?"""
-        return tenant.policy.cache.join != "none" and request.dialect in DIALECTS
+        """Whether the request may share an answer in progress. Under `max_usd_per_request` the answer may be cut short,
+        so it is not shared with other teams, which have other limits."""
+        policy = tenant.policy
+        if policy.max_usd_per_request is not None and policy.cache.scope in ("organisation", "public"):
+            return False
+        return policy.cache.join != "none" and request.dialect in DIALECTS
 
     async def join(self, digest: bytes, request: CompletionRequest, deadline: float, *, claim: bool) -> Join | None:
-        """The answer in progress to an identical request, after its first bytes; None if there is none.
+        """The answer in progress to an identical request; None if there is no such answer. Returns after the first
+        bytes of the answer have arrived.
 
-        `claim`: if there is none, take the host lock, so that the other workers join the call that this worker will
-        make.
+        `claim`: if no answer is in progress, take the host lock. Then the other workers join the call that this worker
+        will make.
         """
         for _ in range(MOST_JOINS):
             subscriber = self._subscribe(digest, request, deadline, claim=claim)
@@ -109,8 +116,8 @@ class Coalescer:
     def _subscribe(
         self, digest: bytes, request: CompletionRequest, deadline: float, *, claim: bool
     ) -> Subscriber | None:
-        """A subscriber to the call in this worker or, with `claim`, in another worker. None: this request makes the
-        call."""
+        """A subscriber to the call in this worker or, if `claim` is true, to the call in another worker. None: there is
+        no call in progress, so this request makes the call."""
         shared = self._calls.find(digest, deadline, form(request))
         if shared is not None:
             return Subscriber(shared, silent=not (shared.form == form(request) and _shares_bytes(request)))
@@ -118,8 +125,8 @@ class Coalescer:
         return None if owner is None else self._subscribe_to_peer(owner, digest, request, deadline)
 
     async def _begin(self, subscriber: Subscriber, request: CompletionRequest) -> Join | None:
-        """Wait for the answer's first bytes. Wait for its end instead if it must be replayed in another form or with
-        another id. None: the call failed."""
+        """Wait for the first bytes of the answer. If the answer must be replayed in another form or with another id,
+        wait for its end. None: the call has failed."""
         if not await subscriber.begin():
             return None
         shared = subscriber.shared
@@ -131,16 +138,16 @@ class Coalescer:
         return None if completion is None else Join(Replayed(request, completion), shared)
 
     async def wait_for_other_gateway(self, digest: bytes, deadline: float) -> bool:
-        """Take the lock that all gateways on this state server share, or wait until the gateway that holds it has
-        finished.
+        """Take the lock that all gateways share through the state server. If another gateway holds the lock, wait until
+        it has finished.
 
-        Returns whether it waited. After a wait, this gateway knows the answer if it was stored. `deadline` is loop
-        time.
+        Returns whether this gateway waited. If it waited, and the other gateway stored the answer, this gateway now
+        knows the answer. `deadline` is loop time.
         """
         return not await self._redis_locks.take(digest, deadline)
 
     def announce(self, digest: bytes, request: CompletionRequest, deadline: float) -> SharedCall:
-        """Register a new call for this request, which others may join from now on."""
+        """Register a new call for this request. From now on, other requests may join the call."""
         shared = self._calls.add(digest, form(request), deadline)
         if digest in self._claimed:
             self._claimed.remove(digest)
@@ -154,7 +161,8 @@ class Coalescer:
         deadline: float,
         work: Callable[[SharedCall], Awaitable[None]],
     ) -> Answer:
-        """Run `work`, which publishes an answer that others may join. Returns it when its first bytes are in hand.
+        """Run `work`, which publishes an answer that other requests may join. Returns the answer when its first bytes
+        have arrived.
 
         Requests can join before the first await. Raises what `work` raises before the first bytes.
         """
@@ -167,7 +175,8 @@ class Coalescer:
     # -- other workers of this host ------------------------------------------------------------------------------------
 
     def _claim(self, digest: bytes) -> int | None:
-        """None: this worker makes the call. Else the process id of the worker that makes it."""
+        """Decide which worker makes the call. Returns None if this worker makes the call; otherwise the process id of
+        the worker that makes it."""
         if self._host_locks is None:
             return None
         owner = self._host_locks.take(digest)
@@ -178,8 +187,8 @@ class Coalescer:
     def _ended(self, shared: SharedCall) -> None:
         """Release the locks of a call that can no longer be joined.
 
-        If the answer was stored, the host lock is released later: until the other workers know the answer, they request
-        it from this worker.
+        If the answer was stored, the host lock is released some time later. Until the other workers know the answer,
+        they request it from this worker.
         """
         self._redis_locks.release(shared.digest)
         if shared.claimed and self._host_locks is not None:
@@ -192,7 +201,8 @@ class Coalescer:
     def _subscribe_to_peer(
         self, process: int, digest: bytes, request: CompletionRequest, deadline: float
     ) -> Subscriber:
-        """A new shared call that fetches the other worker's answer. Further requests of this worker can join it."""
+        """A subscriber to a new shared call that fetches the answer of another worker. Further requests in this worker
+        can join the new shared call."""
         assert self._peers is not None
         self._counts["joined_neighbours"] += 1
         shared = self._calls.add(digest, form(request), deadline, remote=True)
@@ -205,10 +215,11 @@ class Coalescer:
 
 
 def form(request: CompletionRequest) -> Form:
-    """The form of the answer that the request needs."""
+    """The form in which the request needs the answer."""
     return request.stream, request.stream and request.wants_usage
 
 
 def _shares_bytes(request: CompletionRequest) -> bool:
-    """Whether all subscribers get the same bytes. In the Responses dialect each answer has its own id."""
+    """Whether all subscribers get the same bytes. They do not in the Responses dialect, because each answer has an id
+    of its own there."""
     return not FACTS[request.dialect].answers_have_ids

@@ -1,5 +1,5 @@
-"""File locks that show which worker of this host makes the call for a request. The kernel releases a dead worker's
-locks."""
+"""File locks that show which worker of this host makes the call for a request. If a worker dies, the kernel releases
+its locks."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ import struct
 from pathlib import Path
 
 LINGER_S = 0.5
-"""Seconds after which the lock of a stored answer is released: by then the other workers know the answer from the index
-log."""
+"""Seconds after which the lock of a stored answer is released. By then, the other workers know the answer from the
+index log."""
 _OWNER = struct.Struct("=q")
 _SLOTS = 4096
 _LOCKS_FROM = 2**20
-"""Offset of the first locked byte. The owners' process ids are stored before it. A locked byte need not exist in the
-file."""
+"""Offset in the file of the first byte that may be locked. The process ids of the owners are stored before this offset.
+A byte can be locked although the file is shorter."""
 
 
 class HostLocks:
-    """One instance per process, because the kernel's file locks belong to a process: two locks of one process never
-    conflict, and closing any descriptor of the file releases all of them."""
+    """The locks of one process. A process must have only one instance, because the kernel's file locks belong to a
+    process: two locks of one process never conflict, and closing any descriptor of the file releases all of them."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "claims"
         self._fd = -1
         self._own_pid = _OWNER.pack(os.getpid())
         self._lingering: dict[bytes, float] = {}
-        """Digest → loop time at which its lock is released; ordered by that time."""
+        """Digest → loop time at which the lock of this digest is released; ordered by this time."""
         self._timer: asyncio.TimerHandle | None = None
 
     def open(self) -> None:
-        """Raises OSError."""
+        """Open the lock file. Raises OSError."""
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     @property
     def name(self) -> str:
-        """A name that exactly the processes with this lock file share."""
+        """A name that is equal in all processes that use this lock file, and different in all others."""
         file = os.fstat(self._fd)
         return f"{os.uname().nodename}-{file.st_dev}-{file.st_ino}"
 
@@ -50,11 +50,11 @@ class HostLocks:
             os.close(fd)
 
     def take(self, digest: bytes) -> int | None:
-        """Take the lock without waiting. Returns None if this process now has it, else the id of the process that has
-        it.
+        """Take the lock for `digest` without waiting. Returns None if this process now has the lock; otherwise the id
+        of the process that has it.
 
-        Taking and releasing are three system calls, about 5 µs. If the file cannot be used, the result is None: then
-        each worker makes its own call.
+        Taking and releasing a lock are three system calls, about 5 µs. If the file cannot be used, the result is None,
+        so each worker makes a call of its own.
         """
         if self._fd < 0:
             return None
@@ -68,13 +68,13 @@ class HostLocks:
             return None
         try:
             os.pwrite(self._fd, self._own_pid, slot)
-        except OSError:  # disk full: other workers read a wrong owner, find no such call there, and make their own
+        except OSError:  # the disk is full: other workers read a wrong owner, so they make a call of their own
             return None
         return None
 
     def _owner(self, slot: int) -> int:
-        """Process id of the lock's owner; 0: unknown. Two digests may share a slot; then the process found has no call
-        for this digest."""
+        """The process id of the lock's owner; 0 if the owner is unknown. Two digests may use the same slot. In this
+        case, the process with the returned id may have no call for the digest."""
         stored = os.pread(self._fd, _OWNER.size, slot)
         return int(_OWNER.unpack(stored)[0]) if len(stored) == _OWNER.size else 0
 
@@ -83,7 +83,8 @@ class HostLocks:
             fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, _offsets(digest)[0])
 
     def release_later(self, digest: bytes) -> None:
-        """Release the lock after `LINGER_S`, unless it is taken again before."""
+        """Release the lock for `digest` after `LINGER_S` seconds. If the lock is taken again before, it is not
+        released."""
         loop = asyncio.get_running_loop()
         self._lingering[digest] = loop.time() + LINGER_S
         if self._timer is None:
@@ -102,6 +103,7 @@ class HostLocks:
 
 
 def _offsets(digest: bytes) -> tuple[int, int]:
-    """File offsets: the byte that is locked for `digest`, and the slot with its owner's process id."""
+    """Two offsets in the lock file: the byte that is locked for `digest`, and the slot with the process id of the
+    owner."""
     number = int.from_bytes(digest[:7])
     return _LOCKS_FROM + number, number % _SLOTS * _OWNER.size

@@ -1,7 +1,7 @@
-"""The messages between two workers of one host that share an answer, and the answer as the receiving worker reads it.
+"""The messages between two workers of one host that share an answer. Also the answer as the receiving worker reads it.
 
-The asking worker sends one `Question`. The other sends frames: one `HEAD`, any number of `PIECE`, one `END`. A
-connection that closes without `END` means that the call failed, or that there is none.
+The asking worker sends one `Question`. The other worker sends frames: one `HEAD`, any number of `PIECE`, and one `END`.
+If the connection closes without `END`, the call has failed, or the other worker has no such call.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ class Question(NamedTuple):
 
     digest: bytes
     live: bool
-    """Whether the asking worker can use the pieces as they arrive. It can if they have the form given by the next
-    field."""
+    """Whether the asking worker can use the pieces of the answer as they arrive. It can if the answer has the form in
+    the next field."""
     stream: bool
     usage: bool
     left_s: float
-    """Seconds until the asking request's deadline."""
+    """Seconds until the deadline of the asking request."""
 
     def encode(self) -> bytes:
         return _QUESTION.pack(*self)
 
     @classmethod
     async def read(cls, reader: asyncio.StreamReader) -> Question:
-        """Read the message. Raises EOFError, OSError, struct.error."""
+        """Read a question. Raises EOFError, OSError, struct.error."""
         return cls(*_QUESTION.unpack(await reader.readexactly(_QUESTION.size)))
 
 
@@ -53,21 +53,22 @@ def write_frame(writer: asyncio.StreamWriter, kind: bytes, content: bytes) -> No
 
 
 def write_head(writer: asyncio.StreamWriter, *, live: bool, stream: bool, status: int, content_type: str) -> None:
-    """Write the first frame. `live`: the pieces follow as they arrive. Otherwise only the end follows."""
+    """Write the first frame. `live`: the pieces of the answer follow as they arrive. If false, only the last frame
+    follows."""
     write_frame(writer, HEAD, orjson.dumps((live, stream, status, content_type)))
 
 
 def write_end(
     writer: asyncio.StreamWriter, stored: Stored, *, complete: bool, finish: str, replayable: bool, ending: bytes = b""
 ) -> None:
-    """Write the last frame. `replayable`: `stored` has the whole answer. `ending`: the answer's last bytes, if they are
-    not the whole answer."""
+    """Write the last frame. `replayable`: whether `stored` contains the whole answer. `ending`: the last bytes of the
+    answer, if a part of it was already sent as pieces."""
     facts = orjson.dumps((complete, finish, replayable, len(ending)))
     write_frame(writer, END, b"".join((facts, b"\n", ending, stored.encode())))
 
 
 class PeerAnswer:
-    """Implements `Answer` and `Source` over the connection to another worker."""
+    """Implements `Answer` and `Source` for an answer that arrives over the connection to another worker."""
 
     attempt: Attempt | None = None
     choices: list[dict[str, Any]] | None = None
@@ -87,7 +88,7 @@ class PeerAnswer:
         return self
 
     async def begin(self) -> None:
-        """Read the head. Raises StreamBroken."""
+        """Read the first frame. Raises StreamBroken if the call has failed."""
         kind, head = await self._frame()
         if kind != HEAD:
             raise StreamBroken("Another worker of this host sent a message that this one cannot read.")
@@ -122,7 +123,8 @@ class PeerAnswer:
         self.over = True
 
     def replay(self, request: CompletionRequest) -> None:
-        """Replay the whole answer in the form that `request` needs. Raises StreamBroken if it is not whole."""
+        """Replay the whole answer in the form that `request` needs. Raises StreamBroken if the answer is not
+        complete."""
         if self._completion is None:
             raise StreamBroken("The answer cannot be given in another form.")
         self._replayed = replayed = Replayed(request, self._completion)
@@ -136,7 +138,7 @@ class PeerAnswer:
         return self._completion
 
     def delivered_text(self) -> str:
-        """Empty, because tokens are counted by the worker that pays for the call."""
+        """Returns an empty text, because tokens are counted in the worker that pays for the call."""
         return ""
 
     def delivered_characters(self) -> int:
@@ -146,4 +148,4 @@ class PeerAnswer:
         return False
 
     async def aclose(self) -> None:
-        """Nothing to do: `Peers.fetch` closes the connection."""
+        """Does nothing, because `Peers.fetch` closes the connection."""

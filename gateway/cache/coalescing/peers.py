@@ -1,4 +1,4 @@
-"""Shares answers in progress with the other workers of this host, over one unix socket per worker."""
+"""Shares answers in progress with the other workers of this host. Each worker has one unix socket."""
 
 from __future__ import annotations
 
@@ -20,28 +20,29 @@ from gateway.errors import StateUnavailable, StreamBroken
 from gateway.runtime.tasks import Tasks
 
 _AHEAD_BYTES = 2**16
-"""Maximum bytes that wait for the other worker to read them; above it, sending pauses."""
+"""Maximum number of bytes that wait until the other worker has read them. While more bytes wait, nothing is sent."""
 
 
 class Peers:
-    """Lets other workers read this worker's calls, and fetches the answers of theirs. Only processes of the same user
-    can connect."""
+    """Sends the answers of this worker's calls to other workers, and fetches the answers of their calls. Only processes
+    of the same user can connect."""
 
     def __init__(self, folder: Path, calls: SharedCalls, stored: Callable[[bytes], Awaitable[Stored | None]]) -> None:
-        """`folder` contains the sockets. `stored(digest)` returns an answer that this worker has stored and others may
-        not know yet."""
+        """`folder`: contains the sockets. `stored(digest)`: an answer that this worker has stored and that other
+        workers may not know yet."""
         self._folder, self._calls, self._stored = folder, calls, stored
         self._server: asyncio.Server | None = None
         self._tasks = Tasks()
 
     async def open(self) -> None:
-        """Raises OSError."""
+        """Open the socket of this worker. Raises OSError."""
         path = self._path(os.getpid())
         await asyncio.to_thread(self._remove_stale_sockets)
         self._server = await asyncio.start_unix_server(self._serve, path)
 
     def _remove_stale_sockets(self) -> None:
-        """Remove the sockets of killed workers, and of an earlier worker that had this process's id."""
+        """Remove the sockets of workers that were killed, and the socket of an earlier worker that had the process id
+        of this worker."""
         for path in self._folder.iterdir():
             if path.name.isdigit() and (int(path.name) == os.getpid() or not _is_running(int(path.name))):
                 path.unlink(missing_ok=True)
@@ -94,8 +95,8 @@ class Peers:
             await writer.drain()
 
     async def _send_shared(self, subscriber: Subscriber, writer: asyncio.StreamWriter) -> None:
-        """Send the pieces as they arrive (not to a silent subscriber), then the end. Without a known usage, no end is
-        sent."""
+        """Send the pieces of the answer as they arrive, and then the last frame. If the subscriber waits only for the
+        end, send only the last frame. If the usage of the answer is unknown, the last frame is not sent."""
 
         def put(piece: bytes) -> bool:
             write_frame(writer, PIECE, piece)
@@ -131,10 +132,10 @@ class Peers:
     async def fetch(
         self, process: int, shared: SharedCall, request: CompletionRequest, *, live: bool, deadline: float
     ) -> None:
-        """Publish on `shared` the answer that worker `process` is receiving.
+        """Publish on `shared` the answer that the worker with the process id `process` is receiving.
 
-        `live`: pass the pieces on as they arrive, if both forms are the same. `deadline` is loop time. Raises
-        StreamBroken if that worker has no such call or its call fails.
+        `live`: pass the pieces on as they arrive, if the answer has the form that `request` needs. `deadline` is loop
+        time. Raises StreamBroken if the other worker has no such call or if the call fails.
         """
         try:
             reader, writer = await asyncio.open_unix_connection(self._path(process))
@@ -154,7 +155,8 @@ class Peers:
 
 
 async def _cancel_on_close(reader: asyncio.StreamReader, responding: asyncio.Task[Any] | None) -> None:
-    """Cancel `responding` when the asking worker closes the connection. It sends nothing after its question."""
+    """Cancel `responding` when the asking worker closes the connection. The asking worker sends nothing after its
+    question."""
     await reader.read(1)
     if responding is not None:
         responding.cancel()

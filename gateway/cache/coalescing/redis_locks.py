@@ -1,4 +1,5 @@
-"""Redis keys that show which gateway makes the call for a request. The gateway renews its keys until the call ends."""
+"""Keys in Redis that show which gateway makes the call for a request. The gateway renews its key until the call
+ends."""
 
 from __future__ import annotations
 
@@ -12,28 +13,32 @@ from gateway.runtime.tasks import Tasks
 from gateway.state.redis.connection import State
 
 LEASE_S = 3.0
-"""Time to live of a key, in seconds. This limits how long others wait for a gateway that died."""
+"""Time to live of a key, in seconds. It limits how long other gateways wait for a gateway that has died."""
 POLL_S = 0.05
 PATIENCE_S = 120.0
-"""Maximum seconds that a request waits for another gateway's answer; then it makes its own call."""
+"""Maximum seconds that a request waits for the answer of another gateway. After that, the request makes a call of its
+own."""
 KNOWN_S = 0.3
-"""Seconds after a key's deletion within which every reader of the index log knows the answer."""
+"""Seconds after the deletion of a key. After this time, every reader of the index log knows the answer."""
 
 
 class RedisLocks:
-    """Used for policies with `cache.join: everywhere`. Costs one round trip before each call.
+    """Locks that all gateways share. Used for policies with `cache.join: everywhere`. Each call needs one additional
+    round trip to the state server.
 
-    A gateway that finds another gateway's key waits until the key is gone. By then the answer is stored, or it cannot
-    be stored. While the state server does not answer, there are no locks, and each gateway makes its own call.
+    If the key of another gateway exists, this gateway waits until the key is deleted. Then the answer has been stored,
+    or it cannot be stored. While the state server does not answer, there are no locks, and each gateway makes a call of
+    its own.
     """
 
     def __init__(self, state: State, delivered: Callable[[], Awaitable[None]]) -> None:
-        """`delivered()` returns when all answers stored here so far have reached the state server."""
+        """`delivered()`: returns when all answers that were stored here have reached the state server."""
         self._state, self._delivered = state, delivered
         self.owner = secrets.token_hex(8)
-        """Value of the keys. All workers of one host use the same value, because host locks coordinate them."""
+        """The value of the keys. All workers of one host use the same value, because the host locks coordinate these
+        workers."""
         self._held: dict[bytes, float] = {}
-        """Digest → loop time after which its key is no longer renewed."""
+        """Digest → loop time after which the key of this digest is no longer renewed."""
         self._tasks = Tasks()
         self._renewing = False
 
@@ -44,10 +49,10 @@ class RedisLocks:
         return self._state.key("join", digest.hex())
 
     async def take(self, digest: bytes, deadline: float) -> bool:
-        """Wait for the lock, until `deadline` (loop time) at most.
+        """Wait for the lock of `digest`, at most until `deadline` (loop time).
 
-        Returns True if this host makes the call, because the lock was free or the state server does not answer. Returns
-        False if another gateway has made the call and finished.
+        Returns True if this host makes the call, because the lock was free or because the state server does not answer.
+        Returns False if another gateway made the call and has finished.
         """
         key, loop = self._key(digest), asyncio.get_running_loop()
         give_up_at, waited = min(deadline, loop.time() + PATIENCE_S), False
@@ -86,7 +91,7 @@ class RedisLocks:
             self._renewing = False
 
     def release(self, digest: bytes) -> None:
-        """Delete the key of a call that has ended, as soon as its answer has reached the state server."""
+        """Delete the key of a call that has ended. The key is deleted after the answer has reached the state server."""
         if digest in self._held:
             self._held.pop(digest)
             self._tasks.spawn(self._delete_key(digest), "release redis lock")
@@ -95,5 +100,5 @@ class RedisLocks:
         try:
             await self._delivered()
         finally:
-            with contextlib.suppress(StateUnavailable):  # the key then expires by itself
+            with contextlib.suppress(StateUnavailable):  # if the key cannot be deleted, it expires by itself
                 await self._state.call("DEL", self._key(digest))

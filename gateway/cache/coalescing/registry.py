@@ -10,30 +10,30 @@ from gateway.cache.coalescing.source import Form
 from gateway.cache.coalescing.subscriber import Subscriber
 
 KEPT_BYTES = 2**20
-"""Maximum bytes of one answer kept in memory for late subscribers and slow readers. If an answer is larger, no request
-can join it any more, and slow readers are cut off."""
+"""Maximum bytes of one answer that are kept in memory for late subscribers and slow readers. If an answer is larger, no
+further request can join it, and slow readers are disconnected."""
 LEAST_KEPT_BYTES = 2**16
-"""The limit that replaces `KEPT_BYTES` while all answers in progress together take more than `ALL_BYTES`."""
+"""The limit that replaces `KEPT_BYTES` while all answers in progress together take more memory than `ALL_BYTES`."""
 ALL_BYTES = 32 * 2**20
 Key = bytes | tuple[bytes, Form]
-"""A request's digest. If another worker pays for the call, the key also has the form, since only bytes of that form
-arrive."""
+"""The digest of a request. If another worker pays for the call, the key also contains the form of the answer, because
+only bytes of this form arrive from the other worker."""
 
 
 class SharedCalls:
-    """The calls of one worker that identical requests can join."""
+    """The calls in progress of one worker. Identical requests can join them."""
 
     def __init__(self, ended: Callable[[SharedCall], None] = lambda _: None) -> None:
-        """`ended(shared)` is called when a call can no longer be joined. It may be called twice."""
+        """`ended(shared)`: called when a call can no longer be joined. It may be called twice for one call."""
         self._ended = ended
         self.bytes = 0
         """Total size of all pieces in memory."""
         self._joinable: dict[Key, SharedCall] = {}
         self._running: set[SharedCall] = set()
-        """Calls with a task of their own, including those that can no longer be joined."""
+        """Calls that run in a task of their own, including calls that can no longer be joined."""
 
     async def aclose(self) -> None:
-        """Cancel all calls with a task of their own and wait until they have ended."""
+        """Cancel all calls that run in a task of their own, and wait until the calls have ended."""
         running = tuple(self._running)
         for shared in running:
             shared.cancel()
@@ -45,14 +45,14 @@ class SharedCalls:
 
     @property
     def most_kept(self) -> int:
-        """Maximum bytes of one answer that are kept now."""
+        """The maximum bytes of one answer that are kept in memory at present."""
         return KEPT_BYTES if self.bytes <= ALL_BYTES else LEAST_KEPT_BYTES
 
     def find(self, digest: bytes, deadline: float, remote_form: Form | None = None) -> SharedCall | None:
-        """A call that can be joined and whose own deadline leaves at least half of the time until `deadline` (loop
-        time).
+        """A call that can be joined; None if there is none. The call's own deadline must leave at least half of the
+        time until `deadline` (loop time).
 
-        `remote_form`: also find a call that another worker pays for, if it has this form.
+        `remote_form`: also find a call that another worker pays for, if the answer has this form.
         """
         shared = self._joinable.get(digest)
         if shared is None and remote_form is not None:
@@ -63,24 +63,25 @@ class SharedCalls:
         return shared if shared.deadline - now >= (min(deadline, now + 1e9) - now) / 2 else None
 
     def add(self, digest: bytes, form: Form, deadline: float, *, remote: bool = False) -> SharedCall:
-        """Register a new call, which others may join from now on. `remote`: another worker pays for it."""
+        """Register a new call. From now on, other requests may join the call. `remote`: another worker pays for the
+        call."""
         shared = self._joinable[(digest, form) if remote else digest] = SharedCall(self, digest, form, deadline, remote)
         return shared
 
     def start(self, shared: SharedCall, work: Callable[[SharedCall], Awaitable[None]]) -> Subscriber:
-        """Run `work`, which publishes the answer, in a separate task. Returns the first subscriber."""
+        """Run `work`, which publishes the answer, in a separate task. Returns the first subscriber to the answer."""
         first = Subscriber(shared, pays=not shared.remote)
         self._running.add(shared)
         shared.start(work)
         return first
 
     def finished(self, shared: SharedCall) -> None:
-        """The call's task has finished."""
+        """Called when the task of a call has finished."""
         self._running.discard(shared)
         self.forget(shared)
 
     def forget(self, shared: SharedCall) -> None:
-        """Let no further request join the call."""
+        """Ensure that no further request joins the call."""
         key: Key = (shared.digest, shared.form) if shared.remote else shared.digest
         if self._joinable.get(key) is shared:
             del self._joinable[key]

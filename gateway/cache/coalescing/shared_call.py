@@ -1,4 +1,4 @@
-"""One backend call whose answer several subscribers read while it arrives."""
+"""One backend call whose answer is read by several subscribers while it arrives."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 class _Yield:
-    """Awaiting it runs the other ready tasks once, as `asyncio.sleep(0)` does, at a fifth of the cost."""
+    """An object that is awaited to run the other ready tasks once. It does the same as `asyncio.sleep(0)` in a fifth of
+    the time."""
 
     def __await__(self) -> Generator[None, None, None]:
         yield
@@ -30,14 +31,15 @@ _YIELD = _Yield()
 class SharedCall:
     """One call in progress and its subscribers.
 
-    Belongs to one event loop. One task makes the call and publishes the answer's pieces (`publish`). It reads the next
-    piece when at least one subscriber wants it, and is cancelled when the last subscriber leaves.
+    The object belongs to one event loop. One task makes the call and publishes the pieces of the answer (`publish`).
+    The task reads the next piece when at least one subscriber wants it. The task is cancelled when the last subscriber
+    leaves.
 
-    A stream is read in a separate task (`start`), because subscribers, the first caller included, read at different
-    speeds. A plain answer is read in the task of the first caller (`run_call`, then `finish_call`).
+    A stream is read in a separate task (`start`), because the subscribers, including the first caller, read at
+    different speeds. A plain answer is read in the task of the first caller (`run_call`, then `finish_call`).
 
-    Nearly every call has only one subscriber. Initial values are class attributes, because setting them per call would
-    take time.
+    Nearly every call has only one subscriber. Initial values are class attributes, because setting attributes for each
+    call would take time.
     """
 
     error: Exception | None = None
@@ -46,21 +48,21 @@ class SharedCall:
     over = False
     ending = b""
     count = 0
-    """Pieces published so far."""
+    """Number of pieces that were published so far."""
     _source: Source | None = None
     _task: asyncio.Task[None] | None = None
     _finished: asyncio.Future[None] | None = None
     _demand: asyncio.Future[None] | None = None
     _bytes = 0
     _complete_buffer = True
-    """Whether all pieces from the first one on are in memory."""
+    """Whether all pieces of the answer, from the first one, are in memory."""
 
     def __init__(self, calls: SharedCalls, digest: bytes, form: Form, deadline: float, remote: bool) -> None:
-        """`deadline`: loop time at which the call is cancelled. `remote`: another worker pays for it."""
+        """`deadline`: loop time at which the call is cancelled. `remote`: another worker pays for the call."""
         self.digest, self.form, self.deadline, self.remote = digest, form, deadline, remote
         self.subscribers: set[Subscriber] = set()
         self.live: dict[Subscriber, tuple[Sink, asyncio.Future[bool]]] = {}
-        """Subscribers that have read all pieces and wait for more."""
+        """The subscribers that have read all published pieces and wait for the next piece."""
         self._calls = calls
         self._pieces: deque[bytes] = deque()
         self._awaiting_start: list[asyncio.Future[None]] = []
@@ -68,17 +70,17 @@ class SharedCall:
 
     @property
     def answer(self) -> Answer | None:
-        """None before the answer begins."""
+        """The answer; None before it has begun."""
         return None if self._source is None else self._source.answer
 
     @property
     def paid(self) -> Paid:
-        """The usage and cost; final when `over` is true."""
+        """The usage and the cost of the call. They are final when `over` is true."""
         return UNPAID if self._source is None else self._source.paid
 
     @property
     def joinable(self) -> bool:
-        """Whether a new subscriber would get the whole answer."""
+        """Whether a new subscriber would still get the whole answer."""
         return self._complete_buffer and self.error is None
 
     # -- publish -------------------------------------------------------------------------------------------------------
@@ -90,7 +92,7 @@ class SharedCall:
     def cancel(self) -> None:
         """Cancel the call's task."""
         if self._task is not None:
-            asyncio.get_running_loop().call_soon(self._task.cancel)  # after its first step, so that its exits run
+            asyncio.get_running_loop().call_soon(self._task.cancel)  # after the first step, so that its clean-up runs
 
     async def _run(self, work: Callable[[SharedCall], Awaitable[None]]) -> None:
         try:
@@ -98,7 +100,7 @@ class SharedCall:
         except asyncio.CancelledError as end:
             self._fail(end)
             raise
-        except Exception as error:  # the subscribers raise it
+        except Exception as error:  # the subscribers raise the error
             self._fail(error)
         finally:
             self.finish_call()
@@ -106,7 +108,7 @@ class SharedCall:
     async def run_call(self, source: Source, buy: Callable[[], Awaitable[None]]) -> None:
         """Make the call for a plain answer in the current task. The answer is complete when `buy` returns.
 
-        The caller must call `finish_call` afterwards, also after an error. Raises what `buy` raises.
+        Afterwards, also after an error, the caller must call `finish_call`. Raises what `buy` raises.
         """
         try:
             await buy()
@@ -116,9 +118,9 @@ class SharedCall:
             raise
 
     def outlives(self, serving: asyncio.Task[Any]) -> bool:
-        """Whether `serving`, the task that makes the call, must continue although its own client has left.
+        """Whether the task `serving`, which makes the call, must continue although its own client has disconnected.
 
-        True while there are other subscribers; the last one to leave then cancels `serving`.
+        True while the call has other subscribers. When the last subscriber leaves, it cancels `serving`.
         """
         if self.over or not self.subscribers:
             return False
@@ -126,7 +128,7 @@ class SharedCall:
         return True
 
     def finish_call(self) -> None:
-        """To be called when the call's task ends, after the answer was stored."""
+        """Called when the task of the call ends, after the answer was stored."""
         self._calls.finished(self)
         self._task = None  # breaks a reference cycle that would keep the answer until the next garbage collection
         if self._finished is not None:
@@ -141,10 +143,11 @@ class SharedCall:
         self.ending, self.over = source.ending, True
         if self.subscribers:
             self._wake()
-            await _YIELD  # lets subscribers send the end before this task stores the answer
+            await _YIELD  # subscribers can send the end of the answer before this task stores the answer
 
     def _put(self, piece: bytes) -> bool:
-        """Pass a piece to all subscribers that want it now. Returns whether any of them wants the next one."""
+        """Pass a piece to all subscribers that wait for a piece. Returns whether any of these subscribers wants the
+        next piece."""
         self._pieces.append(piece)
         self.count += 1
         self._bytes += len(piece)
@@ -172,7 +175,8 @@ class SharedCall:
         return bool(self.live) or any(subscriber.silent for subscriber in self.subscribers)
 
     def _drop_read_pieces(self) -> None:
-        """Drop pieces that all subscribers have read, and unread ones beyond the memory limit of one answer."""
+        """Drop the pieces that all subscribers have read. If the pieces that are left exceed the memory limit of one
+        answer, drop unread pieces too."""
         self._complete_buffer = False
         needed = min((each.at for each in self.subscribers if not each.silent), default=self.count)
         limit = self._calls.most_kept
@@ -192,18 +196,19 @@ class SharedCall:
             self._demand = None
 
     def request_more(self) -> None:
-        """Tell the call's task that a subscriber wants the next piece."""
+        """Tell the task of the call that a subscriber wants the next piece."""
         if self._demand is not None:
             _resolve(self._demand, None)
 
     def _fail(self, error: BaseException) -> None:
         if not self.over:
             self.error = error if isinstance(error, Exception) else StreamBroken("The gateway cancelled this answer.")
-            self._calls.forget(self)  # at once, so that a new identical request makes a new call
+            self._calls.forget(self)  # a new identical request must make a new call from now on
             self._wake()
 
     def _wake(self) -> None:
-        """Wake the subscribers that wait for the start. If the call has ended or failed, wake all others too."""
+        """Wake the subscribers that wait for the start of the answer. If the call has ended or failed, wake all waiting
+        subscribers."""
         awaiting, self._awaiting_start = self._awaiting_start, []
         if self.over or self.error is not None:
             awaiting += self._awaiting_end
@@ -225,14 +230,15 @@ class SharedCall:
         return list(islice(self._pieces, at - self.first, None))
 
     async def ready(self, *, whole: bool) -> None:
-        """Wait for the first piece (`whole`: for the end) or for a failure."""
+        """Wait for the first piece of the answer, or for a failure. `whole`: wait for the end of the answer instead of
+        the first piece."""
         if not (self.over or self.error is not None or (self.count and not whole)):
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             (self._awaiting_end if whole else self._awaiting_start).append(future)
             await future
 
     def leave(self, subscriber: Subscriber) -> None:
-        """Remove a subscriber. After the last one, a call that is still in progress is cancelled."""
+        """Remove a subscriber. If it was the last subscriber, and the call is still in progress, cancel the call."""
         self.subscribers.discard(subscriber)
         self.live.pop(subscriber, None)
         if self.subscribers:
@@ -246,16 +252,16 @@ class SharedCall:
             self.request_more()
 
     async def finished(self) -> None:
-        """Wait until the call's task has finished."""
+        """Wait until the task of the call has finished."""
         if self.over:
-            await _YIELD  # this is nearly always enough
+            await _YIELD  # in most cases, the task finishes in this step
         if self._task is not None:
             if self._finished is None:
                 self._finished = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._finished)
 
     def _free_pieces(self) -> None:
-        """Drop all pieces, unless a subscriber may still read them."""
+        """Drop all pieces, unless a subscriber may still need them."""
         if not self.subscribers:
             while self._pieces:
                 self._drop_first()

@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from gateway.cache.coalescing.shared_call import SharedCall
 
 Form = tuple[bool, bool]
-"""(Whether the answer is a stream, whether the stream reports usage). Requests with the same form get the same bytes.
-"""
+"""(Whether the answer is a stream, whether the stream reports usage). Requests that need the same form can get the same
+bytes."""
 
 
 class Paid(NamedTuple):
-    """The usage and cost of a call, for the request that pays for it."""
+    """The usage and the cost of a call, for the records of the request that pays for the call."""
 
     usage: Usage | None
-    """None: not known yet, or the call failed."""
+    """None if the usage is not known yet, or if the call failed."""
     cost_pico: int | None
-    """None: unpriced."""
+    """None if the cost is unknown, because the call has no price."""
     backend: str
     model: str
 
@@ -32,21 +32,22 @@ UNPAID = Paid(None, None, "", "")
 
 
 class Source(Protocol):
-    """The origin of a shared call's answer: a backend that this worker pays, or a shared call of another worker."""
+    """The origin of a shared call's answer. It is either a backend that this worker pays, or a shared call of another
+    worker."""
 
     @property
     def answer(self) -> Answer | None:
-        """The answer; None before it begins."""
+        """The answer; None before it has begun."""
         ...
 
     @property
     def ending(self) -> bytes:
-        """The answer's last bytes, which are known after `pipe_to` has returned False."""
+        """The last bytes of the answer. They are known after `pipe_to` has returned False."""
         ...
 
     @property
     def paid(self) -> Paid:
-        """The usage and cost, which are final after `pipe_to` has returned False."""
+        """The usage and the cost. They are final after `pipe_to` has returned False."""
         ...
 
     async def pipe_to(self, take: Sink) -> bool:
@@ -55,10 +56,11 @@ class Source(Protocol):
 
 
 class Purchase(Source, Protocol):
-    """An answer that one request pays for and that others may share."""
+    """An answer that one request pays for. Other requests may share the answer."""
 
     published: bool
-    """Whether a separate task reads and settles the answer. If so, the request reads `subscriber`."""
+    """Whether a separate task reads the answer and settles its cost. If so, the request reads the answer from
+    `subscriber`."""
     subscriber: Answer | None
 
     async def share_plain(self, shared: SharedCall, buy: Callable[[], Awaitable[None]]) -> None: ...

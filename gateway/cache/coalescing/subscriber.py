@@ -14,28 +14,29 @@ from gateway.errors import StreamBroken
 
 
 class Subscriber:
-    """Implements `Answer`: reads a shared call from its first piece, at the speed of its own client."""
+    """Implements `Answer` for one subscriber. Reads the answer of a shared call from its first piece, at the speed of
+    the subscriber's client."""
 
     attempt: Attempt | None = None
     stream, status, content_type = False, 200, ""
-    """The answer's values, once it has begun."""
+    """The values of the answer. They are valid after the answer has begun."""
     _answer: Answer
-    """The answer of the request that pays."""
+    """The answer of the request that pays for the call."""
     ending = b""
     complete = False
 
     def __init__(self, shared: SharedCall, *, pays: bool = False, silent: bool = False) -> None:
-        """`pays`: it belongs to the request that pays for the call. `silent`: it waits for the end and reads no
-        pieces."""
+        """`pays`: the subscriber belongs to the request that pays for the call. `silent`: the subscriber waits for the
+        end of the answer and reads no pieces."""
         self.shared, self.silent = shared, silent
         self.at = 0
-        """Number of pieces read."""
+        """Number of pieces that this subscriber has read."""
         self._pays = pays
         shared.subscribers.add(self)
 
     async def begin(self) -> bool:
-        """Wait for the first bytes (silent: for the end). Returns False if the call failed before; then another call
-        may be made."""
+        """Wait for the first bytes of the answer. A silent subscriber waits for the end. Returns False if the call
+        failed before; then the caller may make another call."""
         shared = self.shared
         try:
             await shared.ready(whole=self.silent)
@@ -68,10 +69,10 @@ class Subscriber:
         return pieces(self.pipe_to)
 
     async def pipe_to(self, take: Sink) -> bool:
-        """See `Answer.pipe_to`. Pieces that have already arrived come first.
+        """See `Answer.pipe_to`. Pieces that have already arrived are passed first.
 
-        Raises the call's error for the subscriber that pays, and StreamBroken for all others. A subscriber that reads
-        so slowly that its next piece has left the memory also gets StreamBroken.
+        Raises the error of the call if this subscriber pays for it, and StreamBroken for all other subscribers. Also
+        raises StreamBroken if the subscriber reads so slowly that its next piece is no longer in memory.
         """
         shared = self.shared
         while True:
@@ -97,8 +98,8 @@ class Subscriber:
                 shared.live.pop(self, None)
 
     def _own_error(self, error: Exception) -> Exception:
-        """Return the call's own error to the request that pays. Others must not see it, because it may name that
-        request's budget or deadline."""
+        """The error to raise. Only the request that pays gets the error of the call itself. Other requests must not see
+        this error, because it may name the budget or the deadline of the request that pays."""
         if self._pays:
             return error
         return StreamBroken("The answer that this request shared with another one broke off; ask again.")
@@ -116,7 +117,7 @@ class Subscriber:
         return self._answer.delivered_characters()
 
     async def cut(self, delivered: Usage) -> bool:
-        """A subscriber cannot cut the answer, because others read it."""
+        """Returns False, because other subscribers read the same answer."""
         return False
 
     async def aclose(self) -> None:

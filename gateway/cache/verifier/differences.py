@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from gateway.cache.verifier.align import Gap, align, unmatched
 from gateway.cache.verifier.lexicon import Lexicon, Words
-from gateway.cache.verifier.phrases import carried, root
+from gateway.cache.verifier.phrases import carried, roles_exchanged, root
 from gateway.cache.verifier.text import Reading, Token
 from gateway.cache.verifier.typos import same_word
 
@@ -22,11 +22,11 @@ _HOW = frozenset({"how", "what"})
 
 SIGNS = (
     *("numbers", "number", "symbols", "symbol", "names", "name", "quoted"),
-    *("opposite", "negation", "questions", "question", "tense", "order", "sentence"),
+    *("opposite", "roles", "negation", "questions", "question", "tense", "order", "sentence"),
 )
 """Reasons why the answers may differ. A plural name means that each side has its own item; a singular name means that
 one side has one more."""
-_FATAL = frozenset({"numbers", "symbols", "quoted", "names", "opposite", "questions"})
+_FATAL = frozenset({"numbers", "symbols", "quoted", "names", "opposite", "roles", "questions"})
 """Signs that refuse a hit even if the rest is paraphrased: Lisbon is not Porto, off is not on, where is not when."""
 _PHRASED = frozenset({"question", "tense", "sentence"})
 """Signs that also occur in paraphrases of the same question."""
@@ -85,8 +85,6 @@ class Comparer:
             return Comparison("payload")
         if stored.language and asked.language and stored.language != asked.language:
             return Comparison("language")
-        if stored.forms != asked.forms and sorted(stored.forms) == sorted(asked.forms):
-            return Comparison("order")
         lexicon = self.lexicon(stored, asked)
         aligned = align(stored, asked)
         if aligned is None:
@@ -96,6 +94,10 @@ class Comparer:
         if any(_accents_differ(stored.tokens[i], asked.tokens[j]) for i, j in pairs):
             result.conflict = "accent"
             return result
+        rearranged = stored.forms != asked.forms and sorted(stored.forms) == sorted(asked.forms)
+        if rearranged and not carried(gaps, _moved(gaps), (stored.forms, asked.forms), lexicon.prepositions):
+            result.conflict = "order"
+            return result
         settled = self._settle(gaps, stored, asked, lexicon)
         gaps[:] = [gap for gap in gaps if gap.stored or gap.asked]
         result.matched = sum(self.is_content(stored.tokens[i], lexicon) for i, _ in pairs)
@@ -103,10 +105,9 @@ class Comparer:
             result.conflict = "courtesy"  # no question remains, as in a greeting and a farewell
             return result
         if gaps:
-            stored_roots = {root(token.form) for gap in gaps for token in gap.stored}
-            result.moved = frozenset(stored_roots & {root(token.form) for gap in gaps for token in gap.asked})
+            result.moved = _moved(gaps)
             result.unmatched = unmatched(gaps)
-            result.interchangeable = _interchangeable(result.unmatched, lexicon)
+            result.interchangeable = _exchanges(result.unmatched, lexicon.interchangeable)
             result.signs = self._signs(result, stored, asked, lexicon)
             result.spots = self._spots(result, lexicon)
         known = bool(stored.language or asked.language)
@@ -172,12 +173,14 @@ class Comparer:
 
     def _settle_courtesy(self, gap: Gap, lexicon: Lexicon) -> None:
         """Remove polite phrases before or after the question. They may contain question words if both texts ask the
-        same kind of question."""
+        same kind of question. Two forms of one word are no two polite phrases."""
         if not (gap.first or gap.last):
             return
         sides = [[token.form for token in side] for side in (gap.stored, gap.asked)]
         if any(token.kind != "word" or token.quoted for token in gap.stored + gap.asked):
             return
+        if len(set(map(root, sides[0] + sides[1]))) < len(set(sides[0] + sides[1])):
+            return  # `un amigo` and `una amiga`
         kinds = [{lexicon.questions.get(form) for form in side} for side in sides]
         if kinds[0] - {None, "what"} != kinds[1] - {None, "what"}:
             return
@@ -203,8 +206,12 @@ class Comparer:
             found.add("quoted")
         if _count(left, lexicon.negations) != _count(right, lexicon.negations):
             found.add("negation")
-        if _opposites(compared.unmatched, lexicon):
+        if _opposites(compared.unmatched, lexicon) or _exchanges(compared.unmatched, lexicon.contrasts):
             found.add("opposite")
+        if roles_exchanged(
+            stored.tokens, asked.tokens, lexicon.prepositions, lambda token: self.is_content(token, lexicon)
+        ):
+            found.add("roles")
         found |= _question_signs(only, stored, asked, lexicon)
         if len({any(token.form in lexicon.past for token in side) for side in only}) == 2:
             found.add("tense")
@@ -246,6 +253,11 @@ def _questions(tokens: list[Token], lexicon: Lexicon) -> set[str]:
     return {lexicon.questions[token.form] for token in tokens if token.form in lexicon.questions} - _HOW
 
 
+def _moved(gaps: list[Gap]) -> frozenset[str]:
+    stored = {root(token.form) for gap in gaps for token in gap.stored}
+    return frozenset(stored & {root(token.form) for gap in gaps for token in gap.asked})
+
+
 def _question_signs(only: list[list[Token]], stored: Reading, asked: Reading, lexicon: Lexicon) -> set[str]:
     """`questions`: one asks where, the other one when. `question`: only one of them asks for such a thing."""
     left, right = (_questions(side, lexicon) for side in only)
@@ -271,9 +283,10 @@ def _opposites(unmatched: tuple[list[str], list[str]], lexicon: Lexicon) -> bool
     return any(opposite in unmatched[1] for form in unmatched[0] for opposite in lexicon.opposites.get(form, ()))
 
 
-def _interchangeable(unmatched: tuple[list[str], list[str]], lexicon: Lexicon) -> bool:
+def _exchanges(unmatched: tuple[list[str], list[str]], pairs: frozenset[tuple[str, str]]) -> bool:
+    """Whether each side has one such word, and the two are one of `pairs`."""
     left, right = unmatched
-    return len(left) == len(right) == 1 and (min(left + right), max(left + right)) in lexicon.interchangeable
+    return len(left) == len(right) == 1 and (min(left + right), max(left + right)) in pairs
 
 
 def _accents_differ(left: Token, right: Token) -> bool:

@@ -45,6 +45,8 @@ class Lexicon:
     """Word → the first word of its group of equivalents: regional words, or formal and informal imperatives."""
     opposites: dict[str, frozenset[str]]
     """Word → the words with the opposite meaning."""
+    contrasts: frozenset[tuple[str, str]]
+    """Two words in alphabetical order, mostly function words, that change the answer where nothing else differs."""
     interchangeable: frozenset[tuple[str, str]] = frozenset()
     """Two words in alphabetical order that are exchanged in questions with the same answer; learnt."""
 
@@ -83,8 +85,13 @@ def _lexicon(name: str, own: dict[str, Any], varying: dict[str, str], pairs: lis
         short=own["short"],
         same={word: group.split()[0] for group in own["same"] for word in group.split()},
         opposites=_opposites(own["opposites"]),
-        interchangeable=frozenset((one, other) for one, other in map(str.split, pairs)),
+        contrasts=_pairs(own["contrasts"] + [pair.replace(" ", "s ") + "s" for pair in own["contrasts"]]),
+        interchangeable=_pairs(pairs),
     )
+
+
+def _pairs(lines: list[str]) -> frozenset[tuple[str, str]]:
+    return frozenset((min(pair), max(pair)) for pair in map(str.split, lines))
 
 
 def _phrases(lists: Iterable[str]) -> re.Pattern[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
 from dataclasses import dataclass
 from functools import lru_cache
@@ -28,13 +27,11 @@ _PARAPHRASE_FLOOR = 0.62
 _LONGEST_QUESTION = 30
 """Maximum tokens of a question that is scored. In a longer text every word may matter, and the cosine does not show
 single words."""
-FOREIGN_BAR = 0.5
+FOREIGN_BAR = 0.55
 """Minimum score of a Spanish or Portuguese pair. With a lower minimum, more than 5 % of the paraphrased pairs with
 different answers would be accepted."""
-_CROWD = 1000
+_CROWD = 1500
 """Number of stored questions up to which the networks' probability holds."""
-_CROWDING = 0.9
-"""By how much the log-odds fall when there are e times as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +72,10 @@ class Scorer:
 
 def crowded(probability: float, questions: int) -> float:
     """The networks' probability that a candidate's answer is right, corrected for the number of stored questions. The
-    more questions there are, the more of them are similar by chance."""
+    odds fall in proportion to that number, because more of the questions are similar by chance."""
     if questions <= _CROWD:
         return probability
-    odds_against = (1 - probability) / max(probability, 1e-9) * math.pow(questions / _CROWD, _CROWDING)
-    return 1 / (1 + odds_against)
+    return probability / (probability + (1 - probability) * questions / _CROWD)
 
 
 class Verifier:

@@ -1,8 +1,8 @@
-"""Counts the tokens of other strings in a conversation: names, refusals, reasoning, items of hosted tools. Texts, calls
-and files are counted elsewhere.
+"""Counts the tokens of asides: strings in a conversation that are not counted elsewhere, such as names, refusals,
+reasoning and items of hosted tools. Texts, calls and files are counted elsewhere.
 
-Each provider decides which of these strings its model reads. So a budget reserves tokens for all of them, but no space
-in the context window is reserved.
+Each provider decides which asides its model reads. Therefore a budget reserves tokens for all asides, but no space in
+the context window is reserved for them.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from gateway.domain.attachment import FILE_PARTS, LABELS, MOST_LABEL
 from gateway.domain.request import CompletionRequest, Turn
 
 _SEALED = frozenset({"encrypted_content", "signature", "thought_signature", "data"})
-"""Keys of values that only a provider can read: base64 of encrypted content."""
+"""Keys of values that only a provider can read, because the values are encrypted content in base64."""
 _CONTENT = frozenset({"content", "output"})
 _HOLDERS = frozenset({"tool_result", "search_result"})
 """Types of parts whose content is a list of parts."""
 _STAYS = -1
-"""Key for the strings that are not dropped with any droppable turn. No such turn has this index."""
+"""Key for the asides that are never dropped, because they are dropped with no turn. No turn has this index."""
 
 
 def asides(request: CompletionRequest) -> dict[int, int]:
-    """Index of a turn → bytes of these strings that are dropped with the turn. `_STAYS` → bytes of those that are never
-    dropped."""
+    """Index of a turn → bytes of the asides that are dropped together with the turn. The key `_STAYS` → bytes of the
+    asides that are never dropped."""
     found: dict[int, int] = {}
     given = request.body.get(request.input_field)
     shown = FACTS[request.dialect].image_part
@@ -45,8 +45,9 @@ def asides(request: CompletionRequest) -> dict[int, int]:
 def _messages(
     request: CompletionRequest, given: Any, turn: Turn, begins: int, ends: int
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (index, message) of the turn and of the items before it that are not turns. For the last turn, also yield
-    the items after it."""
+    """Yield (index, message) for the message of `turn`, and for the items before it that are not turns. For the last
+    turn, also yield the items after it. `given`: all items of the conversation. `begins`, `ends`: the range of indexes
+    to read."""
     if turn.index < 0 and (field := FACTS[request.dialect].system_field):
         yield turn.index, {"content": request.body.get(field)}
     if type(given) is list:
@@ -60,7 +61,8 @@ def _goes_along(item: Mapping[str, Any], before: bool) -> bool:
 
 
 def _beside(message: dict[str, Any], turn: Turn | None, shown: str) -> int:
-    """Number of bytes of all strings in `message`, except those already counted for `turn`."""
+    """Number of bytes of all strings in `message`, except the strings that are already counted for `turn`. `shown`: the
+    type of image parts."""
     found = _bytes(message, _elsewhere(message), shown)
     if turn is not None:
         found -= _size(turn.text) + _bytes(made(message))
@@ -68,18 +70,18 @@ def _beside(message: dict[str, Any], turn: Turn | None, shown: str) -> int:
 
 
 def _elsewhere(message: dict[str, Any]) -> str:
-    """Name of the field that is counted as an attachment, whatever its content is; empty if there is none."""
+    """Name of the field of `message` that is counted as an attachment. Empty if there is no such field."""
     if message.get("type") == "image_generation_call":
         return "result"
     return "audio" if type(message.get("audio")) is dict else ""
 
 
 def _bytes(value: Any, without: str = "", shown: str | None = None) -> int:
-    """Number of bytes of all strings in `value`. Labels are excluded, but keys that are too long for a name are
-    included.
+    """Number of bytes of all strings in `value`. Short labels are not counted. Keys of objects are counted if they are
+    too long for a name.
 
-    `without`: a field of `value` to skip. `shown`: the type of image parts, if `value` is a message; its images and
-    files are not counted.
+    `without`: a field of `value` to skip. `shown`: set if `value` is a message; it is the type of image parts. Images
+    and files of a message are not counted.
     """
     total = 0
     waiting: list[tuple[Any, bool]] = [(value, False)]
@@ -104,7 +106,7 @@ def _bytes(value: Any, without: str = "", shown: str | None = None) -> int:
 
 
 def _text_of(part: dict[str, Any]) -> str:
-    """The text of an image or file part that is counted with the turn's text."""
+    """The text of an image part or file part. This text is counted together with the text of the turn."""
     source = part.get("source")
     text = source.get("data") if type(source) is dict and source.get("type") == "text" else part.get("text")
     return text if type(text) is str else ""
@@ -123,10 +125,11 @@ def _size(text: str) -> int:
 
 
 def made(message: dict[str, Any]) -> Any:
-    """The tool calls in a message and the thinking before them, in the form in which they are counted; empty without
-    calls and thinking.
+    """The tool calls in a message and the thinking before the calls, in the form in which they are counted. Empty if
+    the message has no calls and no thinking.
 
-    Anthropic's models read earlier thinking again, and it is billed as input. They do not read its signature.
+    Anthropic's models read earlier thinking again, and Anthropic bills it as input. The models do not read the
+    signature of the thinking.
     """
     if message.get("type") == "function_call":
         return message

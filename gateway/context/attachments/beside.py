@@ -1,5 +1,5 @@
-"""Tokens of a request's images and attachments: the maximum (for its budget), the usual number, and the tokens to
-reserve in the window."""
+"""Tokens of the images and attachments of a request. There are three numbers: the maximum, for the budget; the usual
+number, for forecasts; and the tokens to reserve in the window."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from gateway.domain.routing.route import NOTHING_ATTACHED, Attached, ContextPlan
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """All images of a turn, or one attachment, with the index of the turn."""
+    """All images of one turn, or one attachment. `turn`: index of the turn."""
 
     turn: int
     kind: AttachmentKind
     most: int
     usual: int
     room: int
-    """Tokens reserved in the window; 0 for an attachment of unknown size, because it may fit."""
+    """Tokens reserved in the window. 0 for an attachment of unknown size, because it may be small enough to fit."""
     doubt: int
-    """The part of `room` that is an estimate. A request is not refused because of it."""
+    """The part of `room` that is only an estimate. A request is not refused because of estimated tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attachments:
-    """All images and attachments of a request, with the token counts of one backend."""
+    """All images and attachments of a request, with their numbers of tokens for one backend."""
 
     parts: tuple[_Part, ...]
     window: int
@@ -42,11 +42,11 @@ class Attachments:
         return sum(part.room for part in self.parts)
 
     def doubt(self, drop: Set[int] = frozenset()) -> int:
-        """Tokens that are only estimates, for the attachments that remain without the turns `drop`."""
+        """The number of tokens that are only estimates. Attachments of the turns in `drop` do not count."""
         return sum(part.doubt for part in self.parts if part.turn not in drop)
 
     def rooms(self) -> dict[int, int]:
-        """Index of a turn → tokens reserved for its attachments. Images are not included."""
+        """Index of a turn → tokens reserved in the window for the turn's attachments. Images are not included."""
         found: dict[int, int] = {}
         for part in self.parts:
             if part.doubt:
@@ -56,11 +56,11 @@ class Attachments:
     def plan(
         self, before: int, left: int, drop: frozenset[int] = frozenset(), replace: dict[int, str] | None = None
     ) -> ContextPlan:
-        """The plan for a request. `before`: tokens of its text and its `room`; `left`: the same after `drop` and
-        `replace` are applied.
+        """The plan for a request. `before`: tokens of the request's text plus the tokens reserved for its attachments.
+        `left`: the same sum after `drop` and `replace` have been applied.
 
-        A dropped attachment counts with the tokens that were reserved for it, not with its maximum. So the reported
-        savings contain only tokens that were really reserved.
+        A dropped attachment counts with the tokens that were reserved for it, not with its maximum. Therefore the
+        reported savings contain only tokens that were really reserved.
         """
         parts = [part for part in self.parts if part.turn not in drop]
         attached = self._most(parts)
@@ -69,8 +69,8 @@ class Attachments:
         return ContextPlan(after + before - left, after, drop, replace or {}, attached, expected)
 
     def _most(self, parts: list[_Part]) -> Attached:
-        """The maximum tokens of each kind. Their sum is limited to the window. The limit reduces sound last, because
-        sound costs most."""
+        """The maximum number of tokens of each kind of attachment. The sum is limited to the window. The limit is
+        applied to sound last, because sound costs most."""
         left = self.window
         found: dict[AttachmentKind, int] = {"audio": 0, "image": 0, "document": 0}
         for kind in found:
@@ -83,8 +83,8 @@ NOTHING = Attachments((), 0)
 
 
 def beside(request: CompletionRequest, attachments: list[Attachment], backend: Backend) -> Attachments:
-    """The `attachments` of the request with their sizes, as far as they could be measured. Images are only counted, not
-    measured."""
+    """The `attachments` of the request with their sizes. An attachment that was not measured gets an estimated size.
+    Images are only counted, not measured."""
     vendor = vendor_of("claude" if backend.kind == "anthropic" and not _names_claude(backend) else backend.model)
     window = backend.window_tokens or vendor.window
     parts = [
@@ -107,8 +107,8 @@ def _names_claude(backend: Backend) -> bool:
 
 
 def guesses(request: CompletionRequest, vendor: Vendor = OTHER) -> dict[int, int]:
-    """Index of a turn → usual tokens of its attachments, estimated from their bytes. No attachment is opened, so this
-    takes microseconds."""
+    """Index of a turn → usual tokens of its attachments. The tokens are estimated from the attachments' bytes. No
+    attachment is opened, so the function takes microseconds."""
     found: dict[int, int] = {}
     for each in find(request):
         found[each.turn] = found.get(each.turn, 0) + usual(each, vendor)

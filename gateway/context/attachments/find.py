@@ -1,6 +1,7 @@
-"""Finds attachments in a request, in every client dialect and inside tool results.
+"""Finds the attachments of a request, in every client dialect and inside tool results.
 
-A request without attachments is not searched, because the parsers have already counted such parts (`Turn.files`).
+A request without attachments is not searched. The parsers have already counted the parts that are attachments
+(`Turn.files`).
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ _AUDIO = frozenset({"input_audio", "audio_url", "audio"})
 _PICTURES = frozenset({"video_url", "input_video", "video", "computer_screenshot"})
 _LINKS = ("http://", "https://", "gs://", "s3://", "file-")
 _HEAD = 512
-"""Maximum characters of the head of a data URL."""
+"""Maximum characters of the head of a data URL (the part before the content)."""
 _SNIFFED = {"JVBERi": "pdf", "UEsDB": "office", "0M8R4": "office"}
-"""First characters of base64-encoded content → its format: a PDF (`%PDF-`), a zip archive, an old Office file."""
+"""First characters of content in base64 → format of the content: a PDF (`%PDF-`), a zip archive, an old Office file."""
 _OFFICE = ("officedocument", "opendocument", "msword", "ms-excel", "ms-powerpoint")
 _OFFICE_NAMES = (".docx", ".xlsx", ".pptx", ".doc", ".xls", ".ppt", ".odt", ".ods", ".odp")
 _TEXT = ("text/", "application/json", "application/xml", "application/yaml", "application/javascript")
@@ -41,7 +42,7 @@ def find(request: CompletionRequest) -> list[Attachment]:
 
 
 def _in_message(message: Part, turn: int) -> Iterator[Attachment]:
-    if type(message.get("audio")) is dict:  # a recording of an earlier answer, given by its id
+    if type(message.get("audio")) is dict:  # a recording of an earlier answer, which is named only by its id
         yield Attachment(turn, "audio")
     if message.get("type") == "image_generation_call":
         yield Attachment(turn, "image", "image")
@@ -51,7 +52,8 @@ def _in_message(message: Part, turn: int) -> Iterator[Attachment]:
 
 
 def _parts(message: Part) -> Iterator[Part]:
-    """Yield every part of a message's content or of a call's output, and the parts inside those."""
+    """Yield every part in the content of a message or in the output of a call. Parts inside these parts are yielded
+    too."""
     waiting = [message.get("content"), message.get("output")]
     while waiting:
         held = waiting.pop()
@@ -78,7 +80,8 @@ def _read(part: Part, turn: int) -> Iterator[Attachment]:
 
 
 def _given(held: Part) -> Any:
-    """The inline content; None if there is also an id or a second content, because the vendor may read either."""
+    """The content that is in the part itself. None if the part also contains an id or a second content, because the
+    vendor may read either of the two."""
     given = [held.get(name) for name in ("file_data", "data", "file_url", "document_url", "url", "file_id")]
     texts = [text.get("url") if type(text) is dict else text for text in given]
     named = [text for text in texts if text]
@@ -97,8 +100,8 @@ def _recording(part: Part, turn: int) -> Attachment:
 
 
 def _block(block: Part, turn: int) -> Iterator[Attachment]:
-    """Yield the attachment in Anthropic's document block. Its title and context count too; plain text does not, because
-    the turn's text already contains it."""
+    """Yield the attachment in a document block of Anthropic's dialect. The title and the context of the block are
+    attachments too. A plain text is not yielded, because the text of the turn already contains it."""
     source = block["source"]
     form, media = source.get("type"), source.get("media_type")
     beside = [text for text in (block.get("title"), block.get("context")) if type(text) is str and text]
@@ -120,7 +123,7 @@ def _block(block: Part, turn: int) -> Iterator[Attachment]:
 
 
 def _inline(given: Any, turn: int, kind: AttachmentKind, media: str = "", name: str = "") -> Attachment:
-    """An attachment from `given`: base64, a data URL, or a reference to content stored elsewhere."""
+    """An attachment made from `given`, which is base64, a data URL, or a reference to content stored elsewhere."""
     if type(given) is not str or given.startswith(_LINKS):
         return Attachment(turn, kind)
     start, plain = 0, False
@@ -139,7 +142,7 @@ def _inline(given: Any, turn: int, kind: AttachmentKind, media: str = "", name: 
 
 
 def _format(media: str, name: str, begins: str) -> str:
-    """The format. The content's first characters have priority over the media type and the name."""
+    """The format of the content. The content's first characters have priority over the media type and the file name."""
     for begin, form in _SNIFFED.items():
         if begins.startswith(begin):
             return form

@@ -1,9 +1,9 @@
 """The program that opens documents and recordings. It runs in a separate process, because a hostile file may crash it.
 
-It runs as a script with one end of a socket as standard input, and imports nothing of the gateway. A job is a line
-`FORMAT LENGTH SECONDS`, followed by LENGTH bytes of base64. The answer is a line `PAGES TEXT_BYTES SECONDS`, or `-` if
-the content cannot be read. The program ends when no job has arrived for some time, when the socket closes, or with
-SIGALRM when a job takes longer than its SECONDS.
+The program runs as a script and imports nothing of the gateway. Its standard input is one end of a socket. A job is a
+line `FORMAT LENGTH SECONDS`, followed by LENGTH bytes of base64. The answer is a line `PAGES TEXT_BYTES SECONDS`, or
+`-` if the content cannot be read. The program ends when no job has arrived for some time, or when the socket closes.
+SIGALRM ends the program if a job takes longer than its SECONDS.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from collections.abc import Iterator
 from typing import Any
 
 MEMORY_BYTES = 1 << 30
-"""Limit of the address space in bytes. Above it, allocations fail and the file counts as unreadable."""
+"""Maximum size of the address space in bytes. If a file needs more, allocations fail, and the file counts as
+unreadable."""
 IDLE_S = 60.0
 MOST_PAGES = 5_000
-"""Maximum number of pages that are read, which is more than any vendor accepts. For a longer document, the declared
-number counts."""
+"""Maximum number of pages that are read. No vendor accepts so many pages. For a longer document, the number of pages
+that the document declares is used."""
 MOST_FORMS = 64
-"""Maximum number of drawings that are read within one page's drawing."""
+"""Maximum number of drawings inside the drawing of one page that are read."""
 _SHOWN = re.compile(rb"\((?:[^()\\]|\\.)*\)|<[0-9A-Fa-f\s]+>", re.DOTALL)
 """Matches text that a page shows: literal or hexadecimal strings in its content stream."""
 _DECLARED = re.compile(rb"/Count\s+(\d{1,9})\b")
@@ -36,9 +37,11 @@ _WORDS = re.compile(r"(?:word|ppt|xl)/.*\.xml$|content\.xml$")
 
 
 def pdf(data: bytes) -> tuple[int, int, float]:
-    """The number of pages (declared or found, whichever is larger) and the bytes of text shown on them.
+    """The number of pages, the number of bytes of text shown on the pages, and 0 seconds. The number of pages is the
+    larger of the declared number and the number found.
 
-    If the page tree cannot be read to its end, each object that looks like a page or like a number of pages counts.
+    If the page tree cannot be read to its end, each object that looks like a page counts, and so does each object that
+    looks like a number of pages.
     """
     from pypdf import PdfReader
     from pypdf.errors import PyPdfError
@@ -57,7 +60,7 @@ def pdf(data: bytes) -> tuple[int, int, float]:
             text += _shown(page)
         whole = found > 0
     except (PyPdfError, ValueError, TypeError, KeyError, AttributeError, RecursionError, NotImplementedError):
-        pass  # the pages found so far count
+        pass  # the pages that were found before the error count
     if not whole:
         declared = max(declared, len(_PAGE.findall(data)), *map(int, _DECLARED.findall(data)))
     pages = max(declared, found)
@@ -67,8 +70,8 @@ def pdf(data: bytes) -> tuple[int, int, float]:
 
 
 def _leaves(top: Any) -> Iterator[Any]:
-    """Yield the pages of the tree. A page that is referenced twice is yielded twice; a node that contains itself is
-    skipped."""
+    """Yield the pages of the tree below `top`. A page that is referenced twice is yielded twice. A node that contains
+    itself is skipped."""
     waiting: list[tuple[Any, frozenset[int]]] = [(top, frozenset())]
     seen = 0
     while waiting and seen < MOST_PAGES:
@@ -86,7 +89,7 @@ def _leaves(top: Any) -> Iterator[Any]:
 
 
 def _shown(page: Any) -> int:
-    """Number of bytes of text in a page's own content and in the drawings that it may use."""
+    """Number of bytes of text in the content of a page, and in the drawings that the page may use."""
     held = page.get("/Contents")
     contents = held.get_object() if held is not None else []
     streams = list(contents) if isinstance(contents, list) else [contents]
@@ -107,7 +110,8 @@ def _text_bytes(content: bytes) -> int:
 
 
 def office(data: bytes) -> tuple[int, int, float]:
-    """Number of bytes of XML that contains text, according to the archive's directory."""
+    """The number of bytes of XML with text in an Office file, as the directory of the archive states it. The numbers of
+    pages and seconds are 0."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         return 0, sum(each.file_size for each in archive.infolist() if _WORDS.search(each.filename)), 0.0
 
@@ -125,11 +129,11 @@ JOBS = {"pdf": pdf, "office": office, "audio": audio}
 
 
 def answer(form: str, given: bytes) -> bytes:
-    """The answer line for one job."""
+    """The answer line for one job. `form`: the format, `given`: the content in base64."""
     try:
         pages, text, seconds = JOBS[form](b64decode(given))
     except Exception:
-        return b"-\n"  # the content cannot be read, whichever exception the library raised
+        return b"-\n"  # the library may raise any exception if the content cannot be read
     return f"{pages} {text} {seconds:.3f}\n".encode()
 
 

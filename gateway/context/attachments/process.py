@@ -18,24 +18,24 @@ from gateway.domain.attachment import Attachment, Measured
 log = logging.getLogger(__name__)
 
 DEADLINE_S = 2.0
-"""Time limit in seconds for all attachments of one request together. It includes the wait for other requests."""
+"""Maximum seconds for measuring all attachments of one request together. The wait for other requests is included."""
 MOST_BYTES = 48 * 2**20
-"""Maximum bytes of content that is opened. Anthropic accepts requests of up to 32 MB, OpenAI of up to 50 MB."""
+"""Maximum bytes of content that is opened. Anthropic accepts requests of up to 32 MB, and OpenAI of up to 50 MB."""
 _PROGRAM = str(Path(__file__).with_name("measuring.py"))
 _ANSWER = 128
-"""Maximum number of bytes of an answer."""
+"""Maximum bytes of an answer line."""
 
 
 class MeasuringProcess:
-    """One process that measures the attachments of all requests of a worker. Its memory and time are limited, so a
-    hostile file costs little."""
+    """One process that measures the attachments of all requests of a worker. The memory and the time of the process are
+    limited, so a hostile file does little harm."""
 
     def __init__(self, deadline_s: float = DEADLINE_S) -> None:
         self.deadline_s = deadline_s
         self._turn = asyncio.Lock()
-        """Held by the request that uses a thread, so that waiting requests occupy no threads."""
+        """Held by the request that uses a thread. With this lock, waiting requests occupy no threads."""
         self._using = threading.Lock()
-        """Held while the process is used. A cancelled request's thread still holds it, because the thread continues."""
+        """Held while the process is used. If a request is cancelled, its thread continues and still holds this lock."""
         self._connection: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._end: weakref.finalize[[subprocess.Popen[bytes], socket.socket], MeasuringProcess] | None = None
@@ -67,10 +67,11 @@ class MeasuringProcess:
                 self._using.release()
 
     def _measure(self, attachment: Attachment, form: str, ends: float) -> Measured | None:
-        """The measurement; None if the content cannot be read. Raises OSError if the process ends or takes too long."""
+        """The measurement of an attachment; None if the content cannot be read. `form`: the format. `ends`: the time at
+        which the measurement must be finished. Raises OSError if the process ends or takes too long."""
         assert attachment.data is not None
         content = attachment.data[attachment.start :].encode("ascii", "replace")
-        if self._process is not None and self._process.poll() is not None:  # it was idle for a long time, and ended
+        if self._process is not None and self._process.poll() is not None:  # ended after a long idle time
             self._kill()
         connection = self._connection or self._start()
         left_s = max(ends - time.monotonic(), 0.001)
@@ -110,7 +111,7 @@ class MeasuringProcess:
         self._connection = self._process = self._end = None
 
     def close(self) -> None:
-        """End the process. The next attachment starts a new process."""
+        """End the process. If another attachment arrives, a new process is started."""
         with self._using:
             self._kill()
 
@@ -122,7 +123,7 @@ def _end(process: subprocess.Popen[bytes], connection: socket.socket) -> None:
 
 
 def _form(attachment: Attachment) -> str:
-    """The format of the job; empty if the attachment must not be opened."""
+    """The format that is named in the job. Empty if the attachment must not be opened."""
     if attachment.data is None or attachment.plain or not 0 < attachment.size <= MOST_BYTES:
         return ""
     if attachment.kind == "audio":

@@ -1,8 +1,8 @@
-"""Computes the tokens of an attachment: the maximum that a vendor may bill, and the usual number.
+"""Computes two numbers of tokens for an attachment: the maximum that a vendor may bill, and the usual number.
 
 The maximum is the largest of three numbers: declared by the sender, counted, and implied by the size. If an attachment
-cannot be opened, the maximum is what the vendor accepts, or the backend's window if that is less. If the window is
-unknown, the model family's usual window is used (`Vendor.window`).
+cannot be opened, the maximum is what the vendor accepts. If the backend's window is smaller, the maximum is the window.
+If the window is unknown, the usual window of the model family is used (`Vendor.window`).
 """
 
 from __future__ import annotations
@@ -21,23 +21,26 @@ TEXT_BYTES_PER_TOKEN = 2
 """Minimum bytes of text per token, in any language. The usual number is `USUAL_TEXT_BYTES`."""
 USUAL_TEXT_BYTES = 4
 XML_BYTES_PER_TOKEN = 3
-"""Minimum bytes per token of an Office file's XML, which contains markup. The usual number is `USUAL_XML_BYTES`."""
+"""Minimum bytes of XML per token. The XML of an Office file contains markup besides the text. The usual number of bytes
+is `USUAL_XML_BYTES`."""
 USUAL_XML_BYTES = 20
 DENSEST = 3
-"""Maximum tokens per byte of an Office file, whose XML is compressed to about a tenth."""
+"""Maximum tokens per byte of an Office file. The file is a compressed archive; its XML is compressed to about a tenth.
+"""
 _EXACT = {"pcm16": 48_000, "g711_ulaw": 8000, "g711_alaw": 8000}
-"""Bytes per second of sound without a header, as OpenAI's formats are defined."""
+"""Bytes per second of sound without a header, by the definitions of OpenAI's formats."""
 _LOSSLESS = ("UklGR", "ZkxhQ", "Rk9STQ")
-"""The first characters of base64 of WAV, FLAC and AIFF files."""
+"""The first base64 characters of WAV, FLAC and AIFF files."""
 _FASTEST_LOSSLESS, _FASTEST, _USUAL, _SLOWEST = 192_000, 40_000, 16_000, 1000
-"""Bytes per second: stereo at 48 kHz; MP3's maximum, 320 kbit/s; 128 kbit/s; MP3's minimum, 8 kbit/s."""
+"""Four rates of sound in bytes per second: lossless stereo at 48 kHz; MP3's maximum, 320 kbit/s; the usual rate, 128
+kbit/s; MP3's minimum, 8 kbit/s."""
 _USUAL_SECONDS = 60.0
 _USUAL_PAGES = 5
-"""Usual number of pages of a document whose content is not in the request."""
+"""Usual number of pages of a document that the request only refers to."""
 
 
 def most(attachment: Attachment, vendor: Vendor, window: int) -> int:
-    """The maximum tokens. A budget reserves this number."""
+    """The maximum number of tokens of an attachment. A budget reserves this number."""
     if attachment.kind == "image":
         return window if attachment.format == "video" else min(vendor.image, window)
     found = (
@@ -47,7 +50,7 @@ def most(attachment: Attachment, vendor: Vendor, window: int) -> int:
 
 
 def usual(attachment: Attachment, vendor: Vendor) -> int:
-    """The usual number of tokens. Forecasts use this number."""
+    """The usual number of tokens of an attachment. Forecasts use this number."""
     if attachment.kind == "image":
         return min(IMAGE_TOKENS, vendor.image)
     if attachment.kind == "audio":
@@ -65,7 +68,8 @@ def usual(attachment: Attachment, vendor: Vendor) -> int:
 
 
 def known(attachment: Attachment) -> bool:
-    """Whether the attachment's size is known. Only then is space in the window reserved for it."""
+    """Whether the size of the attachment is known. Space in the window is reserved only for attachments of known
+    size."""
     return attachment.measured is not None or attachment.format in ("text", "image") or attachment.format in _EXACT
 
 

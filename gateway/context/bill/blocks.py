@@ -15,32 +15,34 @@ IMAGE_TOKENS = 1500
 _MARK = "cache_control"
 _DIGEST_BYTES = 16
 _UNSEEN = frozenset({"type", "id", "tool_use_id", "tool_call_id", "signature", "is_error", "role"})
-"""Fields that add few tokens or none, whatever they contain."""
+"""Names of fields that add few tokens or none, whatever the fields contain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One block, together with all blocks before it."""
+    """One block of a prompt. The numbers also cover all blocks before this block."""
 
     digest: bytes
-    """Digest of everything up to the end of this block. It also depends on the form: a string and the same text in an
-    array are different blocks."""
+    """Digest of the prompt up to the end of this block. The digest also depends on the form of the prompt: a string,
+    and an array that contains the same text, are different blocks."""
     tokens: int
     """Tokens from the beginning of the prompt to the end of this block."""
     ttl_s: float = 0.0
-    """Lifetime in seconds, if the block has a cache mark; else 0."""
+    """Lifetime of the block's cache mark in seconds; 0 if the block has no cache mark."""
 
 
 class BlockReader:
-    """Reads bodies in Anthropic's and in OpenAI's chat dialect. Counts the tokens of each block only once."""
+    """Reads request bodies in Anthropic's dialect and in OpenAI's chat dialect. The tokens of equal blocks are counted
+    only once."""
 
     def __init__(self, count: Callable[[str], int], factor: float = 1.0) -> None:
-        """`factor`: tokens of the model's own tokenizer per token that `count` returns."""
+        """`count`: counts the tokens of a text. `factor`: tokens by the model's own tokenizer for each token that
+        `count` returns."""
         self._count, self._factor = count, factor
         self._known: dict[bytes, int] = {}
 
     def read(self, body: dict[str, Any], hidden_tokens: int = 0) -> list[Block]:
-        """The blocks of a body. `hidden_tokens`: tokens before the prompt that `body` does not contain."""
+        """The blocks of a body. `hidden_tokens`: tokens at the beginning of the prompt that are not in `body`."""
         found, digest, tokens = [], b"", hidden_tokens
         if hidden_tokens:
             digest = b"hidden"
@@ -62,8 +64,8 @@ class BlockReader:
 
 
 def _pieces(body: dict[str, Any]) -> Iterator[tuple[bytes, Any, float]]:
-    """Yield for each block, in the provider's order: its path in the body, the block without its cache mark, and the
-    mark's lifetime in seconds."""
+    """Yield three values for each block, in the provider's order: the block's path in the body, the block without its
+    cache mark, and the lifetime of the mark in seconds."""
     for tool in body.get("tools") or ():
         yield b"tool", *_unmarked(tool)
     system = body.get("system") or ()
@@ -73,7 +75,7 @@ def _pieces(body: dict[str, Any]) -> Iterator[tuple[bytes, Any, float]]:
         where = b"message:" + str(message["role"]).encode()
         content = message.get("content")
         rest = {name: value for name, value in message.items() if name not in ("role", "content")}
-        if rest:  # the tool calls of a chat message, or the id of the call that it answers
+        if rest:  # the tool calls of a chat message, or the id of the call to which the message is the result
             yield where, *_unmarked(rest)
             where = b""
         for block in content if type(content) is list else [content] if content else ():
@@ -90,7 +92,7 @@ def _unmarked(block: Any) -> tuple[Any, float]:
 
 
 def _texts(node: Any, found: list[str]) -> int:
-    """Append the texts of a block to `found`. Returns the number of its images."""
+    """Append the texts of a block to `found`. Returns the number of images in the block."""
     if type(node) is str:
         found.append(node)
         return 0

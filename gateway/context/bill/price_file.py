@@ -1,4 +1,4 @@
-"""Prices for a replay, from a file: model → USD per 1M tokens by class."""
+"""Reads the prices for a replay from a file. The prices are USD per 1M tokens, for each model and token class."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "cache_write_5m": ("cache_write_5m", "cache_write", "write_5m"),
     "cache_write_1h": ("cache_write_1h", "write_1h"),
 }
-"""Class → its names in price files."""
+"""Token class → names of this class in price files."""
 _DATE = re.compile(r"-\d{8}$|-\d{4}-\d\d-\d\d$")
 _DEEP_DISCOUNT = re.compile(r"claude-\w+-5-5")
 
 
 def load_prices(path: Path) -> dict[str, Price]:
-    """The prices in the file. It contains `{"MODEL": {"input": 5, "output": 25}}`, or a list of such objects with a
-    `model` field, perhaps below `models`.
+    """Model → price, read from a file. The file contains `{"MODEL": {"input": 5, "output": 25}}`, or a list of such
+    objects with a field `model`. The list may also be the value of a field `models`.
 
-    Missing classes get the provider's usual factors. Raises OSError, and ValueError that names the wrong entry.
+    If a token class is missing, its price is computed with the provider's usual factor. Raises OSError. Raises
+    ValueError that names the wrong entry.
     """
     read = orjson.loads(path.read_bytes())
     if type(read) is not dict:
@@ -44,7 +45,8 @@ def load_prices(path: Path) -> dict[str, Price]:
 
 
 def price_of(prices: Mapping[str, Price], model: str) -> Price | None:
-    """The price of a model; None if there is none. The model's name may also contain a date or a provider."""
+    """The price of a model; None if `prices` has no price for the model. The name `model` may also contain a date or a
+    provider."""
     name = model.rpartition("/")[2]
     for candidate in (model, name, _DATE.sub("", name)):
         if (price := prices.get(candidate)) is not None:

@@ -1,5 +1,5 @@
-"""Simulates a provider's prompt cache for one account: which tokens of a prompt are read from the cache, written to it,
-or processed anew."""
+"""Simulates a provider's prompt cache for one account. Computes which tokens of a prompt are read from the cache, which
+are written to the cache, and which are neither."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from gateway.domain.prompt_cache import LONG_S, LOOK_BACK, MOST_MARKS, STEP_TOKE
 
 
 class PromptCache:
-    """The cache entries, by the digest of their prefix. Requests must be billed in order of time."""
+    """The entries of the cache, by the digest of the cached prefix. Requests must be billed in order of time."""
 
     def __init__(self, rules: CacheRules) -> None:
         self._rules = rules
         self._entries: dict[bytes, tuple[float, float]] = {}
-        """Digest → (end, lifetime) of the entry, in seconds."""
+        """Digest of a prefix → (time at which the entry expires, lifetime of the entry), both in seconds."""
 
     def bill(self, blocks: Sequence[Block], at: float, output_tokens: int = 0) -> Usage:
-        """The usage of a request at the time `at` (seconds). Raises ValueError for marks that Anthropic refuses."""
+        """The usage of a request that is sent at the time `at` (seconds). Raises ValueError for cache marks that
+        Anthropic refuses."""
         if not blocks:
             return Usage(output_tokens=output_tokens)
         if self._rules.kind == "common":
@@ -33,7 +34,8 @@ class PromptCache:
         return self._marked(blocks, marks, read, at, output_tokens)
 
     def _found(self, blocks: Sequence[Block], place: int, most: int, at: float) -> int:
-        """Index of the longest live entry that ends at one of the `most` blocks up to `place`; -1 if there is none."""
+        """Index of the last block at which an unexpired entry ends; -1 if there is none. Only `place` and the blocks
+        before it are searched, at most `most` blocks."""
         for each in range(place, max(-1, place - most), -1):
             if self._live(blocks[each].digest, at):
                 return each
@@ -62,7 +64,7 @@ class PromptCache:
         return Usage(blocks[-1].tokens - done, cached, short, long, output_tokens)
 
     def _use(self, digest: bytes, at: float) -> None:
-        """Renew an entry for its whole lifetime, because it was read. An expired entry is not renewed."""
+        """Renew an entry for its whole lifetime, because it was read. An entry that has expired is not renewed."""
         if self._live(digest, at):
             ttl_s = self._entries[digest][1]
             self._entries[digest] = (at + ttl_s, ttl_s)
@@ -77,7 +79,8 @@ class PromptCache:
 
 
 def marks_of(blocks: Sequence[Block]) -> list[tuple[int, float]]:
-    """Indexes and lifetimes of the marks. Raises ValueError if Anthropic refuses the request."""
+    """(Index of a block, lifetime in seconds) of each cache mark. Raises ValueError if Anthropic would refuse these
+    marks."""
     marks = [(place, block.ttl_s) for place, block in enumerate(blocks) if block.ttl_s]
     if len(marks) > MOST_MARKS:
         raise ValueError(f"{len(marks)} marks; Anthropic allows {MOST_MARKS}")

@@ -1,6 +1,7 @@
-"""Bills a file of requests as `context replay` writes them: one JSON object `{"id","turn","body","own_usd"}` per line.
+"""Bills a file of requests. `context replay` writes such a file: each line is one JSON object
+`{"id","turn","body","own_usd"}`.
 
-A keep-alive request has `at` (seconds) instead of `turn`.
+A request that only keeps a cache entry alive has the field `at` (seconds) instead of `turn`.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from gateway.domain.prompt_cache import rules_of
 
 @dataclass(frozen=True, slots=True)
 class Billed:
-    """One request with its cost."""
+    """One request and its cost."""
 
     id: str
     turn: int | None
     usage: Usage
     cost_pico: int
     own_pico: int
-    """Cost of the gateway's own calls for the request."""
+    """Cost of the calls that the gateway itself made for the request, in pico-dollars."""
     reported: dict[str, int] | None
-    """The usage that the provider reported for the recorded request."""
+    """The usage that the provider reported when the request was recorded."""
 
     @property
     def total_pico(self) -> int:
@@ -42,9 +43,11 @@ def bill_sent(
     price_of: Callable[[str], Price | None],
     count: Callable[[str], int],
 ) -> Iterator[Billed]:
-    """Bill `rows` in order. Each session has a separate prompt cache.
+    """Bill the requests in `rows`, in order. Each session has its own prompt cache. `price_of`: returns the price of a
+    model. `count`: returns the tokens of a text.
 
-    Raises ValueError for an unknown session or turn, a model without a price, and marks that Anthropic refuses.
+    Raises ValueError for an unknown session or turn, for a model without a price, and for cache marks that Anthropic
+    refuses.
     """
     readers: dict[float, BlockReader] = {}
     caches: dict[tuple[str, str], PromptCache] = {}

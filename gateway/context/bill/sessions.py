@@ -1,4 +1,5 @@
-"""Reads recorded agent sessions (one JSON object per line) as the sequence of requests that their clients sent."""
+"""Reads recorded sessions of agents, one JSON object per line. Each session is a sequence of requests that the client
+sent."""
 
 from __future__ import annotations
 
@@ -11,12 +12,12 @@ from typing import Any, Literal
 import orjson
 
 MOST_OUTPUT_TOKENS = 32_000
-"""Output limit of every request. Anthropic's API requires one, and the recordings have none."""
+"""Output limit in tokens of every request. Anthropic's API requires a limit, and the recordings contain none."""
 
 
 @dataclass(frozen=True, slots=True)
 class SentRequest:
-    """One request of a session, with the known facts about its answer."""
+    """One request of a session, and the recorded facts about the answer."""
 
     turn: int
     at: float
@@ -26,7 +27,7 @@ class SentRequest:
     reported: dict[str, int] | None
     """The usage that the provider reported: `input_tokens`, `cache_read`, `cache_write`."""
     reset: bool
-    """Whether the client began a new history, by the first request, a compaction, or a rewind."""
+    """Whether the client began a new history. This happens with the first request, a compaction, or a rewind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +37,12 @@ class Session:
     api: Literal["anthropic", "openai"]
     model: str
     hidden_tokens: int
-    """Tokens of the system prompt and tools, which the recording lacks. They come before all messages."""
+    """Tokens of the system prompt and the tools, which are not in the recording. They come before all messages."""
     row: dict[str, Any]
 
     def requests(self) -> Iterator[SentRequest]:
-        """Yield each request. It has all messages appended since the last reset."""
+        """Yield each request. Each request has all messages that were appended since the last reset (the last new
+        history)."""
         messages: list[dict[str, Any]] = []
         head: dict[str, Any] = {"model": self.model, "max_tokens": MOST_OUTPUT_TOKENS}
         if tools := self.row.get("tools"):

@@ -26,14 +26,14 @@ _TEXT = re.compile(
     rb'"((?:[^"\\]|\\.)*+)',
     re.DOTALL,
 )
-"""Matches text that the model generated. The last match may be cut off."""
+"""Matches text that the model generated. The text of the last match may be cut off."""
 _ESCAPED = re.compile(rb"\\u[0-9a-fA-F]{0,4}|\\.", re.DOTALL)
 _ERROR = re.compile(rb'\{\s*"(?:error|detail|errors|message)"|\{[^{]{0,200}"(?:object|type)"\s*:\s*"error"')
 
 
 def reported_in(body: bytes, dialect: DialectName) -> Usage | None:
-    """The usage that `body` reports in a backend's dialect; None if it reports none. `body` may be complete or cut
-    off."""
+    """The usage that `body` reports in a backend's dialect; None if `body` reports no usage. `body` may be complete or
+    cut off."""
     try:
         parsed = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -81,7 +81,7 @@ def is_cut(body: bytes) -> bool:
 
 
 def characters_in(body: bytes) -> int:
-    """Estimated number of characters that the model generated, in a body that may be cut off anywhere."""
+    """The estimated number of characters that the model generated. `body` may be cut off anywhere."""
     read = body[:_MOST_READ]
     texts = [_ESCAPED.sub(b"x", text) for text in _TEXT.findall(read)]
     found = sum(len(text.decode(errors="ignore")) for text in texts)

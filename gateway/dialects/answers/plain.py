@@ -1,4 +1,4 @@
-"""A plain (not streamed) answer: bytes for the client, and the data that the gateway read from them."""
+"""A plain (not streamed) answer: the bytes for the client, and the facts that the gateway read from these bytes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class Plain:
     body: bytes
     """The answer in the client's dialect, ready to send."""
     usage: Usage | None
-    """The usage; None if the backend reported none or an impossible one."""
+    """The usage of the answer; None if the backend reported no usage or an impossible one."""
     finish: str
-    """The finish reason in OpenAI's terms; empty if the backend gave none."""
+    """The finish reason in OpenAI's terms; empty if the backend gave no reason."""
     confidence: float | None
     """The mean token probability; None if the backend sent no log-probabilities."""
     choices: list[dict[str, Any]]
-    """The choices as in a chat completion, parsed. Each has a message."""
+    """The parsed choices, in the format of a chat completion. Each choice has a message."""
     content_type: str = "application/json"
 
     @property

@@ -11,9 +11,9 @@ STANDARD = frozenset(
         *("global", "not_available"),
     )
 )
-"""Names of providers' standard tiers, speeds and regions, which have standard prices."""
+"""Names that providers use for the standard tier, speed or region. All of these have standard prices."""
 _SAME = {
-    "fast": "priority",  # since July 2026 OpenAI calls it fast mode; both names are in use
+    "fast": "priority",  # since July 2026 OpenAI calls this tier fast mode; both names are in use
     "on_demand_priority": "priority",
     "on_demand_flex": "flex",
     "service_tier_priority": "priority",
@@ -21,7 +21,8 @@ _SAME = {
 }
 _FOREIGN = re.compile(r"[^a-z0-9_.:-]")
 LONGEST = 32
-"""Maximum characters of a name that is kept. A backend may report anything, and the ledger stores it."""
+"""Maximum characters of a tier's name. The limit is needed because a backend may report any text, and the ledger stores
+the name."""
 
 
 def normalised(service_tier: object = None, speed: object = None, geo: object = None) -> str:

@@ -12,7 +12,7 @@ from gateway.errors import BackendRefused, StreamBroken
 
 MAX_MESSAGE = 2000
 _PASSING = {"overloaded_error": 503, "rate_limit_error": 429}
-"""Temporary error types → their status codes."""
+"""Type of a temporary error → its status code."""
 _CREDENTIALS = (401, 402, 403, 407)
 _ACCOUNT = re.compile(
     r"api[-_ ]?key|credential|signature|\btoken\b|bearer|auth(?:enti|ori[sz])|permission|access ?denied|\biam\b|arn:|"
@@ -20,12 +20,12 @@ _ACCOUNT = re.compile(
     r"\bip\b",
     re.IGNORECASE,
 )
-"""Matches words that show that a 403 is about the calling account or key."""
+"""Matches words in the text of a 403 which show that the cause is the calling account or key."""
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamError:
-    """The fields of a backend's error."""
+    """The fields of an error that a backend sent."""
 
     message: str
     kind: str = ""
@@ -34,8 +34,8 @@ class UpstreamError:
 
 
 def find_error(body: Any) -> UpstreamError | None:
-    """The error in a parsed body: `{"error": {…} or "…"}`, `{"object": "error", …}` or `{"detail": …}`; None if there
-    is none."""
+    """The error in a parsed body: `{"error": {…} or "…"}`, `{"object": "error", …}` or `{"detail": …}`. None if the
+    body contains no error."""
     if type(body) is not dict:
         body = body[0] if type(body) is list and body else None
         if type(body) is not dict:
@@ -66,7 +66,7 @@ def _dump(value: object) -> str:
 
 
 def error_in(body: bytes) -> UpstreamError | None:
-    """Like `find_error`, for bytes; None for HTML and other formats."""
+    """Like `find_error`, but reads bytes. None for HTML and other formats."""
     try:
         return find_error(orjson.loads(body))
     except orjson.JSONDecodeError:
@@ -74,8 +74,8 @@ def error_in(body: bytes) -> UpstreamError | None:
 
 
 def broken(error: UpstreamError | None, otherwise: bytes | str = "no reason given") -> StreamBroken:
-    """The exception for an error event in a stream. `otherwise`: the event's text, used if it contains no error
-    object."""
+    """The exception for an error event in a stream. `otherwise`: the text of the event, which is used if `error` is
+    None."""
     if type(otherwise) is bytes:
         otherwise = otherwise[:MAX_MESSAGE].decode(errors="replace")
     failure = StreamBroken(f"The backend's stream ended with an error: {error.message if error else otherwise!s}")
@@ -85,16 +85,17 @@ def broken(error: UpstreamError | None, otherwise: bytes | str = "no reason give
 
 
 def about_request(error: UpstreamError | None) -> bool:
-    """Whether a 403 is about the request (content, model, region) and not about the gateway's own account.
+    """Whether the cause of a 403 is the request (its content, model or region). If not, the cause is the gateway's own
+    account.
 
-    An unreadable body counts as being about the account, because a provider that refuses a request gives a reason.
+    If `error` is None, the result is False, because a provider that refuses a request gives a reason.
     """
     return error is not None and not _ACCOUNT.search(f"{error.kind} {error.code} {error.message}")
 
 
 def refusal(status: int, error: UpstreamError | None, backend: str) -> BackendRefused:
-    """The error for a 4xx. Errors about the gateway's own account become a 502 without details: the client cannot
-    fix them."""
+    """The error for the client after a backend's 4xx. An error about the gateway's own account becomes a 502 without
+    details, because the client cannot fix it."""
     if status in _CREDENTIALS and not (status == 403 and about_request(error)):
         return BackendRefused(
             f"Backend {backend} does not accept the gateway's credentials ({status}); "

@@ -8,7 +8,7 @@ from typing import Any
 from gateway.domain.money.usage import Usage
 
 ABSURD_TOKENS = 100_000_000
-"""Limit from which a token count is rejected as impossible. No model has such a large window."""
+"""A token count from this number on is rejected as impossible, because no model has such a large context window."""
 
 Fees = tuple[tuple[str, int], ...]
 _Object = dict[str, Any]
@@ -17,10 +17,11 @@ _PROMPT = ("prompt_tokens", "input_tokens")
 _COMPLETION = ("completion_tokens", "output_tokens")
 _READ = ("prompt_tokens_details", "input_tokens_details", "input_token_details", "prompt_token_details")
 _WROTE = ("completion_tokens_details", "output_tokens_details", "output_token_details", "completion_token_details")
-"""Names of the objects with details. Transcriptions and realtime sessions use the singular."""
+"""Names of the objects with details about the output tokens. Transcriptions and realtime sessions use the singular
+name."""
 _CACHED = ("prompt_cache_hit_tokens", "cached_tokens", "num_cached_tokens", "cache_read_input_tokens")
-"""Fields with cached tokens that some providers report beside the prompt count, and not in its details (DeepSeek,
-Moonshot, Mistral, Anthropic relays)."""
+"""Names of fields with the number of cached tokens. Some providers report these fields beside the number of prompt
+tokens instead of in its details (DeepSeek, Moonshot, Mistral, relays of Anthropic)."""
 _WRITTEN = "cache_creation_input_tokens"
 _MISSED = "prompt_cache_miss_tokens"
 _REASONING = ("reasoning_tokens", "thinking_tokens", "thoughts_token_count", "thoughts_tokens")
@@ -28,13 +29,14 @@ _USUAL = frozenset((*_PROMPT[:1], *_COMPLETION[:1], "total_tokens", *_READ[:1], 
 
 
 class Counts:
-    """Reads token counts. An impossible count becomes 0, and its class is added to `doubts`."""
+    """Reads token counts. An impossible count becomes 0, and the name of its token class is added to `doubts`."""
 
     def __init__(self) -> None:
         self.doubts: set[str] = set()
 
     def count(self, value: object, name: str) -> int:
-        """The token count of class `name`; 0 if absent. Some servers write numbers as strings."""
+        """`value` as the count of the token class `name`; 0 if `value` is None. Numbers in strings are accepted,
+        because some servers write them."""
         if type(value) is int and 0 <= value < ABSURD_TOKENS:
             return value
         if value is None:
@@ -47,20 +49,20 @@ class Counts:
         return 0
 
     def first(self, report: _Object, keys: Iterable[str], name: str) -> int:
-        """The first non-zero count among `keys`; 0 if there is none."""
+        """The first count in `report` under one of `keys` that is not 0; 0 if all are 0 or missing."""
         return next((number for key in keys if (number := self.count(report.get(key), name))), 0)
 
     @property
     def doubt(self) -> str:
-        """The doubted classes, in the format of `Usage.doubt`."""
+        """The token classes with impossible counts, in the format of `Usage.doubt`."""
         return "+".join(sorted(self.doubts))
 
 
 def openai_usage(value: object, *, tier: str = "", fees: Fees = ()) -> Usage | None:
-    """Read an OpenAI usage object; None if it contains no counts. `tier` and `fees` are values that the answer reports
-    outside of it.
+    """Read an OpenAI usage object. None if it contains no counts. `tier`, `fees`: service tier and fees, which the
+    answer reports outside of the usage object.
 
-    Impossible or contradictory counts are named in `doubt`, and the higher amount is kept.
+    Impossible or contradictory counts are named in `Usage.doubt`. Of two such counts, the more expensive one is used.
     """
     if type(value) is not dict:
         return None
@@ -85,8 +87,8 @@ def openai_usage(value: object, *, tier: str = "", fees: Fees = ()) -> Usage | N
 
 
 def any_usage(value: object, *, tier: str = "", fees: Fees = ()) -> Usage | None:
-    """Like `openai_usage`, for endpoints that report usage as chat, as Responses, in Cohere's billed units, or only
-    as a total. A total counts as input."""
+    """Like `openai_usage`, but also accepts the formats of other endpoints: usage of chat or of Responses, Cohere's
+    billed units, or only a total. A total counts as input tokens."""
     if type(value) is not dict:
         return None
     if type(units := value.get("billed_units")) is dict:
@@ -97,14 +99,15 @@ def any_usage(value: object, *, tier: str = "", fees: Fees = ()) -> Usage | None
 
 
 def usage_with(usage: Usage | None, tier: str, fees: Fees = ()) -> Usage | None:
-    """`usage`, or an empty usage with `tier` and `fees` if it is None and one of them is known."""
+    """`usage`. If `usage` is None and `tier` or `fees` is known, an empty usage with `tier` and `fees`."""
     if usage is not None or not (tier or fees):
         return usage
     return Usage(service_tier=tier, fees=fees)
 
 
 def later(reported: Usage | None, before: Usage | None) -> Usage | None:
-    """Choose between two usage reports of one answer: the later one, unless it is None or implausibly small."""
+    """Choose between two reports of the usage of one answer. Returns the later report, `reported`, unless it is None or
+    doubtful and smaller than `before`."""
     if reported is None or before is None:
         return reported or before
     odd = reported.doubt or not reported.all_input
@@ -112,7 +115,7 @@ def later(reported: Usage | None, before: Usage | None) -> Usage | None:
 
 
 def counted(usage: Usage | None, estimated_input: int) -> Usage:
-    """`usage`, or an estimated usage with `estimated_input` tokens if `usage` has no input count."""
+    """`usage`. If `usage` has no input tokens, an estimated usage with `estimated_input` tokens."""
     if usage is not None and usage.all_input:
         return usage
     doubt = usage.doubted("input_tokens") if usage is not None else ""
@@ -120,15 +123,16 @@ def counted(usage: Usage | None, estimated_input: int) -> Usage:
 
 
 def shown(usage: Usage | None) -> Usage | None:
-    """The usage to show to the client; None if it contains no input count."""
+    """The usage to show to the client; None if `usage` has no input tokens."""
     return usage if usage is not None and usage.all_input else None
 
 
 class _Reading:
-    """One usage object. Cache reads and writes count as parts of the prompt, and reasoning counts as part of the
-    completion.
+    """Reads one usage object. Tokens read from and written to the cache count as parts of the prompt. Reasoning tokens
+    count as part of the completion.
 
-    If the numbers show that a backend counts reasoning, reads or writes separately, they are read as separate.
+    If the numbers show that a backend reports reasoning, cache reads or cache writes outside of these totals, they are
+    added to the totals.
     """
 
     def __init__(self, report: _Object) -> None:
@@ -192,8 +196,8 @@ class _Reading:
         return cached, self._prompt - cached
 
     def _seen(self, fresh: int) -> tuple[int, int, int]:
-        """Split the uncached input into text, audio and images. The details may state how much of each kind was
-        cached."""
+        """Split the uncached input into text, audio and images. `fresh`: number of uncached tokens. The details of the
+        usage may state how many tokens of each kind were cached."""
         counts, within = self._counts, self._read.get("cached_tokens_details")
         within = within if type(within) is dict else {}
         audio_input, image_input = (
@@ -201,7 +205,7 @@ class _Reading:
             for name in ("audio_tokens", "image_tokens")
         )
         if audio_input + image_input > fresh:
-            if fresh < self._prompt:  # some of it was cached, but the backend does not report how much
+            if fresh < self._prompt:  # some tokens were cached, but the backend does not report how many of each kind
                 return fresh, 0, 0
             counts.doubts.add("audio_tokens" if audio_input else "image_tokens")
             audio_input = min(audio_input, fresh)
@@ -209,7 +213,7 @@ class _Reading:
         return fresh - audio_input - image_input, audio_input, image_input
 
     def _output(self, all_input: int) -> tuple[int, int, int, int]:
-        """Split the output. Returns reasoning, audio, image and text tokens."""
+        """Split the output into its kinds. Returns the numbers of reasoning, audio, image and text tokens."""
         counts, doubts = self._counts, self._counts.doubts
         audio = counts.count(self._wrote.get("audio_tokens"), "audio_tokens")
         images = counts.count(self._wrote.get("image_tokens"), "image_tokens")
@@ -225,13 +229,13 @@ class _Reading:
             more = 0
         if more < 0:
             doubts.add("total_tokens")
-        if reasoning > text or more == reasoning:  # reported separately, as xAI does
+        if reasoning > text or more == reasoning:  # reported outside of the completion, as by xAI
             if reasoning > text and more != reasoning:
                 doubts.add("reasoning_tokens")
             more = max(0, more - reasoning)
         else:
             text -= reasoning
-        if more > 0:  # only in the total: thoughts, as Google reports them
+        if more > 0:  # thoughts that are only in the total, as Google reports them
             if reasoning:
                 doubts.add("total_tokens")
             reasoning += more
@@ -239,5 +243,5 @@ class _Reading:
 
 
 def _group(report: _Object, names: Iterable[str]) -> _Object:
-    """The first existing object among `names`; empty if there is none."""
+    """The first object in `report` under one of `names`; empty if there is no such object."""
     return next((group for name in names if type(group := report.get(name)) is dict), {})

@@ -9,20 +9,20 @@ import orjson
 from gateway.dialects.openai_chat.assembly import MAX_BYTES
 
 _BEGINNING = 64 * 2**10
-"""Number of characters that are kept of an answer that is too long to be kept whole."""
+"""Number of characters at the beginning of an answer that are kept if the answer is too long to be kept as a whole."""
 _TEXTS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 """Type of a delta → the field whose texts are concatenated."""
 _REPLACES = {"signature_delta": ("signature",), "compaction_delta": ("content", "encrypted_content")}
-"""Type of a delta → the fields of the block that it replaces."""
+"""Type of a delta → names of the fields of the block that the delta replaces."""
 
 
 class MessageAssembly:
-    """Assembles a message from its events, which must be added in order. It can be read at any time. After an unknown
-    event there is no message."""
+    """Assembles a message from events, which must be added in order. The message so far can be read at any time. After
+    an event of unknown type, no message can be assembled."""
 
     def __init__(self) -> None:
         self.usage: dict[str, Any] = {}
-        """The usage in Anthropic's format. Values of later events replace earlier ones."""
+        """The usage in Anthropic's format. Values of later events replace values of earlier events."""
         self._message: dict[str, Any] | None = None
         self._blocks: list[_Block] = []
         self._ended = False
@@ -42,7 +42,8 @@ class MessageAssembly:
         self._bound()
 
     def add_text(self, index: int, field: str, text: bytes) -> None:
-        """Add text to a block. `text`: the inside of a JSON string; `field`: its name in the delta."""
+        """Add text to the block with this `index`. `text`: the inside of a JSON string. `field`: the name of the text's
+        field in the delta."""
         try:
             self._blocks[index].texts.append((field, orjson.loads(b'"%b"' % text)))
         except (IndexError, orjson.JSONDecodeError):
@@ -73,7 +74,8 @@ class MessageAssembly:
                 self._message[name] = value
 
     def count(self, usage: Any) -> None:
-        """Merge a usage object. Counts are cumulative, and a later event may omit unchanged ones."""
+        """Merge a usage object into the usage so far. The counts in `usage` are cumulative, and a later event may omit
+        counts that did not change."""
         if type(usage) is dict:
             self.usage |= {name: value for name, value in usage.items() if value is not None}
 
@@ -93,14 +95,14 @@ class MessageAssembly:
         return self._discarded + len(self._text())
 
     def text(self) -> str:
-        """The thinking, text, tool names and arguments. For a long answer, only the beginning."""
+        """The thinking, text, tool names and arguments. If the answer is long, only its beginning."""
         return self._text() if self._beginning is None else self._beginning
 
     def _text(self) -> str:
         return "\n".join(text for block in self._blocks if (text := block.text()))
 
     def message(self) -> bytes | None:
-        """The complete message; None if it is unfinished, contains unknown events or is too large."""
+        """The complete message. None if the message is unfinished, contains events of unknown type or is too large."""
         if self._message is None or not self._ended or not self._understood or self._beginning is not None:
             return None
         try:
@@ -112,15 +114,15 @@ class MessageAssembly:
 
 
 class _Block:
-    """One content block so far."""
+    """One content block, as far as it was received."""
 
     def __init__(self, begun: dict[str, Any]) -> None:
         self._begun = dict(begun)
         self.texts: list[tuple[str, str]] = []
-        """Pairs of field and piece of text, in order."""
+        """Pairs of a field's name and a piece of the field's text, in order."""
 
     def add(self, delta: dict[str, Any]) -> bool:
-        """Add a delta. Returns False if its type is unknown."""
+        """Add a delta. Returns False if the type of the delta is unknown."""
         kind = delta["type"]
         if field := _TEXTS.get(kind):
             if type(text := delta[field]) is not str:

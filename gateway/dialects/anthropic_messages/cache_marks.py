@@ -1,31 +1,32 @@
-"""Adds marks for Anthropic's prompt cache to a body. The client's own marks stay."""
+"""Adds cache marks to a request body. Anthropic's prompt cache stores the prompt up to each mark. The client's own
+marks stay."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
 from typing import Any
 
+from gateway.dialects.anthropic_messages.turns import THINKING
 from gateway.domain.prompt_cache import MOST_MARKS, CacheMarks
 
 Block = dict[str, Any]
 Place = tuple[int, int]
-"""(Part of the prompt, index of its block). The parts are 0: tools, 1: system, 2: messages. Places sort in the order of
-caching."""
+"""The position of a block: (part of the prompt, index of the block in this part). The parts are 0: tools, 1: system, 2:
+messages. Sorted places are in the order in which Anthropic caches."""
 _MARK = "cache_control"
 _TOOLS, _SYSTEM, _MESSAGES = range(3)
-_UNMARKABLE = frozenset({"thinking", "redacted_thinking"})
 _NONE: frozenset[int] = frozenset()
 
 
 def with_marks(body: Block, marks: CacheMarks) -> Block:
-    """The fields of `body` that change, with their new values. Sets `marks.blocks` and `marks.lives_long`.
+    """The fields of `body` that change, with their new values. Also sets `marks.blocks` and `marks.lives_long`.
 
-    A user message's text always becomes a block, even without a mark, so that the message looks the same in the next
-    request. The client's marks stay in place. Those without a lifetime get an hour if a mark with a longer lifetime
-    follows, because Anthropic requires longer lifetimes first.
+    The text of a user message always becomes a block, even without a mark, so that the message has the same form in the
+    next request. The client's marks stay in place. A client's mark without a lifetime gets the lifetime of one hour if
+    a mark with that lifetime follows, because Anthropic requires longer lifetimes first.
     """
     parts = _parts(body)
-    marks.blocks = sum(len(blocks) for _, blocks in parts[2:])
+    marks.blocks = sum(_counted(block) for _, blocks in parts[2:] for block in blocks)
     theirs = dict(_marked(parts))
     if marks.remove:
         chosen: dict[Place, str] = {}
@@ -36,11 +37,12 @@ def with_marks(body: Block, marks: CacheMarks) -> Block:
 
 
 Part = tuple[int, list[Any]]
-"""(Index of the first block within the tools, the system prompt or the messages; the blocks)."""
+"""A list of blocks, with the index of its first block within the tools, the system prompt or all messages: (index,
+blocks)."""
 
 
 def _parts(body: Block) -> list[Part]:
-    """The tools, the system prompt, and each message."""
+    """The parts of the prompt: the tools, the system prompt, and each message."""
     system = body.get("system") or []
     tools = body.get("tools") or []
     parts: list[Part] = [(0, tools), (0, [_text(system)] if type(system) is str else system)]
@@ -58,7 +60,8 @@ def _text(text: str) -> Block:
 
 
 def _marked(parts: list[Part]) -> Iterator[tuple[Place, str]]:
-    """Yield place and lifetime of each mark that the client has set. The lifetime is empty if the client gives none."""
+    """Yield the place and the lifetime of each mark that the client has set. The lifetime is empty if the client did
+    not set it."""
     for number, (first, blocks) in enumerate(parts):
         for at, block in enumerate(blocks):
             if type(block) is not dict:
@@ -72,13 +75,15 @@ def _marked(parts: list[Part]) -> Iterator[tuple[Place, str]]:
 
 
 def _chosen(parts: list[Part], theirs: dict[Place, str], marks: CacheMarks) -> dict[Place, str]:
-    """Places and lifetimes of the marks to add. The client's marks count towards the maximum number."""
+    """The places and lifetimes of the marks to add. `theirs`: the client's marks, which count towards the maximum
+    number of marks."""
     wanted: list[tuple[Place | None, str]] = []
     if marks.newest:
         wanted.append((_newest(parts), marks.newest))
     wanted += [(_before(parts, blocks), lifetime) for blocks, lifetime in marks.earlier]
     if marks.fixed:
-        wanted += [(_end(parts, _SYSTEM), "5m"), (_end(parts, _TOOLS), "5m")]
+        fixed = [place for place in (_end(parts, _SYSTEM), _end(parts, _TOOLS)) if place is not None]
+        wanted += [(place, "5m") for place in fixed] or [(_end(parts, _MESSAGES), "5m")]
     added: dict[Place, str] = {}
     taken = set(theirs)
     for place, lifetime in wanted:
@@ -89,8 +94,8 @@ def _chosen(parts: list[Part], theirs: dict[Place, str], marks: CacheMarks) -> d
 
 
 def _lifetimes(theirs: dict[Place, str], added: dict[Place, str]) -> dict[Place, str]:
-    """The lifetime of every mark. No mark lives longer than an earlier one, and lifetimes given by the client are not
-    changed."""
+    """The lifetime of every mark. `theirs`: the client's marks, `added`: the gateway's marks. A lifetime that the
+    client set is not changed. All other lifetimes are chosen so that no mark lives longer than an earlier mark."""
     chosen, short = {}, False
     for place in sorted({*theirs, *added}):
         chosen[place] = theirs.get(place) or ("5m" if short else added.get(place, "5m"))
@@ -103,16 +108,32 @@ def _lifetimes(theirs: dict[Place, str], added: dict[Place, str]) -> dict[Place,
 
 
 def _newest(parts: list[Part]) -> Place | None:
-    return _before(parts, sum(len(blocks) for _, blocks in parts[2:]))
+    return _last_markable(parts, len(parts) - 1, len(parts[-1][1]))
 
 
 def _before(parts: list[Part], count: int) -> Place | None:
-    """The last block that can be marked, among the first `count` blocks of the conversation."""
-    for first, blocks in reversed(parts[2:]):
-        for at in range(min(len(blocks), count - first) - 1, -1, -1):
+    """The last block among the first `count` of the conversation that can be marked."""
+    for number in range(_MESSAGES, len(parts)):
+        for at, block in enumerate(parts[number][1], 1):
+            count -= _counted(block)
+            if count == 0:
+                return _last_markable(parts, number, at)
+    return _newest(parts)
+
+
+def _last_markable(parts: list[Part], number: int, most: int) -> Place | None:
+    """The last block that can be marked among those of the messages before part `number`, and the first `most` of that
+    part."""
+    for each in range(number, _MESSAGES - 1, -1):
+        first, blocks = parts[each]
+        for at in range((most if each == number else len(blocks)) - 1, -1, -1):
             if _markable(blocks[at]):
                 return _MESSAGES, first + at
     return None
+
+
+def _counted(block: Any) -> bool:
+    return type(block) is not dict or block.get("type") not in THINKING
 
 
 def _end(parts: list[Part], number: int) -> Place | None:
@@ -121,7 +142,7 @@ def _end(parts: list[Part], number: int) -> Place | None:
 
 
 def _markable(block: Any) -> bool:
-    if type(block) is not dict or block.get("type") in _UNMARKABLE:
+    if type(block) is not dict or block.get("type") in THINKING:
         return False
     return block.get("type") != "text" or bool(str(block.get("text")).strip())
 

@@ -27,11 +27,12 @@ _KINDS = {
     OVERLOADED: "overloaded_error",
 }
 _TOO_LONG = "prompt is too long"
-"""Anthropic's error text. When coding agents get it, they compact their context."""
+"""The beginning of Anthropic's error text for a context that is too long. Coding agents that receive this text compact
+their context."""
 
 
 def status(error: GatewayError) -> int:
-    """The HTTP status code of `error`. As at Anthropic, 529 replaces 503."""
+    """The HTTP status code of `error`. Status 503 is replaced by 529, as Anthropic's API does."""
     return OVERLOADED if error.status == 503 else error.status
 
 
@@ -54,11 +55,11 @@ def _message(error: GatewayError) -> str:
 
 
 def error_event(error: GatewayError, request_id: str, sent: bytes = b"") -> bytes:
-    """The last event of a stream that failed. No `message_stop` follows it."""
+    """The last event of a stream that failed. No `message_stop` follows this event."""
     return b"event: error\ndata: " + error_body(error, request_id) + b"\n\n"
 
 
 def choices(body: dict[str, Any]) -> list[dict[str, Any]]:
-    """A stored message as the only choice of a chat completion."""
+    """A stored message, converted to the only choice of a chat completion."""
     found: list[dict[str, Any]] = chat_completion(body, None, 0)["choices"]
     return found

@@ -15,7 +15,7 @@ _DELTA = (
 
 
 def event(fields: dict[str, Any]) -> bytes:
-    """An event with the data `fields`, named after their `type`."""
+    """The bytes of an event with the data `fields`. The name of the event is the value of the field `type`."""
     return b"event: %b\ndata: %b\n\n" % (fields["type"].encode(), orjson.dumps(fields))
 
 
@@ -53,6 +53,6 @@ def block_stop(index: int) -> bytes:
 
 
 def message_delta(fields: dict[str, Any], usage: dict[str, Any]) -> bytes:
-    """The event with the final data. `fields`: `stop_reason`, `stop_sequence` and other fields known only at the
-    end."""
+    """The event with the data known only at the end of the message. `fields`: `stop_reason`, `stop_sequence` and other
+    such fields."""
     return event({"type": "message_delta", "delta": fields, "usage": usage})

@@ -7,29 +7,31 @@ from functools import lru_cache
 from typing import NamedTuple
 
 _NUMBERS = re.compile(r"claude-(?:[a-z]+-)?(\d{1,2})(?:[-.](\d{1,2})(?!\d))?(?!\d)")
-"""Matches names such as `claude-3-7-sonnet-20250219`, `anthropic/claude-sonnet-4.5`, `claude-opus-4-20250514`,
-`claude-fable-5`."""
+"""Matches the version in names such as `claude-3-7-sonnet-20250219`, `anthropic/claude-sonnet-4.5`,
+`claude-opus-4-20250514`, `claude-fable-5`."""
 
 
 MOST_USUAL_OUTPUT = 32_000
-"""Maximum default output limit in tokens, for requests without a limit."""
+"""The output limit in tokens of a request without a limit is at most this number."""
 
 
 class Abilities(NamedTuple):
-    """The parameters that a model accepts. The defaults apply to a model of unknown version."""
+    """The parameters that a model accepts. The default values apply to a model of unknown version."""
 
     adaptive: bool = False
-    """Whether it supports adaptive thinking: the model decides how much to think, guided by an effort."""
+    """Whether the model supports adaptive thinking. Then the model decides how much to think, and the request may set
+    an effort."""
     budget: bool = False
-    """Whether it thinks only if the request sets a budget of thinking tokens."""
+    """Whether the model thinks only if the request sets a budget of thinking tokens."""
     highest: str = "max"
-    """The value to send for an effort of `xhigh`."""
+    """The value that is sent if the client asks for the effort `xhigh`."""
     sampling: bool = True
-    """Whether it accepts `temperature`, `top_p` and `top_k`. Newer models reject them."""
+    """Whether the model accepts `temperature`, `top_p` and `top_k`. Newer models reject these parameters."""
     both: bool = True
-    """Whether it accepts `temperature` and `top_p` together."""
+    """Whether the model accepts `temperature` and `top_p` in one request."""
     usual_output: int = 4096
-    """Output limit in tokens if the client set none. Anthropic requires a limit; all models accept this default."""
+    """The output limit in tokens if the client sets no limit. Anthropic requires a limit. All models accept the default
+    value."""
 
 
 UNKNOWN = Abilities(highest="xhigh")
@@ -37,7 +39,7 @@ UNKNOWN = Abilities(highest="xhigh")
 
 @lru_cache(maxsize=256)
 def abilities(model: str) -> Abilities:
-    """The parameters that `model` accepts. The name may be one that the operator chose."""
+    """The parameters that `model` accepts. `model` may also be a name that the operator chose."""
     found = _NUMBERS.search(model.lower())
     if found is None:
         return UNKNOWN

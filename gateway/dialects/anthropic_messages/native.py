@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json  # noqa: TID251 - to find values that clients wrote with it
+import json  # noqa: TID251 - to find values that clients wrote with Python's json
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -14,7 +14,7 @@ from gateway.dialects.answers.plain import Plain
 from gateway.dialects.anthropic_messages.cache_marks import with_marks
 from gateway.dialects.anthropic_messages.relay import MessagesRelay
 from gateway.dialects.anthropic_messages.thinking import UNSIGNED
-from gateway.dialects.anthropic_messages.turns import shortened
+from gateway.dialects.anthropic_messages.turns import shortened, without_thinking
 from gateway.dialects.anthropic_messages.usage import messages_usage
 from gateway.dialects.openai_chat.native import content_headers, quoted
 from gateway.dialects.openai_chat.plain import load_reply
@@ -26,7 +26,8 @@ from gateway.errors import BackendRefused
 
 _MARK = UNSIGNED.encode()
 _MOST_SEARCHES = 32
-"""Maximum number of values that are searched for one by one. For more values, one scan for all of them is faster."""
+"""Maximum number of values that are searched for one by one. If there are more values, one scan of the whole body is
+faster."""
 _LEAST_BUDGET = 1024
 """Minimum thinking budget in tokens that Anthropic accepts. `max_tokens` must be larger than the budget."""
 
@@ -49,7 +50,7 @@ class MessagesToMessages:
         logprobs: bool = False,
         max_output_tokens: int | None = None,
     ) -> bytes:
-        """`logprobs` is ignored, because Anthropic has none."""
+        """The request body for the backend. `logprobs` is ignored, because Anthropic has no log-probabilities."""
         changes: dict[str, bytes] = {}
         if model != request.model:
             changes["model"] = quoted(model)
@@ -79,13 +80,13 @@ class MessagesToMessages:
         return Plain(body, usage, choices[0]["finish_reason"] or "", None, choices)
 
     def refusal(self, status: int, body: bytes, backend: str) -> BackendRefused:
-        """The error for a refused request, the same as for other client dialects."""
+        """The error for a refused request. It is the same error as in other client dialects."""
         return self._refusals.refusal(status, body, backend)
 
 
 def _less_thinking(thinking: Any, most: int) -> dict[str, bytes]:
-    """The change that lowers the thinking budget below `most`, the output limit in tokens; empty if it is already
-    lower. If `most` is too small for thinking, thinking is disabled."""
+    """The change that lowers the thinking budget below `most`, the output limit in tokens. Empty if the budget is
+    already lower. If `most` is too small for any thinking, the change disables thinking."""
     budget = thinking.get("budget_tokens") if type(thinking) is dict else None
     if type(budget) is not int or budget < most:
         return {}
@@ -95,12 +96,14 @@ def _less_thinking(thinking: Any, most: int) -> dict[str, bytes]:
 
 
 def _conversation(request: CompletionRequest, plan: ContextPlan, changes: dict[str, bytes]) -> bytes:
-    """The body with trimming, cache marks and `changes` of other top-level keys. Unchanged values keep their bytes."""
+    """The body after trimming and with cache marks. `changes`: new values of other top-level keys. Values that do not
+    change keep their bytes."""
     sent = request.body["messages"]
     kept = [(index, message) for index, message in enumerate(sent) if index not in plan.drop]
     unsigned = request.raw.rfind(_MARK) >= 0
-    if plan.replace or unsigned:
+    if plan.replace or unsigned or plan.no_thinking:
         kept = [(at, shortened(message, plan.replace[at]) if at in plan.replace else message) for at, message in kept]
+        kept = [(at, without_thinking(message) if at in plan.no_thinking else message) for at, message in kept]
         kept = [(at, _signed(message) if unsigned else message) for at, message in kept]
         kept = [(at, message) for at, message in kept if message["content"] or message is sent[at]]
     messages = [message for _, message in kept]
@@ -123,11 +126,12 @@ def _conversation(request: CompletionRequest, plan: ContextPlan, changes: dict[s
 def _located(
     raw: bytes, body: dict[str, Any], fields: dict[str, Any], pairs: list[tuple[Any, Any]]
 ) -> list[tuple[tuple[int, int], bytes]] | None:
-    """The spans in `raw` of the values that change, with their new JSON; None if a value cannot be located with
-    certainty.
+    """The spans in `raw` of the values that change, with the new JSON of each value. None if a value cannot be located
+    with certainty. `fields`: top-level key → new value. `pairs`: (old value, new value) of values inside messages.
 
-    Most clients write JSON as orjson does. Then a value's bytes are known, and searching for them takes a tenth of the
-    time of a scan. If these bytes occur more often than they change, some of them may belong to another value.
+    Most clients write JSON as orjson does. Then the bytes of a value are known, and a search for these bytes takes a
+    tenth of the time of a scan. If the bytes occur more often than expected, some occurrences may belong to other
+    values, so the result is None.
     """
     if len(pairs) > _MOST_SEARCHES:
         return None
@@ -145,8 +149,9 @@ def _as_python_writes(value: Any) -> bytes:
 
 
 def _searched(raw: bytes, wanted: list[tuple[bytes, bytes, Any]]) -> list[tuple[tuple[int, int], bytes]] | None:
-    """The spans of values that change, with their new JSON. `wanted`: for each value, the bytes before it, its bytes,
-    and its new value."""
+    """The spans in `raw` of the values that change, with the new JSON of each value. None if a value's bytes occur more
+    or less often than expected. `wanted`: for each value, the bytes before the value, the bytes of the value, and the
+    new value."""
     times = Counter(key + old for key, old, _ in wanted)
     ends: dict[bytes, int] = {}
     found = []
@@ -161,7 +166,8 @@ def _searched(raw: bytes, wanted: list[tuple[bytes, bytes, Any]]) -> list[tuple[
 
 
 def _written(raw: bytes, sent: list[Any], places: list[int], messages: list[Any]) -> bytes:
-    """`messages` as JSON. Unchanged messages keep their bytes; `places` are their indexes in `sent`."""
+    """`messages` as JSON. `sent`: the messages in `raw`. `places`: for each message, its index in `sent`. Messages that
+    did not change keep their bytes."""
     start, _ = json_splice.find(raw, "messages")[-1]
     spans = list(json_splice.elements(raw, start))
     pieces = [
@@ -172,7 +178,7 @@ def _written(raw: bytes, sent: list[Any], places: list[int], messages: list[Any]
 
 
 def _signed(message: dict[str, Any]) -> dict[str, Any]:
-    """`message` without the thinking blocks that were not signed by an Anthropic model."""
+    """`message` without those thinking blocks that no Anthropic model has signed."""
     content = message["content"]
     if type(content) is not list or not any(block.get("signature") == UNSIGNED for block in content):
         return message

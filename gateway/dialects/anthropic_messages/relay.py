@@ -1,4 +1,4 @@
-"""Passes on an Anthropic stream, and parses only events with usage, errors or the end."""
+"""Passes on an Anthropic stream. Parses only the events that contain usage, errors or the end of the answer."""
 
 from __future__ import annotations
 
@@ -25,17 +25,18 @@ _DELTA = re.compile(
     rb'"type": ?"(text_delta", ?"text|thinking_delta", ?"thinking|input_json_delta", ?"partial_json)": ?'
     rb'"((?:[^"\\\x00-\x1f]++|\\[^\x00-\x1f])*+)"\} *\}\r?\n\r?\n'
 ).match
-"""Matches a delta that contains only text, in Anthropic's format. Some deltas have blanks before the last brace."""
+"""Matches a delta event that contains only text, in the form that Anthropic writes. Some deltas have blanks before the
+last brace."""
 
 _FOLD_BYTES = 64 * 1024
-"""Bytes stored before they are parsed, so that a long stream needs little memory."""
+"""Number of stored bytes after which the bytes are parsed. With this limit, a long stream needs little memory."""
 
 
 class MessagesRelay(EventReader):
-    """Implements `StreamReader` from Anthropic messages to itself.
+    """Implements `StreamReader` for Anthropic messages on both sides.
 
-    Usually nothing is parsed: one regular expression finds the text of a delta in its bytes. `usage` is None until
-    the final counts arrive, because the first event has no usable output count.
+    Most events are not parsed: one regular expression finds the text of a delta in the bytes of the event. `usage` is
+    None until the final counts arrive, because the first event has no usable number of output tokens.
     """
 
     confidence: float | None = None
@@ -45,7 +46,7 @@ class MessagesRelay(EventReader):
         self.chunks = self.silent = 0
         self._assembly = MessageAssembly()
         self._pieces: list[tuple[bytes, ...]] = []
-        """Index of the block, field and text of each delta that was not parsed."""
+        """The deltas that were not parsed: (index of the block, field, text)."""
         self._held = 0
         self._open: int | None = None
         """Index of the content block in progress; None between blocks."""
@@ -61,7 +62,7 @@ class MessagesRelay(EventReader):
         return self._feed(data, taken)
 
     def _take(self, block: bytes, at: int) -> int:
-        """Store the deltas from `at` on. Returns the position of the first other event."""
+        """Store the deltas that begin at position `at`. Returns the position of the first event of another kind."""
         begin = at
         while found := _DELTA(block, at):
             groups = found.groups()
@@ -94,7 +95,7 @@ class MessagesRelay(EventReader):
         return b"".join(relayed)
 
     def _read(self, event: bytes) -> bool:
-        """Process an event. Returns whether to pass it on."""
+        """Process an event. Returns whether the event is passed on to the client."""
         name, data = sse.fields(event)
         if not data:
             return True
@@ -118,7 +119,7 @@ class MessagesRelay(EventReader):
     def _note(self, kind: str, parsed: dict[str, Any], size: int) -> None:
         self._fold()
         self._assembly.add(parsed, size)
-        if kind == "message_start":  # count it now, so that it is passed on at once
+        if kind == "message_start":  # count the event now, so that it is passed on at once
             self.chunks += 1
             self.silent += 1
         elif kind == "content_block_stop":

@@ -11,14 +11,15 @@ from gateway.dialects.anthropic_messages import events
 from gateway.domain.request import CompletionRequest
 
 PIECE = 80
-"""Number of characters per event, which is about twenty tokens."""
+"""Number of characters of text per event. This is about twenty tokens."""
 
 _LAST = ("stop_reason", "stop_sequence", "stop_details", "container")
-"""Fields that a stream contains only at its end."""
+"""Names of fields that a stream contains only at its end."""
 
 
 def replayed(request: CompletionRequest, body: dict[str, Any]) -> tuple[bytes, bytes]:
-    """Convert a plain body to a stream. Returns all events but the terminating one, and the terminating one."""
+    """Convert a plain body to a stream. Returns two values: all events except the terminating event, and the
+    terminating event."""
     usage = {"input_tokens": 1, "output_tokens": 1, **(body.get("usage") or {})}
     begun = {**body, "content": [], "stop_reason": None, "stop_sequence": None, "usage": {**usage, "output_tokens": 1}}
     written = [events.message_start(begun)]
@@ -38,7 +39,8 @@ def _block(index: int, block: dict[str, Any]) -> Iterator[bytes]:
 
 
 def _deltas(index: int, block: dict[str, Any]) -> Iterator[bytes]:
-    """Yield the deltas of a block and empty those fields in `block`. Blocks of unknown types get no deltas."""
+    """Yield the events for the text of `block`, and remove this text from `block`. For blocks of unknown types, yields
+    nothing."""
     match block["type"]:
         case "text":
             for citation in block.pop("citations", None) or ():

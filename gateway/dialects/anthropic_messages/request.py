@@ -14,8 +14,8 @@ from gateway.domain.request import CompletionRequest, Controls, Turn
 from gateway.errors import BadRequest
 
 _FORWARDED = frozenset({b"anthropic-version", b"anthropic-beta", b"x-client-request-id", b"traceparent", b"tracestate"})
-"""Headers that are sent to the backend. Keys, workspace and profile are not sent, because they belong to the client's
-own account."""
+"""Names of headers that are sent to the backend. Headers with a key, workspace or profile are not sent, because they
+belong to the client's own account."""
 
 _WANTED = {
     "max_tokens": Wanted((int,), "a whole number of at least 0", least=0),
@@ -33,7 +33,8 @@ _WANTED = {
 
 
 def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]) -> CompletionRequest:
-    """Parse a request. Raises BadRequest, with the field's name, if the gateway cannot process it."""
+    """Parse a request. Raises BadRequest, with the name of the field that caused the error, if the gateway cannot
+    process the request."""
     request = parse_prompt(body, request_id, controls, headers)
     if request.body.get("max_tokens") is None:
         raise BadRequest("max_tokens is required: the most tokens that the answer may have.", param="max_tokens")
@@ -41,7 +42,8 @@ def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[byt
 
 
 def parse_prompt(body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]) -> CompletionRequest:
-    """Parse a request that may omit `max_tokens`, because it only asks for a token count."""
+    """Parse a request for a token count. Unlike other requests, it may omit `max_tokens`. Raises BadRequest as `parse`
+    does."""
     fields = load_object(body)
     check(fields, _WANTED)
     model = read_model(fields)
@@ -66,7 +68,8 @@ def parse_prompt(body: bytes, request_id: str, controls: Controls, headers: Mapp
 
 
 def _forwarded(headers: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """The headers to forward, without the default version. Requests without headers can use a prepared request head."""
+    """The headers to forward. The default version is left out, because requests without headers to forward can use a
+    prepared request head."""
     found = {name: value for name, value in headers.items() if name in _FORWARDED}
     if found.get(b"anthropic-version") == VERSION:
         del found[b"anthropic-version"]
@@ -74,8 +77,8 @@ def _forwarded(headers: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
 
 
 def _needs(fields: dict[str, Any], turns: list[Turn]) -> frozenset[str]:
-    """The capabilities that a backend needs. Adaptive thinking and effort do not count, because a model can ignore
-    them."""
+    """The capabilities that a backend needs. Adaptive thinking and effort need no capability, because a model can
+    ignore them."""
     needs = set()
     if fields.get("tools") or any(turn.calls or turn.results for turn in turns):
         needs.add("tools")
@@ -89,6 +92,6 @@ def _needs(fields: dict[str, Any], turns: list[Turn]) -> frozenset[str]:
 
 
 def output_schema(fields: Mapping[str, Any]) -> Any:
-    """The JSON schema for the answer; None if there is none."""
+    """The JSON schema that the answer must follow; None if the request contains no schema."""
     form = (fields.get("output_config") or {}).get("format") or fields.get("output_format")
     return form.get("schema") if type(form) is dict and form.get("type") == "json_schema" else None

@@ -6,20 +6,20 @@ from collections.abc import Mapping
 from typing import Any
 
 UNSIGNED = "thriftgate-unsigned"
-"""Signature that marks thinking from a backend that does not sign. An Anthropic backend would reject a request with
-this signature."""
+"""A signature that marks thinking from a backend that does not sign its thinking. Anthropic would reject a request with
+this signature, so such blocks are removed before a request is sent to Anthropic."""
 
 _BUDGETS = ((8192, "high"), (2048, "medium"))
-"""(Minimum budget in tokens, effort). The smallest valid budget is 1024."""
+"""(Minimum thinking budget in tokens, effort). The smallest budget that Anthropic accepts is 1024."""
 _EFFORTS = {"low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
-"""Effort → the value that all servers with efforts accept."""
+"""Effort → the nearest effort that all servers with a reasoning effort accept."""
 
 
 def effort(body: Mapping[str, Any]) -> str | None:
-    """The request's effort as OpenAI's `reasoning_effort`; None: the model's default.
+    """The effort of the request as a value of OpenAI's `reasoning_effort`; None: the model's default effort.
 
-    Disabled thinking also returns None, because most models reject `none`. They think, and the gateway hides the
-    thoughts.
+    Disabled thinking also returns None, because most models reject the effort `none`. Then the model thinks, and the
+    gateway hides the thinking from the client.
     """
     thinking = body.get("thinking") or {}
     if thinking.get("type") == "disabled":
@@ -35,7 +35,7 @@ def effort(body: Mapping[str, Any]) -> str | None:
 
 
 def shown(body: Mapping[str, Any]) -> bool:
-    """Whether to send thinking to the client. A client that did not ask for it would take the first block for the
-    answer."""
+    """Whether thinking is sent to the client. A client that did not ask for thinking would take the first block of the
+    answer for the text."""
     thinking = body.get("thinking") or {}
     return thinking.get("type") not in (None, "disabled") and thinking.get("display") != "omitted"

@@ -16,10 +16,12 @@ from gateway.errors import BadRequest
 Block = dict[str, Any]
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
-"""Role of a message → role of its turn. An unknown role counts as `user` and is sent on unchanged."""
+"""Role of a message → role of its turn. A message with an unknown role becomes a `user` turn, and the message is sent
+to the backend unchanged."""
 _HOLDERS = frozenset({"tool_result", "search_result"})
 """Blocks that contain other blocks."""
 _TEXTS = frozenset({"text"})
+THINKING = frozenset({"thinking", "redacted_thinking"})
 _OF_MESSAGES = frozenset({"content"})
 _OF_BLOCKS = {
     "text": frozenset({"text", "cache_control"}),
@@ -33,8 +35,8 @@ _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
 
 
 def read_turns(system: Any, messages: Any) -> list[Turn]:
-    """Read one turn for the system prompt, if there is one, and one per message. Raises BadRequest with the location
-    of an error."""
+    """Read the turns: one for the system prompt, if there is one, and one for each message. Raises BadRequest with the
+    location of the error."""
     turns: list[Turn] = []
     if system:
         text = _joined({"content": system}, "system")
@@ -45,14 +47,14 @@ def read_turns(system: Any, messages: Any) -> list[Turn]:
 
 
 def has_images(messages: list[Block]) -> bool:
-    """Whether messages, already read as turns, contain images."""
+    """Whether any of the messages contains an image. The messages must have been checked by `read_turns`."""
     return any(block["type"] == "image" for message in messages for block, _ in _blocks(message["content"], ""))
 
 
 def shortened(message: Block, text: str) -> Block:
-    """A copy of `message` with the text `text`, which is the text of its turn with one part cut out.
+    """A copy of `message` with shortened text. `text`: the text of the message's turn, from which one part was cut out.
 
-    The remaining text is put back in its place, so each tool result keeps its own remainder. Other content stays
+    The remaining text is put back where it was, so each tool result keeps the rest of its own text. Other content stays
     unchanged.
     """
     copy: Block = orjson.loads(orjson.dumps(message))
@@ -68,6 +70,14 @@ def shortened(message: Block, text: str) -> Block:
         at = end + 1
     _drop_empty(copy)
     return copy
+
+
+def without_thinking(message: Block) -> Block:
+    """`message` without its thinking blocks."""
+    content = message["content"]
+    if type(content) is not list or not any(block.get("type") in THINKING for block in content):
+        return message
+    return {**message, "content": [block for block in content if block.get("type") not in THINKING]}
 
 
 def _common_prefix(one: str, other: str) -> int:
@@ -108,7 +118,7 @@ def _turn(index: int, message: Any) -> Turn:
 
 
 def _instructs(content: list[Block]) -> bool:
-    """Whether the message contains, besides tool results, text that was not added by an agent."""
+    """Whether the message contains a user's text. Tool results and texts that a coding agent has added do not count."""
     return any(block["type"] == "text" and _REMINDER.sub("", block["text"]).strip() for block in content)
 
 
@@ -124,7 +134,7 @@ def _joined(message: Block, where: str) -> str:
 
 
 def _texts(message: Block, where: str) -> Iterator[tuple[Block, str]]:
-    """Yield the location of each text in a message, as an object and a key of it."""
+    """Yield the places of all texts in a message. A place is an object and the key of the text in this object."""
     if type(message.get("content")) is str:
         yield message, "content"
         return
@@ -140,7 +150,8 @@ def _texts(message: Block, where: str) -> Iterator[tuple[Block, str]]:
 
 
 def _blocks(content: Any, where: str) -> Iterator[tuple[Block, str]]:
-    """Yield each block of a message with its location. A block comes before the blocks nested in it."""
+    """Yield each block of a message with its location in the request. A block is yielded before the blocks that it
+    contains."""
     if type(content) is str:
         return
     if type(content) is not list:

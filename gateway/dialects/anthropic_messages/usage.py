@@ -11,14 +11,14 @@ from gateway.domain.money.usage import Usage
 _COUNTED = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 _USUAL_TIER = ("standard", None, None)
 _UNITS = (("web_search_requests", "web_search"), ("code_execution_requests", "code_execution"))
-"""Anthropic's count of uses of a server tool → the unit that is charged."""
+"""Anthropic's name for the number of uses of a server tool → the name of the unit that is charged."""
 
 
 def messages_usage(value: object) -> Usage | None:
-    """Read a usage object; None if it contains no counts. Anthropic's token classes do not overlap, except that
+    """Read a usage object; None if it contains no counts. Anthropic's token classes do not overlap, with one exception:
     thinking is part of the output.
 
-    Impossible counts are named in `doubt`, and the higher amount is kept.
+    Impossible or contradictory counts are named in `Usage.doubt`. Of contradictory counts, the higher one is used.
     """
     if type(value) is not dict or value.keys().isdisjoint(_COUNTED):
         return None
@@ -45,7 +45,8 @@ def messages_usage(value: object) -> Usage | None:
 
 
 def _written(usage: dict[str, Any], counts: Counts) -> tuple[int, int]:
-    """Tokens written to the cache for five minutes, and for one hour."""
+    """The number of tokens written to the cache with a lifetime of five minutes, and the number with a lifetime of one
+    hour."""
     written = counts.count(usage.get("cache_creation_input_tokens"), "cache_write_tokens")
     long = counts.count(_detail(usage, "cache_creation", "ephemeral_1h_input_tokens"), "cache_write_tokens")
     short = counts.count(_detail(usage, "cache_creation", "ephemeral_5m_input_tokens"), "cache_write_tokens")
@@ -67,7 +68,7 @@ def _tier(usage: dict[str, Any]) -> str:
 
 
 def _fees(used: object) -> Fees:
-    """Charged tool units. Web fetches cost only their tokens."""
+    """The units of server tools that are charged. Web fetches are not charged, because they cost only their tokens."""
     if type(used) is not dict:
         return ()
     counted = ((unit, Counts().count(used.get(field), unit)) for field, unit in _UNITS)

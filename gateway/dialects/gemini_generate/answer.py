@@ -7,11 +7,12 @@ from typing import Any
 import orjson
 
 from gateway.dialects.gemini_generate.request import SHOWS_THOUGHTS
+from gateway.dialects.openai_chat.message import objects
 from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest
 
 _FINISH = {"length": "MAX_TOKENS", "content_filter": "SAFETY"}
-"""OpenAI's finish reason → Gemini's. All other reasons become STOP."""
+"""OpenAI's finish reason → Gemini's finish reason. All other reasons become STOP."""
 
 
 def reply(request: CompletionRequest, completion: dict[str, Any], usage: Usage | None) -> dict[str, Any]:
@@ -32,7 +33,7 @@ def _beside(request: CompletionRequest, original: dict[str, Any], usage: Usage |
 
 
 def usage_of(usage: Usage) -> dict[str, int]:
-    """Gemini's usage object, in which thinking tokens are not part of the answer's tokens."""
+    """Gemini's usage object. In Gemini's format, thinking tokens are not part of the answer's tokens."""
     return {
         "promptTokenCount": usage.all_input,
         "candidatesTokenCount": usage.all_output - usage.reasoning_tokens,
@@ -49,9 +50,9 @@ def _candidate(index: int, parts: list[dict[str, Any]], finish: Any = None) -> d
 
 def _parts(message: dict[str, Any], *, shows: bool) -> list[dict[str, Any]]:
     parts = _texts(message, shows=shows)
-    for call in message.get("tool_calls") or ():
-        function = call["function"]
-        parts.append(_call(call, function.get("name"), function.get("arguments")))
+    for call in objects(message.get("tool_calls")):
+        if type(function := call.get("function")) is dict:
+            parts.append(_call(call, function.get("name"), function.get("arguments")))
     return parts
 
 
@@ -80,19 +81,19 @@ def event(value: dict[str, Any]) -> bytes:
 
 
 class GeminiWriter:
-    """Implements `Writer`. A call is written only when it is complete, because Gemini does not stream parts of
-    calls."""
+    """Implements `Writer` for Gemini. A function call is written only when the call is complete, because Gemini does
+    not stream parts of calls."""
 
     def __init__(self, request: CompletionRequest) -> None:
         self._request, self._shows = request, bool(request.echoed.get(SHOWS_THOUGHTS))
         self._first: dict[str, Any] = {}
         self._calls: dict[int, dict[int, dict[str, Any]]] = {}
-        """Index of a candidate → index of a call → the call so far."""
+        """Index of a candidate → index of a call → the call as far as it was received."""
         self._finish: dict[int, str] = {}
 
     def write(self, chunk: dict[str, Any]) -> bytes:
-        """The event for a chunk. The first chunk always produces an event, so that the client sees that an answer has
-        begun even if it consists of calls only."""
+        """The event for a chunk. The first chunk always produces an event, even if the answer consists only of calls,
+        so that the client sees that the answer has begun."""
         begins, self._first = not self._first, self._first or chunk
         out = []
         for choice in chunk["choices"]:

@@ -14,8 +14,8 @@ _SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", "audio/
 
 
 def messages(contents: Any, system: Any) -> list[dict[str, Any]]:
-    """The chat messages for Gemini's contents. Raises BadRequest with the location of a part that cannot be
-    translated."""
+    """The chat messages for Gemini's contents and system instruction. Raises BadRequest with the location of a part
+    that cannot be translated."""
     found = []
     if system is not None and (text := "\n".join(_text(part) for part in _parts(system, "systemInstruction"))):
         found.append({"role": "system", "content": text})
@@ -34,7 +34,8 @@ def messages(contents: Any, system: Any) -> list[dict[str, Any]]:
 
 
 class _Calls:
-    """Assigns ids to calls. In Gemini a call may have no id; then results are matched to calls by name, in order."""
+    """Assigns ids to function calls. In Gemini, a call may have no id. Then a result belongs to the first call with the
+    same name that has no result yet."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[str, str]] = []
@@ -56,7 +57,7 @@ class _Calls:
 
 
 def _parts(content: Any, where: str) -> list[Part]:
-    """The parts of a content. As in Google's SDKs, a plain text counts as one part."""
+    """The parts of a content. A plain text counts as one part, as in Google's SDKs."""
     if type(content) is str:
         return [{"text": content}]
     parts = content.get("parts") if type(content) is dict else None
@@ -91,7 +92,8 @@ def _call(part: Part, calls: _Calls, where: str) -> dict[str, Any]:
 
 
 def _user(parts: list[Part], calls: _Calls, where: str) -> list[dict[str, Any]]:
-    """The messages for a user's content: one for each result, then one for all other parts."""
+    """The chat messages for a user's content: one message for each function result, then one message for all other
+    parts."""
     results, others = [], []
     for place, part in enumerate(parts):
         at = f"{where}.parts[{place}]"
@@ -124,7 +126,7 @@ def _chat_part(part: Part, where: str) -> dict[str, Any]:
         known = next((name for name in part if name not in ("thought", "thoughtSignature")), "nothing")
         raise BadRequest(f"{where} has {known}; text, inlineData and functionResponse are translated.", param=where)
     kind: str = data["mimeType"].lower()
-    body = data["data"].replace("-", "+").replace("_", "/")  # Google's SDKs write either base64 alphabet
+    body = data["data"].replace("-", "+").replace("_", "/")  # Google's SDKs write both alphabets of base64
     if kind.startswith("image/"):
         return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{body}"}}
     if form := _SOUNDS.get(kind):

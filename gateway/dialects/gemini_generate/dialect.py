@@ -25,7 +25,7 @@ _ANY = re.compile(
     r"/v1(?:beta1?)?(?:/projects/.+)?/models/.+:"
     r"(?:generateContent|streamGenerateContent|countTokens|embedContent|batchEmbedContents)"
 )
-"""Matches the paths of all methods of both APIs. A model's name may contain a colon."""
+"""Matches the paths of all methods of the Gemini API and of Vertex AI. The name of a model may contain a colon."""
 _STATUSES = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
@@ -39,14 +39,15 @@ _STATUSES = {
 
 
 def at(path: str) -> Endpoint | None:
-    """The endpoint at `path`, which contains the model and the method; None if it is not one of Gemini's paths."""
+    """The endpoint at `path`, which contains the model and the method. None if `path` does not have the form of
+    Gemini's paths."""
     found = _PATH.fullmatch(path)
     return Endpoint(unquote(found["model"]), stream=found["method"].startswith("stream")) if found else None
 
 
 def named_in(path: str) -> Endpoint | None:
-    """The endpoint that writes errors for `path`, which may contain any method of a model; None if it is not a path of
-    Gemini's form."""
+    """The endpoint that writes the errors for `path`. Any method of a model is accepted in `path`. None if `path` does
+    not have the form of Gemini's paths."""
     return Endpoint("", stream=False) if _ANY.fullmatch(path) else None
 
 
@@ -66,7 +67,8 @@ class Endpoint:
         return error.status
 
     def error_body(self, error: GatewayError, request_id: str, /) -> bytes:
-        """`{"error": {"code", "message", "status"}}`. The message names the field that caused the error."""
+        """The error as `{"error": {"code", "message", "status"}}`. The message names the field that caused the
+        error."""
         named = error.param and error.param not in error.message
         message = f"{error.param}: {error.message}" if named else error.message
         status = _STATUSES.get(error.status, "INVALID_ARGUMENT" if error.status < 500 else "INTERNAL")
@@ -82,7 +84,8 @@ class Endpoint:
         return found
 
     def replayed(self, request: CompletionRequest, body: dict[str, Any], /) -> tuple[bytes, bytes]:
-        """The answer as one event, and the end of the stream as another one."""
+        """Convert a plain body to a stream. Returns two values: the answer as one event, and the end of the stream as
+        another event."""
         begun = [{name: value for name, value in each.items() if name != "finishReason"} for each in body["candidates"]]
         ended = [{**each, "content": {"role": "model", "parts": [{"text": ""}]}} for each in body["candidates"]]
         rest = {name: value for name, value in body.items() if name not in ("candidates", "usageMetadata")}

@@ -16,7 +16,7 @@ from gateway.domain.request import CompletionRequest, Controls
 from gateway.errors import BadRequest
 
 SHOWS_THOUGHTS = "includeThoughts"
-"""Key in `CompletionRequest.echoed` for whether the client wants to see thoughts."""
+"""A key in `CompletionRequest.echoed`. Its value is whether the client wants to see the model's thinking."""
 
 _CONFIG = {
     "temperature": "temperature",
@@ -45,16 +45,16 @@ _REFUSED_CONFIG = ("responseLogprobs", "speechConfig", "imageConfig")
 _MODES = {"AUTO": "auto", "ANY": "required", "NONE": "none", "VALIDATED": "auto"}
 _SNAKE = re.compile(r"_([a-z])")
 _FREE = frozenset({"args", "response", "parametersJsonSchema", "responseJsonSchema", "properties", "example"})
-"""Fields whose keys are names that the client chose."""
+"""Names of fields whose keys are chosen by the client. These keys are not renamed."""
 _LEVELS = frozenset({"minimal", "low", "medium", "high", "xhigh"})
 _BUDGETS = ((1024, "low"), (8192, "medium"))
-"""(Maximum thinking budget, effort). A larger budget means `high`."""
+"""(Maximum thinking budget in tokens, effort). A larger budget means the effort `high`."""
 
 
 def parse(
     body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes], *, model: str, stream: bool
 ) -> CompletionRequest:
-    """Parse a request. Raises BadRequest, with the field's name, if the gateway cannot translate it."""
+    """Parse a request. Raises BadRequest, with the name of the field, if the gateway cannot translate the request."""
     fields: dict[str, Any] = camel_case(chat_request.load_object(body))
     thinking = _config(fields).get("thinkingConfig") or {}
     try:
@@ -68,7 +68,7 @@ def parse(
 
 
 def parse_counted(body: bytes, headers: Mapping[bytes, bytes], *, model: str) -> CompletionRequest:
-    """Parse a request of `countTokens`, which contains the contents alone or a whole generateContent request."""
+    """Parse a `countTokens` request. Its body contains only the contents, or a whole generateContent request."""
     fields = camel_case(chat_request.load_object(body))
     whole = fields.get("generateContentRequest")
     return parse(body if whole is None else orjson.dumps(whole), "", Controls(), headers, model=model, stream=False)
@@ -103,8 +103,8 @@ def _chat(fields: dict[str, Any], model: str) -> dict[str, Any]:
 
 
 def camel_case(value: Any) -> Any:
-    """`value` with field names in the documented form. Google's API also accepts `snake_case`, and its SDKs send
-    both."""
+    """`value` with all field names in camelCase, the documented form. Google's API also accepts `snake_case`, and
+    Google's SDKs send both forms."""
     if type(value) is list:
         return [camel_case(each) for each in value]
     if type(value) is not dict:
@@ -152,8 +152,8 @@ def _form(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def json_schema(schema: Any) -> Any:
-    """Convert a schema in Gemini's format, with types in capitals and with numbers that may be strings, to a JSON
-    schema."""
+    """Convert a schema in Gemini's format to a JSON schema. In Gemini's format, types are in capitals, and numbers may
+    be strings."""
     if type(schema) is list:
         return [json_schema(each) for each in schema]
     if type(schema) is not dict:
@@ -173,7 +173,8 @@ def json_schema(schema: Any) -> Any:
 
 
 def _effort(thinking: dict[str, Any]) -> dict[str, Any]:
-    """`reasoning_effort` for a thinking level or budget. A budget of -1 sets no effort, so the model decides."""
+    """The field `reasoning_effort` for a thinking level or a thinking budget. A budget of -1 sets no effort, so the
+    model decides."""
     level = str(thinking.get("thinkingLevel") or "").lower()
     if level in _LEVELS:
         return {"reasoning_effort": level}

@@ -1,4 +1,4 @@
-"""Assembles the chunks of a stream into the body that a plain call would have returned."""
+"""Assembles the chunks of a stream into the body that a plain (not streamed) call would have returned."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gateway.dialects.openai_chat.message import TEXT_FIELDS, generated_text, me
 from gateway.dialects.streams import sse
 
 MAX_BYTES = 256 * 2**10
-"""Maximum bytes of a plain body that is assembled. For a longer answer, only the beginning is kept and the rest is
-counted."""
+"""Maximum bytes of a plain body that is assembled. Of a longer answer, only the beginning is kept, and the characters
+of the rest are counted."""
 
 _BEGINNING = 64 * 2**10
-"""Number of characters that are kept of a longer text."""
+"""Number of characters that are kept at the beginning of an answer that is too long to be kept as a whole."""
 
 _CHUNK_ONLY = frozenset({"object", "choices", "usage", "obfuscation"})
 _NEVER_JOINED = frozenset({"role", "id", "type", "name", "index", "format"})
@@ -23,8 +23,8 @@ _APART = frozenset({"index", "delta"})
 
 
 class Assembly:
-    """Assembles an answer from whole events. It can be read at any time. After an unreadable event it has no plain
-    body."""
+    """Assembles an answer from whole events. The answer so far can be read at any time. After an event that cannot be
+    read, no plain body can be assembled."""
 
     def __init__(self) -> None:
         self.usage: dict[str, Any] | None = None
@@ -32,12 +32,12 @@ class Assembly:
         self.unreadable = 0
         self._top: dict[str, Any] = {}
         self._known = set(_CHUNK_ONLY)
-        """Top-level fields that are already known and need not be read again."""
+        """Names of top-level fields whose value is already known. These fields are not read again."""
         self._choices: dict[int, _Choice] = {}
         self._size = 0
-        """Approximate number of bytes stored for the choices."""
+        """The approximate number of bytes that are stored for the choices."""
         self._beginning: str | None = None
-        """The beginning of an answer that is too long to be kept."""
+        """The beginning of an answer that is too long to be kept as a whole; None if the answer is kept as a whole."""
         self._beginning_confidence: float | None = None
         self._discarded = 0
         """Number of characters that were counted and discarded."""
@@ -55,7 +55,8 @@ class Assembly:
                     self.add_parsed(chunk, len(data))
 
     def add_text(self, choice: int, field: str, text: bytes) -> None:
-        """Add text to a choice. `text`: the inside of a JSON string."""
+        """Add text to the field `field` of a choice. `text`: the inside of a JSON string. `choice`: index of the
+        choice."""
         try:
             decoded = orjson.loads(b'"%b"' % text)
         except orjson.JSONDecodeError:
@@ -101,7 +102,7 @@ class Assembly:
             self._discard()
 
     def cut(self) -> dict[str, Any]:
-        """A chunk that ends every unfinished choice with the finish reason `length`."""
+        """A chunk with which the answer ends early. It gives every unfinished choice the finish reason `length`."""
         under_way = [index for index, choice in sorted(self._choices.items()) if not choice.finish]
         last = [self._last(index) for index in under_way or [0]]
         return {**self._top, "object": "chat.completion.chunk", "choices": last}
@@ -110,7 +111,7 @@ class Assembly:
         return {"index": index, "delta": {}, "logprobs": None, "finish_reason": "length"}
 
     def _discard(self) -> None:
-        """Discard the text of an answer that is too long, after counting it."""
+        """Discard the text of an answer that is too long. The characters of the text are counted first."""
         text = self._text()
         if self._beginning is None:
             self._beginning, self._beginning_confidence = text[:_BEGINNING], self.confidence
@@ -120,7 +121,7 @@ class Assembly:
 
     @property
     def finish(self) -> str:
-        """One finish reason for all choices; empty if it is unknown."""
+        """One finish reason for all choices; empty if no reason is known."""
         return overall_finish(choice.finish for choice in self._choices.values())
 
     @property
@@ -133,7 +134,7 @@ class Assembly:
 
     @property
     def confidence(self) -> float | None:
-        """Mean token probability. For a long answer, only its beginning counts."""
+        """The mean token probability. For a long answer, the mean of the tokens at its beginning."""
         if self._beginning is not None:
             return self._beginning_confidence
         return self._probability(choice.fields() for choice in self._choices.values())
@@ -154,7 +155,7 @@ class Assembly:
         return "\n".join(text for text in texts if text)
 
     def completion(self, usage: dict[str, Any] | None) -> bytes | None:
-        """The plain body with `usage`; None if a choice is unfinished, an event was unreadable, or the body is too
+        """The plain body with `usage`. None if a choice is unfinished, an event could not be read, or the body is too
         large."""
         if not self.finished or self.unreadable or self._beginning is not None:
             return None
@@ -167,7 +168,7 @@ class Assembly:
             body["usage"] = usage
         try:
             rendered = orjson.dumps(self._rendered(body))
-        except orjson.JSONEncodeError:  # nested too deeply to be written
+        except orjson.JSONEncodeError:  # the answer is nested too deeply to be written
             return None
         return rendered if len(rendered) <= MAX_BYTES else None
 
@@ -177,7 +178,7 @@ class Assembly:
 
 
 class _Choice:
-    """One choice of the answer so far."""
+    """One choice of the answer, as far as it was received."""
 
     def __init__(self, finish: str = "") -> None:
         self.finish = finish
@@ -189,8 +190,8 @@ class _Choice:
         self._function: _Call | None = None
 
     def add(self, choice: dict[str, Any], size: int) -> int:
-        """Add a chunk of `size` bytes. Returns the number of bytes to count for it: those of its text, or `size` if it
-        contains more than text."""
+        """Add a chunk of `size` bytes. Returns the number of bytes that the chunk adds to the stored size: the bytes of
+        its text, or `size` if the chunk contains more than text."""
         kept = self._delta(choice.get("delta") or {}, size)
         for key, value in choice.items():
             if key == "finish_reason":
@@ -212,7 +213,7 @@ class _Choice:
             texts.append(text)
 
     def _delta(self, delta: dict[str, Any], size: int) -> int:
-        """Add a delta. Returns the same as `add`."""
+        """Add a delta. Returns the number of bytes that the delta adds to the stored size, as `add` does."""
         characters, more = 0, False
         if type(delta.get("content")) is list:
             delta, more = flattened(delta), True
@@ -235,7 +236,7 @@ class _Choice:
     def _tool_calls(self, calls: list[dict[str, Any]]) -> None:
         for call in calls:
             index = call.get("index")
-            if index is None:  # some servers send whole calls without an index
+            if index is None:  # some servers send each call as a whole and without an index
                 index = len(self._calls)
             self._calls.setdefault(_number(index), _Call()).add(call)
 
@@ -264,7 +265,8 @@ class _Choice:
 
 
 class _Call:
-    """One tool call so far. Its arguments are concatenated; of any other field, the last value is kept."""
+    """One tool call, as far as it was received. The pieces of its arguments are concatenated. Of every other field, the
+    last value is kept."""
 
     def __init__(self) -> None:
         self._fields: dict[str, Any] = {}
@@ -295,7 +297,8 @@ class _Call:
 
 
 def _merged(known: Any, value: Any, name: str = "") -> Any:
-    """Merge an unknown field of a delta: concatenate text and lists, merge objects, replace any other value."""
+    """Merge a new `value` of an unknown field of a delta with the `known` value. Texts and lists are concatenated,
+    objects are merged, and any other value replaces the known value."""
     if type(known) is not type(value) or name in _NEVER_JOINED:
         return value if value is not None else known
     if type(known) is dict:

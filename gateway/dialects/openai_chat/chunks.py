@@ -1,4 +1,5 @@
-"""Parses chat chunks for a writer. A chunk that differs from the last one only in its text is not parsed again."""
+"""Parses the chat chunks of a stream for a writer. A chunk that differs from the chunk before only in its text is not
+parsed again."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from gateway.dialects.streams import sse
 from gateway.dialects.streams.text_run import TextRun
 
 _TRIES = 4
-"""Number of consecutive runs of only one event after which no further run is begun. A stream like this has a random
-field in every event."""
+"""Maximum number of consecutive runs that consist of a single event. After them, no further run is begun, because this
+stream seems to have a random field in every event. A run is a sequence of events that differ only in their text."""
 
 _EMPTY: dict[str, Any] = {}
 _TEXT = (str, type(None))
@@ -21,12 +22,13 @@ Chunk = dict[str, Any]
 
 
 class ChatChunks:
-    """Parser for one stream. A returned chunk is valid until the next call, which may return the same object with other
-    text."""
+    """Parses the chunks of one stream. A returned chunk is valid only until the next call of a method, which may return
+    the same object with another text."""
 
     def __init__(self) -> None:
         self._before = self._after = b"\n\n\n"
-        """The bytes around the text of a run. Without a run: bytes with which no event begins."""
+        """The bytes before and after the text of each event in the current run. If there is no run, the bytes are a
+        text with which no event begins."""
         self._start = self._stop = 0
         self._chunk: Chunk = {}
         self._delta: dict[str, Any] = {}
@@ -34,10 +36,10 @@ class ChatChunks:
         self._tries = _TRIES
 
     def again(self, event: bytes) -> Chunk | None:
-        """The chunk in `event`, if it equals the last one except for its text; else None.
+        """The chunk in `event`, if this chunk equals the chunk before except for its text. Otherwise None.
 
-        orjson checks that the bytes between the fixed parts are exactly one JSON string. So two events in one piece are
-        not mistaken for one.
+        orjson checks that the bytes between the equal parts are exactly one JSON string. Therefore two events in one
+        piece are not mistaken for one event.
         """
         if not (event.startswith(self._before) and event.endswith(self._after)):
             return None
@@ -49,7 +51,8 @@ class ChatChunks:
         return self._chunk
 
     def read(self, event: bytes) -> Chunk | None:
-        """The chunk in `event`; None if it has no choices. Raises ValueError or AttributeError for other content."""
+        """The chunk in `event`; None if the event has no choices. Raises ValueError or AttributeError if the event is
+        not a chunk."""
         if (same := self.again(event)) is not None:
             return same
         data = sse.payload(event)
@@ -66,7 +69,8 @@ class ChatChunks:
         return chunk
 
     def _begin(self, event: bytes, chunk: Chunk) -> None:
-        """Begin a run with this event, because later events may be similar to it."""
+        """Begin a run with `event`, because the next events may differ from it only in their text. `chunk`: the parsed
+        event."""
         if (run := TextRun.after(event, chunk)) is None:
             return
         self._tries -= 1

@@ -1,4 +1,5 @@
-"""Rewrites answers whose `content` is a list of parts (Mistral's reasoning models) to chat's usual form."""
+"""Converts answers whose `content` is a list of parts to chat's usual form. Mistral's reasoning models send such
+lists."""
 
 from __future__ import annotations
 
@@ -6,9 +7,9 @@ from typing import Any
 
 
 def flattened(message: dict[str, Any]) -> dict[str, Any]:
-    """Convert a message or delta so that `content` is text or null, and thinking is in `reasoning_content`.
+    """Convert a message or delta so that `content` is a text or null, and the thinking is in `reasoning_content`.
 
-    Parts of other types are dropped. A message with text content is returned unchanged. Raises TypeError for any
+    Parts of other types are dropped. A message whose content is a text is returned unchanged. Raises TypeError for any
     other content.
     """
     content = message.get("content")
@@ -28,7 +29,7 @@ def _is(part: object, kind: str) -> bool:
 
 
 def _joined(texts: Any) -> str:
-    """Join texts and lists of text parts."""
+    """Join texts, and the texts of content parts, to one text."""
     joined = ""
     for text in texts:
         if type(text) is str:

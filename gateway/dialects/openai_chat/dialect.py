@@ -20,8 +20,8 @@ def status(error: GatewayError) -> int:
 
 
 def error_body(error: GatewayError, request_id: str) -> bytes:
-    """`{"error": {"message", "type", "param", "code"}}`. For errors of the gateway (5xx), the message contains the
-    request id."""
+    """The error as `{"error": {"message", "type", "param", "code"}}`. If the gateway caused the error (5xx), the
+    message contains the request id."""
     message = error.message
     if error.status >= 500 and request_id:
         message = f"{message} (request {request_id})"
@@ -29,7 +29,7 @@ def error_body(error: GatewayError, request_id: str) -> bytes:
 
 
 def error_event(error: GatewayError, request_id: str, sent: bytes = b"") -> bytes:
-    """The last event of a stream that failed; no `[DONE]` follows it."""
+    """The last event of a stream that failed. No `[DONE]` follows this event."""
     return b"data: " + error_body(error, request_id) + b"\n\n"
 
 
@@ -40,5 +40,5 @@ def choices(body: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def replayed(request: CompletionRequest, body: dict[str, Any]) -> tuple[bytes, bytes]:
-    """Convert a plain `body` to a stream: all events but `[DONE]`, and `[DONE]`."""
+    """Convert a plain `body` to a stream. Returns two values: all events except `[DONE]`, and `[DONE]`."""
     return chat_stream(body, wants_usage=request.wants_usage)

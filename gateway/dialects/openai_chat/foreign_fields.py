@@ -1,5 +1,5 @@
-"""Removes message and tool fields that only Anthropic's API reads. Chat clients may send them; OpenAI's API rejects
-them."""
+"""Removes fields of messages and tools that only Anthropic's API reads. Chat clients may send these fields, and
+OpenAI's API rejects them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ _NOT_CHAT = frozenset({"cache_control", "thinking_blocks"})
 
 
 def plain_chat(body: dict[str, Any]) -> dict[str, Any]:
-    """`body` without these fields in its messages, their parts, and its tools."""
+    """`body` without the fields that only Anthropic's API reads. They are removed from the messages, the parts of
+    messages, and the tools."""
     found = dict(body)
     for field in ("messages", "tools"):
         if type(body.get(field)) is list:
@@ -29,5 +30,5 @@ def _without(item: Any) -> Any:
 
 
 def may_have_foreign_fields(request: CompletionRequest) -> bool:
-    """Whether the body may contain one of these fields."""
+    """Whether the body may contain a field that only Anthropic's API reads."""
     return request.contains(b'"cache_control"') or request.contains(b'"thinking_blocks"')

@@ -1,4 +1,4 @@
-"""Adds log-probabilities that only the gateway needs to a request, and removes them from the answer."""
+"""Adds log-probabilities to a request if only the gateway needs them, and removes them from the answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from gateway.domain.request import CompletionRequest
 
 
 def can_ask(request: CompletionRequest) -> bool:
-    """Whether the gateway can ask for log-probabilities in this request's stream although the client did not."""
+    """Whether the gateway can ask for log-probabilities in the stream of this request although the client did not ask
+    for them."""
     return request.dialect == "openai_chat" and request.stream and not request.body.get("logprobs")
 
 
@@ -22,7 +23,7 @@ def with_logprobs(request: CompletionRequest) -> CompletionRequest:
 
 
 def without(events: bytes) -> bytes:
-    """Whole `events` with log-probabilities removed."""
+    """The `events`, which must be whole events, without log-probabilities."""
     if b'"logprobs"' not in events:
         return events
     return b"".join([_without(event) for event in sse.events(events)])

@@ -13,30 +13,32 @@ TEXT_FIELDS = ("reasoning_content", "reasoning", "content", "refusal")
 def generated_text(message: dict[str, Any]) -> str:
     """All text that the model generated, including tool names and arguments."""
     texts = [message.get(field) for field in TEXT_FIELDS]
-    for call in (*_dicts(message.get("tool_calls")), {"function": message.get("function_call")}):
+    for call in (*objects(message.get("tool_calls")), {"function": message.get("function_call")}):
         function = call.get("function")
         if type(function) is dict:
             texts += (function.get("name"), function.get("arguments"))
     return "\n".join(text for text in texts if type(text) is str and text)
 
 
-def _dicts(value: object) -> list[dict[str, Any]]:
+def objects(value: object) -> list[dict[str, Any]]:
+    """The objects in a list. Other values are ignored, because a backend may send anything."""
     return [item for item in value if type(item) is dict] if type(value) is list else []
 
 
 def overall_finish(reasons: Iterable[object]) -> str:
-    """One finish reason for all choices: the first that is not `stop`, or else `stop`; empty if no reason is known."""
+    """One finish reason for all choices: the first reason that is not `stop`. If all known reasons are `stop`, `stop`.
+    Empty if no reason is known."""
     known = [reason for reason in reasons if type(reason) is str and reason]
     return next((reason for reason in known if reason != "stop"), known[0] if known else "")
 
 
 def mean_probability(choices: Iterable[dict[str, Any]]) -> float | None:
-    """Mean probability of the tokens of all choices; None without log-probabilities."""
+    """The mean probability of the tokens of all choices; None if the choices have no log-probabilities."""
     logprobs = [
         entry["logprob"]
         for choice in choices
         if type(choice.get("logprobs")) is dict
-        for entry in _dicts(choice["logprobs"].get("content"))
+        for entry in objects(choice["logprobs"].get("content"))
         if type(entry.get("logprob")) in (int, float)
     ]
     if not logprobs:

@@ -19,7 +19,7 @@ from gateway.errors import BackendRefused
 
 _LIMITS = ("max_completion_tokens", "max_tokens")
 quoted = lru_cache(maxsize=256)(orjson.dumps)
-"""A backend's model name as JSON. The results are cached, because there are few."""
+"""The name of a backend's model as JSON. The results are cached, because there are few names."""
 
 
 class ChatToChat:
@@ -35,9 +35,12 @@ class ChatToChat:
         strict: bool = False,
         leaves_out: frozenset[str] = frozenset(),
     ) -> None:
-        """`limits`: fields for the gateway's output limit, in addition to those that the client used. `strict`: the
-        backend rejects message and tool fields that only Anthropic's API has, and limit fields that are not in
-        `limits`. `leaves_out`: fields that the backend rejects."""
+        """`limits`: names of the fields in which the gateway sets the output limit. If the client used further limit
+        fields, the gateway sets them too. `leaves_out`: names of fields that the backend rejects.
+
+        `strict`: the backend rejects fields of messages and tools that only Anthropic's API has. It also rejects limit
+        fields that are not in `limits`.
+        """
         self._limits, self._strict = limits, strict
         self._leaves_out = leaves_out | ({*_LIMITS} - {*limits} if strict and limits == ("max_tokens",) else set())
 
@@ -63,7 +66,7 @@ class ChatToChat:
         return body if self._leaves_out.isdisjoint(request.body) else json_splice.without(body, self._leaves_out)
 
     def _changes(self, request: CompletionRequest, model: str, max_output_tokens: int | None) -> dict[str, bytes]:
-        """Top-level keys to change → their new value as JSON."""
+        """Top-level key → the key's new value as JSON. Contains only the keys that change."""
         changes: dict[str, bytes] = {}
         if model != request.model:
             changes["model"] = quoted(model)
@@ -72,7 +75,7 @@ class ChatToChat:
             changes["stream_options"] = orjson.dumps({**options, "include_usage": True})
         if max_output_tokens is not None:
             value = tuple(key for key in _LIMITS if request.body.get(key) is not None)
-            # OpenAI accepts either name, but not both
+            # OpenAI accepts either limit field, but not both in one request
             known = bool(value) and self._limits == ("max_completion_tokens",)
             fields = value if known else value + self._limits
             changes |= dict.fromkeys(fields, b"%d" % max_output_tokens)
@@ -96,7 +99,7 @@ class ChatToChat:
 
 
 def content_headers(request: CompletionRequest) -> list[tuple[bytes, bytes]]:
-    """The headers for the body's type and for the accepted answer type."""
+    """The headers for the type of the body and for the type of the answer."""
     return [
         (b"content-type", b"application/json"),
         (b"accept", b"text/event-stream" if request.stream else b"application/json"),
@@ -104,7 +107,7 @@ def content_headers(request: CompletionRequest) -> list[tuple[bytes, bytes]]:
 
 
 def _messages(request: CompletionRequest, plan: ContextPlan) -> bytes:
-    """The messages that remain, as their original bytes. Shortened messages are written again."""
+    """The messages that remain after trimming, as JSON. Messages that did not change keep their bytes."""
     start, _ = json_splice.find(request.raw, "messages")[-1]
     messages = request.body["messages"]
     kept = [
@@ -116,7 +119,8 @@ def _messages(request: CompletionRequest, plan: ContextPlan) -> bytes:
 
 
 def kept_messages(request: CompletionRequest, plan: ContextPlan | None) -> list[tuple[int, Any]]:
-    """The messages of a chat request that remain, with their original indexes, shortened where `plan` requires it."""
+    """The messages of a chat request that remain after trimming: (index in the request, message). Messages are
+    shortened where `plan` requires it."""
     messages = enumerate(request.body["messages"])
     if plan is None or not plan.touched:
         return list(messages)
@@ -128,7 +132,7 @@ def kept_messages(request: CompletionRequest, plan: ContextPlan | None) -> list[
 
 
 def shortened(message: dict[str, Any], text: str) -> dict[str, Any]:
-    """`message` with its text replaced by `text`. Parts that are not text stay in place."""
+    """`message` with its text replaced by `text`. Parts that are not text stay in their places."""
     content = message.get("content")
     if type(content) is not list:
         return {**message, "content": text}

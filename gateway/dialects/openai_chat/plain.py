@@ -18,8 +18,8 @@ _NO_COMPLETION = "The backend answered with JSON that is not a chat completion."
 
 
 def read(request: CompletionRequest, body: bytes) -> Plain:
-    """Read a plain completion. The client gets `body` unchanged, except for log-probabilities that only the gateway
-    asked for."""
+    """Read a plain completion. The client gets `body` unchanged, with one exception: log-probabilities that only the
+    gateway asked for are removed."""
     reply = load_reply(body)
     choices = reply.get("choices")
     if type(choices) is not list or not choices:
@@ -41,8 +41,8 @@ def read(request: CompletionRequest, body: bytes) -> Plain:
 
 
 def load_reply(body: bytes) -> dict[str, Any]:
-    """The JSON object in a 2xx body. Raises BackendGarbage, which contains the backend's message if the body reports an
-    error."""
+    """The JSON object in the body of a 2xx answer. Raises BackendGarbage if the body is no JSON object or reports an
+    error. If the body reports an error, the exception contains the backend's message."""
     try:
         reply = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -55,7 +55,7 @@ def load_reply(body: bytes) -> dict[str, Any]:
 
 
 def without_logprobs(body: bytes) -> bytes:
-    """Set every choice's `logprobs` to null, as in an answer without log-probabilities."""
+    """`body` with the `logprobs` of every choice set to null, as in an answer without log-probabilities."""
     spans = [
         span
         for choices, _ in json_splice.find(body, "choices")

@@ -17,7 +17,7 @@ DONE = b"data: [DONE]\n\n"
 
 
 class ChatReader(EventReader):
-    """Base of readers that store in a transcript the events that the client gets, or would have got."""
+    """Base of readers that store in a transcript every chat event, whether it was sent to the client or not."""
 
     def __init__(self, transcript: Transcript, *, wants_usage: bool) -> None:
         super().__init__()
@@ -48,11 +48,11 @@ class ChunkMaker(ChatReader):
         self._shared = shared
         self._begun = False
         self._chat_usage: dict[str, Any] | None = None
-        """The final usage in chat's format."""
+        """The final usage in the format of chat; None until it is known."""
 
     @abstractmethod
     def _read(self, event: bytes) -> bytes:
-        """Convert an event to chunks; may be empty."""
+        """Convert an event to chunks. Returns the bytes of the chunks; empty if the event needs no chunk."""
 
     def _relay(self, block: bytes) -> bytes:
         relayed = b"".join([self._read(event) for event in sse.events(block)])
@@ -64,14 +64,14 @@ class ChunkMaker(ChatReader):
         self.ending = self._relay(event) + self.ending
 
     def _chunk(self, delta: dict[str, Any], finish: str | None = None, **beside: Any) -> bytes:
-        if not self._begun:  # at the first chunk of any kind, because llama.cpp may omit message_start
+        if not self._begun:  # begins with the first chunk of any kind, because llama.cpp may omit message_start
             delta = {"role": "assistant", **delta}
             self._begun = True
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish, **beside}
         return event_of({**self._shared, "choices": [choice]})
 
     def _usage_chunk(self) -> bytes:
-        """The chunk with the usage; empty if the client did not ask for it or the usage is not known yet."""
+        """The chunk with the usage. Empty if the client did not ask for usage, or if the usage is not known yet."""
         if self._wants_usage and self._chat_usage:
             return event_of({**self._shared, "choices": [], "usage": self._chat_usage})
         return b""

@@ -12,7 +12,7 @@ from gateway.dialects.openai_chat.message import TEXT_FIELDS
 from gateway.dialects.openai_chat.reader import DONE
 
 WORDS_PER_CHUNK = 15
-"""Number of words per chunk, which is about twenty tokens."""
+"""Number of words of text per chunk. This is about twenty tokens."""
 
 _PIECE = re.compile(rf"(?:\s*\S{{1,24}}){{1,{WORDS_PER_CHUNK}}}\s*|\s+")
 _EVERYWHERE = ("id", "created", "model", "system_fingerprint", "service_tier")
@@ -21,7 +21,8 @@ _CHOICE_ONLY = frozenset({"index", "message", "logprobs", "finish_reason"})
 
 
 def chat_stream(body: dict[str, Any], *, wants_usage: bool) -> tuple[bytes, bytes]:
-    """Convert a plain body to a stream. Returns all events but the terminating one, and the terminating one."""
+    """Convert a plain body to a stream. Returns two values: all events except the terminating event, and the
+    terminating event."""
     events = [b"data: " + orjson.dumps(chunk) + b"\n\n" for chunk in chunks(body, wants_usage=wants_usage)]
     return b"".join(events), DONE
 
@@ -39,7 +40,8 @@ def chunks(body: dict[str, Any], *, wants_usage: bool) -> Iterator[dict[str, Any
 
 
 def _choice(choice: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the parts of one choice. All of its log-probabilities are sent with the first text."""
+    """Yield the parts of one choice. If the choice has log-probabilities, all of them are in the first part with
+    text."""
     logprobs = [None, choice.get("logprobs")]
     for delta in _deltas(choice["message"]):
         yield {"delta": delta, "logprobs": logprobs.pop(0) if logprobs else None, "finish_reason": None}

@@ -1,4 +1,4 @@
-"""Parses a chat request: validates the fields that the gateway uses and leaves all others unchanged."""
+"""Parses a chat request. Validates the fields that the gateway uses, and leaves all other fields unchanged."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from gateway.domain.request import CompletionRequest, Controls, Turn
 from gateway.errors import BadRequest
 
 MAX_DEPTH = 128
-"""Maximum nesting that every JSON library in use can write."""
+"""Maximum depth of nested JSON. Every JSON library in use can write JSON of this depth."""
 
 FORWARDED = frozenset({b"openai-beta", b"x-client-request-id", b"traceparent", b"tracestate"})
-"""Headers that are forwarded to the backend. Organisation and project headers are not, because they belong to the
-client's own account."""
+"""Headers that are forwarded to the backend. Headers with an organisation or project are not forwarded, because they
+belong to the client's own account."""
 
 _NONE: Mapping[bytes, bytes] = MappingProxyType({})
 
 
 def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]) -> CompletionRequest:
-    """Parse a request. Raises BadRequest, with the field's name, if the gateway cannot process it."""
+    """Parse a request. Raises BadRequest, with the name of the field that caused the error, if the gateway cannot
+    process the request."""
     fields = load_object(body)
     check(fields, WANTED)
     model = read_model(fields)
@@ -53,7 +54,7 @@ def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[byt
 
 
 def load_object(body: bytes) -> dict[str, Any]:
-    """The JSON object in `body`. Raises BadRequest for anything else, including NaN and lone surrogates."""
+    """The JSON object in `body`. Raises BadRequest if `body` is anything else, or contains NaN or lone surrogates."""
     try:
         fields = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -66,18 +67,18 @@ def load_object(body: bytes) -> dict[str, Any]:
 
 
 def few_brackets(body: bytes) -> bool:
-    """Whether `body` has at most MAX_DEPTH opening brackets. Then it cannot be nested more deeply.
+    """Whether `body` has at most MAX_DEPTH opening brackets. If so, it cannot be nested more deeply than MAX_DEPTH.
 
-    `bytes.replace` finds the next bracket faster than `bytes.count` and stops after MAX_DEPTH + 1 (`python -m loadtests
-    shortcuts`).
+    Implemented with `bytes.replace`, which finds the next bracket faster than `bytes.count` and stops after MAX_DEPTH +
+    1 brackets (`python -m loadtests shortcuts` measures this).
     """
     without = body.replace(b"{", b"", MAX_DEPTH + 1).replace(b"[", b"", MAX_DEPTH + 1)
     return len(body) - len(without) <= MAX_DEPTH
 
 
 def _depth_exceeds(fields: dict[str, Any], limit: int) -> bool:
-    """Whether `fields` is nested deeper than `limit`. It is read level by level, because a hostile body could exhaust
-    the stack of a recursive function."""
+    """Whether `fields` is nested deeper than `limit`. The function reads one level after the other and is not
+    recursive, because a hostile body could exhaust the stack."""
     level: list[Any] = [fields]
     for _ in range(limit):
         level = [

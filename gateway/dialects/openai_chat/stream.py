@@ -1,4 +1,4 @@
-"""Passes on a chat stream, and parses only events with usage, errors or the end."""
+"""Passes on a chat stream. Parses only the events that contain usage, errors or the end of the answer."""
 
 from __future__ import annotations
 
@@ -19,19 +19,22 @@ from gateway.domain.money.usage import Usage
 from gateway.errors import BackendGarbage, StreamBroken
 
 _MARKS = (b'"finish_reason":"', b'"usage":{', b"[DONE]", b"error", b'"finish_reason": "', b'"usage": {')
-"""Byte strings that show that an event must be parsed, in compact or spaced JSON. Inside a JSON string the quotes would
-be escaped."""
+"""Texts that occur in events that must be parsed, as written in compact JSON and in JSON with spaces. A text with
+quotes cannot occur inside a JSON string, because quotes are escaped there."""
 
 
 _NULLS = (b',"usage":null', b', "usage": null')
-"""Byte strings of a null usage. Inside a JSON string the quotes would be escaped."""
+"""Two forms of a usage that is null. They cannot occur inside a JSON string, because the quotes would be escaped there.
+"""
 
 
 class ChatStream(ChatReader):
-    """Implements `StreamReader` from OpenAI chat to itself. If the backend sends no `[DONE]`, the client gets none.
+    """Implements `StreamReader` for OpenAI chat on both sides. If the backend sends no `[DONE]`, the client gets no
+    `[DONE]`.
 
-    Usually nothing is parsed: the bytes are searched for marks that only relevant events contain. A `finish_reason`
-    or `usage` in unusual spacing (`"usage" : {`) is found at the end of the stream.
+    Most events are not parsed: their bytes are searched for texts that only relevant events contain. If a
+    `finish_reason` or `usage` is written with unusual spaces (`"usage" : {`), the search misses it, and it is found at
+    the end of the stream.
     """
 
     def __init__(
@@ -75,7 +78,7 @@ class ChatStream(ChatReader):
         return b"".join(relayed)
 
     def _read(self, event: bytes) -> bool:
-        """Process an event. Returns whether to pass it on."""
+        """Process an event. Returns whether the event is passed on to the client."""
         name, data = sse.fields(event)
         if data == b"[DONE]":
             self._end(event)
@@ -111,13 +114,14 @@ class ChatStream(ChatReader):
         return self._wants_usage or not only_usage
 
     def _count(self, chunk: dict[str, Any]) -> None:
-        """Store the usage in a chunk. Some servers report a running total in every chunk."""
+        """Store the usage in a chunk. A later usage may replace it, because some servers report a running total in
+        every chunk."""
         if (found := usage_in(chunk)) is not None:
             self.usage = later(openai_usage(found, tier=tier_of(chunk) or self._tier), self.usage)
 
     @property
     def _tier(self) -> str:
-        """The service tier of the first chunk; "" if none. Not all providers repeat it in later chunks."""
+        """The service tier in the first chunk; "" if it has none. Used for later chunks without a tier."""
         first = self._transcript.first
         return tier_of(first) if first else ""
 
@@ -135,7 +139,7 @@ class ChatStream(ChatReader):
         self._look_again()
 
     def _look_again(self) -> None:
-        """Search the whole transcript for the finish reason and the usage, in case they were missed before."""
+        """Search all stored events for the finish reason and the usage, in case they were missed before."""
         if not self.finish or not self.usage:
             found = self._transcript.read()
             self.finish = self.finish or found.finish
@@ -144,7 +148,8 @@ class ChatStream(ChatReader):
             self.usage = replace(self.usage, fees=SEARCHED)
 
     def eof(self) -> None:
-        """Handle the end of the stream. Without `[DONE]`, it is complete if every choice has a finish reason.
+        """Called at the end of the stream. If the backend sent no `[DONE]`, the answer is complete if every choice has
+        a finish reason.
 
         Raises the backend's failure, or StreamBroken if the answer is incomplete.
         """
@@ -179,7 +184,8 @@ class ChatStream(ChatReader):
 
 
 def _without_null_usage(relayed: bytes) -> bytes:
-    """The events without null usage. Backends send it because the gateway asked for usage and the client did not."""
+    """The events without usage fields that are null. Backends send such fields because the gateway, and not the client,
+    asked for usage."""
     for null in _NULLS:
         if relayed.rfind(null) >= 0:
             relayed = relayed.replace(null, b"")
@@ -187,7 +193,7 @@ def _without_null_usage(relayed: bytes) -> bytes:
 
 
 def _first_marked(block: bytes) -> int:
-    """The position of the first marked event; the length of `block` if there is none."""
+    """The position of the first event that must be parsed. If there is no such event, the length of `block`."""
     first = len(block)
     for mark in _MARKS:
         at = block.rfind(mark)

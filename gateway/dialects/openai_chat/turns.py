@@ -17,19 +17,20 @@ _ROLES: dict[str, Role] = {
     "tool": "tool",
     "function": "tool",
 }
-"""Role of a message → role of its turn. An unknown role counts as `user` and is sent on unchanged."""
+"""Role of a message → role of its turn. A message with an unknown role becomes a `user` turn, and the message is sent
+to the backend unchanged."""
 _TEXTS = frozenset({"text"})
 _UNCALLED = frozenset({"content"})
 _COUNTED = _UNCALLED | {"tool_calls"}
 
 
 def read_turns(messages: Any) -> list[Turn]:
-    """Read one turn per message. Raises BadRequest with the location of a value of a wrong type."""
+    """Read one turn for each message. Raises BadRequest with the location of a value of a wrong type."""
     if type(messages) is not list or not messages:
         raise BadRequest("messages must be an array with at least one message.", param="messages")
     turns: list[Turn] = []
     for index, message in enumerate(messages):
-        if type(message) is dict and len(message) == 2:  # the most common message: only a role and a text
+        if type(message) is dict and len(message) == 2:  # the most common message has only a role and a text
             role, content = message.get("role"), message.get("content")
             if type(content) is str and type(role) is str and role in _ROLES:
                 turns.append(Turn(index, _ROLES[role], content))
@@ -39,7 +40,7 @@ def read_turns(messages: Any) -> list[Turn]:
 
 
 def needed_by(turns: list[Turn]) -> set[str]:
-    """The capabilities that a backend needs for these turns."""
+    """The capabilities that a backend needs to answer these turns."""
     needs = set()
     for turn in turns:
         if turn.calls or turn.results:
@@ -59,7 +60,7 @@ def _turn(index: int, message: Any) -> Turn:
     kind = _ROLES.get(role, "user")
     where = f"messages[{index}]"
     text, images, files = (content, 0, 0) if type(content) is str else _content(content, f"{where}.content")
-    if type(message.get("audio")) is dict:  # an earlier spoken answer, referenced by its id
+    if type(message.get("audio")) is dict:  # an id that refers to an earlier spoken answer
         files += 1
     calls, results = _calls(message, where), _answered(message, role)
     asides = has_asides(message, _COUNTED if calls else _UNCALLED) or in_parts(content, _TEXTS, "image_url")
@@ -71,7 +72,8 @@ def _content(content: Any, where: str) -> tuple[str, int, int]:
 
 
 def read_parts(content: Any, where: str, texts_are: frozenset[str], image_is: str) -> tuple[str, int, int]:
-    """Read content parts: the text, the number of images and the number of files. Part types depend on the dialect.
+    """Read the content parts of a message. Returns the text, the number of images and the number of other files.
+    `texts_are`, `image_is`: the types of text parts and of image parts in the dialect.
 
     Raises BadRequest with the location of a value of a wrong type.
     """
@@ -95,7 +97,8 @@ def read_parts(content: Any, where: str, texts_are: frozenset[str], image_is: st
 
 
 def _calls(message: dict[str, Any], where: str) -> tuple[str, ...]:
-    """The ids of the tool calls. The deprecated `function_call` has no id, so one is made from its name."""
+    """The ids of the tool calls in a message. The deprecated `function_call` has no id, so an id is made from the name
+    of the function."""
     calls, function = message.get("tool_calls"), message.get("function_call")
     if calls is None:
         return (_old_id(function.get("name")),) if type(function) is dict else ()

@@ -9,15 +9,16 @@ from gateway.dialects.answers.usage import Fees, openai_usage
 from gateway.domain.money.usage import Usage
 
 SEARCHED: Fees = (("web_search", 1),)
-"""Fees of models that search the web, which perform one search per answer."""
+"""The fees of an answer from a model that always searches the web. Such a model performs one search per answer."""
 _NONE: Fees = ()
 CITATION = b'"url_citation"'
-"""Byte string that occurs only in annotations of answers that used a web search. Inside a JSON string the quotes would
-be escaped."""
+"""A text that occurs only in the annotations of answers that used a web search. It cannot occur inside a JSON string,
+because the quotes would be escaped there."""
 
 
 def reported(reply: dict[str, Any], body: bytes = CITATION) -> Usage | None:
-    """The usage of a plain answer; None if it contains no counts. `body`: the answer's bytes, if available."""
+    """The usage of a plain answer; None if the answer contains no counts. `body`: the bytes of the answer.
+    If `body` contains no web citation, the choices need not be searched for one."""
     usage, fees = reply.get("usage"), _NONE
     if CITATION in body:
         choices = reply.get("choices")
@@ -28,13 +29,15 @@ def reported(reply: dict[str, Any], body: bytes = CITATION) -> Usage | None:
 
 
 def tier_of(reply: dict[str, Any]) -> str:
-    """The tier of a completion or chunk, in the format of `Usage.service_tier`. OpenAI repeats it in each chunk."""
+    """The service tier of a completion or chunk, in the format of `Usage.service_tier`. OpenAI repeats the tier in each
+    chunk."""
     tier = reply.get("service_tier")
     return "" if tier is None or tier == "default" else normalised(tier)
 
 
 def usage_in(chunk: dict[str, Any]) -> Any:
-    """The usage object of a chunk; None if it has none. Groq nests it one level deeper."""
+    """The usage object of a chunk; None if the chunk has no usage. In Groq's chunks, the usage is nested one level
+    deeper."""
     if (usage := chunk.get("usage")) is not None:
         return usage
     beside = chunk.get("x_groq")

@@ -17,7 +17,7 @@ from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BadRequest
 
 _OWN = frozenset({"prompt", "suffix", "echo", "best_of", "logprobs", "stream_options"})
-"""Fields that chat does not have, or that have another meaning in chat."""
+"""Names of fields that chat does not have, or that have another meaning in chat."""
 _CHUNK_TOP = ("id", "created", "model", "system_fingerprint", "service_tier")
 
 
@@ -25,6 +25,10 @@ class CompletionsAsChat:
     """Implements `Translation` for legacy completions."""
 
     client: DialectName = "openai_completions"
+    fields: Mapping[str, str] = {
+        "messages": "prompt",
+        "max_completion_tokens": "max_tokens",
+    }
 
     def chat(self, request: CompletionRequest, plan: ContextPlan | None) -> dict[str, Any]:
         body = request.body
@@ -42,7 +46,7 @@ class CompletionsAsChat:
 
 
 def _refuse_what_chat_lacks(body: Mapping[str, Any]) -> None:
-    """Raises BadRequest with the name of the first field that chat does not support."""
+    """Raises BadRequest with the name of the first field in `body` that chat does not support."""
     prompt = body.get("prompt")
     if type(prompt) is list and (len(prompt) != 1 or type(prompt[0]) is not str):
         raise _refusal("prompt", "takes one string here")
@@ -62,7 +66,7 @@ def _refusal(name: str, what: str) -> BadRequest:
 
 
 class TextWriter:
-    """Converts chat chunks to text chunks. Chunks without text are omitted, except for the first."""
+    """Converts chat chunks to chunks with text. Chunks without text are omitted, except for the first chunk."""
 
     def __init__(self, *, wants_usage: bool) -> None:
         self._wants_usage = wants_usage
@@ -92,7 +96,7 @@ class TextWriter:
         return None
 
     def usage_chunk(self, usage: dict[str, Any]) -> bytes:
-        """The usage chunk; empty if the client did not ask for usage."""
+        """The chunk with the usage; empty if the client did not ask for usage."""
         return self._event([], usage) if self._wants_usage else b""
 
     def _event(self, choices: list[dict[str, Any]], usage: dict[str, Any] | None) -> bytes:

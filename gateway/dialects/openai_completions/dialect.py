@@ -34,7 +34,8 @@ _WANTED = {
 
 
 def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]) -> CompletionRequest:
-    """Parse a request. Raises BadRequest, with the field's name, if the gateway cannot process it."""
+    """Parse a request. Raises BadRequest, with the name of the field that caused the error, if the gateway cannot
+    process the request."""
     fields = load_object(body)
     check(fields, _WANTED)
     model = read_model(fields)
@@ -63,12 +64,12 @@ def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[byt
 
 
 def choices(body: dict[str, Any]) -> list[dict[str, Any]]:
-    """The choices of a plain body in chat's format."""
+    """The choices of a plain body, converted to the format of chat."""
     return [as_chat_choice(choice) for choice in body["choices"]]
 
 
 def replayed(request: CompletionRequest, body: dict[str, Any]) -> tuple[bytes, bytes]:
-    """Convert a plain `body` to a stream: all events but `[DONE]`, and `[DONE]`."""
+    """Convert a plain `body` to a stream. Returns two values: all events except `[DONE]`, and `[DONE]`."""
     writer = TextWriter(wants_usage=request.wants_usage)
     chat_chunks = chunks({**body, "choices": choices(body)}, wants_usage=False)
     events = b"".join([writer.write(chunk) for chunk in chat_chunks])

@@ -1,4 +1,5 @@
-"""Reads `prompt` or `input` in its four forms: a text, texts, tokens, lists of tokens."""
+"""Reads `prompt` or `input`. The field has one of four forms: a text, a list of texts, a list of tokens, or a list of
+lists of tokens."""
 
 from __future__ import annotations
 
@@ -9,16 +10,17 @@ from gateway.domain.request import Turn
 from gateway.errors import BadRequest
 
 MAX_INPUTS = 10_000
-"""Maximum inputs in one request. OpenAI accepts 2,048; embedding servers accept more or fewer."""
+"""Maximum number of inputs in one request. OpenAI accepts 2,048 inputs; some embedding servers accept more, others
+fewer."""
 
 
 class Inputs(NamedTuple):
     """The inputs of a request."""
 
     texts: list[str]
-    """One text per input; empty if the input was given as tokens, which only the model can decode."""
+    """One text for each input. Empty if the inputs are tokens, which only the model can decode."""
     tokens: int | None = None
-    """Number of tokens of all inputs, if they were given as tokens; else None."""
+    """The number of tokens of all inputs. None if the inputs are texts."""
 
     @property
     def turns(self) -> list[Turn]:
@@ -27,7 +29,7 @@ class Inputs(NamedTuple):
 
 
 def read_inputs(fields: Mapping[str, Any], name: str) -> Inputs:
-    """The input in `fields[name]`. Raises BadRequest for any other form, including mixed ones."""
+    """Read the inputs in `fields[name]`. Raises BadRequest if they have another form, or mixed forms."""
     value: Any = fields.get(name)
     if type(value) is str:
         return Inputs([value])

@@ -18,8 +18,8 @@ from gateway.errors import BackendGarbage
 
 
 class CompletionsToCompletions(ChatToChat):
-    """Implements `Translator` from legacy completions to itself. Headers and errors are those of chat. Prompts are
-    never trimmed, so plans are ignored."""
+    """Implements `Translator` for legacy completions on both sides. Headers and errors are the same as in chat. Prompts
+    are never trimmed, so `plan` is ignored."""
 
     client: DialectName = "openai_completions"
     backend: DialectName = "openai_completions"
@@ -38,7 +38,7 @@ class CompletionsToCompletions(ChatToChat):
     ) -> bytes:
         changes = self._changes(request, model, max_output_tokens)
         if logprobs and not request.stream and request.body.get("logprobs") is None:
-            changes["logprobs"] = b"1"  # for some servers 0 means none
+            changes["logprobs"] = b"1"  # some servers return no log-probabilities if the number is 0
         return json_splice.splice(request.raw, request.body, changes) if changes else request.raw
 
     def reader(self, request: CompletionRequest) -> CompletionStream:

@@ -1,4 +1,5 @@
-"""Passes on a stream of legacy completions, like a chat stream with `text` instead of `delta`."""
+"""Passes on a stream of legacy completions. The stream is read like a chat stream that has `text` in place of
+`delta`."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ class _Texts(Transcript):
 
 
 class _TextAssembly(Assembly):
-    """Assembles text chunks as if they were chat chunks. The result is the plain body of a legacy completion."""
+    """Assembles chunks with text as if they were chat chunks. The result is the plain body of a legacy completion."""
 
     _probability = staticmethod(probability)
 

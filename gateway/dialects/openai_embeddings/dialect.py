@@ -21,7 +21,8 @@ _WANTED = {
 
 
 def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]) -> CompletionRequest:
-    """Parse a request. Raises BadRequest, with the field's name, if the gateway cannot process it."""
+    """Parse a request. Raises BadRequest, with the name of the field that caused the error, if the gateway cannot
+    process the request."""
     fields = load_object(body)
     check(fields, _WANTED)
     model = read_model(fields)
@@ -46,7 +47,7 @@ def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[byt
 
 
 def choices(body: dict[str, Any]) -> list[dict[str, Any]]:
-    """One choice that represents the vectors of a plain body."""
+    """A single choice that represents all vectors of a plain body."""
     return [vectors(len(body["data"]))]
 
 

@@ -20,7 +20,8 @@ _USAGE = b'"usage"'
 
 
 class EmbeddingsToEmbeddings(ChatToChat):
-    """Implements `Translator` from embeddings to itself. Headers and errors are those of chat; there are no streams."""
+    """Implements `Translator` for embeddings on both sides. Headers and errors are the same as in chat. Embeddings are
+    not streamed."""
 
     client: DialectName = "openai_embeddings"
     backend: DialectName = "openai_embeddings"
@@ -38,20 +39,20 @@ class EmbeddingsToEmbeddings(ChatToChat):
         return json_splice.splice(request.raw, request.body, changes) if changes else request.raw
 
     def plain(self, request: CompletionRequest, body: bytes) -> Plain:
-        """Read a plain answer. If possible, only `usage` is parsed, because the vectors are not needed."""
+        """Read a plain answer. The vectors are not needed, so only `usage` is parsed if this is possible."""
         usage = counted(openai_usage(_usage_object(body)), request.estimated_tokens or 0)
         return Plain(body, usage, "stop", None, [vectors(len(request.turns))])
 
 
 def _usage_object(body: bytes) -> Any:
-    """The usage object. Raises BackendGarbage if the body contains no embeddings."""
+    """The usage object of an answer. Raises BackendGarbage if `body` contains no embeddings."""
     at = body.rfind(_USAGE)
     if at >= 0 and body.startswith(b"{") and body.find(b'"data"') >= 0 and body.find(b'"error"') < 0:
         try:
             start = body.index(b"{", at)
             return orjson.loads(body[start : json_splice.value_end(body, start)])
         except (ValueError, IndexError):
-            pass  # the usage is null, or the key also occurs elsewhere
+            pass  # the usage is null, or its key also occurs elsewhere in the body
     reply = plain.load_reply(body)
     if type(reply.get("data")) is not list:
         raise BackendGarbage("The backend answered with JSON that holds no embeddings.")

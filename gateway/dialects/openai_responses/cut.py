@@ -1,4 +1,4 @@
-"""Ends a Responses stream early: writes an incomplete response with the output so far."""
+"""Ends a Responses stream early. Writes the end of an incomplete response, with the output that was sent so far."""
 
 from __future__ import annotations
 
@@ -14,23 +14,25 @@ _NUMBER = re.compile(rb'"sequence_number": ?(\d+)')
 
 
 class PartialResponse:
-    """The announced response, and the text position at which each output item begins."""
+    """The response object from the first event, and for each output item the number of characters of text before the
+    item."""
 
     def __init__(self) -> None:
         self._response: Item = {}
         self._items: list[tuple[int, Item]] = []
 
     def created(self, response: Any) -> None:
-        """Store the announced response."""
+        """Store the response object from the event that begins the stream."""
         self._response = response if type(response) is dict else {}
 
     def added(self, item: Any, characters: int) -> None:
-        """An output item begins after `characters` characters of text."""
+        """Called when an output item begins. `characters`: number of characters of text before the item."""
         if type(item) is dict:
             self._items.append((characters, item))
 
     def cut(self, text: str, last: bytes, delivered: Usage) -> bytes:
-        """The remaining events. `last`: the latest events sent, for their sequence numbers."""
+        """The events with which the stream ends. `text`: all text that was sent. `last`: the latest events that were
+        sent, from which the sequence numbers continue. `delivered`: the usage of the part that was sent."""
         number = max((int(found) for found in _NUMBER.findall(last)), default=delivered.all_output) + 1
         ends = [*(begin for begin, _ in self._items[1:]), len(text)]
         output = [_so_far(item, text[begin:end]) for (begin, item), end in zip(self._items, ends, strict=False)]

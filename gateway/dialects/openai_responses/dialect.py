@@ -18,13 +18,13 @@ __all__ = ["choices", "error_body", "error_event", "parse", "replayed", "status"
 
 _NUMBER = re.compile(rb'"sequence_number":[ \t]*([0-9]{1,9})\b')
 _LAST = 2**31 - 1
-"""Larger than any sequence number in a stream."""
+"""A number that is larger than any sequence number in a stream."""
 
 
 def error_event(error: GatewayError, request_id: str, sent: bytes = b"") -> bytes:
-    """The last event of a stream that failed; no terminating event follows.
+    """The last event of a stream that failed. No terminating event follows.
 
-    It contains the error twice: in the documented fields, and as `error`, which OpenAI's own clients read.
+    The event contains the error twice: in the documented fields, and in `error`, which OpenAI's own clients read.
     """
     inner = orjson.loads(error_body(error, request_id))["error"]
     event = {
@@ -39,12 +39,13 @@ def error_event(error: GatewayError, request_id: str, sent: bytes = b"") -> byte
 
 
 def _next_number(sent: bytes) -> int:
-    """The number after the sequence number of the last event in `sent`. Inside a JSON string the key's quotes would be
-    escaped."""
+    """The sequence number for the event after the last event in `sent`. The number is found by its quoted key, which
+    cannot occur inside a JSON string, because the quotes would be escaped there."""
     numbers = _NUMBER.findall(sent)
     return int(numbers[-1]) + 1 if numbers else _LAST
 
 
 def replayed(request: CompletionRequest, body: dict[str, Any]) -> tuple[bytes, bytes]:
-    """Convert a plain `body` to a stream: all events but the terminating one, and the terminating one."""
+    """Convert a plain `body` to a stream. Returns two values: all events except the terminating event, and the
+    terminating event."""
     return response_stream(request, body)

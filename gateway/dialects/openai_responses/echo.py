@@ -1,4 +1,4 @@
-"""Restores request fields in a response that were not sent to the backend (`store`, `previous_response_id`)."""
+"""Writes into a response those request fields that were not sent to the backend (`store`, `previous_response_id`)."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ _RESPONSE = b'"response"'
 
 
 def differs(echoed: Mapping[str, Any]) -> bool:
-    """Whether `echoed` differs from the response of a backend that stores nothing and knows no earlier response."""
+    """Whether a value in `echoed` differs from the value that a backend's response contains. The backend stores nothing
+    and knows no earlier response."""
     return bool(echoed.get("store") or echoed.get("previous_response_id"))
 
 
 def with_echoed(body: bytes, echoed: Mapping[str, Any], start: int = 0) -> bytes:
-    """Replace fields of the Response object that begins at `start` by their values in `echoed`. Missing fields are
-    not added."""
+    """Replace fields of the Response object that begins at position `start` of `body` by their values in `echoed`.
+    Fields that the object does not have are not added."""
     return json_splice.replace(
         body, [(span, orjson.dumps(echoed[key])) for key, span in json_splice.members(body, start) if key in echoed]
     )
 
 
 class EchoRelay(ResponsesRelay):
-    """Like `ResponsesRelay`, but replaces the fields of `echoed` in every Response object of the stream."""
+    """Like `ResponsesRelay`, but replaces fields in every Response object of the stream by their values in `echoed`."""
 
     def __init__(self, echoed: Mapping[str, Any], *, wants_logprobs: bool = False) -> None:
         super().__init__(wants_logprobs=wants_logprobs)

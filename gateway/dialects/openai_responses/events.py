@@ -1,4 +1,4 @@
-"""Writes the events of a Responses stream: numbers them, and opens, fills and closes output items."""
+"""Writes the events of a Responses stream. Numbers the events, and announces, fills and closes output items."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gateway.dialects.openai_responses.tools import Tool
 
 
 class Events:
-    """Numbers events from 0 and stores the output items by index."""
+    """Numbers the events, beginning with 0, and stores the output items by their index."""
 
     def __init__(self) -> None:
         self.output: list[Item] = []
@@ -34,7 +34,7 @@ class Events:
         return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
 
     def piece(self, before: bytes, text: str, after: bytes) -> bytes:
-        """A delta event in which only `text` is new. Most events of a stream are of this kind."""
+        """A delta event with the text `text`. The bytes `before` and `after` the text stay the same for many events."""
         number, self._next = self._next, self._next + 1
         return b'%b%b%b,"sequence_number":%d}\n\n' % (before, orjson.dumps(text), after, number)
 
@@ -48,19 +48,19 @@ class Events:
         return self.event("response.output_item.added", output_index=place, item=self.output[place])
 
     def done(self, place: int, item: Item) -> bytes:
-        """Store the finished item at `place`; returns the event that closes it."""
+        """Store the finished item at `place`. Returns the event that closes the item."""
         self.output[place] = item
         return self.event("response.output_item.done", output_index=place, item=item)
 
 
 def _head(kind: str, where: dict[str, Any]) -> bytes:
-    """The bytes of an event of type `kind` up to its `delta`."""
+    """The bytes of an event of type `kind` before its field `delta`."""
     head = orjson.dumps({"type": kind, **where})
     return b'event: %b\ndata: %b,"delta":' % (kind.encode(), head[:-1])
 
 
 class Message:
-    """A message item: the assistant's text, or its refusal."""
+    """A message item: the text or the refusal of the assistant."""
 
     def __init__(self, events: Events, item_id: str) -> None:
         self._events, self._id = events, item_id
@@ -120,7 +120,8 @@ class Message:
 
 
 class Reasoning:
-    """A reasoning item: the model's thinking as one summary, and the blocks that the vendor signed."""
+    """A reasoning item. It contains the model's thinking as a single summary, and the thinking blocks that the vendor
+    signed."""
 
     def __init__(self, events: Events, item_id: str) -> None:
         self._events, self._id = events, item_id
@@ -154,7 +155,7 @@ class Reasoning:
 
 
 class Call:
-    """A function call item. Its arguments are written as they arrive."""
+    """A function call item. The pieces of its arguments are written as they arrive."""
 
     def __init__(self, events: Events, item_id: str, call_id: str, tool: Tool) -> None:
         self._events, self._id, self._call_id, self._tool = events, item_id, call_id, tool
@@ -190,8 +191,8 @@ class Call:
 
 
 class CustomCall(Call):
-    """A custom tool call item. The model sends its text inside JSON, so the text is known only when the JSON is
-    complete."""
+    """A custom tool call item. The model sends the text of the call inside JSON, so the text is known only when the
+    JSON is complete."""
 
     def _item(self, text: str, status: str) -> Item:
         return custom_item(self._id, self._call_id, self._tool, text, status)

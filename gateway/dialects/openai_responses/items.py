@@ -43,18 +43,18 @@ def shortened(item: Item, text: str) -> Item:
 
 
 class _Conversation:
-    """Collects chat messages. As chat requires, adjacent assistant items become one message with thinking, text and
-    calls."""
+    """Collects chat messages. Adjacent items of the assistant become one message with thinking, text and calls, because
+    chat requires this form."""
 
     def __init__(self) -> None:
         self.messages: list[Item] = []
         self._current: Item | None = None
-        """The assistant message to which further items may be added."""
+        """The assistant message to which the next items may be added; None if the next item begins another message."""
         self._thought: Item = {}
-        """Reasoning that belongs to the next assistant message."""
+        """Reasoning that will be added to the next assistant message."""
         self._shown: list[Item] = []
-        """Parts of tool results that are not text. Chat allows them in user messages only, so a user message with them
-        follows the last result."""
+        """Parts of tool results that are not text. Chat allows these parts only in user messages, so a user message
+        with these parts follows the last tool result."""
 
     def add(self, message: Item) -> None:
         if message["role"] != "tool":
@@ -78,7 +78,7 @@ class _Conversation:
             raise BadRequest(f"{where}.type {kind!r} means nothing to this model's provider.", param=f"{where}.type")
 
     def show(self) -> None:
-        """Add the pending non-text parts of tool results as a user message."""
+        """Add a user message with the parts of tool results that are not text, if there are such parts."""
         shown, self._shown = self._shown, []
         if shown:
             self.messages.append({"role": "user", "content": shown})
@@ -103,8 +103,8 @@ class _Conversation:
             self._instruct(content)
 
     def _instruct(self, content: Content) -> None:
-        """Add an instruction. It is merged into the first system message, because templates of open models accept
-        only one."""
+        """Add an instruction to the first system message, because the chat templates of open models accept only one
+        system message."""
         if not isinstance(content, str) and all(part.keys() == {"type", "text"} for part in content):
             content = "\n\n".join(part["text"] for part in content)
         first = self.messages[0] if len(self.messages) == 1 else {}
@@ -114,8 +114,8 @@ class _Conversation:
             self.add({"role": "system", "content": content})
 
     def _say(self, content: Content) -> None:
-        """Add assistant text. Text after calls is added to the message with the calls, because their results must
-        follow that message."""
+        """Add text of the assistant. If the message already has calls, the text is added to the same message, because
+        the results of the calls must follow directly after this message."""
         current = self._assistant(anew=self._current is not None and "tool_calls" not in self._current)
         if current.get("content") is None:
             current["content"] = content
@@ -145,7 +145,8 @@ class _Conversation:
         self._assistant(anew=bool(self._thought)).setdefault("tool_calls", []).append(call)
 
     def _assistant(self, *, anew: bool) -> Item:
-        """The assistant message to extend. A new message starts with the pending reasoning."""
+        """The assistant message to which an item is added. A new message begins with the reasoning in `_thought`.
+        `anew`: always begin a new message."""
         if self._current is None or anew:
             current = {"role": "assistant", "content": None, **self._thought}
             self.add(current)
@@ -158,7 +159,8 @@ def _as_parts(content: Content) -> list[Item]:
 
 
 def _content(content: Any, where: str) -> Content:
-    """The content in chat's format. A single text becomes a string, which every backend accepts."""
+    """The content in the format of chat. If the content is a single text, the result is a string, because every backend
+    accepts a string."""
     if type(content) is not list:
         text: str = content
         return text

@@ -27,12 +27,12 @@ _SEALED = "reasoning.encrypted_content"
 
 
 _CHAT = ChatToChat()
-"""Used for headers and error responses, which are the same as those of chat at the same vendor."""
+"""Writes headers and reads errors. Both are the same as in chat at the same vendor."""
 
 
 class ResponsesToResponses:
-    """Implements `Translator` from OpenAI Responses to itself. The backend stores nothing: the gateway sends the
-    whole conversation each time."""
+    """Implements `Translator` for OpenAI Responses on both sides. The backend stores nothing, because the gateway sends
+    the whole conversation each time."""
 
     client: DialectName = "openai_responses"
     backend: DialectName = "openai_responses"
@@ -47,7 +47,7 @@ class ResponsesToResponses:
         max_output_tokens: int | None = None,
     ) -> bytes:
         body, changes = request.body, dict[str, bytes]()
-        # the gateway replaces it with the stored items before this point
+        # the gateway has already replaced it with the stored items
         if body.get("previous_response_id") is not None:
             raise BadRequest(
                 "A stored response cannot be named here: send the conversation as input.", param="previous_response_id"
@@ -92,8 +92,9 @@ class ResponsesToResponses:
 def _more_included(request: CompletionRequest, logprobs: bool) -> list[str]:
     """The values to add to `include`: encrypted reasoning for the client, and log-probabilities for the gateway.
 
-    A client that relies on storage sends reasoning items back as it received them. Without storage, they are useful
-    only with their encrypted content. Models without reasoning reject this value.
+    A client that relies on stored responses sends reasoning items back as it received them. As the backend stores
+    nothing, the items are useful only with their encrypted content. Models without reasoning reject this value of
+    `include`.
     """
     body = request.body
     more = [LOGPROBS] if logprobs and not request.stream and not wants_logprobs(body) else []
@@ -103,8 +104,8 @@ def _more_included(request: CompletionRequest, logprobs: bool) -> list[str]:
 
 
 def _context(request: CompletionRequest, plan: ContextPlan | None) -> dict[str, bytes]:
-    """The changes to instructions and input: removes turns as the plan says, and reasoning items that the backend
-    cannot use."""
+    """The changes to `instructions` and `input`. Turns are removed as `plan` requires. Reasoning items that the backend
+    cannot use are removed too."""
     body = request.body
     drop = plan.drop if plan else frozenset[int]()
     replace = plan.replace if plan else dict[int, str]()
@@ -122,7 +123,8 @@ def _context(request: CompletionRequest, plan: ContextPlan | None) -> dict[str, 
 
 
 def _forgotten(item: dict[str, Any]) -> bool:
-    """Whether the item is reasoning that is not stored anywhere or was encrypted by another vendor."""
+    """Whether `item` is reasoning that the backend cannot use, because it is stored nowhere or another vendor encrypted
+    it."""
     if kind_of(item) != "reasoning":
         return False
     sealed = item.get("encrypted_content")
@@ -130,7 +132,8 @@ def _forgotten(item: dict[str, Any]) -> bool:
 
 
 def _items(request: CompletionRequest, stay: list[int], replace: dict[int, str]) -> bytes:
-    """The items that remain, as their original bytes. Shortened items are written again."""
+    """The input items that remain, as JSON. `stay`: indexes of these items. `replace`: index of an item → its shortened
+    text. Items that did not change keep their bytes."""
     start, _ = json_splice.find(request.raw, "input")[-1]
     spans, value = list(json_splice.elements(request.raw, start)), request.body["input"]
     written = [
@@ -141,7 +144,7 @@ def _items(request: CompletionRequest, stay: list[int], replace: dict[int, str])
 
 
 def _without_logprobs(body: bytes) -> bytes:
-    """Set every part's `logprobs` to an empty list, as in an answer without log-probabilities."""
+    """`body` with the `logprobs` of every part set to an empty list, as in an answer without log-probabilities."""
     spans = [
         span
         for output, _ in json_splice.find(body, "output")

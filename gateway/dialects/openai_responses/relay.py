@@ -1,4 +1,4 @@
-"""Passes on a Responses stream, and parses only events with usage, errors or the end."""
+"""Passes on a Responses stream. Parses only the events that contain usage, errors or the end of the answer."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ _MARKS = (
     *(b"error", b"response.completed", b"response.incomplete", b"response.failed"),
     *(b"response.created", b"response.output_item.added", b"[DONE]"),
 )
-"""Byte strings that show that an event must be parsed. In most streams few other events contain them."""
+"""Texts that occur in events that must be parsed. In most streams, few other events contain these texts."""
 _WORK = (*_MARKS, b"response.output_item.done")
-"""The byte strings that are searched while one of the provider's tools runs."""
+"""The texts that are searched for while a tool of the provider runs."""
 
 
 class ResponsesRelay(EventReader):
-    """Implements `StreamReader` for OpenAI Responses on both sides. A stream without a final event is not completed."""
+    """Implements `StreamReader` for OpenAI Responses on both sides. If the backend sends no final event, the client
+    gets no final event."""
 
     def __init__(self, *, wants_logprobs: bool = False) -> None:
         super().__init__()
@@ -41,9 +42,9 @@ class ResponsesRelay(EventReader):
         self._partial = PartialResponse()
         self._marks: tuple[bytes, ...] = _MARKS
         self._tool_items: list[dict[str, Any]] = []
-        """Finished items of the provider's tools."""
+        """The finished output items of tools that the provider runs."""
         self._latest: dict[str, Any] = {}
-        """The latest response object from an event that was not the final one."""
+        """The response object in the latest event that was not the final event."""
 
     @property
     def chunks(self) -> int:
@@ -71,10 +72,10 @@ class ResponsesRelay(EventReader):
         return b"".join(relayed)
 
     def _read(self, event: bytes) -> bool:
-        """Process an event. Returns whether to pass it on now."""
+        """Process an event. Returns whether the event is passed on to the client now."""
         name, data = sse.fields(event)
         if data == b"[DONE]":
-            return False  # this dialect does not end with it
+            return False  # `[DONE]` does not belong to this dialect
         try:
             parsed = orjson.loads(data)
         except orjson.JSONDecodeError:
@@ -132,7 +133,8 @@ class ResponsesRelay(EventReader):
         return self._partial.cut(self._transcript.text(), self._transcript.last, delivered)
 
     def completion(self) -> bytes | None:
-        """The `response` of the last event, as its original bytes; None if there is none or it is too large."""
+        """The `response` of the final event, as its original bytes. None if there is no final event or the response is
+        too large."""
         if self._response is None:
             return None
         data = sse.payload(self.ending)
@@ -151,7 +153,8 @@ class ResponsesRelay(EventReader):
 
 
 def broken(kind: object, parsed: Any, data: bytes) -> StreamBroken | None:
-    """The failure that an event reports, as `error` in any format or as `response.failed`; None if it reports none."""
+    """The failure that an event reports; None if the event reports no failure. A failure is an `error` in any format,
+    or `response.failed`."""
     failed = parsed.get("response") if type(parsed) is dict and kind == "response.failed" else parsed
     error = find_error(failed)
     if not error and kind not in ("error", "response.failed"):

@@ -12,17 +12,18 @@ from gateway.domain.request import CompletionRequest
 _PIECE = re.compile(r"\s*(?:\S{1,40}\s*){1,15}|\s+")
 """Matches a piece of text of about twenty tokens."""
 _EMPTY: dict[str, Item] = {"message": {"content": []}, "reasoning": {"summary": []}, "function_call": {"arguments": ""}}
-"""The empty fields of an item in the event that announces it."""
+"""Type of an item → the fields that are empty in the event that announces the item."""
 
 
 def again(request: CompletionRequest, body: Item) -> Item:
-    """Convert a stored response to the answer of another request: replace its id and the request fields that it
-    repeats."""
+    """Convert a stored response to the answer to another request. The id, and the request fields that a response
+    repeats, are replaced."""
     return {**body, "id": Ids(request.id).response, **repeated(request)}
 
 
 def response_stream(request: CompletionRequest, body: Item) -> tuple[bytes, bytes]:
-    """Convert a plain body to a stream. Returns all events but the terminating one, and the terminating one."""
+    """Convert a plain body to a stream. Returns two values: all events except the terminating event, and the
+    terminating event."""
     whole = again(request, body)
     begun = {**whole, "status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
     begun.pop("completed_at", None)
@@ -55,7 +56,7 @@ def _item(events: Events, item: Item) -> list[bytes]:
 
 
 def _dicts(parts: object) -> list[tuple[int, Item]]:
-    """The objects in a list, with their indexes. Other values are ignored, because a backend may have written them."""
+    """The objects in a list, with their indexes. Other values are ignored, because a backend may write any value."""
     return [(number, part) for number, part in enumerate(parts) if type(part) is dict] if type(parts) is list else []
 
 

@@ -1,4 +1,4 @@
-"""Parses a Responses request: validates the fields that the gateway uses, and reads `input` as turns."""
+"""Parses a Responses request. Validates the fields that the gateway uses, and reads `input` as turns."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from gateway.domain.request import CompletionRequest, Controls, Role, Turn
 from gateway.errors import BadRequest
 
 INSTRUCTIONS = -1
-"""Index of the turn that contains the `instructions`."""
+"""The index of the turn that contains the `instructions`. Other turns have the index of their item in `input`."""
 CALLS = frozenset({"function_call", "custom_tool_call"})
 RESULTS = frozenset({"function_call_output", "custom_tool_call_output"})
 DECLARATIONS = frozenset({"additional_tools", "tool_search_output"})
-"""Types of items that declare tools, as the field `tools` does."""
+"""Types of items that declare tools, as the request field `tools` does."""
 SEARCHES = frozenset({"tool_search_call", "web_search_call"})
-"""Types of items with a search query. The results are in the following items."""
+"""Types of items that contain a search query. The search results are in the items after it."""
 _TEXTS = frozenset({"input_text", "output_text"})
 _OF_MESSAGES = frozenset({"content"})
 _OF_CUSTOM_CALLS = frozenset({"input"})
@@ -35,11 +35,13 @@ _ELSEWHERE = {
     "conversation": "continue a response with previous_response_id, or send the conversation as input",
     "prompt": "send the prompt's text as instructions and input",
 }
-"""Fields that refer to data in the gateway's OpenAI account, which all teams share → what the client can do instead."""
+"""Name of a field that refers to data in the gateway's OpenAI account, which all teams share → the remedy that the
+error text names."""
 
 
 def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]) -> CompletionRequest:
-    """Parse a request. Raises BadRequest, with the field's name, if the gateway cannot process it."""
+    """Parse a request. Raises BadRequest, with the name of the field that caused the error, if the gateway cannot
+    process the request."""
     fields = load_object(body)
     _check(fields)
     model = read_model(fields)
@@ -103,7 +105,7 @@ def _check(fields: dict[str, Any]) -> None:
 def read_turns(fields: Mapping[str, Any]) -> list[Turn]:
     """Read the instructions and the items of `input` as turns. Raises BadRequest with the location of an error.
 
-    Reasoning is not a separate turn: it is kept or dropped with the item after it (see `kept`).
+    A reasoning item is not a turn. It is kept or dropped together with the item after it (see `kept`).
     """
     turns: list[Turn] = []
     if instructions := fields.get("instructions"):
@@ -131,7 +133,8 @@ def read_turns(fields: Mapping[str, Any]) -> list[Turn]:
 
 
 def kind_of(item: Mapping[str, Any]) -> str:
-    """The item's type. Messages and references may omit it."""
+    """The type of the item. If the item has no type, the type is inferred, because messages and references may omit
+    it."""
     kind = item.get("type")
     if type(kind) is str:
         return kind
@@ -159,7 +162,7 @@ def _turn(index: int, item: Any) -> Turn | None:
         text, images, files = _parts(item.get("output"), f"{where}.output")
         asides = has_asides(item, _OF_RESULTS) or in_parts(item.get("output"), _TEXTS, "input_image")
         return Turn(index, "tool", text, (), (item["call_id"],), images, files, asides)
-    if kind in DECLARATIONS:  # counted as system turns, which are neither dropped nor shortened
+    if kind in DECLARATIONS:  # declarations become system turns, which are neither dropped nor shortened
         _check_tools(item.get("tools"), f"{where}.tools")
         return Turn(index, "system", orjson.dumps(item["tools"]).decode(), asides=has_asides(item, _OF_DECLARATIONS))
     if kind == "tool_search_call":
@@ -200,13 +203,14 @@ def _message(index: int, item: Mapping[str, Any], where: str) -> Turn:
 
 
 def _shown(output: Any) -> int:
-    """Number of files, such as screenshots, in the output of a tool that OpenAI defines."""
+    """The number of files, such as screenshots, in the output of a tool of a type that OpenAI defines."""
     parts = output if type(output) is list else (output,)
     return sum(1 for part in parts if type(part) is dict and part.get("type") in FILE_PARTS)
 
 
 def _parts(content: Any, where: str) -> tuple[str, int, int]:
-    """The text, number of images and number of files in a message's content or a call's output."""
+    """The text, the number of images and the number of files in `content`: the content of a message or the output of a
+    call."""
     if type(content) is str:
         return content, 0, 0
     return read_parts(content, where, _TEXTS, "input_image")
@@ -227,7 +231,7 @@ def read_needs(fields: Mapping[str, Any], turns: list[Turn]) -> frozenset[str]:
 
 
 def declarations(fields: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield each tool or namespace that the request declares, with its location."""
+    """Yield each tool or namespace that the request declares, and its location in the request."""
     for index, tool in enumerate(fields.get("tools") or ()):
         yield tool, f"tools[{index}]"
     value = fields.get("input")
@@ -243,8 +247,8 @@ def wants_logprobs(fields: Mapping[str, Any]) -> bool:
 
 
 def kept(items: list[dict[str, Any]], dropped: Set[int]) -> list[int]:
-    """Indexes of the items that remain without those in `dropped`. Reasoning is removed together with the item after
-    it."""
+    """Indexes of the items that remain after the items with an index in `dropped` are removed. A reasoning item is
+    removed together with the item after it."""
     places: list[int] = []
     follows = len(items)
     for place in range(len(items) - 1, -1, -1):

@@ -1,4 +1,4 @@
-"""Builds a Response object: repeated request fields, usage, status and output items."""
+"""Builds a Response object: the repeated request fields, the usage, the status and the output items."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _REPEATED: dict[str, Any] = {
     "truncation": "disabled",
     "user": None,
 }
-"""Request fields that the response repeats, with the value for fields that the client did not send."""
+"""Request field that the response repeats → value for a request without this field."""
 
 
 class Ids:
-    """Ids of a response and its items, derived from the request id, so that a stream and its stored copy have the
-    same ids."""
+    """The ids of a response and of its items. They are derived from the request id, so that a stream and its stored
+    copy have the same ids."""
 
     def __init__(self, request_id: str) -> None:
         self._stem = request_id.removeprefix("req_")
@@ -54,12 +54,14 @@ class Ids:
         return f"resp_{self._stem}"
 
     def item(self, prefix: str, number: int) -> str:
-        """The id of an item. `prefix`: rs, msg, fc or ctc. `number`: its index among items of this kind."""
+        """The id of an item. `prefix`: rs, msg, fc or ctc, for the kind of the item. `number`: index of the item among
+        the items of this kind."""
         return f"{prefix}_{self._stem}{number:02x}"
 
 
 def repeated(request: CompletionRequest) -> Item:
-    """The request fields that the response repeats; `request.echoed` overrides them."""
+    """The request fields that the response repeats. Values in `request.echoed` replace the values in the request
+    body."""
     body = request.body
     fields = {name: otherwise if body.get(name) is None else body[name] for name, otherwise in _REPEATED.items()}
     field, thinking = body.get("text") or {}, body.get("reasoning") or {}
@@ -77,7 +79,7 @@ def _shown(tool: Item) -> Item:
 def response(
     request: CompletionRequest, *, response_id: str, created: int, model: str, status: str, output: list[Item]
 ) -> Item:
-    """A whole Response, without usage and `incomplete_details`."""
+    """A whole Response object, except for usage and `incomplete_details`."""
     return {
         "id": response_id,
         "object": "response",
@@ -93,7 +95,8 @@ def response(
 
 
 def ended(begun: Item, finish: str, usage: Usage | None, output: list[Item], now: int) -> Item:
-    """`begun`, completed with the answer. `finish`: OpenAI chat's finish reason."""
+    """The Response object `begun`, completed with the output, usage, and status. `finish`: the finish reason in OpenAI
+    chat's terms. `now`: Unix seconds."""
     reason = INCOMPLETE.get(finish)
     whole = {
         **begun,
@@ -106,7 +109,8 @@ def ended(begun: Item, finish: str, usage: Usage | None, output: list[Item], now
 
 
 def shown_usage(usage: Usage) -> Item:
-    """The usage in the Responses format: cached tokens are part of the input, and reasoning is part of the output."""
+    """The usage in the format of Responses. In this format, cached tokens are part of the input, and reasoning is part
+    of the output."""
     written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
     return {
         "input_tokens": usage.all_input,
@@ -118,7 +122,7 @@ def shown_usage(usage: Usage) -> Item:
 
 
 def reasoning_item(item_id: str, text: str, blocks: list[Item]) -> Item:
-    """A reasoning item. `blocks`: blocks that another vendor signed, to be stored in `encrypted_content`."""
+    """A reasoning item. `blocks`: thinking blocks signed by another vendor, to be packed into `encrypted_content`."""
     item: Item = {"id": item_id, "type": "reasoning"}
     item["summary"] = [{"type": "summary_text", "text": text}] if text else []
     return {**item, "encrypted_content": pack(blocks)} if blocks else item
@@ -137,7 +141,7 @@ def refusal_part(text: str) -> Item:
 
 
 def call_item(item_id: str, call_id: str, tool: Tool, arguments: str, status: str) -> Item:
-    """A function call item. The arguments are the string that the model generated."""
+    """A function call item. `arguments`: the text that the model generated, unchanged."""
     item: Item = {"id": item_id, "type": "function_call", "status": status}
     return {**item, "arguments": arguments, "call_id": call_id, **_named(tool)}
 
@@ -152,7 +156,8 @@ def _named(tool: Tool) -> Item:
 
 
 def input_of(arguments: str) -> str:
-    """The text for a custom tool, from the arguments of the function that represents it."""
+    """The text for a custom tool. A custom tool is represented by a function; `arguments` are the arguments of a call
+    of this function."""
     try:
         return custom_input(orjson.loads(arguments), arguments)
     except orjson.JSONDecodeError:
@@ -160,7 +165,7 @@ def input_of(arguments: str) -> str:
 
 
 def logprobs_of(choice: Mapping[str, Any]) -> list[Item]:
-    """A choice's log-probabilities in the Responses format. Missing `bytes` are added."""
+    """The log-probabilities of a choice in the format of Responses. If `bytes` are missing, they are added."""
     value = choice.get("logprobs")
     entries = value.get("content") if type(value) is dict else None
     return [{**_entry(entry), "top_logprobs": _tops(entry)} for entry in entries or () if _is_entry(entry)]
@@ -180,7 +185,7 @@ def _tops(entry: Item) -> list[Item]:
 
 
 def output_items(request: CompletionRequest, choice: Item, ids: Ids, status: str) -> list[Item]:
-    """The items of a complete chat choice: thinking, message, calls."""
+    """The output items for a complete chat choice: thinking, message, calls."""
     message = choice["message"]
     output: list[Item] = []
     thought, blocks = thought_in(message), message.get("thinking_blocks") or []
@@ -194,7 +199,7 @@ def output_items(request: CompletionRequest, choice: Item, ids: Ids, status: str
 
 
 def thought_in(message: Item) -> str:
-    """The thinking text of a chat message or delta, from either of the field names that servers use."""
+    """The thinking in a chat message or delta. Servers use two names for this field; both are read."""
     return _text(message, "reasoning_content") or _text(message, "reasoning")
 
 
@@ -204,7 +209,7 @@ def _text(message: Item, name: str) -> str:
 
 
 def _parts(choice: Item, *, anyway: bool) -> list[Item]:
-    """The content parts of a choice. `anyway`: if there is no content, return one empty text."""
+    """The content parts of a choice. `anyway`: return one empty text if the choice has no content."""
     text, refusal = _text(choice["message"], "content"), _text(choice["message"], "refusal")
     parts = [text_part(text, logprobs_of(choice))] if text or (anyway and not refusal) else []
     return [*parts, refusal_part(refusal)] if refusal else parts

@@ -1,7 +1,7 @@
-"""Packs another vendor's signed thinking into a reasoning item's `encrypted_content`.
+"""Packs the signed thinking of another vendor into the field `encrypted_content` of a reasoning item.
 
-The client returns it with its next request, as it does with OpenAI's own content. Then the backend gets back the blocks
-that it signed.
+The client returns this field with its next request, as it does with OpenAI's own content. Then the gateway sends the
+signed blocks back to the backend that signed them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 _MARK = "thinking-blocks-1:"
-"""Prefix that distinguishes content packed by the gateway from content that OpenAI encrypted."""
+"""The prefix of content that the gateway has packed. Content that OpenAI has encrypted does not have this prefix."""
 
 
 def pack(blocks: list[dict[str, Any]]) -> str:
@@ -22,7 +22,7 @@ def pack(blocks: list[dict[str, Any]]) -> str:
 
 
 def unpack(content: object) -> list[dict[str, Any]]:
-    """The blocks in an `encrypted_content`; empty if the gateway did not write it."""
+    """The thinking blocks in an `encrypted_content`. Empty if the gateway did not pack this content."""
     if type(content) is not str or not content.startswith(_MARK):
         return []
     try:
@@ -33,7 +33,7 @@ def unpack(content: object) -> list[dict[str, Any]]:
 
 
 def _is_valid(block: object) -> bool:
-    """Whether a block has the expected fields; the client may have changed it."""
+    """Whether a block has the expected fields. The check is needed because the client may have changed the block."""
     if type(block) is not dict:
         return False
     names = {"thinking": ("thinking", "signature"), "redacted_thinking": ("data",)}.get(str(block.get("type")), ())

@@ -1,4 +1,4 @@
-"""Translates tools, tool choice and text format from Responses to chat."""
+"""Translates tools, the tool choice and the text format from Responses to chat."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from gateway.dialects.translate.messages_to_chat.tools import short
 from gateway.errors import BadRequest
 
 _INPUT = "input"
-"""Name of the only argument of a function that represents a custom tool."""
+"""Name of the single argument of a function that represents a custom tool."""
 _CHOICES = frozenset({"auto", "none", "required"})
 _REMOVABLE = ("web_search", "image_generation", "tool_search")
-"""Prefixes of the types of hosted tools that coding agents add to every request. If the model may choose its tools,
-these are removed, because it can answer without them. Any other hosted tool is an error."""
+"""Prefixes of the types of hosted tools that coding agents add to every request. A tool of these types is removed if
+the model may choose its tools, because the model can then answer without this tool. Any other hosted tool is an error.
+"""
 
 
 class Tool(NamedTuple):
@@ -23,16 +24,16 @@ class Tool(NamedTuple):
     name: str
     namespace: str = ""
     custom: bool = False
-    """Whether its calls contain text instead of JSON."""
+    """Whether a call of this tool contains a text instead of JSON."""
 
 
 def chat_name(name: str, namespace: Any) -> str:
-    """The function's name in chat. Chat has no namespaces, so the namespace becomes a prefix."""
+    """The name of the function in chat. Chat has no namespaces, so the namespace becomes a prefix of the name."""
     return short(f"{namespace}__{name}" if type(namespace) is str and namespace else name)
 
 
 def known_tools(body: Mapping[str, Any]) -> dict[str, Tool]:
-    """Chat name → tool, for tools of the client that have another name or type in chat."""
+    """Name in chat → tool. Contains the client's tools that have another name or another type in chat."""
     found: dict[str, Tool] = {}
     for tool, _, within in _each(body):
         name, custom = tool.get("name"), tool.get("type") == "custom"
@@ -59,7 +60,8 @@ def chat_tools(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tools(body: Mapping[str, Any], allowed: frozenset[str] | None, *, removes: bool) -> list[dict[str, Any]]:
-    """The tools in chat's format. If a tool is declared twice, the last declaration counts."""
+    """The tools in the format of chat. If a tool is declared twice, the last declaration is used. `allowed`: chat names
+    of the tools to send; None: all tools. `removes`: drop hosted tools that the model does not need."""
     value = list(_each(body))
     removes = removes and not all(_removable(tool) for tool, _, _ in value)
     found: dict[str, dict[str, Any]] = {}
@@ -76,7 +78,8 @@ def _removable(tool: Mapping[str, Any]) -> bool:
 
 
 def _each(body: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str, str]]:
-    """Yield each single tool, its location in the request, and its namespace ("": none). Raises BadRequest."""
+    """Yield each single tool, its location in the request, and its namespace (empty if the tool has none). Raises
+    BadRequest for an invalid declaration."""
     for tool, where in declarations(body):
         if tool.get("type") != "namespace":
             yield tool, where, ""
@@ -110,8 +113,8 @@ def _function(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _custom(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a custom tool to a function with one string argument, because models of other vendors can call functions
-    only. A grammar becomes part of the description."""
+    """Convert a custom tool to a function with a single string argument. Models of other vendors can only call
+    functions. If the tool has a grammar, the grammar is added to the description."""
     described = [tool["description"]] if type(tool.get("description")) is str else []
     form = tool.get("format")
     if type(form) is dict and form.get("type") == "grammar":
@@ -129,20 +132,22 @@ def _custom(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def custom_arguments(text: str) -> dict[str, str]:
-    """The input of a custom tool as the arguments of the function that represents it."""
+    """The arguments of the function that represents a custom tool. `text`: the input of the custom tool."""
     return {_INPUT: text}
 
 
 def custom_input(arguments: Any, otherwise: str) -> str:
-    """The reverse of `custom_arguments`. Returns `otherwise` if the arguments have another structure."""
+    """The input of a custom tool, read from the `arguments` that `custom_arguments` wrote. Returns `otherwise` if the
+    arguments have another structure."""
     text = arguments.get(_INPUT) if type(arguments) is dict else None
     return text if type(text) is str else otherwise
 
 
 def _choice(choice: Any, body: Mapping[str, Any]) -> tuple[Any, frozenset[str] | None]:
-    """Chat's tool choice, and the names of the allowed tools (None: all) if the client gave a list.
+    """The tool choice in chat, and the names of the allowed tools. The names are None unless the client gave a list of
+    allowed tools.
 
-    Tools that are not on the list are not sent, because few backends support such a list.
+    Tools that are not in the client's list are not sent, because few backends support such a list.
     """
     if choice is None or (type(choice) is str and choice in _CHOICES):
         return choice, None
@@ -157,7 +162,8 @@ def _choice(choice: Any, body: Mapping[str, Any]) -> tuple[Any, frozenset[str] |
 
 
 def _chosen(choice: Mapping[str, Any], body: Mapping[str, Any]) -> str:
-    """The chosen tool's name in chat. The client may omit the namespace of a unique name."""
+    """The name that the chosen tool has in chat. The client may omit the namespace if the name of the tool is
+    unique."""
     name: str = choice["name"]
     if choice.get("namespace"):
         return chat_name(name, choice["namespace"])
@@ -172,7 +178,8 @@ def _allowed(tools: Any) -> frozenset[str]:
 
 
 def chat_format(body: Mapping[str, Any]) -> dict[str, Any]:
-    """`response_format` and `verbosity` from the field `text`. Raises BadRequest."""
+    """The fields `response_format` and `verbosity` for the field `text` of a Responses request. Raises BadRequest if
+    the format is not supported."""
     text = body.get("text") or {}
     fields: dict[str, Any] = {}
     form = text.get("format") or {}

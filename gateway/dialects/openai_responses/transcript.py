@@ -1,4 +1,4 @@
-"""Stores the bytes of a Responses stream, and parses them only on demand."""
+"""Stores the bytes of a Responses stream. The bytes are parsed only when their text is needed."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ import re
 import orjson
 
 _FOLD_BYTES = 64 * 1024
-"""Bytes stored before they are read, so that a long stream needs little memory."""
+"""Number of stored bytes after which the bytes are parsed. With this limit, a long stream needs little memory."""
 _BEGINNING = 64 * 2**10
-"""Number of characters that are kept of a longer text."""
+"""Number of characters that are kept at the beginning of a longer text."""
 
 _KEY = b'"delta":'
 DELTA = re.compile(rb'"delta":[ \t]*"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
-"""Matches a piece of text in any delta event. Inside a JSON string the quotes would be escaped."""
+"""Matches the text in a delta event. The pattern cannot match inside a JSON string, because the quotes would be escaped
+there."""
 
 
 class ResponsesTranscript:
-    """Stores whole events, and the names of output items and tools that were read from some of them."""
+    """Stores whole events. For some events, it stores only the names of output items and tools."""
 
     def __init__(self) -> None:
         self.chunks = 0
-        """Events with a delta (about one token each), plus the first event."""
+        """Number of events with a delta (about one event per token), plus the first event."""
         self.unreadable = 0
         self.last = b""
-        """The block stored last."""
+        """The block of events that was stored last."""
         self._kept: list[bytes | str] = []
         self._held = 0
         self._texts: list[str] = []
@@ -41,7 +42,7 @@ class ResponsesTranscript:
             self._fold()
 
     def add_text(self, text: str) -> None:
-        """Store text from an event without a delta."""
+        """Store text that comes from an event without a delta."""
         self._kept.append(text)
 
     def _fold(self) -> None:
@@ -54,7 +55,7 @@ class ResponsesTranscript:
         self._held = 0
 
     def _text(self, block: bytes | str) -> str:
-        """The text of all deltas in a block. The pieces are joined before they are decoded."""
+        """The text of all deltas in a block. All texts are joined first and decoded together."""
         assert isinstance(block, bytes)
         try:
             text: str = orjson.loads(b'"%b"' % b"".join(DELTA.findall(block)))
@@ -70,8 +71,8 @@ class ResponsesTranscript:
             self._length += len(text)
 
     def text(self) -> str:
-        """Reasoning, content, refusals, tool names and arguments in their original order. For a long text, only the
-        beginning."""
+        """The text so far: reasoning, content, refusals, tool names and arguments, in their original order. If the text
+        is long, only its beginning."""
         self._fold()
         return "".join(self._texts)
 

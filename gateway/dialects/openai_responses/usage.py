@@ -16,29 +16,31 @@ _UNITS = {
     "file_search_call": "file_search",
     "image_generation_call": "image_generation",
 }
-"""Type of an output item → the unit charged for it."""
+"""Type of an output item → the unit that is charged for the item."""
 
 
 def reported(response: dict[str, Any], tool_items: Iterable[Any] = ()) -> Usage | None:
-    """The usage of a response; None if it contains no counts. `tool_items`: finished tool items, used if the response
-    lists none."""
+    """The usage of a response; None if the response contains no counts. `tool_items`: finished items of the provider's
+    tools. They are used if the response itself lists no items."""
     fees = fees_of(response.get("output")) or fees_of(tool_items)
     return openai_usage(response.get("usage"), tier=tier_of(response), fees=fees)
 
 
 def so_far(response: dict[str, Any], tool_items: Iterable[Any]) -> Usage | None:
-    """The usage of an unfinished response as far as it is known; None if nothing is known."""
+    """The known usage of an unfinished response; None if nothing is known. `tool_items`: finished items of the
+    provider's tools."""
     tier, fees = tier_of(response), fees_of(tool_items)
     return usage_with(openai_usage(response.get("usage"), tier=tier, fees=fees), tier, fees)
 
 
 def is_charged(item: Any) -> bool:
-    """Whether the item is a use of a tool that has a separate price."""
+    """Whether the item is a use of a tool that is charged separately."""
     return type(item) is dict and type(kind := item.get("type")) is str and kind in _UNITS
 
 
 def fees_of(output: Any) -> Fees:
-    """Charged units and their numbers. Opening a page that was found, and using a container again, are free."""
+    """The units that are charged for `output`, and their numbers. Two uses are free: opening a page that a search has
+    found, and using the same container again."""
     units: Counter[str] = Counter()
     containers = set[str]()
     for item in output if isinstance(output, list | tuple) else ():

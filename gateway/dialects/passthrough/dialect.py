@@ -1,5 +1,5 @@
-"""The client side of OpenAI's other endpoints, which are passed through. Only the model's name and a few fields are
-read."""
+"""The client side of OpenAI's other endpoints. Their requests and answers are passed through; the gateway reads only
+the name of the model and a few fields."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ ENDPOINTS: Mapping[str, PassThrough] = {
     "/moderations": "moderations",
     "/rerank": "rerank",
 }
-"""Path below `/v1` → permission that a policy must grant for it."""
+"""Path below `/v1` → the permission that a policy must grant for this path."""
 
 _ASKED = ("input", "prompt", "query", "documents")
-"""Fields that contain the text of a request to these endpoints."""
+"""Names of the fields that contain the text of a request to these endpoints."""
 _MOST_FIELD = 64 * 2**10
-"""Maximum bytes of a form field that is read."""
+"""Maximum bytes of a form field. A longer field is not read."""
 _MOST_DIGITS = 9
 
 
@@ -78,16 +78,16 @@ class Endpoint:
         return openai_chat.error_event(error, request_id)
 
     def choices(self, body: dict[str, Any], /) -> list[dict[str, Any]]:
-        """Returns an empty list: answers are not cached."""
+        """Returns an empty list, because answers of these endpoints are not cached."""
         return []
 
     def replayed(self, request: CompletionRequest, body: dict[str, Any], /) -> tuple[bytes, bytes]:
-        """Never called, because answers are not cached."""
+        """Never called, because answers of these endpoints are not cached."""
         return b"", b""
 
 
 def _form(body: bytes, content_type: bytes) -> dict[str, Any]:
-    """The form fields that are not files. If several fields have the same name, the last one counts."""
+    """The form fields that are not files. If several fields have the same name, the last field is used."""
     found: dict[str, Any] = {}
     for part in form.parts(body, content_type):
         if not part.file and part.end - part.start <= _MOST_FIELD:
@@ -96,10 +96,10 @@ def _form(body: bytes, content_type: bytes) -> dict[str, Any]:
 
 
 def _images(value: Any) -> int:
-    """The number of images requested; in a form it is written as digits. An invalid value counts as 1, because the
-    backend will reject it.
+    """The number of images that the request asks for; in a form, the number is written as digits. An invalid value
+    counts as 1, because the backend will reject the request.
 
-    Raises BadRequest for more than `MAX_ANSWERS`, because money is held for each image.
+    Raises BadRequest for more than `MAX_ANSWERS` images, because money is held for each image.
     """
     if type(value) is str and value.isascii() and value.isdigit():
         value = int(value) if len(value) <= _MOST_DIGITS else MAX_ANSWERS + 1

@@ -1,4 +1,4 @@
-"""Finds the parts of a multipart form, so that one part can be replaced and the others stay unchanged."""
+"""Finds the parts of a multipart form, so that a single part can be replaced. The other parts stay unchanged."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class Part(NamedTuple):
     file: bool
     start: int
     end: int
-    """`start` and `end` are the positions of the part's content in the body."""
+    """`start` and `end` are the positions in the body at which the content of the part begins and ends."""
 
 
 def is_form(content_type: bytes) -> bool:
-    """Whether the content type is that of a multipart form."""
+    """Whether `content_type` is the content type of a multipart form."""
     return content_type.lower().startswith(b"multipart/form-data")
 
 
 def parts(body: bytes, content_type: bytes) -> list[Part]:
-    """The parts in order. Raises UnsupportedMediaType if the boundary is missing, and BadRequest if the form is
-    incomplete."""
+    """The parts of a form, in order. Raises UnsupportedMediaType if the content type has no boundary, and BadRequest if
+    the form is incomplete."""
     _, options = parse_options_header(content_type)
     boundary = options.get(b"boundary")
     if not boundary:

@@ -1,4 +1,5 @@
-"""OpenAI's other endpoints on both sides: bytes pass through, and the usage is read."""
+"""Translator for OpenAI's other endpoints, with the same dialect on both sides. Passes the bytes through and reads the
+usage."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ class Passthrough:
         return Events()
 
     def reader_of(self, content_type: str) -> Events | Opaque | None:
-        """The reader for an answer of this content type; None: the answer is read whole."""
+        """The reader for a streamed answer of this content type. None if the answer is not read as a stream, but as a
+        whole."""
         if content_type.startswith("text/event-stream"):
             return Events()
         return None if content_type.startswith(("application/json", "text/")) else Opaque()

@@ -1,4 +1,4 @@
-"""Passes on streams that the gateway does not parse: events of any kind, audio, images."""
+"""Passes on streams whose content the gateway does not parse: events of any kind, audio, images."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gateway.domain.money.usage import Usage
 from gateway.errors import BackendError, BackendGarbage, StreamBroken
 
 _LAST = (".done", ".completed")
-"""Suffixes of the types of events that may be the last one."""
+"""Suffixes of event types. An event with such a type may be the last event of the stream."""
 _WORTH_READING = (b'"usage"', b'.done"', b'.completed"', b"error")
 
 
 class _Unparsed:
-    """Base of the `StreamReader`s for unparsed streams. They read no text and store nothing."""
+    """Base of the `StreamReader`s for streams that are not parsed. These readers read no text and store nothing."""
 
     def __init__(self) -> None:
         self.usage: Usage | None = None
@@ -50,7 +50,8 @@ class _Unparsed:
 
 
 class Opaque(_Unparsed):
-    """Passes on bytes. Only the end of the connection shows that the answer is complete."""
+    """Passes on bytes of any kind. The answer is complete when the backend closes the connection; there is no other
+    sign."""
 
     def feed(self, data: bytes) -> bytes:
         self.chunks = self.silent = self.chunks + 1
@@ -64,7 +65,7 @@ class Opaque(_Unparsed):
 
 
 class Events(_Unparsed):
-    """Passes on server-sent events. An event that may be the last is held back as the ending."""
+    """Passes on server-sent events. An event that may be the last event is held back as `ending`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -110,7 +111,8 @@ class Events(_Unparsed):
             self.finish = "stop" if str(parsed.get("type")).endswith(_LAST) else ""
 
     def eof(self) -> None:
-        """Raises StreamBroken if the stream failed or ends inside an event, and BackendGarbage if it had no event."""
+        """Raises StreamBroken if the stream failed or ends in the middle of an event, and BackendGarbage if the stream
+        had no event."""
         if self._failure:
             raise self._failure
         if self._framer.rest():

@@ -1,4 +1,5 @@
-"""Detects text in messages outside the usual fields. Models read it and vendors bill it, so it must be counted."""
+"""Detects text in messages outside the usual fields. Models read this text and vendors charge for it, so it must be
+counted."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ _OF_TEXTS = frozenset({"text", "cache_control", "prompt_cache_breakpoint"})
 
 
 def has_asides(message: Mapping[str, Any], counted: Set[str]) -> bool:
-    """Whether `message` has non-empty fields besides short labels and the fields that are already `counted`."""
+    """Whether `message` has non-empty fields that are neither short labels nor in `counted`, the fields whose text is
+    already counted."""
     for name in message.keys() - counted:
         value = message[name]
         if value and not (name in LABELS and type(value) is str and len(value) <= MOST_LABEL):
@@ -20,8 +22,8 @@ def has_asides(message: Mapping[str, Any], counted: Set[str]) -> bool:
 
 
 def in_parts(parts: Any, texts: Set[str], image_is: str) -> bool:
-    """Whether a content part (not an image or a file) has text outside its `text` field. `texts`: types of parts whose
-    `text` is already counted."""
+    """Whether a content part, other than an image or a file, has text outside the field `text`. `texts`: types of parts
+    whose field `text` is already counted. `image_is`: the type of image parts."""
     if type(parts) is not list:
         return False
     for part in parts:

@@ -1,4 +1,4 @@
-"""Counts objects, arrays, keys and values in the bytes of a JSON body, before it is parsed."""
+"""Counts the objects, arrays, keys and values in the bytes of a JSON body, before the body is parsed."""
 
 from __future__ import annotations
 
@@ -7,41 +7,41 @@ from gateway.errors import BodyTooLarge
 
 KEYS_PER_ITEM = 5
 VALUES_PER_ITEM = 20
-"""Maximum number of values per allowed object. Values may outnumber objects, because flat lists are cheap: a token
-array may contain hundreds of thousands of numbers."""
+"""Maximum number of values for each allowed object or array. Many values are allowed, because values in flat lists need
+little memory: a token array may contain hundreds of thousands of numbers."""
 SLICE_BYTES = 2**17
-"""Number of bytes counted per call. Other threads can run between two calls."""
+"""Number of bytes that are counted in one step. Other threads can run between two steps."""
 
 
 def check_extent(body: bytes, most_items: int, slice_bytes: int = SLICE_BYTES, scan: BodyScan | None = None) -> None:
-    """Raises BodyTooLarge if the body has more than `most_items` objects and arrays, or too many keys or values for
-    that number.
+    """Raises BodyTooLarge if the body has more than `most_items` objects and arrays. Also raises it if the body has
+    more keys or values than this number of objects may have.
 
-    Counts are exact for valid JSON only. `scan`: the body's, if it was made.
+    The counts are exact only for valid JSON. `scan`: the scan of the body; None if the body was not scanned.
     """
-    if len(body) <= 2 * most_items:  # an object needs at least two bytes, a key five, a value with its comma two
+    if len(body) <= 2 * most_items:  # an object has at least two bytes, a key five, and a value with its comma two
         return
     whole = _Extent(most_items)
     exceeded = whole.exceeded_by(body) if scan is None else whole.exceeded(scan.items, scan.keys, scan.values)
-    if not exceeded:  # within the limit even if all of them were outside of strings
+    if not exceeded:  # the body is within the limit even if strings are counted as JSON
         return
     _count(body, most_items, slice_bytes)
 
 
 class _Extent:
-    """The counts so far."""
+    """The numbers of objects, arrays, keys and values counted so far."""
 
     def __init__(self, most_items: int) -> None:
         self._most_items = most_items
         self._items = self._keys = self._values = 0
 
     def exceeded_by(self, outside: bytes) -> str:
-        """Count objects, arrays, keys and values in a piece of the body from which JSON strings were removed. Returns a
-        description of the exceeded limit; empty if none is."""
+        """Count the objects, arrays, keys and values in `outside`, a piece of the body without the contents of JSON
+        strings. Returns a description of the limit that is exceeded; empty if no limit is exceeded."""
         return self.exceeded(outside.count(b"{") + outside.count(b"["), outside.count(b":"), outside.count(b","))
 
     def exceeded(self, items: int, keys: int, values: int) -> str:
-        """Add counts; returns as `exceeded_by`."""
+        """Add to the numbers. Returns a description of the limit that is exceeded; empty if no limit is exceeded."""
         self._items += items
         if self._items > self._most_items:
             return f"{self._most_items} objects and arrays"
@@ -53,7 +53,8 @@ class _Extent:
 
 
 def _count(body: bytes, most_items: int, slice_bytes: int) -> None:
-    """Count the body slice by slice, without the contents of strings."""
+    """Count the body slice by slice. The contents of strings are not counted. Raises BodyTooLarge if a limit is
+    exceeded."""
     counted, inside, at = _Extent(most_items), False, 0
     while at < len(body):
         end = _whole_escapes(body, at, at + slice_bytes)
@@ -65,7 +66,7 @@ def _count(body: bytes, most_items: int, slice_bytes: int) -> None:
 
 
 def _whole_escapes(body: bytes, start: int, end: int) -> int:
-    """`end`, or one byte later if an escape sequence would be split there."""
+    """The end of a slice that begins at `start`: `end`, or `end` + 1 if `end` would split an escape sequence."""
     if end >= len(body):
         return len(body)
     piece = body[start:end]

@@ -1,4 +1,5 @@
-"""Checks that a chat body contains its media as data, for backends whose library would download URLs in the worker.
+"""Checks that the media in a chat body are data and not URLs. Needed for backends whose library would download URLs in
+the worker process.
 
 Such a download would run inside the operator's network and could reach internal services.
 """
@@ -18,11 +19,12 @@ _HARMLESS = frozenset(
         *("name", "filename", "title", "type", "role", "id", "tool_call_id", "detail", "format"),
     }
 )
-"""Fields in which a URL is never downloaded. Lists of content parts inside them are still checked."""
+"""Names of fields in which a URL is never downloaded. Lists of content parts inside these fields are still checked."""
 
 
 def check_embedded(messages: Any, backend: str) -> None:
-    """Raises BadRequest with the first place in `messages` that contains a URL instead of data."""
+    """Raises BadRequest with the location of the first media in `messages` that are a URL instead of data. `backend`:
+    the backend's name in the error."""
     waiting: list[tuple[str, str, Any]] = [("messages", "", messages)]
     while waiting:
         where, name, value = waiting.pop()
@@ -43,7 +45,7 @@ def _must_check(key: str, value: Any) -> bool:
 
 
 def _is_address(name: str, value: str) -> bool:
-    if name == "content":  # the text of a content part
+    if name == "content":  # here `content` is the text of a content part
         return False
     if value.startswith("data:"):
         return ":" in value[5:]  # base64 contains no colon

@@ -10,7 +10,7 @@ from gateway.errors import BadRequest
 
 
 class Wanted(NamedTuple):
-    """The allowed types and range of an optional field; null counts as absent."""
+    """The allowed types and the allowed range of an optional field. The value null counts as a missing field."""
 
     types: tuple[type, ...]
     words: str
@@ -23,13 +23,13 @@ def check(fields: Mapping[str, Any], wanted: Mapping[str, Wanted]) -> None:
     for name in fields:
         if name in wanted and (value := fields[name]) is not None:
             types, words, least, most = wanted[name]
-            right = type(value) in types  # an exact comparison, because isinstance(True, int) is true
+            right = type(value) in types  # types are compared exactly, because isinstance(True, int) is true
             if not right or (least is not None and value < least) or (most is not None and value > most):
                 raise BadRequest(f"{name} must be {words}.", param=name)
 
 
 def read_model(fields: Mapping[str, Any]) -> str:
-    """The requested model. Raises BadRequest if it is missing or its name is too long."""
+    """The requested model. Raises BadRequest if the model is missing or its name is too long."""
     model = fields.get("model")
     if not isinstance(model, str) or not model:
         raise BadRequest("model is required: the name of a model that GET /v1/models lists.", param="model")

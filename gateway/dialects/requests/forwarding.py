@@ -1,18 +1,20 @@
 """Decides whether a request may be forwarded if it contains external references, tools that the provider runs, or
-references to provider storage.
+references to data stored at the provider.
 
-All teams share one provider account. Files, vector stores, containers and stored responses in it belong to no team, so
-a team that knows or guesses an id can read another team's data. If a request contains a remote server's URL, the
-provider sends the prompt to that server. A policy's `data.forward` permits these one by one.
+All teams share one account at each provider. Files, vector stores, containers and stored responses in this account
+belong to no team, so a team that knows or guesses an id could read the data of another team. If a request contains the
+URL of a remote server, the provider sends the prompt to that server. A policy's `data.forward` permits each of these
+kinds of references separately.
 
-Most requests contain none of them. Top-level fields are looked up in the parsed body. Nested fields are first searched
-in the bytes. The body is walked only if one of them occurs, or an escape that could spell one.
+Most requests contain no such reference. References in top-level fields are found in the parsed body. For nested fields,
+the bytes are first searched for the names of these fields, and for escape sequences that could spell one of these
+names. Only if one is found, the parsed body is searched.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from json import JSONDecoder  # noqa: TID251 - orjson keeps only one of two equal keys, without an error
+from json import JSONDecoder  # noqa: TID251 - if a key occurs twice, orjson keeps one of both without an error
 from typing import Any
 
 import orjson
@@ -40,9 +42,9 @@ _WORDS: dict[str, Forwarded] = {
     **dict.fromkeys(_FILES, "files"),
     **dict.fromkeys(_STORES, "stores"),
 }
-"""Field name → the `data.forward` value that permits it."""
+"""Name of a field → the value of `data.forward` that permits the field."""
 _SEARCHES = frozenset({"web_search_options", "search_parameters", "plugins"})
-"""Fields other than `tools` that make a provider search the web."""
+"""Names of the fields, other than `tools`, that make a provider search the web."""
 _OFFERS = _SEARCHES | {"tools"}
 _TOP = frozenset({"store", *_TIERS, _GEO, *_WORDS, "tool_resources", "extra_body"})
 _OPAQUE = frozenset(
@@ -51,30 +53,32 @@ _OPAQUE = frozenset(
         *("properties", "metadata", "client_metadata", "annotations", "citations", "results"),
     }
 )
-"""Fields whose contents cause no action at a provider: schemas, arguments of the client's own tools, metadata, and
-earlier output."""
+"""Names of fields whose contents cause no action at a provider: schemas, arguments of the client's own tools, metadata,
+and earlier output."""
 _REPORTS = ("code_execution_output", "tool_use")
-"""Suffixes of the types of blocks that report an earlier result: a file that was created, or the arguments of a tool
-call."""
+"""Suffixes of the types of blocks that report an earlier result. The result is a file that was created, or the
+arguments of a tool call."""
 _ALWAYS = frozenset({b"file_id", b'"container'})
 _NESTED = WORDS - {*CACHE_FIELDS, b'"cache_control"', b'"thinking_blocks"'}
-"""Words of a scan that are looked for in requests with tools; in others only `_ALWAYS`."""
+"""The words that are searched for in requests with tools. In requests without tools, only the words in `_ALWAYS` are
+searched for."""
 _REMOVABLE = ("web_search", "web_fetch", "image_generation")
 """Prefixes of the types of provider tools that are removed if the request has other tools."""
 _CLIENTS = (
     *("function", "custom", "namespace", "computer", "bash", "text_editor", "memory", "local_shell", "apply_patch"),
     "tool_search",
 )
-"""Prefixes of the types of tools that the client runs, or that only select among such tools."""
+"""Prefixes of the types of tools that the client runs. Also of the tool that only selects among such tools."""
 
 
 def check_forwarding(request: CompletionRequest, policy: Policy) -> None:
-    """Reject, or remove from the request, content that the team's policy does not permit.
+    """Reject the request if it contains content that the team's policy does not permit. Some tools are removed from the
+    request instead.
 
-    Called before stored responses are inserted into the request, because those belong to the team.
+    Called before stored responses are inserted into the request, because these responses belong to the team.
 
     Raises Forbidden with the field and the policy key. Raises BadRequest if a body with such content has a duplicate
-    key, because the provider might read the other value.
+    key, because the provider might read the other value of this key.
     """
     offers = not _OFFERS.isdisjoint(request.body) or request.dialect == "openai_responses"
     if not _TOP.isdisjoint(request.body) or _mentioned(request, offers):
@@ -84,7 +88,8 @@ def check_forwarding(request: CompletionRequest, policy: Policy) -> None:
 
 
 def _mentioned(request: CompletionRequest, offers: bool) -> bool:
-    """Whether the bytes contain a name that must be looked for in nested fields, or could spell one with escapes."""
+    """Whether the bytes of the request contain the name of a nested field that must be checked, or an escape sequence
+    that could spell such a name. `offers`: whether the request has tools or web searches."""
     raw = request.raw
     if request.scan is not None and (scan := request.known_scan) is not None:
         return scan.escaped_letter or not (_NESTED if offers else _ALWAYS).isdisjoint(scan.words)
@@ -118,7 +123,7 @@ def _check_named(request: CompletionRequest, policy: Policy) -> None:
         )
     _check_tier(request, policy)
     field = body
-    if request.dialect == "openai_responses":  # the id is the gateway's own, and the provider never sees it
+    if request.dialect == "openai_responses":  # here the id is the gateway's own id, which the provider never receives
         field = {name: value for name, value in body.items() if name != "previous_response_id"}
     for where, what in _named(field):
         _check_one(where, what, data)
@@ -126,7 +131,7 @@ def _check_named(request: CompletionRequest, policy: Policy) -> None:
 
 
 def _check_once(request: CompletionRequest) -> None:
-    """Raises BadRequest if an object has a duplicate key."""
+    """Raises BadRequest if an object in the body has a duplicate key."""
 
     def read(pairs: list[tuple[str, Any]]) -> None:
         names = [name for name, _ in pairs]
@@ -134,7 +139,7 @@ def _check_once(request: CompletionRequest) -> None:
             name = next(name for name in names if names.count(name) > 1)[:64]
             raise BadRequest(f"An object of the body has the key {name} twice; send it once.", param=name)
 
-    if not request.path or request.raw.lstrip().startswith(b"{"):  # else it is a form
+    if not request.path or request.raw.lstrip().startswith(b"{"):  # a body that does not begin with a brace is a form
         JSONDecoder(object_pairs_hook=read, parse_int=str, parse_float=str).decode(request.raw.decode())
 
 
@@ -181,7 +186,8 @@ def _check_tier(request: CompletionRequest, policy: Policy) -> None:
 
 
 def _named(node: Any) -> Iterator[tuple[str, Forwarded]]:
-    """Yield the location of each reference to something outside of the request, and the permission that it needs."""
+    """Yield the location of each reference to data or servers outside the request, and the permission that the
+    reference needs."""
     waiting: list[tuple[str, Any]] = [("", node)]
     while waiting:
         where, node = waiting.pop()
@@ -202,8 +208,8 @@ def _named(node: Any) -> Iterator[tuple[str, Forwarded]]:
 
 
 def _names(name: str, value: Any, node: dict[str, Any]) -> bool:
-    """Whether the field is a reference. Empty values, a request for a new container, and Anthropic's own skills are
-    not."""
+    """Whether the field `name` of `node` is a reference. No references are: empty values, requests for a new container,
+    and Anthropic's own skills."""
     if name == "container" and type(value) is dict:
         return value.get("id") is not None
     if name == "skill_id":
@@ -213,7 +219,7 @@ def _names(name: str, value: Any, node: dict[str, Any]) -> bool:
 
 def _close_tools(request: CompletionRequest, key: str) -> None:
     """Remove the web searches that coding agents add to every request, if the model may answer without them. Raises
-    Forbidden for any other tool that the provider runs."""
+    Forbidden if a tool remains that the provider runs. `key`: the policy key that forbids these tools."""
     body = request.body
     _check_once(request)
     where = next((name for name in body if name in _SEARCHES and body[name]), None)

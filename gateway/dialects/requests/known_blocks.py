@@ -1,7 +1,8 @@
-"""Scans large bodies block by block and remembers each block's facts.
+"""Scans large bodies in blocks of bytes, and remembers the facts found in each block.
 
-A coding agent sends its whole conversation with every request: all blocks but the last ones are those of the request
-before. A block is found by its bytes, which are compared whole, so facts of other bytes are never used.
+A coding agent sends its whole conversation with every request, so all blocks except the last ones are equal to the
+blocks of the request before. A known block is found by comparing all of its bytes, so the facts of other bytes are
+never used.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from typing import NamedTuple
 from gateway.domain.body_scan import LONGEST_WORD, MODEL, WORDS, BodyScan, has_escaped_letter
 
 LEAST_BYTES = 64 * 2**10
-"""Smaller bodies are not scanned in advance."""
+"""Minimum bytes of a body that is scanned in advance."""
 BLOCK_BYTES = 16 * 2**10
 _OVERLAP = LONGEST_WORD - 1
-"""Bytes of the next block that belong to a block's key, so that a word across the border is found."""
+"""Number of bytes of the next block that are scanned together with a block, so that a word across the border is found.
+"""
 MOST_BYTES = 16 * 2**20
 
 
@@ -30,19 +32,19 @@ class _Facts(NamedTuple):
 
 
 class KnownBlocks:
-    """The facts of the blocks of recent large bodies, at most `most_bytes` of them; the least recently used are
-    evicted. Methods may be called from several threads."""
+    """The facts of the blocks of recent large bodies. Keeps facts for at most `most_bytes` bytes of blocks; the blocks
+    that were not used for the longest time are evicted first. Methods may be called from several threads."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most = most_bytes // BLOCK_BYTES
         self._facts: OrderedDict[tuple[str, bytes], _Facts] = OrderedDict()
 
     def __len__(self) -> int:
-        """The number of blocks."""
+        """The number of blocks whose facts are kept."""
         return len(self._facts)
 
     def scan(self, team: str, raw: bytes) -> BodyScan:
-        """The facts of a body of `team`. Facts are not shared with other teams."""
+        """The facts of the body `raw` of `team`. Each team has its own blocks, so no facts are shared between teams."""
         items = keys = values = models = 0
         words: frozenset[bytes] = frozenset()
         escaped = False
@@ -59,12 +61,12 @@ class KnownBlocks:
         known, key = self._facts, (team, block)
         found = known.get(key)
         if found is not None:
-            with suppress(KeyError):  # another thread has just evicted it
+            with suppress(KeyError):  # another thread has just evicted the block
                 known.move_to_end(key)
             return found
         known[key] = found = _facts(block)
         if len(known) > self._most:
-            with suppress(KeyError):  # another thread has just evicted the last one
+            with suppress(KeyError):  # another thread has just evicted the last block
                 known.popitem(last=False)
         return found
 
@@ -77,5 +79,5 @@ def _facts(block: bytes) -> _Facts:
         block.count(b",", 0, end),
         frozenset(word for word in WORDS if block.rfind(word) >= 0),
         has_escaped_letter(block),
-        block.count(MODEL, 0, end + len(MODEL) - 1),  # those that begin before `end`
+        block.count(MODEL, 0, end + len(MODEL) - 1),  # models that begin before `end`
     )

@@ -1,7 +1,5 @@
-"""Reads output limits and numbers of answers, under the field names of all known servers.
-
-A local server ignores unknown names, but it may obey a field that does not belong to the request's dialect.
-"""
+"""Reads the output limit and the number of answers of a request. Reads the field names of all known servers, because a
+local server may obey a field that does not belong to the dialect of the request."""
 
 from __future__ import annotations
 
@@ -17,24 +15,25 @@ from gateway.errors import BadRequest
 MAX_ANSWERS = 128
 
 _LEAST = frozenset({"min_tokens", "min_new_tokens", "min_length"})
-"""Fields for the minimum number of output tokens. Some servers give the minimum priority over the maximum."""
+"""Names of the fields for the minimum number of output tokens. Some servers prefer the minimum if it contradicts the
+maximum."""
 LIMITS = _LEAST | {
     *("max_completion_tokens", "max_tokens", "max_output_tokens"),
     *("n_predict", "num_predict", "max_new_tokens", "max_gen_len", "max_length", "max_tokens_to_sample"),
 }
-"""Fields that limit output tokens at OpenAI, Anthropic, llama.cpp (which prefers its own fields), Ollama, TGI, SGLang,
-vLLM and KoboldCpp."""
+"""Names of the fields that limit the number of output tokens, including the minimum fields. They are used by OpenAI,
+Anthropic, llama.cpp (which prefers its own fields), Ollama, TGI, SGLang, vLLM and KoboldCpp."""
 NO_END = 2**40
-"""Number of tokens from which a limit counts as no limit. Larger values would overflow 64 bits in calculations."""
+"""A limit of this number of tokens or more counts as no limit. Larger values would overflow 64 bits in calculations."""
 _COUNTS = ("n", "best_of", "n_cmpl", "num_beams", "beam_width", "num_return_sequences")
-"""Fields for the number of generated answers, including those that are not returned."""
+"""Names of the fields for the number of generated answers. Answers that are generated but not returned are included."""
 _HOLDERS = frozenset({"options", "parameters", "sampling_params", "generation_config", "extra_body"})
-"""Objects in which Ollama, TGI, SGLang, Transformers and LiteLLM's proxy nest such fields."""
+"""Names of the objects in which Ollama, TGI, SGLang, Transformers and LiteLLM's proxy expect these fields."""
 _CHATS_OWN = frozenset({"max_completion_tokens", "max_tokens"})
 _FOREIGN_COUNTS = _HOLDERS | {*_COUNTS[3:]}
 _SEVERAL = _HOLDERS | {*_COUNTS}
 _FOREIGN = (LIMITS - _CHATS_OWN) | _HOLDERS
-"""Limit fields that are rare in chat requests."""
+"""Names of limit fields, and of objects with such fields, that are rare in chat requests."""
 _ALL = LIMITS | _HOLDERS
 _OWN: Mapping[DialectName, tuple[str, ...]] = {
     "openai_chat": ("max_completion_tokens", "max_tokens"),
@@ -42,12 +41,15 @@ _OWN: Mapping[DialectName, tuple[str, ...]] = {
     "openai_responses": ("max_output_tokens",),
     "anthropic_messages": ("max_tokens",),
 }
-"""The limit fields that every server of a dialect knows."""
+"""Dialect → the limit fields that every server of this dialect knows."""
 
 
 def longest(fields: Mapping[str, Any], dialect: DialectName = "openai_chat") -> int | None:
-    """The largest output limit of the request in tokens; None if the dialect's own limit is missing or unlimited. If
-    there are several limits, servers differ in which one they obey, so the largest counts."""
+    """The largest output limit in the request, in tokens. None if the dialect's own limit field is missing, or if a
+    limit is invalid or counts as no limit.
+
+    If a request has several limits, servers differ in which limit they obey. Therefore the largest limit is used.
+    """
     if dialect == "openai_chat" and _CHATS_OWN.isdisjoint(fields):
         return None
     value: list[Any] = [limit for name in _OWN[dialect] if (limit := fields.get(name)) is not None]
@@ -63,8 +65,8 @@ def longest(fields: Mapping[str, Any], dialect: DialectName = "openai_chat") -> 
 
 
 def answers(fields: Mapping[str, Any]) -> int:
-    """The number of answers that a backend may generate. `n`, `best_of` and `n_cmpl` in `fields` must already be
-    checked."""
+    """The number of answers that a backend may generate for the request. The fields `n`, `best_of` and `n_cmpl` must
+    have been checked before."""
     if _SEVERAL.isdisjoint(fields):
         return 1
     most: int = max(fields.get("n") or 1, fields.get("best_of") or 1, fields.get("n_cmpl") or 1)
@@ -72,7 +74,8 @@ def answers(fields: Mapping[str, Any]) -> int:
 
 
 def foreign_answers(fields: Mapping[str, Any]) -> int:
-    """The number of answers according to unchecked fields. Raises BadRequest with the name of an invalid field."""
+    """The number of answers according to fields that have not been checked before. Raises BadRequest with the name of
+    an invalid field."""
     most = 1
     for holder in _holders(fields):
         for name in _COUNTS:
@@ -85,21 +88,21 @@ def foreign_answers(fields: Mapping[str, Any]) -> int:
 
 
 def may_have_foreign(request: CompletionRequest) -> bool:
-    """Whether the request may have limit fields from outside its dialect."""
+    """Whether the request may have limit fields that do not belong to its dialect."""
     if request.dialect == "openai_chat":
         return not _FOREIGN.isdisjoint(request.body)
     return request.dialect in _OWN and not _ALL.isdisjoint(request.body)
 
 
 def own_limit(request: CompletionRequest, most: int) -> int:
-    """The value for the dialect's own limit field if no limit may exceed `most`. It is never above the client's
-    value."""
+    """The value for the limit field of the dialect if no limit may exceed `most`. The value is never above the client's
+    own limit."""
     value = [limit for name in _OWN[request.dialect] if type(limit := request.body.get(name)) is int]
     return min(most, max(value, default=most))
 
 
 def lowered(raw: bytes, most: int) -> bytes:
-    """Return the JSON object `raw` with all output limits, under any name, lowered to `most`."""
+    """The JSON object `raw` with every output limit, in any field, lowered to at most `most`."""
     body = orjson.loads(raw)
     changes = {name: orjson.dumps(limit) for name, limit in _changed(body, most).items()}
     for name in _HOLDERS:

@@ -1,8 +1,9 @@
-"""Charges that a request may cause in addition to the token price: service tier and tool fees.
+"""Charges that a request may cause in addition to the token price: the service tier and the fees of tools.
 
-Vendors charge fees per use. OpenAI charges web search, code execution (a container) and file search; Anthropic charges
-web search and code execution; xAI charges web and X search. Images that a chat model creates are charged as another
-model's output. Page fetches, computer use, client-run shells, MCP servers and tool search cost tokens only.
+Vendors charge fees per use of a tool. OpenAI charges web search, code execution (a container) and file search.
+Anthropic charges web search and code execution. xAI charges web search and X search. Images that a chat model creates
+are charged as the output of another model. Some tools cost only tokens: page fetches, computer use, shells that the
+client runs, MCP servers and tool search.
 
 https://developers.openai.com/api/docs/pricing, https://platform.claude.com/docs/en/about-claude/pricing
 """
@@ -23,7 +24,7 @@ WEB_SEARCH, CODE_EXECUTION, FILE_SEARCH, IMAGE_GENERATION = (
     "file_search",
     "image_generation",
 )
-"""Fee units, with the names used in `Usage.fees`."""
+"""Units of fees. The names are those in `Usage.fees`."""
 
 _TOOLS = (
     ("web_search", WEB_SEARCH),
@@ -33,7 +34,7 @@ _TOOLS = (
     ("file_search", FILE_SEARCH),
     ("image_generation", IMAGE_GENERATION),
 )
-"""(Prefix of a tool's type, fee unit). Types may end in a date or `_preview`."""
+"""(Prefix of a tool's type, unit of the fee). The type of a tool may end in a date or `_preview`."""
 _SEARCHING = ("-search-preview", "-search-api")
 """Parts of the names of models that search the web for each answer."""
 
@@ -43,23 +44,23 @@ class Surcharges:
     """The service tier and the fees that a request may cause."""
 
     service_tier: str | None
-    """The requested tier, named as in `Usage.service_tier`; None: the provider chooses."""
+    """The requested tier, in the format of `Usage.service_tier`; None: the provider chooses the tier."""
     fees: tuple[str, ...] = ()
-    """Fee units that may be charged in addition to tokens."""
+    """Units of the fees that may be charged in addition to tokens."""
     open: bool = False
-    """Whether the provider may add another tier to the requested one, such as a processing region."""
+    """Whether the provider may combine the requested tier with another tier, such as a processing region."""
 
 
 def surcharges(request: CompletionRequest, backend_dialect: DialectName) -> Surcharges | None:
-    """The surcharges of `request` at a backend of that dialect.
+    """The surcharges that `request` may cause at a backend with the dialect `backend_dialect`.
 
-    Usually None, which means that the provider chooses the tier and no fee can arise.
+    Usually None. Then the provider chooses the tier, and no fee can be charged.
     """
     body = request.body
     fees = _fees(body, request.model)
     if backend_dialect == "anthropic_messages":
         tier, is_open = _anthropic(body)
-    elif request.dialect == "anthropic_messages":  # translation removes its tier fields
+    elif request.dialect == "anthropic_messages":  # the translation removes Anthropic's tier fields
         tier, is_open = None, False
     else:
         tier, is_open = _openai(body.get("service_tier")), False
@@ -67,11 +68,11 @@ def surcharges(request: CompletionRequest, backend_dialect: DialectName) -> Surc
 
 
 def held_price(price: Price, wanted: Surcharges | None) -> Price | None:
-    """The price at which money is held: at least the price of any tier that may be used. None: the price of the tier is
-    unknown.
+    """The price for which money is held. It covers every tier that the provider may use. None if the price of a
+    possible tier is unknown.
 
-    `wanted`: result of `surcharges`. For a tier cheaper than the standard one, the standard price is held, because it
-    is charged if that tier is full.
+    `wanted`: the result of `surcharges`. If the requested tier is cheaper than the standard tier, the standard price is
+    held, because the provider charges it when the cheaper tier is full.
     """
     if wanted is None or wanted.service_tier is None:
         return price.unasked()
@@ -86,15 +87,16 @@ def held_price(price: Price, wanted: Surcharges | None) -> Price | None:
 
 
 def _openai(value: Any) -> str | None:
-    """The tier; None if the tier set in the project's settings applies."""
+    """The requested tier. None if the request names no tier; then the tier in the settings of the OpenAI project
+    applies."""
     return None if value is None or value == "auto" else normalised(value)
 
 
 def _anthropic(body: Mapping[str, Any]) -> tuple[str | None, bool]:
-    """The tier, and whether the workspace's processing region also applies.
+    """The requested tier, and whether the processing region of the Anthropic workspace also applies.
 
-    Chat requests may have `speed` and `inference_geo`. `service_tier` is ignored: translation removes OpenAI's field,
-    and Anthropic's field selects prepaid capacity, which has no price.
+    Chat requests may also have the fields `speed` and `inference_geo`. The field `service_tier` is ignored for two
+    reasons: the translation removes OpenAI's field, and Anthropic's field selects prepaid capacity, which has no price.
     """
     speed, geo = body.get("speed"), body.get("inference_geo")
     if speed is None and geo is None:

@@ -10,9 +10,10 @@ from gateway.errors import BackendError, StreamBroken
 
 
 class EventReader(ABC):
-    """The part of a `StreamReader` that does not depend on the events' contents.
+    """The part of a `StreamReader` that does not depend on the contents of events.
 
-    Each reader implements `feed`: it passes on simple events directly and leaves the rest to `_feed`.
+    Each reader implements `feed`. The method `feed` passes simple events on directly, and calls `_feed` for all other
+    data.
     """
 
     def __init__(self) -> None:
@@ -22,8 +23,8 @@ class EventReader(ABC):
         self.ending = b""
         self._framer = sse.Framer()
         self._smooth = False
-        """Whether the stream is between two events and in no special state. Then the next data may be passed on after a
-        quick check."""
+        """Whether the stream is between two events and in no special state. If so, the next data may be passed on after
+        a quick check."""
         self._failure: BackendError | None = None
 
     @property
@@ -31,9 +32,10 @@ class EventReader(ABC):
         return self.usage
 
     def _feed(self, data: bytes, taken: int = 0) -> bytes:
-        """The events in `data` to send to the client. The first `taken` bytes have already been processed.
+        """The events in `data` that are sent to the client now. `taken`: number of bytes of `data` that have already
+        been processed.
 
-        A failure is kept until all events before it have been returned.
+        If an event reports a failure, the failure is raised only after all earlier events have been returned.
         """
         if self._failure:
             raise self._failure
@@ -50,15 +52,15 @@ class EventReader(ABC):
 
     @abstractmethod
     def _relay(self, block: bytes) -> bytes:
-        """The part of a block of whole events that is sent to the client."""
+        """The events of `block` that are sent to the client. `block` consists of whole events."""
 
     @abstractmethod
     def _read(self, event: bytes) -> object:
-        """Process the content, failure or end that an event contains."""
+        """Process an event: its content, the failure that it reports, or the end of the stream."""
 
     def eof(self) -> None:
-        """End of the stream. Raises its failure, or StreamBroken if the backend did not terminate the stream; then
-        the final usage may be missing."""
+        """Called at the end of the stream. Raises the failure of the stream. Raises StreamBroken if the backend sent no
+        terminating event, because the final usage may be missing then."""
         if self.ended:
             return
         self._read_rest()
@@ -66,7 +68,7 @@ class EventReader(ABC):
             raise StreamBroken("The backend closed its stream before the answer was complete.")
 
     def _read_rest(self) -> None:
-        """Process the last event, which may lack its blank line."""
+        """Process the last event of the stream, even if the blank line after it is missing."""
         rest = self._framer.rest()
         if not self._failure and sse.lacks_only_its_end(rest):
             self._take_last(rest)

@@ -18,7 +18,8 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class Framer:
-    """Buffers an incomplete event. Bytes are never changed, so a split character causes no error."""
+    """Collects bytes until an event is complete. The bytes are never decoded, so a character that is split between two
+    pieces causes no error."""
 
     def __init__(self) -> None:
         self._tail: list[bytes] = []
@@ -30,7 +31,8 @@ class Framer:
         return not self._tail
 
     def feed(self, data: bytes) -> bytes:
-        """Return all whole events. Raises BackendGarbage if the data is not an event stream."""
+        """Add `data` and return all events that are complete now. Raises BackendGarbage if the data is not an event
+        stream."""
         if self._head is not None:
             self._check_beginning(data)
         if self._tail and b"\n" not in data and b"\r" not in data:
@@ -60,14 +62,15 @@ class Framer:
             raise BackendGarbage(f"The backend sent an event of more than {MAX_EVENT_BYTES} bytes.")
 
     def rest(self) -> bytes:
-        """Remove and return the buffered bytes: a last event without its blank line, or nothing."""
+        """Remove and return the bytes that are left: an event without its blank line, or nothing."""
         rest = b"".join(self._tail)
         self._tail, self._held = [], 0
         return rest
 
 
 def boundary(data: bytes) -> int:
-    """The position after the last blank line; 0 if there is none. A carriage return at the end may be half of CRLF."""
+    """The position after the last blank line; 0 if there is no blank line. A carriage return at the end of `data` does
+    not count, because it may be half of CRLF."""
     if b"\r" not in data:
         return data.rfind(b"\n\n") + 2 if b"\n\n" in data else 0
     end = 0
@@ -78,10 +81,10 @@ def boundary(data: bytes) -> int:
 
 
 def sound(block: bytes) -> bool:
-    """Whether every event of `block` appears to be a single JSON object. Only its beginning and end are checked. If
-    not, the events must be parsed.
+    """Whether every event of `block` appears to be a single JSON object. If not, the events must be parsed. Checks only
+    the beginning and the end of each event.
 
-    Inside a JSON string there is no line break and no unescaped quote.
+    The check is safe, because a JSON string contains neither a line break nor an unescaped quote.
     """
     if block.startswith(b'data: {"') and block.find(b"\n") == len(block) - 2 and block.endswith(b"}\n\n"):
         return True  # the usual case: one event
@@ -90,17 +93,17 @@ def sound(block: bytes) -> bool:
 
 
 def has_any(block: bytes, marks: Iterable[bytes]) -> bool:
-    """Whether `block` contains one of `marks`. Uses `rfind`, the fastest search on bytes."""
+    """Whether `block` contains one of `marks`. Implemented with `rfind`, the fastest search on bytes."""
     find = block.rfind
-    for mark in marks:  # noqa: SIM110 - any() with a generator costs more than the searches
+    for mark in marks:  # noqa: SIM110 - any() with a generator takes more time than the searches
         if find(mark) >= 0:
             return True
     return False
 
 
 def next_boundary(block: bytes, at: int, returns: bool) -> int:
-    """The position after the first blank line from `at` on, or the length of `block` if there is none. `returns`: it
-    contains carriage returns."""
+    """The position after the first blank line at or after `at`. If there is no blank line, the length of `block`.
+    `returns`: whether `block` contains carriage returns."""
     if not returns:
         end = block.find(b"\n\n", at)
         return len(block) if end < 0 else end + 2
@@ -109,7 +112,7 @@ def next_boundary(block: bytes, at: int, returns: bool) -> int:
 
 
 def events(block: bytes, at: int = 0) -> Iterator[bytes]:
-    """Yield single events including their blank lines, from position `at` on."""
+    """Yield each event from position `at` on, including its blank line."""
     returns = b"\r" in block
     while at < len(block):
         end = next_boundary(block, at, returns)
@@ -118,12 +121,13 @@ def events(block: bytes, at: int = 0) -> Iterator[bytes]:
 
 
 def payload(event: bytes) -> bytes:
-    """The data of an event, with its lines joined; empty for a comment."""
+    """The data of an event, whose data lines are joined. Empty for a comment."""
     return fields(event)[1]
 
 
 def fields(event: bytes) -> tuple[bytes, bytes]:
-    """Name and data of an event. A line `error: …`, which some servers send instead, becomes an event named `error`."""
+    """The name and the data of an event. Some servers send a line `error: …` instead of an event; this line is read as
+    an event named `error`."""
     if event.startswith(b"data: ") and event.find(b"\n", 0, -2) < 0 and b"\r" not in event:
         return b"", event[6:].strip()
     name, data = b"", []
@@ -151,7 +155,7 @@ def lacks_only_its_end(rest: bytes) -> bool:
 
 
 def _begins(head: bytes) -> bool | None:
-    """Whether `head` is the beginning of an event stream; None if it is too short to decide."""
+    """Whether `head` is the beginning of an event stream. None if `head` is too short to decide this."""
     head = head.removeprefix(_BOM).lstrip(b"\r\n")
     if head.startswith(_BEGINNINGS):
         return True

@@ -1,4 +1,4 @@
-"""Reads a sequence of events that differ only in one text field, without parsing each of them."""
+"""Reads a sequence of events that differ only in one text. The single events are not parsed."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from gateway.dialects import json_splice
 
 _FIELDS = ("content", "reasoning_content", "reasoning")
 _SEPARATOR_BYTES = 12
-"""Number of bytes of the separator that splits a block. A longer separator would not be found faster."""
+"""Number of bytes of the separator at which a block is split. A longer separator would not be found faster."""
 _WINDOW = 32 * 1024
-"""Number of bytes that are processed together."""
+"""Maximum number of bytes that are processed at once."""
 
 
 class RunText(NamedTuple):
-    """The text of a run, as the content of one JSON string."""
+    """The joined text of several events of a run, as the content of one JSON string."""
 
     choice: int
     field: str
@@ -24,15 +24,16 @@ class RunText(NamedTuple):
 
 
 class TextRun:
-    """A run: events that are equal byte for byte to a parsed event, except for the text in `field` of one choice.
+    """A run is a sequence of events. Each event is equal byte for byte to a parsed event, except for the text in
+    `field` of one choice.
 
-    Each event of a run has one delta. An event for which this is not certain does not belong to the run.
+    Each event of a run has exactly one delta. An event belongs to the run only if all this is certain.
     """
 
     def __init__(self, before: bytes, after: bytes, choice: int, field: str) -> None:
         self._choice, self.field = choice, field
         self.head, self.tail = before, after
-        """The bytes before and after the text of each event, including the quotes."""
+        """The bytes before and after the text in each event of the run. They include the quotes of the text."""
         self._joint = after + before
         self._separator = after[:_SEPARATOR_BYTES]
         self._skip = len(self._joint) - len(self._separator)
@@ -40,7 +41,7 @@ class TextRun:
 
     @classmethod
     def after(cls, event: bytes, chunk: Any) -> Self | None:
-        """The run that may begin with `event`, which was parsed as `chunk`; None if it contains more than text."""
+        """The run that may begin with `event`. `chunk`: the parsed event. None if the event contains more than text."""
         choices = chunk.get("choices") if type(chunk) is dict and chunk.get("usage") is None else None
         choice = choices[0] if type(choices) is list and len(choices) == 1 else None
         delta = choice.get("delta") if type(choice) is dict else None
@@ -54,8 +55,8 @@ class TextRun:
 
     @classmethod
     def around(cls, event: bytes, choice: dict[str, Any], field: str, text: object) -> Self | None:
-        """The run of events that differ from `event` only in `text`, the value of `field` in its only choice. None if
-        this is not certain."""
+        """The run of events that differ from `event` only in the value of `field` in the only choice. `text`: this
+        value in `event`. None if the position of the text in `event` is not certain."""
         index, quoted = choice.get("index", 0), b'"%b"' % field.encode()
         if choice.get("logprobs") or choice.get("finish_reason") or type(index) is not int or type(text) is not str:
             return None
@@ -68,8 +69,8 @@ class TextRun:
         return cls(event[: start + 1], event[end - 1 :], index, field)
 
     def take(self, block: bytes, at: int = 0) -> tuple[int, int]:
-        """Store the text of the events from position `at` on that belong to the run. Returns the position of the first
-        other event, and the number of events stored."""
+        """Store the texts of the events that begin at position `at` and belong to the run. Returns the position of the
+        first event that does not belong to the run, and the number of events whose texts were stored."""
         before, after = self.head, self.tail
         if not block.startswith(before, at):
             return at, 0
@@ -95,8 +96,8 @@ class TextRun:
         return end + len(self.tail), 1
 
     def _some(self, block: bytes, at: int) -> tuple[int, int]:
-        """Process the next events as one: split them at the separator, join them again and compare. Succeeds if all
-        of them belong to the run."""
+        """Process many events at once. Their bytes are split at the separator, joined again and compared with the
+        original. If an event does not belong to the run, returns `at` and 0."""
         end = block.rfind(self.tail, at, at + _WINDOW) + len(self.tail)
         texts = block[at + len(self.head) : end].split(self._separator)
         texts.pop()

@@ -1,4 +1,4 @@
-"""Stores the bytes of a stream, and parses them only on demand."""
+"""Stores the bytes of a chat stream. The bytes are parsed only when the answer is needed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from gateway.dialects.streams import sse
 from gateway.dialects.streams.text_run import RunText, TextRun
 
 _FOLD_BYTES = 64 * 1024
-"""Bytes stored before they are parsed, so that a long stream needs little memory."""
+"""Number of stored bytes after which the bytes are parsed. With this limit, a long stream needs little memory."""
 _PARSED_WEIGHT = 4
-"""Memory that a parsed event takes, as a multiple of its bytes."""
+"""Bytes of memory of a parsed event, divided by the event's bytes."""
 _TRIES = 4
-"""Number of consecutive runs of only one event. After them, a run is tried only at every `_PAUSE`th event."""
+"""Number of consecutive runs of a single event. After this number, a new run is begun only at every `_PAUSE`th event. A
+run is a sequence of events that differ only in their text."""
 _PAUSE = 64
-"""Number of events until the next attempt to begin a run."""
+"""Number of events after which a new run is begun in a stream of which many runs had a single event."""
 
 
 class _Parsed(NamedTuple):
@@ -27,20 +28,21 @@ class _Parsed(NamedTuple):
 
 
 class Transcript:
-    """Stores whole events in OpenAI's chat dialect. For events that form a run, only the text is stored."""
+    """Stores whole events in OpenAI's chat dialect. If events differ only in their text, only the texts are stored."""
 
     mark = b'"delta"'
-    """Byte string that occurs in each event once per piece of the answer."""
+    """A text that occurs in an event once for each piece of the answer."""
 
     def __init__(self) -> None:
         self.chunks = 0
-        """Number of events with a delta, which is about one per token."""
+        """Number of events with a delta so far. This is about the number of tokens."""
         self.silent = 0
-        """Number of `chunks` without text. Most streams begin with the role and end with the finish reason."""
+        """Number of events in `chunks` without text. Most streams begin with an event with the role and end with an
+        event with the finish reason."""
         self.first: dict[str, Any] | None = None
         """The first parsed event."""
         self.cites = False
-        """Whether it cites web sources."""
+        """Whether the answer cites web sources."""
         self._run: TextRun | None = None
         self._alone = 0
         self._pause = 0
@@ -55,7 +57,7 @@ class Transcript:
         return TextRun.after(event, chunk)
 
     def says(self, chunk: dict[str, Any]) -> bool:
-        """Whether a chunk contains more than the role and the finish reason."""
+        """Whether `chunk` contains more than the role and the finish reason."""
         choices = chunk.get("choices")
         for choice in choices if type(choices) is list else ():
             delta = choice.get("delta") if type(choice) is dict else None
@@ -67,13 +69,13 @@ class Transcript:
 
     @property
     def irregular(self) -> bool:
-        """Whether the events differ in more than their text. Then adding a whole block costs as much as adding one
-        event."""
+        """Whether successive events differ in more than their text. If so, adding a whole block of events takes as long
+        as adding its events one by one."""
         return self._pause > 0
 
     def take(self, block: bytes, at: int = 0) -> int:
-        """Store the events from position `at` on that continue the run. Returns the position of the first other
-        event."""
+        """Store those events from position `at` on that belong to the current run. Returns the position of the first
+        event that does not belong to the run."""
         if self._run is None:
             return at
         end, events = self._run.take(block, at)
@@ -84,7 +86,7 @@ class Transcript:
         return end
 
     def add(self, block: bytes) -> None:
-        """Store one event or block that `take` did not store."""
+        """Store one event, or one block of events, that `take` did not store."""
         deltas = block.count(self.mark)
         if block.find(CITATION) >= 0:
             self.cites = True
@@ -98,7 +100,8 @@ class Transcript:
         self.chunks += deltas
 
     def add_parsed(self, event: bytes, chunk: dict[str, Any]) -> None:
-        """Store an event that was already parsed. Later events are assumed to be different from it."""
+        """Store an event that was already parsed to `chunk`. Ends the current run, because later events are assumed to
+        be different."""
         deltas = event.count(self.mark)
         if self.first is None:
             self.first = chunk
@@ -120,7 +123,7 @@ class Transcript:
             at = end
 
     def _begin(self, event: bytes) -> None:
-        """Begin a run with this event, because later events may be similar to it."""
+        """Begin a run with `event`, because the next events may differ from it only in their text."""
         self._end_run()
         try:
             chunk = orjson.loads(sse.payload(event))
@@ -150,7 +153,7 @@ class Transcript:
             self.read()
 
     def read(self) -> Assembly:
-        """Parse everything stored so far and return the assembled answer."""
+        """Parse all events stored so far. Returns the assembled answer."""
         self._end_run()
         for kept in self._kept:
             if type(kept) is bytes:

@@ -1,2 +1,2 @@
-"""Translators between dialects: they convert requests to the backend's dialect, and answers and streams to the
-client's."""
+"""Translators between dialects. They convert requests to the backend's dialect, and answers and streams to the client's
+dialect."""

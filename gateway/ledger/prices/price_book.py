@@ -58,8 +58,8 @@ class PriceBook:
 
     def price(self, backend: Backend) -> Price | None:
         """The price; None if it is unknown, or if the backend is simulated."""
-        if self._dated:
-            self._follow_day()
+        if self._dated and self._day != (today := self._today()):
+            self._begin_day(today)
         known = self._known.get(backend.name)
         if known is not None and known[0] is backend:
             return known[1]
@@ -68,9 +68,9 @@ class PriceBook:
         return price
 
     def listed(self, model: str) -> Price | None:
-        """The list price of `model`, which is a model's name or `provider/model`. None if unknown."""
-        if self._dated:
-            self._follow_day()
+        """The list price of `model` by its name alone, or as `provider/model`; None if unknown."""
+        if self._dated and self._day != (today := self._today()):
+            self._begin_day(today)
         try:
             return self._by_name[model]
         except KeyError:
@@ -80,12 +80,11 @@ class PriceBook:
             price = self._by_name[model] = None if found is None else self._listed(found)
             return price
 
-    def _follow_day(self) -> None:
-        """Delete the cached prices when a new day has begun."""
-        if self._day != (today := self._today()):
-            self._known.clear()
-            self._by_name.clear()
-            self._day = today
+    def _begin_day(self, today: date) -> None:
+        """Forget the prices of another day."""
+        self._known.clear()
+        self._by_name.clear()
+        self._day = today
 
     def learn(self, measured: Mapping[str, Decimal]) -> None:
         """Store measured throughputs (backend → tokens per second). A backend that is not in `measured` keeps its last

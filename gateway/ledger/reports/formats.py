@@ -141,10 +141,13 @@ def _shown(name: str, row: dict[str, Any], currency: Currency | None) -> str:
 
 
 def cents(pico: int | None) -> str:
-    """US dollars for display, rounded to four decimal places. Smaller amounts above 0 are shown as `<0.0001`."""
-    usd = pico_to_usd(pico or 0)
-    rounded = usd.quantize(Decimal("0.0001"))
-    return f"{rounded:,f}" if rounded or not usd else "<0.0001"
+    """US dollars for display: with two decimals from 1 USD on, and with three significant digits below 1 USD."""
+    usd = pico_to_usd(abs(pico or 0))
+    sign = "-" if (pico or 0) < 0 else ""
+    if not usd or usd >= 1:
+        return f"{sign}{usd:,.2f}"
+    whole, _, part = f"{usd:.{2 - usd.adjusted()}f}".partition(".")
+    return f"{sign}{whole}.{part.rstrip('0').ljust(2, '0')}"
 
 
 def _object(line: Line, by: tuple[str, ...]) -> dict[str, Any]:

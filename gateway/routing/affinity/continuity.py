@@ -94,6 +94,6 @@ class Affinity:
         known = [load.capacity for load in loads if load.capacity is not None]
         capacities = [max(1.0, each) for each in known] if len(known) == len(loads) else [1.0] * len(loads)
         return [
-            Replica(backend, load.running + load.waiting, capacity)
-            for backend, load, capacity in zip(backends, loads, capacities, strict=True)
+            Replica(backend, load.running + load.waiting, capacity, 1.0 if state.headroom is None else state.headroom)
+            for backend, load, capacity, state in zip(backends, loads, capacities, states, strict=True)
         ]

@@ -22,8 +22,10 @@ POINTS = 64
 """Number of points of each replica on the circle. With 64 points, the shares of traffic of the replicas differ by about
 1 / √64."""
 SHARED_TOKENS = 256
-"""Minimum input tokens of a prompt for which a conversation stays on its replica. A shorter prompt goes to the replica
-with the lowest load, because reading a short prompt again is fast."""
+"""Minimum input tokens of a prompt for which the replica matters. A shorter prompt goes to the replica with the lowest
+load, because reading it again is fast."""
+_LEAST_ROOM = 0.01
+"""Share of a replica's capacity that is assumed even when its provider's rate limit is used up."""
 
 
 class Replica(NamedTuple):
@@ -34,11 +36,17 @@ class Replica(NamedTuple):
     """Number of requests in progress and in its queue."""
     capacity: float = 1.0
     """Capacity relative to that of the other replicas."""
+    headroom: float = 1.0
+    """Share of its provider's rate limit that is left."""
 
     @property
     def pressure(self) -> float:
-        """Load relative to the capacity."""
-        return self.outstanding / self.capacity
+        """Load relative to the capacity that the rate limit leaves."""
+        return self.outstanding / self.room
+
+    @property
+    def room(self) -> float:
+        return self.capacity * max(self.headroom, _LEAST_ROOM)
 
 
 def group_of(backend: Backend) -> tuple[str, str, str]:
@@ -67,7 +75,7 @@ def order(
 
 
 def _order(replicas: Sequence[Replica], place: int, input_tokens: int, overload: float) -> list[Backend]:
-    least = sorted(replicas, key=lambda each: each.pressure)
+    least = sorted(replicas, key=lambda each: (each.pressure, -each.headroom))
     if input_tokens < SHARED_TOKENS:
         return [each.backend for each in least]
     first = affine(replicas, place, overload)
@@ -92,8 +100,8 @@ def _bounds(known: Mapping[str, Replica], overload: float) -> dict[str, float]:
     """Maximum number of requests of each replica: `overload` times the replica's share of all requests, rounded up. The
     new request is included in all requests."""
     present = sum(each.outstanding for each in known.values()) + 1
-    capacity = sum(each.capacity for each in known.values())
-    return {name: math.ceil(overload * present * each.capacity / capacity) for name, each in known.items()}
+    room = sum(each.room for each in known.values())
+    return {name: math.ceil(overload * present * each.room / room) for name, each in known.items()}
 
 
 @lru_cache(maxsize=256)

@@ -109,8 +109,8 @@ class Sessions:
         if usage is None or not route.prefix.lengths:
             return
         prefix, backend, now = route.prefix, attempt.backend, self._monotonic()
-        if attempt.trimmed_tokens:
-            # the next request has another prefix, but must return to this backend after tool calls
+        if attempt.trimmed_tokens and not attempt.frozen:
+            # the next request has another prefix, but must still return to this backend after tool calls
             warm, keep_s = 0, rules_of(backend.model).ttl_s if backend.hosted else OWN_S
         else:
             self._compare(prefix, attempt, usage)

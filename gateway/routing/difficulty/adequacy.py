@@ -26,7 +26,7 @@ _ROW: dict[Gap, int] = {"below": 0, "near": 1}
 def gap(backend: Backend, reference: Backend, cost_pico: int | None, reference_pico: int | None) -> Gap:
     """How much weaker the backend is than `reference`. The tiers decide. If the tiers are equal and the backend is
     hosted, the costs decide."""
-    if backend.name == reference.name or backend.model == reference.model:
+    if backend.name == reference.name or backend.same_model(reference):
         return "equal"
     below = RANK[reference.tier] - RANK[backend.tier]
     if below > 0:

@@ -118,7 +118,7 @@ class State:
         return replies
 
     async def run(self, script: Script, keys: Sequence[str], args: Sequence[str | bytes | int | float]) -> Any:
-        """Run the script and return its result. Raises StateUnavailable; the script may have run then."""
+        """Run the script and return its result. Raises StateUnavailable; then it is unknown whether the script ran."""
         (reply,) = await self._exchange((("EVALSHA", script.sha1, len(keys), *keys, *args),))
         if isinstance(reply, Exception) and str(reply).startswith("NOSCRIPT"):
             (reply,) = await self._exchange((("EVAL", script.text, len(keys), *keys, *args),))

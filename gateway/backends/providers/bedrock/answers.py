@@ -23,15 +23,16 @@ _KINDS = {
     "accessdenied": "permission_error",
     "resourcenotfound": "not_found_error",
 }
-"""Name of Bedrock's exception, without suffix → Anthropic's error type. All other exceptions are `api_error`."""
+"""Name of Bedrock's exception, without its suffix → Anthropic's error type. An exception that is not listed becomes
+`api_error`."""
 _STATUSES = {"rate_limit_error": 429, "overloaded_error": 503}
 _SERVER_FAULTS = frozenset({408, 424})
-"""Status codes that mean a failure of the model and not an error in the request."""
+"""Status codes with which Bedrock reports a failure of the model, not an error in the request."""
 _TOO_LONG = ("too long", "too many input tokens", "context limit")
 
 
 class Events:
-    """Wraps an `Upstream` whose body is an AWS event stream. Its own body consists of server-sent events."""
+    """Wraps an `Upstream` whose body is an AWS event stream. The body of the wrapper consists of server-sent events."""
 
     def __init__(self, inner: Upstream, write: Callable[[Message], bytes]) -> None:
         self.status, self.whole, self._inner, self._write = inner.status, inner.whole, inner, write
@@ -69,8 +70,8 @@ class Events:
 
 
 def anthropics_event(message: Message) -> bytes:
-    """The server-sent event for an event of InvokeModelWithResponseStream, which contains Anthropic's own event in
-    base64. Raises BackendGarbage."""
+    """Convert an event of InvokeModelWithResponseStream to a server-sent event. The event contains Anthropic's own
+    event in base64. Raises BackendGarbage."""
     if failure := _failure(message):
         return failure
     try:
@@ -82,8 +83,8 @@ def anthropics_event(message: Message) -> bytes:
 
 
 def converse_event(message: Message) -> bytes:
-    """The server-sent event for an event of ConverseStream, in boto3's format: an object whose only key is the event's
-    type."""
+    """Convert an event of ConverseStream to a server-sent event in boto3's format. This format is an object with a
+    single key, which is the type of the event."""
     if failure := _failure(message):
         return failure
     name = orjson.dumps(message.header(":event-type"))
@@ -100,7 +101,8 @@ def _failure(message: Message) -> bytes:
 
 
 def refused(status: int, name: str, body: bytes, headers: Sequence[tuple[bytes, bytes]]) -> Canned:
-    """The refusal in Anthropic's format. `name`: the exception's name from `x-amzn-errortype`."""
+    """The refusal as a response in Anthropic's format. `name`: the name of Bedrock's exception, from
+    `x-amzn-errortype`."""
     kind, message = _kind(name), _text(body)
     if kind == "invalid_request_error" and any(words in message.lower() for words in _TOO_LONG):
         message = f"prompt is too long: {message}"

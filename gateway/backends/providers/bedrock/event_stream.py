@@ -19,11 +19,11 @@ _PRELUDE = struct.Struct(">III")
 _CHECKSUM = 4
 _MOST_BYTES = 24 * 2**20
 _USUAL_HEAD = 256
-"""Maximum bytes of headers whose parsed form is cached."""
+"""Maximum bytes of a message's headers for caching the parsed headers."""
 _FIXED = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
-"""Type of a header's value → its length in bytes, for types with a fixed length."""
+"""Type number of a header's value → length of the value in bytes. Contains the types with a fixed length."""
 _SIZED = frozenset({6, 7})
-"""Types whose value begins with its length: bytes and strings."""
+"""Type numbers of the values that begin with their length: bytes and strings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Message:
     """One message of the stream."""
 
     headers: Mapping[str, bytes]
-    """Name → value. Values other than bytes and strings stay encoded."""
+    """Header name → header value. Values other than bytes and strings stay encoded."""
     payload: bytes
 
     def header(self, name: str) -> str:
@@ -40,18 +40,19 @@ class Message:
 
 
 class Decoder:
-    """Decodes bytes as they arrive into complete messages."""
+    """Decodes bytes as they arrive, and returns each message when it is complete."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     @property
     def inside(self) -> bool:
-        """Whether an incomplete message has begun."""
+        """Whether a message has begun and is not yet complete."""
         return bool(self._rest)
 
     def feed(self, data: bytes) -> list[Message]:
-        """The messages that `data` completes. Raises BackendGarbage if a length or a checksum is wrong."""
+        """The messages that are complete after `data` was added. Raises BackendGarbage if a length or a checksum is
+        wrong."""
         data = self._rest + data if self._rest else data
         found, at = [], 0
         while len(data) - at >= _PRELUDE.size:
@@ -79,7 +80,7 @@ def _message(raw: bytes, head: int) -> Message:
 
 @lru_cache(maxsize=64)
 def _known(raw: bytes) -> dict[str, bytes]:
-    """`_headers(raw)`, cached, because all events of one type have the same headers."""
+    """The parsed headers `_headers(raw)`. Cached, because all events of one type have equal headers."""
     return _headers(raw)
 
 

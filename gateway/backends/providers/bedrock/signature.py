@@ -27,7 +27,7 @@ class Credentials:
     token: str = field(default="", repr=False)
     """Session token of temporary credentials."""
     expires_at: float | None = None
-    """Unix seconds; None: they do not expire."""
+    """Unix seconds; None: the credentials do not expire."""
 
 
 def signed(
@@ -41,8 +41,8 @@ def signed(
     service: str,
     now: float,
 ) -> list[Header]:
-    """The `headers` together with `x-amz-date`, the session token and `authorization`. The signature covers all of
-    them.
+    """The `headers` together with `x-amz-date`, the session token and `authorization`. The signature covers all
+    headers.
 
     `target`: path and query as they are sent. `headers` must contain `host`. `now`: Unix seconds.
     """
@@ -60,7 +60,7 @@ def signed(
 
 
 def canonical_request(method: str, target: str, headers: Iterable[Header], body: bytes) -> tuple[bytes, str]:
-    """The canonical request, and the names of its headers."""
+    """The canonical request of the signature algorithm, and the names of the headers in it."""
     path, _, query = target.partition("?")
     merged: dict[str, list[str]] = {}
     for name, value in headers:
@@ -72,7 +72,8 @@ def canonical_request(method: str, target: str, headers: Iterable[Header], body:
 
 
 def _path(path: str) -> str:
-    """The path without `.`, `..` and empty segments, encoded a second time, as all services except S3 require."""
+    """The path without `.`, `..` and empty segments. The path is encoded a second time, as all AWS services except S3
+    require."""
     kept: list[str] = []
     for segment in path.split("/"):
         if segment == "..":

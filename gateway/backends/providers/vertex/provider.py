@@ -8,7 +8,7 @@ from gateway.backends.providers.base import Call, Upstream
 from gateway.backends.providers.cloud_claude import asked_betas, claude_body
 from gateway.backends.providers.gemini import operation
 from gateway.backends.providers.over_http import OverHttp
-from gateway.backends.providers.vertex.tokens import Tokens
+from gateway.backends.providers.vertex.tokens import Token, Tokens
 from gateway.dialects.base import Translator
 from gateway.domain.backend import Backend
 from gateway.domain.request import CompletionRequest
@@ -17,8 +17,8 @@ _VERSION = "vertex-2023-10-16"
 
 
 class Vertex(OverHttp):
-    """A Vertex AI backend. Addresses calls by project, location and model, and authenticates with an access token that
-    it renews."""
+    """A Vertex AI backend. Calls are addressed by project, location and model, and authenticated with an access token
+    that is renewed."""
 
     models_path = None
 
@@ -38,32 +38,34 @@ class Vertex(OverHttp):
         return f"{self._google}:{operation(request)}"
 
     def sign(self, headers: list[tuple[bytes, bytes]], body: bytes) -> list[tuple[bytes, bytes]]:
-        """`headers` with the access token, or with the API key in `x-goog-api-key`."""
+        """`headers` with the access token added, or with the API key added in `x-goog-api-key`."""
         return [*headers, (b"x-goog-api-key", self.secret.encode())] if self._by_key else super().sign(headers, body)
 
     def headers(self, request: CompletionRequest, wire: Translator, body: bytes) -> list[tuple[bytes, bytes]]:
-        """The headers without those of Anthropic. The API version is in the body, and Google refuses unknown betas."""
+        """The headers of a request, without Anthropic's own headers. Clouds expect the API version in the body, and
+        Google refuses unknown betas."""
         found = [pair for pair in super().headers(request, wire, body) if not pair[0].startswith(b"anthropic-")]
         betas = asked_betas(request, wire)
         return [*found, (b"anthropic-beta", ",".join(betas).encode())] if betas else found
 
     async def send(self, call: Call) -> Upstream:
-        """Send the call. If Google refuses the token and another one can be fetched, send it again."""
+        """Send the call. If Google refuses the access token, and another token can be fetched, send the call again."""
         if call.wire.backend == "anthropic_messages":
             call.body = claude_body(call.body, _VERSION, streams_by_path=False)
         if self._by_key:
             return await super().send(call)
-        await self._authorise(call)
+        token = await self._authorise(call)
         upstream = await super().send(call)
-        if upstream.status != 401 or not await self._tokens.replaced(call.secret):
+        if upstream.status != 401 or not await self._tokens.replaced(token):
             return upstream
         await upstream.aclose()
         await self._authorise(call)
         return await super().send(call)
 
-    async def _authorise(self, call: Call) -> None:
+    async def _authorise(self, call: Call) -> Token:
         token = await self._tokens.current()
-        if token != self.secret:
-            self.secret = token
+        if token.value != self.secret:
+            self.secret = token.value
             self.forget_heads()
-        call.secret = token
+        call.secret = token.value
+        return token

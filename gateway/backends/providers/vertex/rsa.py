@@ -22,13 +22,13 @@ class PrivateKey:
 
     @classmethod
     def of_pem(cls, text: str) -> PrivateKey:
-        """Parse a key in PKCS #8 or PKCS #1. Raises ValueError; its text contains no part of the key."""
+        """Parse a key in PKCS #8 or PKCS #1. Raises ValueError; the text of the error contains no part of the key."""
         lines = [line.strip() for line in text.strip().splitlines()]
         if len(lines) < 3 or not lines[0].startswith("-----BEGIN") or "PRIVATE KEY" not in lines[0]:
             raise ValueError("the private key is not in PEM format")
         try:
             fields = list(_fields(b64decode("".join(lines[1:-1]), validate=True)))
-            if fields[1][0] == _SEQUENCE:  # PKCS #8: version, algorithm, and the key of PKCS #1 as octets
+            if fields[1][0] == _SEQUENCE:  # PKCS #8: version, algorithm, and the PKCS #1 key as an octet string
                 fields = list(_fields(fields[2][1]))
             numbers = [int.from_bytes(value, "big") for kind, value in fields if kind == _INTEGER]
             _, modulus, public, private = numbers[:4]

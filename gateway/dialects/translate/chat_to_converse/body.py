@@ -1,7 +1,7 @@
-"""Converts a messages request to a Converse request.
+"""Converts a messages request (Anthropic's format) to a Converse request.
 
-Both formats have the same parts, so a chat request is converted to messages first. Field names are those of AWS's
-service model (`bedrock-runtime`, 2023-09-30).
+Both formats have the same parts, so a chat request is first converted to a messages request. The names of Converse's
+fields are those of AWS's service model (`bedrock-runtime`, 2023-09-30).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Block = dict[str, Any]
 
 _INFERENCE = {"temperature": "temperature", "top_p": "topP", "stop_sequences": "stopSequences"}
 _CLAUDES = ("top_k", "thinking")
-"""Fields that are sent to the model unchanged in `additionalModelRequestFields`."""
+"""Names of the fields that are sent to the model unchanged in `additionalModelRequestFields`."""
 _CHOICES = {"auto": "auto", "any": "any"}
 _FORMATS = {
     "application/pdf": "pdf",
@@ -30,11 +30,12 @@ _FORMATS = {
 }
 _IMAGES = frozenset({"png", "jpeg", "gif", "webp"})
 _UNNAMED = re.compile(r"[^A-Za-z0-9 ()\[\]-]+")
-"""Matches the characters that a document's name must not have."""
+"""Matches the characters that are not allowed in the name of a document."""
 
 
 def converse(message: dict[str, Any], limit: int | None) -> dict[str, Any]:
-    """The Converse request for a messages request. `limit`: maximum output tokens; None: the model's default.
+    """The Converse request for `message`, a messages request. `limit`: maximum output tokens; None: the model's default
+    limit.
 
     Raises BadRequest for content that Converse does not support.
     """
@@ -74,7 +75,8 @@ def _turn(turn: dict[str, Any], index: int) -> dict[str, Any]:
 
 
 def _marked(blocks: Iterable[Block], convert: Any) -> Iterable[Block]:
-    """The converted blocks. After each block that has `cache_control`, a cache point is added."""
+    """The converted blocks. A cache point is added after each block that has `cache_control`. `convert`: converts one
+    block."""
     for block in blocks:
         yield convert(block)
         if mark := block.get("cache_control"):
@@ -135,8 +137,8 @@ def _result(block: Block, where: str) -> Block:
 
 
 def _tools(message: dict[str, Any]) -> dict[str, Any] | None:
-    """The tools and the tool choice. Converse has no choice `none`; instead, the tools are omitted unless earlier turns
-    contain calls."""
+    """The tools and the tool choice. Converse has no tool choice `none`, so the tools are omitted instead. They stay if
+    earlier turns contain calls, because Converse requires them then."""
     choice = message.get("tool_choice") or {}
     if not (offered := message.get("tools")) or (choice.get("type") == "none" and not _called(message)):
         return None

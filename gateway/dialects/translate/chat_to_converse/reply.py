@@ -14,7 +14,7 @@ _STOPS = {
     "malformed_model_output": "end_turn",
     "malformed_tool_use": "end_turn",
 }
-"""Stop reasons that Anthropic's API does not have → the corresponding ones. All others have the same names."""
+"""Converse's stop reason → Anthropic's stop reason. All other stop reasons have the same names in both."""
 _COUNTS = {
     "inputTokens": "input_tokens",
     "outputTokens": "output_tokens",
@@ -28,8 +28,8 @@ def stop_reason(reason: Any) -> Any:
 
 
 def usage(given: Any, tier: Any = None) -> dict[str, Any] | None:
-    """Anthropic's usage object for Converse's; None if it has no counts. In both, input tokens exclude cached tokens.
-    `tier`: the value of `serviceTier`."""
+    """Anthropic's usage object for Converse's usage object; None if `given` contains no counts. In both formats, the
+    input tokens do not include cached tokens. `tier`: the value of `serviceTier`."""
     if type(given) is not dict:
         return None
     found: dict[str, Any] = {name: given[theirs] for theirs, name in _COUNTS.items() if theirs in given}
@@ -42,7 +42,7 @@ def usage(given: Any, tier: Any = None) -> dict[str, Any] | None:
 
 
 def message(reply: dict[str, Any]) -> dict[str, Any]:
-    """A whole answer as Anthropic's message. Raises BackendGarbage if it is not an answer."""
+    """A whole answer as a message in Anthropic's format. Raises BackendGarbage if `reply` is not an answer."""
     output = reply.get("output")
     received = output.get("message") if type(output) is dict else None
     content = received.get("content") if type(received) is dict else None
@@ -62,7 +62,7 @@ def message(reply: dict[str, Any]) -> dict[str, Any]:
 
 
 def _block(block: Block) -> Block | None:
-    """The block in Anthropic's format; None for kinds that chat cannot represent."""
+    """The block in Anthropic's format. None if chat cannot represent this kind of block."""
     if "text" in block:
         return {"type": "text", "text": block["text"]}
     if call := block.get("toolUse"):

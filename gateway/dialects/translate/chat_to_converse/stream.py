@@ -15,17 +15,19 @@ _START = {"type": "content_block_start"}
 
 
 class ConverseStream(MessagesStream):
-    """Implements `StreamReader` from Converse to OpenAI chat, with Anthropic's events as an intermediate form.
+    """Implements `StreamReader` from Converse to OpenAI chat. Converse's events are first converted to Anthropic's
+    events.
 
-    An event is an object whose only key is its type. `metadata`, which contains the usage, ends the stream.
+    Each event is an object with a single key, which is the event's type. The event `metadata` contains the usage and
+    ends the stream.
     """
 
     def __init__(self, *, wants_usage: bool, created: int, name: str, model: str) -> None:
-        """`name`, `model`: the answer's id and model, because Converse's events have neither."""
+        """`name`, `model`: the id of the answer and the model, because Converse's events contain neither."""
         super().__init__(wants_usage=wants_usage, created=created)
         self._named = {"id": name, "model": model}
         self._blocks: dict[int, str] = {}
-        """Index of an open block → its type."""
+        """Index of an open block → the type of the block."""
 
     def feed(self, data: bytes) -> bytes:
         return self._feed(data)
@@ -36,7 +38,7 @@ class ConverseStream(MessagesStream):
             return b""
         try:
             parsed = orjson.loads(data)
-            if "type" in parsed:  # an exception, written as Anthropic's error event
+            if "type" in parsed:  # an exception, already converted to Anthropic's error event
                 return super()._read(event)
             ((kind, value),) = parsed.items()
             if kind == "contentBlockDelta" and type(text := value["delta"].get("text")) is str:
@@ -46,7 +48,8 @@ class ConverseStream(MessagesStream):
             return self._fail(BackendGarbage("The backend sent an event that is not one of Converse's."))
 
     def _events(self, kind: str, value: dict[str, Any]) -> list[dict[str, Any]]:
-        """Anthropic's events for one of Converse's events; empty for an unknown one."""
+        """Anthropic's events for one event of Converse. `kind`, `value`: type and contents of the event. Empty for an
+        unknown type."""
         match kind:
             case "messageStart":
                 return [{"type": "message_start", "message": self._named}]
@@ -66,7 +69,8 @@ class ConverseStream(MessagesStream):
         return []
 
     def _opened(self, index: int, kind: str, given: dict[str, Any]) -> list[dict[str, Any]]:
-        """Open a block, unless it is already open. Converse announces only the blocks of calls."""
+        """The event that opens a block; empty if the block is already open. Needed because Converse announces only the
+        blocks of tool calls."""
         if index in self._blocks:
             return []
         self._blocks[index] = kind

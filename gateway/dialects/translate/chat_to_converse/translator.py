@@ -1,4 +1,4 @@
-"""OpenAI chat client with a Bedrock backend that is called through Converse."""
+"""Translator for an OpenAI chat client and a Bedrock backend that is called through Converse."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class ChatToConverse:
     backend: DialectName = "bedrock_converse"
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        """`clock`: returns Unix seconds for `created`, because Converse's answers have no creation time."""
+        """`clock`: returns Unix seconds. The time is used for `created`, because Converse's answers have no creation
+        time."""
         self._clock, self._refusals = clock, ChatToMessages()
 
     def body(
@@ -42,20 +43,20 @@ class ChatToConverse:
         logprobs: bool = False,
         max_output_tokens: int | None = None,
     ) -> bytes:
-        """`logprobs` is ignored, because Converse has none."""
+        """The request body for the backend. `logprobs` is ignored, because Converse has no log-probabilities."""
         limit = max_output_tokens or request.max_output_tokens
         kept = kept_messages(request, plan)
         as_messages = messages_body.translate(request.body, kept, model, stream=request.stream, limit=limit)
         if limit is None and as_messages.get("thinking"):
             limit = as_messages["max_tokens"]  # the limit must exceed the thinking budget
-        # Arguments of calls are bytes that only orjson can read (`orjson.Fragment`).
+        # The arguments of calls are `orjson.Fragment`s, which only orjson can read.
         return orjson.dumps(converse(orjson.loads(orjson.dumps(as_messages)), limit))
 
     def headers(self, request: CompletionRequest) -> list[tuple[bytes, bytes]]:
         return content_headers(request)
 
     def forwarded(self, request: CompletionRequest) -> Iterable[tuple[bytes, bytes]]:
-        """No headers, because a signed request contains only headers that its provider writes."""
+        """Returns no headers, because a signed request contains only the headers that the provider class writes."""
         return ()
 
     def reader(self, request: CompletionRequest) -> ConverseStream:
@@ -75,5 +76,5 @@ class ChatToConverse:
 
 
 def _name(request: CompletionRequest) -> str:
-    """An id for the answer, because Converse sends none."""
+    """An id for the answer, because Converse sends no id."""
     return f"chatcmpl-{request.id.removeprefix('req_')}"

@@ -1,1 +1,1 @@
-"""OpenAI chat client, Gemini backend."""
+"""Translates between an OpenAI chat client and a Gemini backend."""

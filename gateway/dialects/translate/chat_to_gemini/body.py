@@ -28,21 +28,22 @@ _SAMPLING = {
     "frequency_penalty": "frequencyPenalty",
 }
 _OWN = frozenset({*_SAMPLING, "stop", "response_format", "reasoning_effort", "thinking", "output_config"})
-"""Fields that are read from the chat request, and not from Anthropic's format."""
+"""Names of the fields that are read from the chat request, not from the conversion to Anthropic's format."""
 _BUDGETS = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576, "max": 24576}
-"""Effort → thinking tokens of Gemini 2.5, as in Google's OpenAI endpoint."""
+"""Reasoning effort → thinking budget in tokens for Gemini 2.5. Google's OpenAI endpoint uses the same numbers."""
 _LEVELS = {"none": "minimal", "minimal": "minimal", "low": "low", "medium": "medium"}
-"""Effort → thinking level for Gemini 3 and later; any other effort is `high`."""
+"""Reasoning effort → thinking level for Gemini 3 and later. Any other effort means the level `high`."""
 _LEVELLED = re.compile(r"gemini-(?:[3-9]|\d\d)")
 _UNSIGNED = "skip_thought_signature_validator"
-"""Google's placeholder for an unknown signature of a call. It is needed when another model began the conversation."""
+"""Google's placeholder for the signature of a call, used if the signature is unknown. Needed when another model began
+the conversation."""
 _MODES = {"auto": "AUTO", "any": "ANY", "tool": "ANY", "none": "NONE"}
 _THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 
 
 def generate(body: dict[str, Any], messages: list[Numbered], model: str, limit: int | None) -> dict[str, Any]:
-    """The request for a chat `body`. `messages`: the messages of `body` to send; `limit`: maximum output tokens, or
-    None.
+    """The Gemini request for the chat request `body`. `messages`: the messages of `body` to send. `limit`: maximum
+    output tokens; None: the model's default limit.
 
     Raises BadRequest with the name of a field that Gemini does not support.
     """
@@ -69,7 +70,8 @@ def _generate(
 
 
 def _signatures(messages: list[Numbered]) -> dict[str, str]:
-    """Id of a call → the signature that came with it, if the client has returned it."""
+    """Id of a call → the signature that Gemini sent with the call. Contains the calls whose signature the client has
+    returned."""
     found = {}
     for _, message in messages:
         for call in message.get("tool_calls") or ():
@@ -81,13 +83,14 @@ def _signatures(messages: list[Numbered]) -> dict[str, str]:
 
 
 class _Contents:
-    """Converts turns in order, because a result must contain the name of the called function."""
+    """Converts turns to Gemini's contents. The order matters, because a result must contain the name of the function
+    that was called before."""
 
     def __init__(self, signatures: Mapping[str, str], *, signs: bool) -> None:
-        """`signs`: whether the model refuses calls without a signature."""
+        """`signatures`: id of a call → signature. `signs`: whether the model refuses calls without a signature."""
         self._signatures, self._signs = signatures, signs
         self._names: dict[str, str] = {}
-        """Id of a call → name of its function."""
+        """Id of a call → name of the called function."""
 
     def turn(self, turn: dict[str, Any], index: int) -> Block:
         content = turn["content"]
@@ -125,7 +128,7 @@ class _Contents:
 
 
 def _object(text: str) -> dict[str, Any]:
-    """The result as an object, which Gemini requires."""
+    """The result of a call as an object, because Gemini requires an object. `text`: the result in the chat request."""
     try:
         read = orjson.loads(text)
     except orjson.JSONDecodeError:

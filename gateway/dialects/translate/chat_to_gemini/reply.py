@@ -19,11 +19,12 @@ _FILTERED = frozenset(
         *("IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"),
     }
 )
-"""Finish reasons that mean that Google withheld the answer."""
+"""Gemini's finish reasons that mean that Google withheld the answer."""
 
 
 def finish_of(reason: Any, *, called: bool) -> str:
-    """OpenAI's finish reason; empty if there is none yet. Failures such as MALFORMED_FUNCTION_CALL become `stop`."""
+    """OpenAI's finish reason for Gemini's `reason`; empty if the answer has not finished. `called`: whether the answer
+    contains a call. Failures such as MALFORMED_FUNCTION_CALL become `stop`."""
     if type(reason) is not str or reason == "FINISH_REASON_UNSPECIFIED":
         return ""
     if reason in _FILTERED:
@@ -33,14 +34,15 @@ def finish_of(reason: Any, *, called: bool) -> str:
 
 
 def blocked(reply: dict[str, Any]) -> str:
-    """The reason why the prompt was not answered; empty if it was answered."""
+    """The reason why Gemini did not answer the prompt; empty if Gemini answered."""
     feedback = reply.get("promptFeedback")
     reason = feedback.get("blockReason") if type(feedback) is dict else None
     return f"The provider blocked the prompt ({reason})." if type(reason) is str else ""
 
 
 def counts(given: Any) -> dict[str, Any] | None:
-    """An OpenAI usage object for Gemini's; None if it has no counts. Gemini's answer tokens exclude thinking tokens."""
+    """An OpenAI usage object for Gemini's usage object; None if `given` contains no counts. In Gemini's format, the
+    tokens of the answer do not include thinking tokens."""
     if type(given) is not dict or ("promptTokenCount" not in given and "totalTokenCount" not in given):
         return None
     prompt, tools = given.get("promptTokenCount"), given.get("toolUsePromptTokenCount")
@@ -59,14 +61,15 @@ def usage(given: Any) -> Usage | None:
 
 
 def _sum(one: Any, other: Any) -> Any:
-    """The sum of two counts, of which one may be missing. A value that is not a number is returned as it is, so that
-    later checks report it."""
+    """The sum of two counts, one of which may be missing. If a value is not a number, the value itself is returned, so
+    that a later check reports it."""
     odd = next((each for each in (one, other) if each is not None and type(each) is not int), None)
     return odd if odd is not None else (one or 0) + (other or 0)
 
 
 def candidate(reply: dict[str, Any]) -> dict[str, Any]:
-    """The answer in `reply`; empty if there is none. Raises TypeError, LookupError, AttributeError."""
+    """The first answer in `reply`; empty if `reply` contains no answer. Raises TypeError, LookupError,
+    AttributeError."""
     candidates: list[dict[str, Any]] = reply.get("candidates") or [{}]
     return candidates[0]
 
@@ -77,8 +80,8 @@ def parts(answer: dict[str, Any]) -> list[Block]:
 
 
 def call(part: Block, name: str) -> dict[str, Any]:
-    """A function call in chat format. `name`: its id. The signature is in the same field as in Google's OpenAI
-    endpoint."""
+    """A function call in the format of chat. `part`: Gemini's part with the call. `name`: the id of the call. The
+    signature is in the field that Google's OpenAI endpoint uses."""
     given = part["functionCall"]
     arguments = orjson.dumps(given.get("args") or {}).decode()
     function = {"name": given["name"], "arguments": arguments}
@@ -88,10 +91,10 @@ def call(part: Block, name: str) -> dict[str, Any]:
 
 
 def completion(reply: dict[str, Any], shared: dict[str, Any], name: str) -> dict[str, Any]:
-    """The chat completion for a whole answer. `shared`: its fields other than `choices`; `name`: prefix of the calls'
-    ids.
+    """The chat completion for a whole answer. `shared`: the fields of the completion other than `choices`. `name`: the
+    prefix for the ids of calls.
 
-    Raises BackendGarbage if it is not an answer.
+    Raises BackendGarbage if `reply` is not an answer.
     """
     reason = blocked(reply)
     if not reason and not reply.get("candidates"):

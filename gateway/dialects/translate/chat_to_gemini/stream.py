@@ -21,7 +21,7 @@ _KINDS = {"RESOURCE_EXHAUSTED": "rate_limit_error", "UNAVAILABLE": "overloaded_e
 class GeminiStream(ChunkMaker):
     """Implements `StreamReader` from Gemini to OpenAI chat.
 
-    Gemini sends no terminating event: an answer is complete if it has a finish reason and the backend then closes the
+    Gemini sends no terminating event. The answer is complete if it has a finish reason when the backend closes the
     stream.
     """
 
@@ -31,7 +31,7 @@ class GeminiStream(ChunkMaker):
         self.confidence: float | None = None
         self._name, self._calls = name, 0
         self._counts: Any = None
-        """The last `usageMetadata`. Every event has one, so it is parsed only when needed."""
+        """The last `usageMetadata`. Every event contains one, so it is converted only when the usage is needed."""
 
     @property
     def reported(self) -> Usage | None:
@@ -81,8 +81,8 @@ class GeminiStream(ChunkMaker):
         return self._chunk({"reasoning_content" if part.get("thought") else "content": text})
 
     def eof(self) -> None:
-        """Handle the end of the stream. Raises the stream's failure, or StreamBroken if the answer has no finish
-        reason."""
+        """Called at the end of the stream. Raises the failure of the stream, or StreamBroken if the answer has no
+        finish reason."""
         self._read_rest()
         if not self.finish:
             super().eof()

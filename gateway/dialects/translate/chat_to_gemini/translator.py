@@ -1,4 +1,4 @@
-"""OpenAI chat client with a Gemini backend: the Gemini API, or Vertex AI."""
+"""Translator for an OpenAI chat client and a Gemini backend. The backend is the Gemini API or Vertex AI."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ class ChatToGemini:
     backend: DialectName = "gemini_generate"
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        """`clock`: returns Unix seconds for `created`, because Gemini's answers have no creation time."""
+        """`clock`: returns Unix seconds. The time is used for `created`, because Gemini's answers have no creation
+        time."""
         self._clock = clock
 
     def body(
@@ -44,7 +45,7 @@ class ChatToGemini:
         logprobs: bool = False,
         max_output_tokens: int | None = None,
     ) -> bytes:
-        """`logprobs` is ignored."""
+        """The request body for the backend. `logprobs` is ignored."""
         limit = max_output_tokens or request.max_output_tokens
         return orjson.dumps(generate(request.body, kept_messages(request, plan), model, limit))
 
@@ -52,7 +53,7 @@ class ChatToGemini:
         return content_headers(request)
 
     def forwarded(self, request: CompletionRequest) -> Iterable[tuple[bytes, bytes]]:
-        """No headers, because Google supports none of OpenAI's headers."""
+        """Returns no headers, because Google supports none of OpenAI's headers."""
         return ()
 
     def reader(self, request: CompletionRequest) -> GeminiStream:
@@ -83,5 +84,6 @@ class ChatToGemini:
 
 
 def _name(request: CompletionRequest) -> str:
-    """A part of the ids of the answer and its calls. Needed because not all Gemini models send an id."""
+    """A text from which the ids of the answer and of its calls are made. Needed because some Gemini models send no
+    id."""
     return request.id.removeprefix("req_")

@@ -26,18 +26,20 @@ _WITHOUT_EQUIVALENT = frozenset(
         *("prediction", "verbosity", "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options"),
     }
 )
-"""Optional fields that are dropped, as Anthropic's own OpenAI endpoint does. Unknown fields are sent on."""
+"""Names of optional fields that are dropped, as in Anthropic's own OpenAI endpoint. Unknown fields are sent to the
+backend."""
 _PERSONAL = re.compile(r"@.+\.|^\+?[\d\s()-]{7,}$")
-"""Matches e-mail addresses and telephone numbers, which Anthropic rejects as a user id."""
+"""Matches e-mail addresses and telephone numbers. Anthropic rejects a user id that contains such data."""
 _ONLY_JSON = "Answer with one JSON object and nothing else: no code fence, no words before or after it."
 
 
 def translate(
     body: dict[str, Any], messages: list[Numbered], model: str, *, stream: bool, limit: int | None
 ) -> dict[str, Any]:
-    """Convert a chat body. `messages`: the messages of `body` to send; `limit`: output limit in tokens, or None.
+    """Convert a chat body to a messages request. `messages`: the messages of `body` to send. `limit`: output limit in
+    tokens; None: the model's default limit.
 
-    The result may contain orjson fragments. Raises BadRequest with the name of a field that Anthropic does not
+    The result may contain `orjson.Fragment`s. Raises BadRequest with the name of a field that Anthropic does not
     support.
     """
     _refuse_impossible(body)
@@ -86,8 +88,8 @@ def _stop_sequences(stop: Any) -> list[str]:
 
 
 def _with_form(system: str | list[Block], form: Any) -> str | list[Block]:
-    """The system prompt with an instruction to answer in JSON. It is needed because Anthropic cannot enforce JSON
-    without a schema."""
+    """The system prompt, with an instruction to answer in JSON if `form`, the response format, asks for JSON without a
+    schema. Needed because Anthropic can enforce JSON only with a schema."""
     if type(form) is not dict or form.get("type") != "json_object":
         return system
     if not system:

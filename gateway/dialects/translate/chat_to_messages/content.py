@@ -13,19 +13,20 @@ from gateway.errors import BadRequest
 _ID = re.compile(r"[^A-Za-z0-9_-]")
 _EPHEMERAL = {"type": "ephemeral"}
 _THOUGHTS = {"thinking": ("thinking", "signature"), "redacted_thinking": ("data",)}
-"""Type of a thinking block → its fields. Anthropic requires that they are returned exactly as it sent them."""
+"""Type of a thinking block → names of its fields. Anthropic requires that the client returns these fields exactly as
+Anthropic sent them."""
 
 Block = dict[str, Any]
 Numbered = tuple[int, dict[str, Any]]
-"""A message and its index in the client's request."""
+"""(Index of a message in the client's request, message)."""
 
 
 def conversation(messages: list[Numbered]) -> tuple[str | list[Block], list[Block]]:
-    """The system prompt (all system messages, in order) and the turns. Raises BadRequest with the location of content
-    that Anthropic does not support."""
+    """The system prompt and the turns. The system prompt consists of all system messages, in order. Raises BadRequest
+    with the location of content that Anthropic does not support."""
     system: list[Block] = []
     turns: list[Block] = []
-    followed = 0  # number of system prompt blocks before the last other message
+    followed = 0  # number of blocks in the system prompt when the last message of another role was read
     for index, message in messages:
         role, where = message["role"], f"messages[{index}]"
         if role in ("system", "developer"):
@@ -38,14 +39,14 @@ def conversation(messages: list[Numbered]) -> tuple[str | list[Block], list[Bloc
             _append(turns, "assistant", _assistant_blocks(message, where))
         else:
             _append(turns, "user", _marked(message, _blocks(message.get("content"), where)))
-    # Anthropic needs at least one turn, and would continue a final assistant turn
+    # Anthropic needs at least one turn, and would continue the last turn if it is the assistant's
     if not turns or turns[-1]["role"] == "assistant":
         followed = followed if turns else 0
         _append(turns, "user", system[followed:])
         del system[followed:]
     _check_end(messages, turns)
     for turn in turns[1:]:
-        if turn["role"] == "user":  # tool results must come first, whatever the order of the messages
+        if turn["role"] == "user":  # tool results must come first in a turn
             turn["content"].sort(key=lambda block: block["type"] != "tool_result")
     return _plain_if_possible(system), [{**turn, "content": _plain_if_possible(turn["content"])} for turn in turns]
 
@@ -56,8 +57,8 @@ def plain_id(call_id: str) -> str:
 
 
 def _append(turns: list[Block], role: str, blocks: list[Block]) -> None:
-    """Add blocks as a turn. If the last turn has the same role, they are added to it, because results of parallel calls
-    must be in one turn."""
+    """Add blocks as a turn. If the last turn has the same role, the blocks are added to the last turn, because the
+    results of parallel calls must be in one turn."""
     if not blocks:
         return
     if turns and turns[-1]["role"] == role:
@@ -67,8 +68,9 @@ def _append(turns: list[Block], role: str, blocks: list[Block]) -> None:
 
 
 def _check_end(messages: list[Numbered], turns: list[Block]) -> None:
-    """Check the last message. After an assistant turn, an empty user message is an error, because Anthropic would
-    continue the assistant turn. A final assistant turn must not end in white space."""
+    """Check the last message. Raises BadRequest if an empty user message follows a turn of the assistant, because
+    Anthropic would continue that turn. If the last turn is the assistant's, white space at its end is removed, because
+    Anthropic rejects it."""
     if not messages:
         raise BadRequest("messages contains no message for the model: add one.", param="messages")
     index, last = messages[-1]
@@ -98,7 +100,8 @@ def _assistant_blocks(message: Block, where: str) -> list[Block]:
 
 
 def _thoughts(message: Block) -> list[Block]:
-    """The thinking blocks that Anthropic signed. It rejects all others, and `reasoning_content` has no signature."""
+    """The thinking blocks that Anthropic signed. Anthropic rejects thinking without a signature, so `reasoning_content`
+    is left out."""
     blocks = message.get("thinking_blocks")
     known = [_thought(block) for block in blocks if type(block) is dict] if type(blocks) is list else []
     return [block for block in known if block]
@@ -113,13 +116,13 @@ def _thought(block: Block) -> Block | None:
 
 
 def _marked(message: Block, blocks: list[Block]) -> list[Block]:
-    """Move the message's cache mark to its last block."""
+    """The `blocks` of `message`. If the message has a cache mark, the mark is moved to the last block."""
     mark = message.get("cache_control")
     return [*blocks[:-1], {**blocks[-1], "cache_control": mark}] if mark and blocks else blocks
 
 
 def _blocks(content: Any, where: str) -> list[Block]:
-    """The content as blocks, without blank texts, which Anthropic rejects."""
+    """The content as blocks. Blank texts are left out, because Anthropic rejects them."""
     if type(content) is str:
         return [{"type": "text", "text": content}] if content.strip() else []
     blocks = [_block(part, f"{where}.content[{number}]") for number, part in enumerate(content or ())]
@@ -139,7 +142,7 @@ def _block(part: Block, where: str) -> Block | None:
     elif kind in _THOUGHTS:
         return _thought(part)
     else:
-        return part  # a block in Anthropic's own format, or one that Anthropic will reject
+        return part  # the block is in Anthropic's own format, or Anthropic will reject it
     if mark := part.get("cache_control") or (part.get("prompt_cache_breakpoint") and _EPHEMERAL):
         block["cache_control"] = mark
     return block
@@ -172,7 +175,8 @@ def _use(call: Block, call_id: Any, function: Any, where: str) -> Block:
 
 
 def _input(arguments: Any, where: str) -> Any:
-    """The arguments as the client's original bytes, because parsing could change long numbers."""
+    """The arguments of a call as the client's original bytes. They are not parsed, because parsing could change long
+    numbers."""
     text = "{}" if arguments is None else arguments
     if type(text) is str:
         written = text.strip().encode() or b"{}"

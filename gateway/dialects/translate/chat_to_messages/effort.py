@@ -1,4 +1,4 @@
-"""Converts OpenAI's reasoning effort to Anthropic's thinking, and drops parameters that cannot be combined with
+"""Converts OpenAI's reasoning effort to Anthropic's thinking options. Drops parameters that cannot be combined with
 thinking."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from gateway.errors import BadRequest
 
 LEAST_BUDGET = 1024
 _BUDGETS = {"minimal": 1024, "low": 1024, "medium": 2048, "high": 4096, "xhigh": 8192, "max": 16384}
-"""Thinking budgets in tokens, for models that need a budget."""
+"""Reasoning effort → thinking budget in tokens, for models that need a budget."""
 _THINKING = ("thinking", "redacted_thinking")
 _HIGHEST_TEMPERATURE = 1.0
 _LEAST_TOP_P = 0.95
@@ -19,10 +19,10 @@ _LEAST_TOP_P = 0.95
 
 
 def reason(body: dict[str, Any], translated: dict[str, Any], can: Abilities, limit: int | None) -> None:
-    """Add thinking to the request `translated` as `reasoning_effort` requires. `limit`: the output limit in tokens, or
-    None.
+    """Add thinking options to the request `translated` if `reasoning_effort` in `body` requires them. `can`: the
+    parameters that the model accepts. `limit`: the output limit in tokens, or None.
 
-    `thinking` in Anthropic's own format is left unchanged. Raises BadRequest for an unknown effort.
+    If `body` has `thinking` in Anthropic's own format, it is left unchanged. Raises BadRequest for an unknown effort.
     """
     effort = body.get("reasoning_effort")
     if effort is None or effort == "none":
@@ -35,14 +35,15 @@ def reason(body: dict[str, Any], translated: dict[str, Any], can: Abilities, lim
         translated["output_config"] = {"effort": word, **translated.get("output_config", {})}
     if "thinking" in translated or translated.get("tool_choice", {}).get("type") in FORCED:
         return
-    if can.adaptive:  # the default display hides the thinking
+    if can.adaptive:  # by default, Anthropic does not send the thinking, so the display is set
         translated["thinking"] = {"type": "adaptive", "display": "summarized"}
     elif can.budget and not _lacks_thinking(translated["messages"]):
         _think(translated, _BUDGETS[effort], can, limit)
 
 
 def _think(translated: dict[str, Any], budget: int, can: Abilities, limit: int | None) -> None:
-    """Add a thinking budget. It counts as part of the output tokens and must be below their limit."""
+    """Add a thinking budget. The budget counts as part of the output tokens, so it must be below the output limit.
+    `limit`: the output limit in tokens, or None."""
     if limit is None:
         translated["max_tokens"] = budget + can.usual_output
     elif limit <= LEAST_BUDGET:
@@ -53,10 +54,10 @@ def _think(translated: dict[str, Any], budget: int, can: Abilities, limit: int |
 
 
 def _lacks_thinking(turns: list[dict[str, Any]]) -> bool:
-    """Whether the last turn is a tool result and the thinking before its call is missing.
+    """Whether the last turn is a tool result, and the turn with the call has no thinking.
 
-    Then thinking must be off: Anthropic requires that turn to begin with its thinking, and most of OpenAI's clients
-    drop it.
+    If so, thinking must be off: Anthropic requires that the turn with the call begins with its thinking, and most
+    OpenAI clients drop the thinking.
     """
     if len(turns) < 2 or "tool_result" not in _kinds(turns[-1]):
         return False
@@ -69,11 +70,11 @@ def _kinds(turn: dict[str, Any]) -> list[str]:
 
 
 def sample(body: dict[str, Any], translated: dict[str, Any], can: Abilities) -> None:
-    """Add those of `temperature`, `top_p` and `top_k` that the model accepts. Raises BadRequest for a value that is not
-    a number.
+    """Add those of the parameters `temperature`, `top_p` and `top_k` that the model accepts. Raises BadRequest for a
+    value that is not a number.
 
-    Newer models accept none of them, and no model accepts all of them while it thinks. The others are dropped, so that
-    an application's fixed parameters do not make the request fail.
+    Newer models accept none of these parameters, and no model accepts all of them while it thinks. The other parameters
+    are dropped, so that the fixed parameters of an application do not make the request fail.
     """
     temperature, top_p, top_k = (_number(body, name) for name in ("temperature", "top_p", "top_k"))
     if not can.sampling:

@@ -13,15 +13,15 @@ _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w=.+-]+)*;base64,", re.AS
 _LINK = ("https://", "http://")
 _PDF = "application/pdf"
 _PDF_BEGINS = "JVBER"
-"""Base64 of `%PDF`, to detect PDF files without a data URL."""
+"""The first characters of a PDF file in base64. With them, a PDF is recognised if it is not in a data URL."""
 _IMAGE_NAMES = {"image/jpg": "image/jpeg"}
 
 Block = dict[str, Any]
 
 
 def image(value: Any, where: str) -> Block:
-    """The block for `value`, the value of `image_url`. Raises BadRequest if it is not a URL, or a data URL without
-    base64."""
+    """The image block for `value`, the value of the field `image_url`. Raises BadRequest if `value` is not a URL, or if
+    it is a data URL without base64."""
     url = value.get("url") if type(value) is dict else value
     if type(url) is not str:
         raise BadRequest(f"{where}.image_url.url must be a string.", param=f"{where}.image_url.url")
@@ -38,9 +38,10 @@ def _image(media_type: str, data: str) -> Block:
 
 
 def document(value: Any, where: str) -> Block:
-    """The block for `value`, the value of `file`: a PDF or text in base64, an image, or a link to a PDF.
+    """The block for `value`, the value of the field `file`. A file is a PDF or a text in base64, an image, or a link to
+    a PDF.
 
-    Raises BadRequest for anything else, such as the id of a file at another provider.
+    Raises BadRequest for other files, for example an id of a file at another provider.
     """
     file = value if type(value) is dict else {}
     link = next((file[name] for name in ("file_url", "file_id") if str(file.get(name)).startswith(_LINK)), None)

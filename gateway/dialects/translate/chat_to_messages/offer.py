@@ -9,7 +9,8 @@ from gateway.dialects.translate.chat_to_messages.schema import enforceable
 from gateway.errors import BadRequest
 
 FORCED = ("any", "tool")
-"""Types of tool choice that force a call. The model must not think before a forced call."""
+"""Types of Anthropic's tool choice that force the model to call a tool. The model must not think before a forced call.
+"""
 
 _CHOICES = {"auto": "auto", "required": "any", "none": "none"}
 _PLACE = ("city", "country", "region", "timezone")
@@ -21,8 +22,8 @@ def offer(body: dict[str, Any], turns: list[dict[str, Any]]) -> dict[str, Any]:
     """The fields `tools` and `tool_choice`; empty if there are no tools. Raises BadRequest with the location of an
     unsupported tool.
 
-    A conversation that contains calls must declare tools, even if none may be called now. Then the called tools are
-    declared by name only.
+    If the conversation contains calls, Anthropic requires that tools are declared, even if no tool may be called now.
+    In this case, the tools that were called are declared with only their names.
     """
     offered = [_tool(tool, f"tools[{index}]") for index, tool in enumerate(body.get("tools") or ())]
     offered += [_function(tool, f"functions[{index}]") for index, tool in enumerate(body.get("functions") or ())]
@@ -50,7 +51,7 @@ def _tool(tool: Any, where: str) -> Tool:
     if type(tool) is not dict:
         raise BadRequest(f"{where} must be an object.", param=where)
     if "input_schema" in tool or ("function" not in tool and tool.get("type") not in (None, "function", "custom")):
-        return tool  # in Anthropic's format, or one of its own tools such as web_search_20250305
+        return tool  # the tool is in Anthropic's format, or is Anthropic's own, such as web_search_20250305
     if "custom" in tool or tool.get("type") == "custom":
         raise BadRequest(f"{where} is a custom tool; this model only takes functions.", param=where)
     named = _function(tool.get("function"), f"{where}.function")
@@ -72,7 +73,8 @@ def _function(function: Any, where: str) -> Tool:
 
 
 def _schema(parameters: Any) -> Any:
-    """The schema of a tool. Anthropic requires a top-level type, OpenAI does not."""
+    """The schema of a tool. Anthropic requires a type at the top level; OpenAI does not, so the type is added if it is
+    missing."""
     if not parameters:
         return {"type": "object", "properties": {}}
     if type(parameters) is dict and "type" not in parameters:
@@ -81,7 +83,8 @@ def _schema(parameters: Any) -> Any:
 
 
 def _web_search(options: dict[str, Any]) -> Tool:
-    """Anthropic's web search tool. The hint `search_context_size` has no equivalent."""
+    """Anthropic's web search tool, made from OpenAI's `options`. The option `search_context_size` has no equivalent and
+    is dropped."""
     tool = {"type": "web_search_20250305", "name": "web_search"}
     location = options.get("user_location")
     place = location.get("approximate") if type(location) is dict else None
@@ -92,7 +95,8 @@ def _web_search(options: dict[str, Any]) -> Tool:
 
 
 def _choice(body: dict[str, Any]) -> tuple[dict[str, Any] | None, set[str] | None]:
-    """Anthropic's tool choice, and the names of the allowed tools (None: all) if the client gave a list."""
+    """Anthropic's tool choice, and the names of the allowed tools. The names are None unless the client gave a list of
+    allowed tools."""
     choice = body.get("tool_choice")
     field = "function_call" if choice is None else "tool_choice"
     choice = body.get("function_call") if choice is None else choice

@@ -19,32 +19,34 @@ FINISH = {
     "pause_turn": "length",
     "refusal": "content_filter",
 }
-"""Anthropic's stop reason → OpenAI's. Unknown reasons keep their names. A paused turn becomes `length`, because chat
-cannot resume it."""
+"""Anthropic's stop reason → OpenAI's finish reason. Unknown reasons keep their names. The stop reason of a paused turn
+becomes `length`, because chat cannot resume a turn."""
 
 Block = dict[str, Any]
 
 
 def finish_of(reason: object) -> str:
-    """OpenAI's finish reason for a stop reason; empty if there is none."""
+    """OpenAI's finish reason for Anthropic's stop reason; empty if the answer has no stop reason."""
     return FINISH.get(reason, reason) if type(reason) is str else ""
 
 
 def stopped_at(event: dict[str, Any]) -> dict[str, str]:
-    """The stop sequence that ended the answer, in vLLM's field `stop_reason`. OpenAI has no field for it."""
+    """The stop sequence that ended the answer, in the field `stop_reason`. vLLM uses this field; OpenAI has no field
+    for it."""
     sequence = event.get("stop_sequence")
     return {"stop_reason": sequence} if type(sequence) is str else {}
 
 
 def refused_because(event: dict[str, Any]) -> str | None:
-    """The provider's reason for stopping the answer; None if it gave none."""
+    """The provider's reason for refusing the answer; None if the provider gave no reason."""
     details = event.get("stop_details")
     explanation = details.get("explanation") if type(details) is dict else None
     return explanation if type(explanation) is str and explanation else None
 
 
 def chat_usage(usage: Usage) -> dict[str, Any]:
-    """An OpenAI usage object. Its prompt includes cached tokens, and its completion includes reasoning."""
+    """An OpenAI usage object. In this format, the prompt tokens include cached tokens, and the completion tokens
+    include reasoning."""
     written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
     return {
         "prompt_tokens": usage.all_input,
@@ -56,9 +58,9 @@ def chat_usage(usage: Usage) -> dict[str, Any]:
 
 
 def chat_completion(message: dict[str, Any], usage: Usage | None, created: int, raw: bytes = b"") -> dict[str, Any]:
-    """A chat completion from a whole Anthropic message. Raises BackendGarbage if it is not a message.
+    """A chat completion from a whole Anthropic message. Raises BackendGarbage if `message` is not a message.
 
-    If the message's bytes are given as `raw`, the arguments of calls are copied from them unchanged.
+    `raw`: the bytes of the message. If they are given, the arguments of calls are copied from them unchanged.
     """
     content = message.get("content")
     if message.get("type") != "message" or type(content) is not list or not all(type(each) is dict for each in content):
@@ -103,8 +105,8 @@ def _joined(blocks: list[Block], kind: str) -> str | None:
 
 
 def returnable_thinking(block: Block) -> Block | None:
-    """The thinking block in the form that Anthropic accepts back (signed or redacted); None if Anthropic would reject
-    it."""
+    """The thinking block in the form that Anthropic accepts back (signed or redacted). None if Anthropic would reject
+    the block."""
     if block.get("type") == "thinking" and block.get("signature"):
         return {"type": "thinking", "thinking": block.get("thinking") or "", "signature": block["signature"]}
     if block.get("type") == "redacted_thinking" and block.get("data"):
@@ -113,10 +115,11 @@ def returnable_thinking(block: Block) -> Block | None:
 
 
 def _inputs(uses: list[tuple[int, Block]], raw: bytes) -> list[bytes]:
-    """The `input` of each tool call in `uses` (index and block) as its original bytes; empty if it has none."""
+    """The `input` of each tool call as JSON, with its original bytes if `raw` is not empty. `uses`: (index, block) of
+    each call. `raw`: the bytes of the message."""
     compact = [orjson.dumps(block.get("input")) for _, block in uses]
     for each in compact:
-        # the original has spaces, or numbers that orjson writes differently
+        # the original bytes contain spaces, or numbers that orjson writes differently
         if raw and raw.find(b'"input":' + each) < 0:
             written = _written(raw)
             return [written[place] for place, _ in uses]
@@ -133,7 +136,7 @@ def _written(raw: bytes) -> list[bytes]:
 
 
 def tool_call(block: Block, raw_input: bytes) -> dict[str, Any]:
-    """A `tool_use` block as a function call. `raw_input`: its input as JSON."""
+    """A `tool_use` block as a function call. `raw_input`: the input of the block as JSON."""
     arguments = raw_input.decode() if raw_input.startswith(b"{") else "{}"
     return {
         "id": block.get("id"),

@@ -1,4 +1,4 @@
-"""Translates a sequence of Anthropic events that differ only in one text field, without parsing each of them."""
+"""Translates a sequence of Anthropic events that differ only in one text. The single events are not parsed."""
 
 from __future__ import annotations
 
@@ -12,34 +12,38 @@ _QUOTE = b'"'
 
 
 class DeltaRun:
-    """Events similar to a parsed event, and the chat chunk for them. Of both, the bytes around the text are stored.
+    """A sequence of events that differ from a parsed event only in their text, and the chat chunk for these events.
+    Stores the bytes around the text in the event and in the chunk.
 
-    Anthropic adds blanks before the last braces of its events, to hide their length.
+    Anthropic adds blanks before the last braces of its events, in order to hide their length. The number of blanks may
+    differ between the events of a run.
     """
 
     def __init__(self, event: tuple[bytes, bytes], chunk: tuple[bytes, bytes], kept: list[bytes] | None) -> None:
-        """`event`, `chunk`: the bytes around the text. `kept`: a list to which the texts are appended, each as the
-        content of a JSON string."""
+        """`event`, `chunk`: the bytes before and after the text in the event and in the chunk. `kept`: a list to which
+        each text is appended, as the content of a JSON string."""
         self._before, self._after = event
         self._opening, self._closing = chunk
         self._kept = kept
         self._unpadded = self._after.replace(b" ", b"")
         self._last = self._after.count(_QUOTE) == 1
-        """Whether the text is the last string of the event. Then its end can be found whatever the padding is."""
+        """Whether the text is the last string of the event. If so, the end of the text can be found for any number of
+        blanks."""
 
     @classmethod
     def after(
         cls, event: bytes, key: str, chunk: bytes, field: str, text: str, kept: list[bytes] | None = None
     ) -> Self | None:
-        """A run that begins with `event`. None if the event or the chunk is written in an unusual way.
+        """The run that begins with `event`. None if the event or the chunk is written in an unusual way.
 
-        `text` is the event's text, under `key`. `chunk` is the event as translated, with the text under `field`.
+        `text`: the text of the event. `key`: the name of the text's field in the event. `chunk`: the translated event.
+        `field`: the name of the text's field in the chunk.
         """
         in_event, in_chunk = _around(event, key, text), _around(chunk, field, text)
         return cls(in_event, in_chunk, kept) if in_event and in_chunk else None
 
     def chunk_for(self, event: bytes) -> bytes | None:
-        """The chunk for `event`; None if `event` is not exactly one event of this run, or not valid JSON."""
+        """The chunk for `event`. None if `event` is not exactly one event of this run, or is not valid JSON."""
         before = self._before
         if not event.startswith(before):
             return None
@@ -59,7 +63,7 @@ class DeltaRun:
 
 
 def _is_string(text: bytes) -> bool:
-    """Whether `text` is valid between the quotes of a JSON string. Then it contains no line break."""
+    """Whether `text` is valid as the content of a JSON string. If so, `text` contains no line break."""
     try:
         orjson.loads(b'"%b"' % text)
     except orjson.JSONDecodeError:
@@ -68,7 +72,7 @@ def _is_string(text: bytes) -> bool:
 
 
 def _around(event: bytes, key: str, text: str) -> tuple[bytes, bytes] | None:
-    """The bytes before and after `text`, the value of `key`; None if they cannot be found."""
+    """The bytes before and after `text`, the value of `key` in `event`. None if these bytes cannot be found."""
     name = b'"%b":' % key.encode()
     if event.count(name) != 1:
         return None

@@ -15,16 +15,18 @@ _NOT_ENFORCED = frozenset(
         *("dependentRequired", "dependentSchemas", "unevaluatedProperties", "if", "then", "else", "not"),
     }
 )
-"""Keywords for which Anthropic rejects a schema. Unknown keywords are accepted."""
+"""Names of keywords that Anthropic does not accept in a schema. Unknown keywords are accepted."""
 _FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"})
 _NAMED, _LISTED = ("properties", "$defs", "definitions"), ("anyOf", "allOf", "oneOf")
 
 
 def enforceable(schema: Any) -> Any:
-    """`schema` without unsupported keywords, which are appended to the description.
+    """`schema` without the keywords that Anthropic does not accept. These keywords are added to the description as
+    text.
 
-    Objects without `additionalProperties` are closed, as Anthropic requires. An object is left unchanged if it has no
-    properties or explicitly allows additional ones. Closing it would change its meaning, so Anthropic's error is the
+    Anthropic requires objects without additional properties. Therefore `additionalProperties` is set to false where it
+    is missing. Two kinds of objects are left unchanged: objects without properties, and objects that explicitly allow
+    additional properties. Setting false there would change the meaning of the schema, so Anthropic's error is the
     better answer.
     """
     if type(schema) is not dict:

@@ -25,15 +25,15 @@ from gateway.domain.money.usage import Usage
 from gateway.errors import BackendError, BackendGarbage
 
 _FIELDS = {"text": "content", "thinking": "reasoning_content"}
-"""Block type → chat field. Signatures are sent with their thinking block. Citations and the results of server tools are
-dropped."""
+"""Type of a block → field of the chat delta. Signatures are sent together with their thinking block. Citations and the
+results of server tools are dropped."""
 
 
 class MessagesStream(ChunkMaker):
-    """Implements `StreamReader` from Anthropic messages to OpenAI chat. `message_stop` becomes `[DONE]`.
+    """Implements `StreamReader` from Anthropic messages to OpenAI chat. The event `message_stop` becomes `[DONE]`.
 
-    `usage` is None until the final counts arrive, because the first event has no usable output count. An event that
-    differs from the previous one only in its text is not parsed.
+    `usage` is None until the final counts arrive, because the first event has no usable number of output tokens. An
+    event that differs from the event before only in its text is not parsed.
     """
 
     def __init__(self, *, wants_usage: bool, created: int) -> None:
@@ -42,7 +42,7 @@ class MessagesStream(ChunkMaker):
         self.confidence: float | None = None
         self._raw_usage: dict[str, Any] = {}
         self._open: dict[int, _Call | _Thought] = {}
-        """Open tool calls and thinking blocks, by block index."""
+        """Index of a block → the open tool call or thinking block."""
         self._calls = self._thoughts = 0
         self._run: DeltaRun | None = None
         self._readers: dict[str, Callable[[dict[str, Any], bytes], bytes]] = {
@@ -86,7 +86,7 @@ class MessagesStream(ChunkMaker):
         message = parsed["message"]
         self._shared |= {"id": message.get("id") or "", "model": message.get("model") or ""}
         self._count(message.get("usage"))
-        return self._chunk({"content": None, "refusal": None})  # a message may contain only calls
+        return self._chunk({"content": None, "refusal": None})  # the answer may consist only of calls
 
     def _block_start(self, parsed: dict[str, Any], event: bytes) -> bytes:
         block, index = parsed["content_block"], parsed["index"]
@@ -130,15 +130,16 @@ class MessagesStream(ChunkMaker):
     def _repeated(
         self, event: bytes, key: str, delta: dict[str, Any], field: str, text: str, kept: list[bytes] | None = None
     ) -> bytes:
-        """Write a chunk and begin a run with it. The first chunk begins no run, because it contains the role."""
+        """Write a chunk and begin a run with it: further events that differ only in their text are translated without
+        parsing. The first chunk of the answer begins no run, because it contains the role."""
         first = not self._begun
         chunk = self._chunk(delta)
         self._run = None if first else DeltaRun.after(event, key, chunk, field, text, kept)
         return chunk
 
     def _block_stop(self, parsed: dict[str, Any], event: bytes) -> bytes:
-        """Close a block. If a call had no streamed arguments, its initial input is sent, because OpenAI's clients
-        always parse arguments."""
+        """Close a block. If no arguments of a call were streamed, the input in its first event is sent, because
+        OpenAI's clients always parse the arguments."""
         self._run = None
         block = self._open.pop(parsed["index"], None)
         if type(block) is _Thought:
@@ -148,8 +149,8 @@ class MessagesStream(ChunkMaker):
         return self._chunk(_arguments(block.number, block.initial_input.decode()))
 
     def _thought(self, block: dict[str, Any]) -> bytes:
-        """Write a whole thinking block in the form that the client must return. Blocks are numbered, because OpenAI's
-        clients merge list items by index."""
+        """Write a whole thinking block in the form in which the client must return it. The blocks are numbered, because
+        OpenAI's clients merge list items with equal indexes."""
         kept = returnable_thinking(block)
         if kept is None:
             return b""
@@ -173,7 +174,8 @@ class MessagesStream(ChunkMaker):
         return self._chunk({}, finish, **stopped_at(delta))
 
     def _count(self, usage: Any) -> None:
-        """Merge a usage object. Counts are cumulative, and a later event may omit unchanged ones."""
+        """Merge a usage object into the usage so far. The counts in `usage` are cumulative, and a later event may omit
+        counts that did not change."""
         if type(usage) is dict:
             self._raw_usage |= {name: value for name, value in usage.items() if value is not None}
 
@@ -189,7 +191,7 @@ class MessagesStream(ChunkMaker):
 
 
 class _Call:
-    """An open tool call: its index among the calls, and the input in its first event."""
+    """An open tool call: its index among the calls, and the input that the first event of the call contained."""
 
     def __init__(self, number: int, initial_input: bytes) -> None:
         self.number = number
@@ -198,7 +200,7 @@ class _Call:
 
 
 class _Thought:
-    """An open thinking block. The pieces of its text are contents of JSON strings."""
+    """An open thinking block. Each piece of its text is stored as the content of a JSON string."""
 
     def __init__(self, signature: str) -> None:
         self.pieces: list[bytes] = []
@@ -214,7 +216,7 @@ def _arguments(number: int, piece: str) -> dict[str, Any]:
 
 
 def _input(event: bytes) -> bytes:
-    """The input in a call's first event, as its original bytes."""
+    """The input in the first event of a call, as its original bytes."""
     data = sse.payload(event)
     block, _ = json_splice.find(data, "content_block")[-1]
     start, end = [span for name, span in json_splice.members(data, block) if name == "input"][-1]

@@ -1,4 +1,4 @@
-"""OpenAI chat client with an Anthropic messages backend."""
+"""Translator for an OpenAI chat client and a backend with Anthropic's messages API."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ class ChatToMessages:
     backend: DialectName = "anthropic_messages"
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        """`clock`: returns Unix seconds for `created`, because Anthropic's answers have no creation time."""
+        """`clock`: returns Unix seconds. The time is used for `created`, because Anthropic's answers have no creation
+        time."""
         self._clock = clock
 
     def body(
@@ -52,7 +53,7 @@ class ChatToMessages:
         logprobs: bool = False,
         max_output_tokens: int | None = None,
     ) -> bytes:
-        """`logprobs` is ignored, because Anthropic has none."""
+        """The request body for the backend. `logprobs` is ignored, because Anthropic has no log-probabilities."""
         messages = kept_messages(request, plan)
         limit = max_output_tokens or request.max_output_tokens
         translated = messages_body.translate(request.body, messages, model, stream=request.stream, limit=limit)
@@ -88,8 +89,8 @@ class ChatToMessages:
 
 
 def _as_openai_error(error: UpstreamError) -> UpstreamError:
-    """Add OpenAI's error code and parameter. Anthropic has no codes, and names a parameter only at the start of its
-    message."""
+    """Add OpenAI's error code and parameter to `error`. Anthropic's errors have no code, and name a parameter only at
+    the beginning of the message."""
     named = _NAMED.match(error.message)
     return replace(
         error,

@@ -22,17 +22,17 @@ _WITHOUT_EQUIVALENT = frozenset(
         *("modalities", "audio"),
     }
 )
-"""Fields without an equivalent. Those that would change the answer are rejected; `seed` and `prediction` are dropped.
-Unknown fields are sent on."""
+"""Names of fields without an equivalent. A field that would change the answer is rejected. `seed` and `prediction` are
+dropped. Unknown fields are sent to the backend."""
 _KEPT_THERE = ("previous_response_id", "conversation", "prompt", "background")
-"""Responses fields that refer to data in the gateway's account at the backend, which all teams share."""
+"""Fields of Responses that refer to data in the gateway's account at the provider. All teams share this account."""
 
 
 def translate(
     body: dict[str, Any], messages: list[Numbered], model: str, *, stream: bool, max_tokens: int | None
 ) -> dict[str, Any]:
-    """Convert a chat body. `messages`: the messages of `body` to send. Raises BadRequest with the name of an
-    unsupported field."""
+    """Convert a chat body to a Responses request. `messages`: the messages of `body` to send. `max_tokens`: the output
+    limit in tokens, or None. Raises BadRequest with the name of an unsupported field."""
     _refuse_impossible(body)
     # The backend stores nothing: the client sends the whole conversation each time.
     translated: dict[str, Any] = {"model": model, "input": items(messages), "store": False}
@@ -70,7 +70,7 @@ def _refuse_impossible(body: dict[str, Any]) -> None:
 
 
 def _reasoning(body: dict[str, Any]) -> Item:
-    """The field `reasoning`: the client's own value, if any, combined with `reasoning_effort`."""
+    """The field `reasoning`. If the client sent this field, the client's value is combined with `reasoning_effort`."""
     reasoning = body.get("reasoning") or {}
     if type(reasoning) is not dict:
         raise BadRequest("reasoning must be an object.", param="reasoning")
@@ -94,12 +94,12 @@ def _tool(tool: Any, where: str) -> Item:
     if type(tool.get("custom")) is dict:
         return _custom(tool["custom"], f"{where}.custom")
     if "function" not in tool and tool.get("type") not in (None, "function", "custom"):
-        return tool  # in Responses' format, such as web_search
+        return tool  # the tool is in the format of Responses, such as web_search
     return _function(tool.get("function"), f"{where}.function")
 
 
 def _function(function: Any, where: str) -> Item:
-    """A function tool. `strict` is always set, because its default differs: false in chat, true in Responses."""
+    """A function tool. `strict` is always set, because its default value is false in chat and true in Responses."""
     if type(function) is not dict or type(function.get("name")) is not str:
         raise BadRequest(f"{where} must be a function with a name.", param=where)
     tool: Item = {
@@ -147,7 +147,8 @@ def _choice(choice: Any) -> Any:
 
 
 def _named(tool: Any) -> Item | None:
-    """A tool choice by name; one in Responses' own format stays unchanged. None if it is invalid."""
+    """A tool choice that names a tool. A choice in the format of Responses stays unchanged. None if the choice is
+    invalid."""
     if type(tool) is not dict:
         return None
     kind = tool.get("type", "function")

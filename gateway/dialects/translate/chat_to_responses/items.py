@@ -9,11 +9,11 @@ from gateway.errors import BadRequest
 
 Item = dict[str, Any]
 Numbered = tuple[int, Item]
-"""A message and its index in the client's request."""
+"""(Index of a message in the client's request, message)."""
 
 
 def items(messages: Iterable[Numbered]) -> list[Item]:
-    """Convert messages in order. Thinking is omitted, because this backend did not sign it.
+    """Convert messages to items, in order. The model's thinking is omitted, because the backend did not sign it.
 
     Raises BadRequest with the location of content that Responses does not support.
     """
@@ -45,8 +45,8 @@ def _assistant_items(message: Item, where: str) -> list[Item]:
 
 
 def _assistant_content(message: Item, where: str) -> str | list[Item]:
-    """The content of an assistant message: one string, which every server accepts, or parts if it contains a
-    refusal."""
+    """The content of an assistant message. Usually a string, which every server accepts. If the message contains a
+    refusal, a list of parts."""
     content = message.get("content") or ""
     parts = [{"type": "text", "text": content}] if type(content) is str and content else list(content)
     if refusal := message.get("refusal"):
@@ -77,7 +77,7 @@ def _call(call: Item, where: str) -> Item:
 
 
 def _function_call(call_id: str, function: Any, where: str) -> Item:
-    """A function call item. The arguments are the model's original string."""
+    """A function call item. The arguments are the text that the model generated, unchanged."""
     if type(function) is not dict or type(function.get("name")) is not str:
         raise BadRequest(f"{where} must be a call of a function with a name.", param=where)
     arguments = function.get("arguments") or "{}"
@@ -98,7 +98,8 @@ def _result(message: Item, custom: set[str], where: str) -> Item:
 
 
 def _old_id(named: Any, where: str) -> str:
-    """An id for a deprecated `function_call`, which has none. There is at most one such call at a time."""
+    """An id for a deprecated `function_call`, which has no id. The id is made from the function's name, because there
+    is at most one such call at a time."""
     name = named.get("name") if type(named) is dict else None
     if type(name) is not str:
         raise BadRequest(f"{where} must name its function.", param=where)
@@ -106,7 +107,8 @@ def _old_id(named: Any, where: str) -> str:
 
 
 def _content(content: Any, where: str) -> str | list[Item]:
-    """The content in Responses' format. A single text becomes a string, which every server accepts."""
+    """The content in the format of Responses. If the content is a single text, the result is a string, because every
+    server accepts a string."""
     if type(content) is str:
         return content
     parts = [_part(part, f"{where}[{number}]") for number, part in enumerate(content)]
@@ -127,7 +129,7 @@ def _part(part: Item, where: str) -> Item:
     elif kind == "input_audio":
         raise BadRequest(f"{where} is audio, which this model does not take.", param=where)
     else:
-        return part  # in Responses' own format, or one that Responses will reject
+        return part  # the part is in the format of Responses, or Responses will reject it
     mark = part.get("prompt_cache_breakpoint")
     return {**converted, "prompt_cache_breakpoint": mark} if mark else converted
 

@@ -11,17 +11,19 @@ from gateway.dialects.openai_responses.usage import reported
 from gateway.errors import BackendGarbage
 
 BETWEEN_THOUGHTS = "\n\n"
-"""Separator between parts of thinking. Parts of the answer have no separator."""
+"""The separator between two parts of the thinking. Parts of the answer are joined without a separator."""
 
 _REASONS = {"max_output_tokens": "length"}
-"""Responses' reason → chat's finish reason. Unknown reasons keep their names."""
+"""Reason in Responses for an incomplete answer → finish reason in chat. Unknown reasons keep their names."""
 _OVER = (None, "completed", "incomplete")
 CALL_KINDS = {"function_call": ("function", "arguments"), "custom_tool_call": ("custom", "input")}
-"""Item type → the tool call's type in chat, and the field for its arguments in both formats."""
+"""Type of an item → type of the tool call in chat, and name of the field with the arguments. The field has the same
+name in both formats."""
 
 
 def load_response(body: bytes) -> dict[str, Any]:
-    """The response in a 2xx body. Raises BackendGarbage if it is not a response, or is unfinished."""
+    """The response in the body of a 2xx answer. Raises BackendGarbage if the body is not a response, or if the response
+    is unfinished."""
     response = load_reply(body)
     check(response)
     return response
@@ -45,7 +47,8 @@ def finish_of(response: dict[str, Any]) -> str:
 
 
 def as_chat_usage(value: object) -> dict[str, Any] | None:
-    """Convert a Responses usage object to chat's: the same counts under other names. None if it is not an object."""
+    """Convert a usage object of Responses to a usage object of chat, which has the same counts under other names. None
+    if `value` is not an object."""
     if type(value) is not dict:
         return None
     return {
@@ -74,7 +77,7 @@ def chat_completion(response: dict[str, Any]) -> dict[str, Any]:
 
 
 def shared_by_chunks(response: dict[str, Any]) -> dict[str, Any]:
-    """The fields that all chunks of a chat stream have in common."""
+    """The fields that are the same in all chunks of a chat stream."""
     return {
         "id": response.get("id", ""),
         "object": "chat.completion.chunk",
@@ -88,7 +91,8 @@ def _seconds(created_at: object) -> int:
 
 
 def choices(response: dict[str, Any]) -> list[dict[str, Any]]:
-    """The response's answer as the only choice of a chat completion. Raises BackendGarbage for unknown item formats."""
+    """The answer in the response, as the only choice of a chat completion. Raises BackendGarbage for unknown item
+    formats."""
     try:
         return [_choice(response)]
     except (TypeError, KeyError, AttributeError) as error:
@@ -125,7 +129,7 @@ def _items(response: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _parts(response: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the type and content of each part that has text."""
+    """Yield the type and the content of each part of the response that has text."""
     for item in _items(response):
         for part in (*(item.get("summary") or ()), *(item.get("content") or ())):
             kind = part.get("type") if type(part) is dict else None
@@ -134,13 +138,13 @@ def _parts(response: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def tool_call(item: dict[str, Any]) -> dict[str, Any]:
-    """A function or custom tool call. The arguments are the model's original string."""
+    """A function call or a custom tool call. The arguments are the text that the model generated, unchanged."""
     kind, value = CALL_KINDS[item["type"]]
     inner = {"name": item.get("name"), value: item.get(value) or ""}
     return {"id": item.get("call_id") or item.get("id"), "type": kind, kind: inner}
 
 
 def chat_annotation(note: dict[str, Any]) -> dict[str, Any]:
-    """A citation in chat's format, which nests it one level deeper."""
+    """A citation in the format of chat. In this format, the citation is nested one level deeper."""
     kind = str(note["type"])
     return {"type": kind, kind: {name: value for name, value in note.items() if name != "type"}}

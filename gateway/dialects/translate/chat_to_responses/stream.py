@@ -25,15 +25,15 @@ from gateway.domain.money.usage import Usage
 from gateway.errors import BackendGarbage
 
 _TEXT = b"event: response.output_text.delta\n"
-"""First line of most events. A data line and an empty line follow it."""
+"""The first line of most events. A line with the data and an empty line follow."""
 _LINES = 3
 
 
 class ResponsesStream(ChunkMaker):
-    """Implements `StreamReader` from OpenAI Responses to chat. `response.completed` and `response.incomplete` become
-    `[DONE]`.
+    """Implements `StreamReader` from OpenAI Responses to chat. The events `response.completed` and
+    `response.incomplete` become `[DONE]`.
 
-    Text is copied without parsing, because its JSON bytes are the same in an event and in a chunk.
+    Text is copied from events to chunks without parsing, because its JSON bytes are the same in both.
     """
 
     def __init__(self, *, wants_usage: bool, wants_logprobs: bool = False) -> None:
@@ -43,9 +43,9 @@ class ResponsesStream(ChunkMaker):
         self._calls: dict[int, _Call] = {}
         self._tool_items: list[dict[str, Any]] = []
         self._latest: dict[str, Any] = {}
-        """The latest response object from an event that was not the final one."""
+        """The response object in the latest event that was not the final event."""
         self._before, self._after = b"", b""
-        """The bytes around the text in a chunk; empty while every event must be parsed."""
+        """The bytes before and after the text in a chunk. Empty while every event must be parsed."""
         self._readers: dict[str, Callable[[dict[str, Any]], bytes]] = {
             "response.created": self._created,
             "response.output_item.added": self._item_added,
@@ -132,7 +132,8 @@ class ResponsesStream(ChunkMaker):
         return self._piece(call, parsed["delta"])
 
     def _item_done(self, parsed: dict[str, Any]) -> bytes:
-        """Close a tool call. Some servers send its arguments only in this event."""
+        """Close a tool call. If the arguments have not been sent yet, they are taken from this event, because some
+        servers send them only here."""
         if is_charged(parsed.get("item")):
             self._tool_items.append(parsed["item"])
         call = self._calls.get(parsed.get("output_index", -1))
@@ -144,7 +145,7 @@ class ResponsesStream(ChunkMaker):
         return self._chunk({"tool_calls": [{"index": call.number, call.kind: {call.arguments_key: text}}]})
 
     def _part_added(self, parsed: dict[str, Any]) -> bytes:
-        """Write a separator between parts of the thinking, because chat has them in one text."""
+        """Write a separator between two parts of the thinking, because chat has only one text for the thinking."""
         if (parsed.get("part") or {}).get("type") not in (None, "summary_text", "reasoning_text"):
             return b""
         again, self._thought = self._thought, True
@@ -167,7 +168,7 @@ class ResponsesStream(ChunkMaker):
     def _end(self, parsed: dict[str, Any]) -> bytes:
         response = parsed["response"]
         self.usage, self.finish = reported(response, self._tool_items), finish_of(response)
-        if self._calls and self.finish == "stop":  # some servers omit the output from the last event
+        if self._calls and self.finish == "stop":  # some servers send no output in the final event
             self.finish = "tool_calls"
         self.ended, self.ending = True, DONE
         self._transcript.silent += 1
@@ -177,7 +178,7 @@ class ResponsesStream(ChunkMaker):
 
 
 class _Call:
-    """An open tool call: its index among the calls, its type, and the field for its arguments."""
+    """An open tool call: its index among the calls, its type in chat, and the name of the field with its arguments."""
 
     def __init__(self, number: int, kind: str, arguments_key: str) -> None:
         self.number, self.kind, self.arguments_key = number, kind, arguments_key
@@ -185,14 +186,14 @@ class _Call:
 
 
 def _around_text(shared: dict[str, Any]) -> tuple[bytes, bytes]:
-    """The bytes before and after the text of a chunk that contains only text."""
+    """The bytes before and after the text in a chunk that contains only text."""
     choice = {"index": 0, "delta": {"content": ""}, "logprobs": None, "finish_reason": None}
     before, after = event_of({**shared, "choices": [choice]}).split(b'"content":""')
     return before + b'"content":', after
 
 
 def _text_of(event: bytes) -> bytes:
-    """The JSON string in a text event; empty if the event must be parsed."""
+    """The JSON string in a text event. Empty if the event must be parsed."""
     texts = DELTA.findall(event)
     if len(texts) != 1 or event.count(b"\n") != _LINES:
         return b""

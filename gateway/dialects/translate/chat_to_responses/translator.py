@@ -1,4 +1,4 @@
-"""OpenAI chat client with an OpenAI Responses backend."""
+"""Translator for an OpenAI chat client and a backend with OpenAI's Responses API."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BackendRefused
 
 _CHAT = ChatToChat()
-"""Used for the headers, which are the same as those of chat at the same vendor."""
+"""Writes the headers, which are the same as in chat at the same vendor."""
 _FIELDS = {
     "input": "messages",
     "max_output_tokens": "max_completion_tokens",
     "reasoning.effort": "reasoning_effort",
     "text.format": "response_format",
 }
-"""Name of a field in the backend's errors → the client's name for it."""
+"""Name of a field in the errors of the backend → the client's name for this field."""
 
 
 class ChatToResponses:

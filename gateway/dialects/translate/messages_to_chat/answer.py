@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from gateway.dialects.anthropic_messages import thinking
-from gateway.dialects.openai_chat.message import generated_text
+from gateway.dialects.openai_chat.message import generated_text, objects
 from gateway.dialects.translate.messages_to_chat.tools import long_names
 from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest
@@ -26,8 +26,8 @@ _CHARACTERS_PER_TOKEN = 4
 
 
 def message(request: CompletionRequest, completion: dict[str, Any], usage: Usage | None) -> dict[str, Any]:
-    """Convert the first choice of `completion`, because clients of this dialect cannot ask for more than one. Missing
-    usage is estimated."""
+    """Convert the first choice of `completion` to a message. Other choices cannot exist, because clients of this
+    dialect cannot ask for them. If `usage` is None, it is estimated."""
     choice = completion["choices"][0]
     reply = choice["message"]
     content = list(_blocks(request, reply))
@@ -44,7 +44,8 @@ def message(request: CompletionRequest, completion: dict[str, Any], usage: Usage
 
 
 def opening(request: CompletionRequest, start: dict[str, Any]) -> dict[str, Any]:
-    """A message without content and end, made from a completion or a chunk."""
+    """A message without content and without the fields of its end. `start`: the completion, or the first chunk of a
+    stream."""
     model = start.get("model")
     return {
         "id": _id("msg_", start.get("id") or request.id),
@@ -59,7 +60,7 @@ def opening(request: CompletionRequest, start: dict[str, Any]) -> dict[str, Any]
 
 
 def expected_input(request: CompletionRequest) -> int:
-    """The estimated input tokens, used until the backend reports them."""
+    """The estimated number of input tokens. Used until the backend reports the number."""
     return max(1, request.estimated_tokens or 1)
 
 
@@ -71,10 +72,10 @@ def _id(prefix: str, value: object) -> str:
 def ending(
     request: CompletionRequest, choice: dict[str, Any], *, calls: bool, refused: bool = False
 ) -> dict[str, str | None]:
-    """The fields `stop_reason` and `stop_sequence`. After a call the reason is always `tool_use`, because clients rely
-    on it; some servers send `stop`.
+    """The fields `stop_reason` and `stop_sequence`. If the answer contains calls, the reason is always `tool_use`,
+    because clients rely on this and some servers report `stop`.
 
-    vLLM reports which stop sequence ended the answer; OpenAI does not.
+    The stop sequence that ended the answer is known only from vLLM, because OpenAI does not report it.
     """
     finish, sequence = choice.get("finish_reason"), choice.get("stop_reason")
     reason = _REASONS.get(finish, "end_turn") if type(finish) is str else "end_turn"
@@ -86,7 +87,7 @@ def ending(
 
 
 def usage_of(usage: Usage) -> dict[str, Any]:
-    """Anthropic's usage object. Its output includes thinking."""
+    """Anthropic's usage object. In this format, the output tokens include thinking."""
     written: dict[str, Any] = {
         "input_tokens": usage.input_tokens,
         "cache_creation_input_tokens": usage.cache_write_5m_tokens + usage.cache_write_1h_tokens,
@@ -117,7 +118,8 @@ def _blocks(request: CompletionRequest, reply: dict[str, Any]) -> Iterator[dict[
 
 
 def _thinking_blocks(reply: dict[str, Any]) -> list[dict[str, Any]]:
-    """The thinking blocks. If the backend does not sign its thinking, a marker replaces the signature."""
+    """The thinking blocks of an answer. If the backend does not sign its thinking, a fixed marker is used as the
+    signature."""
     if blocks := objects(reply.get("thinking_blocks")):
         return [
             {"signature": thinking.UNSIGNED, **block} if block.get("type") == "thinking" else block for block in blocks
@@ -127,19 +129,14 @@ def _thinking_blocks(reply: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _text(content: Any) -> str:
-    """The text of a string, or of a list of parts, which some servers send."""
+    """The text in `content`, which is a string or, from some servers, a list of parts."""
     if type(content) is list:
         return "".join([_text(part.get("text")) for part in objects(content)])
     return content if type(content) is str else ""
 
 
-def objects(value: Any) -> list[dict[str, Any]]:
-    """The objects in a list; other values are ignored, because a backend may send anything."""
-    return [item for item in value if type(item) is dict] if type(value) is list else []
-
-
 def _input(arguments: Any) -> dict[str, Any]:
-    """The arguments as an object; empty if the model's text is not a JSON object."""
+    """The arguments of a call as an object. Empty if the text that the model generated is not a JSON object."""
     if type(arguments) is dict:
         return arguments
     try:
@@ -150,5 +147,5 @@ def _input(arguments: Any) -> dict[str, Any]:
 
 
 def call_id(request: CompletionRequest, number: int) -> str:
-    """An id for a call to which the backend gave none."""
+    """An id for a call that has no id from the backend. `number`: index of the call."""
     return f"toolu_{request.id.removeprefix('req_')}_{number}"

@@ -1,4 +1,5 @@
-"""Puts interleaved tool calls of a chat stream in order: one call is open, and the others wait."""
+"""Puts the tool calls of a chat stream in order. Chat may interleave the pieces of several calls. One call is written
+at a time; the pieces of the others wait."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import orjson
 
 
 class Call:
-    """One call: its name, its id, and the pieces of its arguments that have not been taken yet."""
+    """One call: its name, its id, and the pieces of its arguments that `take` has not returned yet."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -18,13 +19,13 @@ class Call:
 
     @property
     def ready(self) -> bool:
-        """Whether the call can be announced. Its name must be known."""
+        """Whether the call can be announced to the client, which means that the name of the function is known."""
         return bool(self.name)
 
     @property
     def whole(self) -> bool:
-        """Whether the arguments are a complete, non-empty JSON object. Some servers send an empty object as a
-        beginning."""
+        """Whether the arguments are a complete JSON object that is not empty. An empty object does not count, because
+        some servers send it at the beginning of a call."""
         if not self._taken or not self._taken[-1].rstrip().endswith("}"):
             return False
         try:
@@ -64,30 +65,30 @@ class Calls:
 
     @property
     def current(self) -> Call | None:
-        """The first call that is not done; None if all calls are done."""
+        """The first call that has not been written completely; None if all calls have been."""
         return self._calls[self._done] if self._done < len(self._calls) else None
 
     @property
     def whole(self) -> bool:
-        """Whether the current call appears to be complete, or there is none."""
+        """Whether the current call appears to be complete. True if there is no current call."""
         return self.current is None or self.current.whole
 
     @property
     def waiting(self) -> bool:
-        """Whether another call waits behind the current one."""
+        """Whether another call waits for the current call to be written."""
         return self._done + 1 < len(self._calls)
 
     def done(self) -> None:
-        """Go to the next call, because the current one has been written completely."""
+        """Go to the next call, because the current call has been written completely."""
         self._done += 1
 
     def add(self, piece: dict[str, Any]) -> None:
-        """Add a piece of a call, given as an element of a delta's `tool_calls`."""
+        """Add a piece of a call. `piece`: an element of the field `tool_calls` of a delta."""
         self._find(piece).add(piece)
 
     def _find(self, piece: dict[str, Any]) -> Call:
-        """Find or create a call by its index. Some servers send no index. Others send the same index for several whole
-        calls with different ids."""
+        """Find the call to which `piece` belongs, or create a call. A call is found by its index. Some servers send no
+        index. Other servers send the same index for several whole calls, which have different ids."""
         index, value = piece.get("index"), piece.get("id")
         if type(index) is not int:
             index = len(self._calls) if value or not self._calls else self._calls[-1].number

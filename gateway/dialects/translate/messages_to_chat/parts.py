@@ -15,7 +15,7 @@ Message = dict[str, Any]
 Part = dict[str, Any]
 
 _SEPARATE = ("image_url", "file")
-"""Types of parts that a tool result in chat cannot contain."""
+"""Types of parts that are not allowed in a tool result in chat."""
 
 
 def system_message(system: str | list[Part]) -> Message:
@@ -25,8 +25,8 @@ def system_message(system: str | list[Part]) -> Message:
 
 
 def chat_messages(message: Message, where: str) -> Iterator[Message]:
-    """Convert one message. Each tool result becomes a separate message. Raises BadRequest with the location of an
-    error."""
+    """Convert one message to chat messages. Each tool result becomes a message of its own. Raises BadRequest with the
+    location of an error."""
     content, role = message["content"], message["role"]
     if type(content) is str:
         yield {"role": role, "content": content}
@@ -37,8 +37,8 @@ def chat_messages(message: Message, where: str) -> Iterator[Message]:
 
 
 def _user(role: str, content: list[Part], where: str) -> Iterator[Message]:
-    """Yield the tool results first, because they must follow their calls. Then yield their parts that are not text, and
-    the user's text."""
+    """Yield the messages for a user's message. The tool results come first, because they must follow their calls. After
+    them come the user's text, and those parts of the results that are not text."""
     shown: list[Part] = []
     own: list[Part] = []
     for number, block in enumerate(content):
@@ -54,8 +54,8 @@ def _user(role: str, content: list[Part], where: str) -> Iterator[Message]:
 
 
 def _result(block: Part, where: str) -> tuple[Message, list[Part]]:
-    """The result as a text message, and its parts that are not text. An error is marked in the text, because chat has
-    no field for it."""
+    """The tool result as a message with text, and the parts of the result that are not text. If the result is an error,
+    the text says so, because chat has no field for it."""
     content = block.get("content")
     parts = _parts(content, f"{where}.content") if type(content) is list else [_text(content or "")]
     texts = [part for part in parts if part["type"] not in _SEPARATE]
@@ -104,7 +104,7 @@ def _parts(content: list[Part], where: str) -> list[Part]:
 
 
 def _part(block: Part, where: str) -> list[Part]:
-    """A block as chat parts. The block's cache mark is moved to the last part."""
+    """A block, converted to chat parts. If the block has a cache mark, the mark is moved to the last part."""
     match block.get("type") if type(block) is dict else None:
         case "text" if type(block.get("text")) is str:
             parts = [_text(block["text"])]
@@ -148,8 +148,8 @@ def _image(source: Part, where: str) -> Part:
 
 
 def _document(block: Part, where: str) -> list[Part]:
-    """Convert a document: text to text, PDF to a file. Other vendors' models support no citations, URLs or uploaded
-    files."""
+    """Convert a document. A text document becomes a text, and a PDF becomes a file. Models of other vendors support no
+    citations, URLs or uploaded files."""
     citations = block.get("citations")
     if type(citations) is dict and citations.get("enabled") is True:
         place = f"{where}.citations"
@@ -179,7 +179,7 @@ def _data_url(source: Part, where: str) -> str:
 
 
 def _plain_if_possible(parts: list[Part]) -> str | list[Part]:
-    """The parts, or a string if there is only a single text. Every server accepts a string."""
+    """The parts. If there is only a single text, a string, because every server accepts a string."""
     if len(parts) == 1 and parts[0].keys() == {"type", "text"}:
         text: str = parts[0]["text"]
         return text

@@ -1,4 +1,4 @@
-"""Converts Anthropic's tools to OpenAI's, and shortens names that are too long for OpenAI."""
+"""Converts Anthropic's tools to OpenAI's tools. Shortens names that are too long for OpenAI."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any
 from gateway.errors import BadRequest
 
 LONGEST_NAME = 64
-"""Maximum characters of a function name at OpenAI. Anthropic accepts twice as many, and coding agents use them."""
+"""Maximum characters of a function's name at OpenAI. Anthropic accepts names of twice this length, and coding agents
+use such names."""
 _DIGEST = 8
 _ELSEWHERE = ("mcp_servers", "container")
-"""Fields that add tools which are not in the request."""
+"""Names of fields that add further tools, which are not in the request itself."""
 _REMOVABLE = ("web_search_", "web_fetch_")
-"""Prefixes of the types of Anthropic's tools that are removed if the request has other tools and does not force a call.
-Any other tool of Anthropic is an error."""
+"""Prefixes of the types of Anthropic's own tools. Tools of these types are removed if the request has other tools and
+does not force a call. Any other tool of Anthropic's own is an error."""
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 
 
@@ -74,13 +75,13 @@ def _choice(choice: dict[str, Any]) -> Any:
 
 
 def short(name: str) -> str:
-    """`name`, shortened to `LONGEST_NAME` characters with a hash if it is longer."""
+    """The `name`. If it is longer than `LONGEST_NAME` characters, it is shortened to this length and ends in a hash."""
     if len(name) <= LONGEST_NAME:
         return name
     return f"{name[: LONGEST_NAME - _DIGEST - 1]}_{sha256(name.encode()).hexdigest()[:_DIGEST]}"
 
 
 def long_names(body: Mapping[str, Any]) -> dict[str, str]:
-    """Shortened name → the client's name, for tools whose name was shortened."""
+    """Shortened name → the client's name. Contains the tools whose names were shortened."""
     names = [tool["name"] for tool in body.get("tools") or ()]
     return {short(name): name for name in names if len(name) > LONGEST_NAME}

@@ -10,7 +10,7 @@ import orjson
 
 from gateway.dialects.anthropic_messages import thinking
 from gateway.dialects.anthropic_messages.request import output_schema
-from gateway.dialects.anthropic_messages.turns import shortened
+from gateway.dialects.anthropic_messages.turns import shortened, without_thinking
 from gateway.dialects.translate.messages_to_chat.answer import message
 from gateway.dialects.translate.messages_to_chat.parts import chat_messages, system_message
 from gateway.dialects.translate.messages_to_chat.tools import chat_tools
@@ -21,20 +21,27 @@ from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BadRequest
 
 LONGEST_USER = 64
-"""Maximum characters of a user name that OpenAI accepts. Coding agents send longer names."""
+"""Maximum characters of a user's name that OpenAI accepts. Coding agents send longer names."""
 
 
 class MessagesToChat:
     """Implements `Translation` from Anthropic messages to chat.
 
-    `top_k`, `service_tier`, `cache_control` and unknown fields are dropped, because they are hints or are sent by
-    clients to models of all vendors.
+    The fields `top_k`, `service_tier`, `cache_control` and unknown fields are dropped. They are only hints, or clients
+    send them to the models of all vendors.
     """
 
     client: DialectName = "anthropic_messages"
+    fields: Mapping[str, str] = {
+        "max_completion_tokens": "max_tokens",
+        "reasoning_effort": "thinking",
+        "response_format": "output_config.format",
+        "stop": "stop_sequences",
+        "user": "metadata.user_id",
+    }
 
     def chat(self, request: CompletionRequest, plan: ContextPlan | None) -> dict[str, Any]:
-        """Raises BadRequest with the name of a block, tool or field that chat does not support."""
+        """The chat request. Raises BadRequest with the name of a block, tool or field that chat does not support."""
         body = request.body
         converted: dict[str, Any] = {"model": request.model, "messages": _messages(body, plan)}
         if request.stream:
@@ -69,12 +76,14 @@ def _messages(body: Mapping[str, Any], plan: ContextPlan | None) -> list[dict[st
             continue
         if plan is not None and index in plan.replace:
             value = shortened(value, plan.replace[index])
+        if plan is not None and index in plan.no_thinking:
+            value = without_thinking(value)
         found += chat_messages(value, f"messages[{index}]")
     return found
 
 
 def _user(metadata: Mapping[str, Any]) -> str | None:
-    """The user's name; a name that is too long is replaced by its hash."""
+    """The user's name in `metadata`. A name that is too long is replaced by its hash. None if there is no name."""
     user = metadata.get("user_id")
     if type(user) is not str or len(user) <= LONGEST_USER:
         return user if type(user) is str else None
@@ -82,8 +91,8 @@ def _user(metadata: Mapping[str, Any]) -> str | None:
 
 
 def _response_format(schema: Any) -> dict[str, Any]:
-    """The field `response_format`. Anthropic always enforces the schema. OpenAI does so only with `strict`, which it
-    rejects for some schemas."""
+    """The field `response_format` for a JSON schema. Anthropic always enforces the schema. OpenAI enforces it only with
+    `strict`, and rejects `strict` for some schemas."""
     if type(schema) is not dict:
         where = "output_config.format.schema"
         raise BadRequest(f"{where} must be an object.", param=where)
@@ -92,7 +101,8 @@ def _response_format(schema: Any) -> dict[str, Any]:
 
 
 def _strictly_possible(schema: Any) -> bool:
-    """Whether every object in the schema requires all its properties and allows no others."""
+    """Whether OpenAI accepts the schema with `strict`: every object requires all its properties and allows no other
+    properties."""
     if type(schema) is list:
         return all(map(_strictly_possible, schema))
     if type(schema) is not dict:

@@ -1,16 +1,15 @@
-"""Writes chat chunks as Anthropic events: one open block at a time, in order."""
+"""Writes chat chunks as Anthropic events. Only one block is open at a time, and blocks are written in order."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from gateway.dialects.anthropic_messages import events, thinking
-from gateway.dialects.openai_chat.message import TEXT_FIELDS
+from gateway.dialects.openai_chat.message import TEXT_FIELDS, objects
 from gateway.dialects.translate.messages_to_chat.answer import (
     call_id,
     ending,
     expected_input,
-    objects,
     opening,
     usage_of,
 )
@@ -23,8 +22,8 @@ from gateway.domain.request import CompletionRequest
 class MessagesWriter:
     """Implements `Writer` for Anthropic messages.
 
-    Chat may interleave the pieces of several calls, but Anthropic ends each block before the next begins. So the pieces
-    of other calls wait until the open call is complete.
+    Chat may interleave the pieces of several calls, but Anthropic ends each block before the next block begins.
+    Therefore the pieces of other calls are stored until the open call is complete.
     """
 
     def __init__(self, request: CompletionRequest) -> None:
@@ -35,15 +34,15 @@ class MessagesWriter:
         self._index = -1
         """Index of the last block."""
         self._open = ""
-        """Type of the open block: text, thinking or tool_use; empty if none is open."""
+        """The type of the open block: text, thinking or tool_use. Empty if no block is open."""
         self._calls = Calls()
         self._pieces = 0
-        """Number of pieces written, which is about one per token."""
+        """Number of pieces of text or arguments that were written. This is about the number of tokens."""
         self._late: list[dict[str, Any]] = []
-        """Text that arrived while a call was incomplete. It is written at the end."""
+        """Parts of the answer's text that arrived while a call was incomplete. They are written at the end."""
         self._called = self._refused = False
         self._sequence: object = None
-        """The stop sequence that ended the answer, if the backend reports it."""
+        """The stop sequence that ended the answer; None if the backend does not report it."""
 
     def write(self, chunk: dict[str, Any]) -> bytes:
         out: list[bytes] = []
@@ -94,7 +93,8 @@ class MessagesWriter:
                 self._sign(block, out)
 
     def _sign(self, block: dict[str, Any], out: list[bytes]) -> None:
-        """End a thinking block with its signature. Usually its text was written before, piece by piece."""
+        """End a thinking block by writing its signature. In most cases, the text of the block was written before, piece
+        by piece."""
         if self._open != "thinking":
             self._begin("thinking", {"type": "thinking", "thinking": "", "signature": ""}, out)
             out.append(events.thinking_delta(self._index, block.get("thinking") or ""))
@@ -102,7 +102,8 @@ class MessagesWriter:
         self._open = ""
 
     def _write_calls(self, out: list[bytes], *, to_the_end: bool = False) -> None:
-        """Write the pieces of the current call, and of the next ones if it is complete."""
+        """Write the pieces of the current call. If the current call is complete and another call waits, also write that
+        call. `to_the_end`: write all calls, because the answer has ended."""
         while (call := self._calls.current) is not None:
             if self._open != "tool_use":
                 if not call.ready and to_the_end:

@@ -28,7 +28,7 @@ _WITHOUT_EQUIVALENT = frozenset(
     {
         *("store", "metadata", "background", "client_metadata"),  # handled by the gateway itself
         *("truncation", "context_management"),  # the gateway trims by the team's policy
-        *("stream_options", "prompt_cache_options"),  # hints
+        *("stream_options", "prompt_cache_options"),  # optional hints
         "max_tool_calls",  # limits built-in tools, which chat does not have
     }
 )
@@ -36,7 +36,7 @@ _IMPOSSIBLE = {
     "previous_response_id": "send the conversation as input",
     "moderation": "leave it out",
 }
-"""Fields that only OpenAI's own servers support → what the client can do instead."""
+"""Name of a field that only OpenAI's own servers support → the remedy that the error text names."""
 
 
 _CHATS = frozenset(
@@ -45,20 +45,26 @@ _CHATS = frozenset(
         *("max_tokens", "max_completion_tokens", "modalities", "audio", "prediction", "web_search_options"),
     }
 )
-"""Chat fields that Responses does not have, or has in another form."""
+"""Names of chat fields that Responses does not have, or has in another form."""
 
 
 class ResponsesToChat:
     """Implements `Translation` from OpenAI Responses to chat."""
 
     client: DialectName = "openai_responses"
+    fields: Mapping[str, str] = {
+        "max_completion_tokens": "max_output_tokens",
+        "messages": "input",
+        "reasoning_effort": "reasoning.effort",
+        "response_format": "text.format",
+    }
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        """`clock`: returns Unix seconds, for answers whose backend sends no creation time."""
+        """`clock`: returns Unix seconds. The time is used for answers without a creation time."""
         self._clock = clock
 
     def chat(self, request: CompletionRequest, plan: ContextPlan | None) -> dict[str, Any]:
-        """Raises BadRequest with the name of a field that chat does not support."""
+        """The chat request. Raises BadRequest with the name of a field that chat does not support."""
         body = request.body
         for name, remedy in _IMPOSSIBLE.items():
             if body.get(name) is not None:
@@ -117,7 +123,8 @@ def _logprobs(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _others(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields with the same meaning in both dialects, and unknown fields, which an open model's server may support."""
+    """The fields that have the same meaning in both dialects, and unknown fields, because the server of an open model
+    may support them."""
     known = _TRANSLATED | _WITHOUT_EQUIVALENT
     for name in _CHATS.intersection(body):
         raise BadRequest(f"{name} is a field of chat completions, which Responses does not have.", param=name)

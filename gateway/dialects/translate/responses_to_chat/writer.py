@@ -24,8 +24,8 @@ from gateway.domain.request import CompletionRequest
 
 
 class ResponsesWriter:
-    """Implements `Writer` for OpenAI Responses. Only one item of thinking or text is open at a time; several calls may
-    be open."""
+    """Implements `Writer` for OpenAI Responses. Only one item with thinking or text is open at a time. Several calls
+    may be open at a time."""
 
     def __init__(self, request: CompletionRequest, clock: Callable[[], float]) -> None:
         self._request, self._clock = request, clock
@@ -36,7 +36,7 @@ class ResponsesWriter:
         self._reasoning: Reasoning | None = None
         self._message: Message | None = None
         self._calls: dict[int, Call] = {}
-        """Chat's index of a call → the call, open or closed."""
+        """Index of a call in chat → the call, which may be open or closed."""
         self._open: list[Call] = []
         self._unnamed: dict[int, _Beginning] = {}
         self._messages = self._reasonings = 0
@@ -49,7 +49,7 @@ class ResponsesWriter:
             if not delta or choice.get("index"):
                 continue
             if self._message is not None and len(delta) == 1 and "content" in delta and not choice.get("logprobs"):
-                # the most common chunk: more text for the same item
+                # the most frequent chunk has only more text for the same item
                 written += self._message.text(delta["content"] or "", ())
             else:
                 written += self._delta(delta, choice)
@@ -112,7 +112,8 @@ class ResponsesWriter:
         return written
 
     def _open_message(self) -> bytes:
-        """Open a message item if none is open. Returns the events for it, or nothing."""
+        """Open a message item if no message item is open. Returns the events for the new item; empty if a message item
+        was open."""
         if self._message is not None:
             return b""
         written = self._close_text("completed")
@@ -148,7 +149,7 @@ class ResponsesWriter:
         return self._name(index, name) if name else b""
 
     def _name(self, index: int, name: str) -> bytes:
-        """Announce a call when its name is known."""
+        """Announce a call, whose name is now known. `index`: index of the call in chat."""
         beginning = self._unnamed.pop(index)
         written = self._close_text("completed") + self._close_complete()
         tool = self._known.get(name) or Tool(name)
@@ -161,7 +162,7 @@ class ResponsesWriter:
         return written + call.arguments(beginning.arguments) if beginning.arguments else written
 
     def _close_complete(self) -> bytes:
-        """Close the calls whose arguments are complete, as OpenAI does. Other calls stay open."""
+        """Close the calls whose arguments are complete, as OpenAI does. The other calls stay open."""
         whole = [call for call in self._open if call.whole]
         self._open = [call for call in self._open if call not in whole]
         return b"".join(call.close("completed") for call in whole)
