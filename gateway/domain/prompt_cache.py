@@ -94,9 +94,9 @@ class CacheMarks:
     cut: frozenset[int] = frozenset()
     """Indexes of the turns that are dropped or shortened."""
     anchor: int = 0
-    """Number of messages before the place where the next cut of the session will begin."""
+    """Number of messages before the position at which the next trimming of the session will begin."""
     messages: int = 0
-    """Number of messages of the request, as its client sent them."""
+    """Number of messages in the client's request."""
     blocks: int = 0
     """Number of blocks of the conversation that was sent. It is set when the body is written."""
     lives_long: bool = False

@@ -71,7 +71,7 @@ class Attempt:
     ended_at: float | None = None
     trimmed_tokens: int = 0
     frozen: bool = False
-    """As in `ContextPlan`."""
+    """See `ContextPlan.frozen`."""
     counted_tokens: int = 0
     """See `ContextPlan.counted_tokens`."""
     marks: CacheMarks | None = None

@@ -163,11 +163,11 @@ class ContextPlan:
     marks: CacheMarks | None = None
     """Marks for the backend's prompt cache. None if the client's own marks are sent."""
     no_thinking: frozenset[int] = frozenset()
-    """Indexes of turns that are sent without their thinking blocks."""
+    """Indexes of the turns that are sent without their thinking blocks."""
     anchor: int = 0
     """Index of the message before which the next cut will not begin; 0: unknown."""
     frozen: bool = False
-    """Whether what is left out stays left out in the session's next requests."""
+    """Whether the parts that are left out are also left out of the next requests of the session."""
 
     @property
     def touched(self) -> bool:
