@@ -96,6 +96,11 @@ def test_a_word_that_moves_with_its_preposition_keeps_its_role(stored: str, aske
     assert "roles" not in compare(stored, asked).signs
 
 
+def test_three_words_may_exchange_their_prepositions_in_a_circle() -> None:
+    stored = "Read the call from bosses to clients about cars"
+    assert "roles" in compare(stored, "Play the call to bosses about clients from cars").signs
+
+
 @pytest.mark.parametrize(
     ("stored", "asked"),
     [

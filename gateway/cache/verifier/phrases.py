@@ -68,11 +68,13 @@ _AND_OR = frozenset({"and", "or", "y", "e", "ou"})
 def roles_exchanged(
     stored: Sequence[Token], asked: Sequence[Token], prepositions: frozenset[str], is_content: Callable[[Token], bool]
 ) -> bool:
-    """Whether two words have exchanged their prepositions: `a list to a tuple` and `a tuple to a list`, `from A to B`
-    and `to A from B`. Having none counts as one."""
+    """Whether words have exchanged their prepositions: `a list to a tuple` and `a tuple to a list`, `from A to B` and
+    `to A from B`. Having none counts as one."""
     before, now = (_roles(side, prepositions, is_content) for side in (stored, asked))
     changes = {(before[word], now[word]) for word in before.keys() & now.keys() if before[word] != now[word]}
-    return any((new, old) in changes for old, new in changes)
+    while ends := {new for _, new in changes} - {old for old, _ in changes}:
+        changes = {(old, new) for old, new in changes if new not in ends}
+    return bool(changes)  # what remains is a cycle
 
 
 def _roles(
