@@ -19,10 +19,11 @@ from gateway.api.auth import error_response
 from gateway.api.routes.admin import Admin
 from gateway.api.routes.alerts import AlertRoutes
 from gateway.api.routes.batches import BatchRoutes
-from gateway.api.routes.count_tokens import MessageRoutes
+from gateway.api.routes.count_tokens import CountRoutes
 from gateway.api.routes.drains import DrainRoutes
 from gateway.api.routes.inference import Inference
 from gateway.api.routes.message_batches import MessageBatchRoutes
+from gateway.api.routes.model_views import ModelViews
 from gateway.api.routes.models import ModelRoutes
 from gateway.api.routes.openapi import OpenApiRoute
 from gateway.api.routes.responses import ResponseRoutes
@@ -31,6 +32,8 @@ from gateway.api.server.asgi import Pace
 from gateway.api.server.cors import Cors
 from gateway.api.server.envelope import Envelope
 from gateway.api.server.upload import Uploads
+from gateway.api.socket.endpoint import PATHS as SOCKET_PATHS
+from gateway.api.socket.endpoint import ResponsesSockets
 from gateway.dialects.clients import at
 from gateway.errors import MethodNotAllowed, NotFound
 from gateway.settings.environment import variable
@@ -47,6 +50,8 @@ class Application:
         self.failure: Exception | None = None
         """The exception that prevented the wiring from opening; None if there is none."""
         self._inference: Inference | None = None
+        self.sockets: ResponsesSockets | None = None
+        """Responses on WebSockets; None until the wiring is open."""
         config = worker.settings.config
         self._envelope = Envelope(Cors(config.cors.origins), config.compression)
         self._service = Starlette(lifespan=self._lifespan, exception_handlers={404: not_found, 405: not_allowed})
@@ -73,8 +78,11 @@ class Application:
                 memory=wiring.memory,
                 decoding=wiring.decoding,
             )
+            limits = wiring.worker.settings.config.requests
+            self.sockets = ResponsesSockets(self._inference, limits, wiring.off_loop)
             self._service.router.routes.extend(_routes(wiring))
             yield
+            await self.sockets.aclose()
             await self._inference.aclose()
         finally:
             await wiring.aclose()
@@ -90,7 +98,14 @@ class Application:
         A path that ends with a slash is also answered by ASGI."""
         return self._inference if path.isascii() and at(path.decode()) else None
 
+    def socket_at(self, path: bytes) -> bool:
+        """Whether a WebSocket can be opened at `path`."""
+        return self.sockets is not None and path.decode("latin-1") in SOCKET_PATHS
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket" and self.sockets is not None and scope["path"] in SOCKET_PATHS:
+            await self.sockets(scope, receive, send)
+            return
         if scope["type"] == "http" and scope["path"].endswith("/"):
             scope = {**scope, "path": _without_slash(scope["path"])}
         hot = scope["type"] == "http" and scope["method"] != "OPTIONS" and at(scope["path"])
@@ -115,6 +130,7 @@ def _routes(wiring: Wiring) -> list[Route]:
     uploads = Uploads(Pace.of_uploads(config.requests), wiring.decoding)
     found = [
         *ModelRoutes(authenticator=wiring.authenticator, fleet=wiring.fleet).routes,
+        *ModelViews(authenticator=wiring.authenticator, fleet=wiring.fleet).routes,
         *ServiceRoutes(
             authenticator=wiring.authenticator,
             fleet=wiring.fleet,
@@ -138,7 +154,7 @@ def _routes(wiring: Wiring) -> list[Route]:
             uploads=uploads,
             max_request_bytes=config.requests.max_body_bytes,
         ).routes,
-        *MessageRoutes(
+        *CountRoutes(
             authenticator=wiring.authenticator,
             counter=wiring.counter,
             fleet=wiring.fleet,
@@ -172,8 +188,12 @@ def troubles(worker: Worker) -> list[str]:
 
 
 async def not_found(request: Request, error: Exception) -> Response:
-    problem = NotFound(f"There is nothing at {request.url.path}; see the README for the routes.")
-    return error_response(problem, request)
+    path = request.url.path
+    if path.endswith("/realtime"):
+        told = NotFound("Realtime sessions are not served; use /v1/responses, or /v1/audio for speech.")
+    else:
+        told = NotFound(f"There is nothing at {path}; see the README for the routes.")
+    return error_response(told, request)
 
 
 def allowed(service: Starlette, path: str, *more: str) -> str:

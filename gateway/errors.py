@@ -4,6 +4,7 @@ GatewayError
 ├── BadRequest 400                 ContextTooLong 400 · UnknownModel 404 · NotFound 404 · MethodNotAllowed 405
 │                                  UnknownResponse 400 · BodyTooLarge 413 · UnsupportedMediaType 415
 │                                  RequestTimeout 408 · TargetTooLong 414 · KeyReused 422 · HeadTooLarge 431
+│                                  ResponseInProgress 409 · SocketExpired 408
 ├── InvalidKey 401                 ExpiredKey 401
 ├── Forbidden 403
 ├── LimitExceeded 429
@@ -113,6 +114,18 @@ class HeadTooLarge(BadRequest):
     status, code = 431, "request_head_too_large"
 
 
+class ResponseInProgress(BadRequest):
+    """A second request on a socket before the answer to the first one has ended."""
+
+    status, code = 409, "response_in_progress"
+
+
+class SocketExpired(BadRequest):
+    """A socket has lived for as long as it may. The code is OpenAI's; Codex then connects again."""
+
+    status, code, retryable = 408, "websocket_connection_limit_reached", True
+
+
 class InvalidKey(GatewayError):
     status, code, kind = 401, "invalid_api_key", "authentication_error"
 
@@ -136,6 +149,12 @@ class BudgetExhausted(GatewayError):
         """`truncates`: an answer in progress ends as if it had reached its length limit, without this error."""
         super().__init__(message, retry_after_s=retry_after_s)
         self.truncates = truncates
+
+
+class ToolLoop(GatewayError):
+    """An agent repeats the same failing tool calls. 400, because agents show it and do not retry."""
+
+    status, code, kind = 400, "tool_loop", "invalid_request_error"
 
 
 class CacheOnlyMiss(GatewayError):

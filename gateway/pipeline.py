@@ -9,6 +9,7 @@ from typing import Self
 
 from gateway.admission.budgets import Budgets
 from gateway.admission.rate_limits import Permit, RateLimits
+from gateway.admission.tool_loops import ToolLoops
 from gateway.backends.fleet import Fleet
 from gateway.cache.cache import Cache
 from gateway.cache.result import Hit, Join
@@ -18,6 +19,7 @@ from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.routing.route import ContextEstimate, Route
 from gateway.domain.tenant import Tenant
+from gateway.domain.traffic import traffic_class
 from gateway.errors import DeadlineExceeded
 from gateway.routing.router import Router
 from gateway.runtime.deadlines import Deadlines
@@ -57,12 +59,14 @@ class Pipeline:
         end_users: EndUsers,
         telemetry: Telemetry,
         sampler: Sampler | None = None,
+        loops: ToolLoops | None = None,
         off_loop: OffLoop | None = None,
     ) -> None:
         self.limits, self.budgets, self.contexts = limits, budgets, contexts
         self.cache, self.router, self.fleet, self.books = cache, router, fleet, books
         self.telemetry = telemetry
         self.end_users = end_users
+        self.loops = loops or ToolLoops()
         self.deadlines = Deadlines()
         self.off_loop = off_loop or OffLoop()
         self.settlement = Settlement(books, counter, cache, router, contexts, sampler)
@@ -76,10 +80,12 @@ class Pipeline:
                 estimate = await self.off_loop.run(self.contexts.estimate, request)
             else:
                 estimate = self.contexts.estimate(request)
+            record.traffic_class = traffic_class(request, estimate.tokens)
             reply.permit = permit = await self.limits.admit(tenant, estimate.tokens, record)
             reply.outcome = Unpaid(permit)
             if tenant.access is not None:  # before the cache: its answers need the same permission
                 self.router.check(request.model, tenant)
+            self.loops.check(request, record)
             await self.budgets.refuse_exhausted(tenant, record.end_user, record.started_at, record.session)
 
             found = await self.cache.lookup(request, tenant, record, deadline)

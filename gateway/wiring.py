@@ -20,6 +20,8 @@ from gateway.admission.budgets import Budgets
 from gateway.admission.load_shedding import LoadShedder
 from gateway.admission.pacing import Pacer
 from gateway.admission.rate_limits import RateLimits
+from gateway.admission.tool_loops import ToolLoops
+from gateway.alerts.detect.tool_loops import ToolLoopAlerts
 from gateway.api.auth import Authenticator
 from gateway.api.idempotency.idempotency import Idempotency
 from gateway.api.routes.usage import UsageFigures
@@ -281,6 +283,8 @@ class Wiring:
         self.counter = Counter()
         contexts = Contexts(self.counter, off_loop=self.off_loop)
         self._exits.callback(contexts.close)
+        reports = ToolLoopAlerts(self.database, lambda team: self.policies.current.find(team)[0], self._tasks, time)
+        loops = ToolLoops(reports.report)
         self.pipeline = Pipeline(
             limits=self.limits,
             budgets=self.budgets,
@@ -293,6 +297,7 @@ class Wiring:
             end_users=await self._enter(EndUsers(self.worker.settings.paths.pseudonyms, self.database)),
             telemetry=self.telemetry,
             sampler=self.shadows,
+            loops=loops,
             off_loop=self.off_loop,
         )
         self._exits.push_async_callback(self.shadows.aclose)
@@ -301,7 +306,7 @@ class Wiring:
         fresh = FreshAnswers(self.pipeline, self.spend_cap, self.prices)
         self.cache.check_with(fresh)
         self.cache.measure_in(self.database)
-        self._watch(context=contexts, plans=plans, fresh=fresh)
+        self._watch(context=contexts, plans=plans, fresh=fresh, tool_loops=loops)
 
     async def _open_sides(self) -> None:
         """Open the parts that completions do not need: feedback, page, batches. Without a supervisor, also open a

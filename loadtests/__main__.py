@@ -5,7 +5,7 @@ Others are `budget`, `bytecodes`, `index`, `drift`, `shortcuts`, `stalls`, `veri
 
 import sys
 
-from gateway.cli.operation.loadtest import loadtest
+from gateway.cli.develop.loadtest import loadtest
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["budget"] and "--mix" in sys.argv:

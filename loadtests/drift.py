@@ -209,7 +209,7 @@ async def run(asked: list[Asked], vectors: Vectors, max_error: float, share: flo
         elif look.vector is not None:
             answer = Stored(completion(each.answer), Usage(10, output_tokens=5), _COST_PICO, "b", "m")
             if near is not None and share:
-                hit_checker.missed(near, answer.completion, "openai_chat")
+                hit_checker.missed(near, digest, answer.completion, "openai_chat")
             entry = Entry(digest, "t", (), 0.0, 4e9, 5, Question(b"p" * 16, each.text), pack(look.vector))
             stored[digest] = each, answer
             alive.append((place, entry))

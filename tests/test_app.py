@@ -128,7 +128,8 @@ async def test_every_route_but_the_open_ones_asks_for_a_key(state_url: str, tmp_
         assert {(method, path.replace("key_1", "x")) for method, path in ADMIN} <= known.keys()
         for path in PATHS:
             client = await Client(app, path, body=b"{}").run()
-            assert (client.status, client.json["error"]["type"]) == (401, "authentication_error")
+            assert client.status == 401
+            assert b"API key" in client.body
         for method in ("generateContent", "countTokens"):
             client = await Client(app, f"/v1beta/models/x:{method}", body=b"{}").run()
             assert (client.status, client.json["error"]["status"]) == (401, "UNAUTHENTICATED")

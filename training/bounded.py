@@ -1,7 +1,8 @@
 """Does the share of wrong hits stay below `max_error`? On streams whose truth is known by how they are made.
 
 Three kinds: questions to offices, commands to a home, and open questions with their edits by rule. Each is asked in
-random order, with repetitions, from a cold start. The served thresholds and verifier decide; a check finds the truth.
+random order, with repetitions, from a cold start. The served thresholds and verifier
+decide, with and without promotion; a check finds the truth.
 
 `python -m training.bounded --edits own_edits.jsonl [--vectors FILE]`
 """
@@ -20,6 +21,7 @@ import orjson
 
 from gateway.cache.quality.answer_judge import Judgement
 from gateway.cache.quality.error_bound import LEVELS
+from gateway.cache.quality.promotions import Promotions
 from gateway.cache.quality.threshold import Thresholds
 from gateway.cache.semantic.partitions import CANDIDATES
 from gateway.cache.verifier.verify import Scorer
@@ -27,7 +29,8 @@ from loadtests.drift import ASPECTS, SERVICES, TOWNS
 from training.streams import Asked, Score, Stream, scored
 from training.vectors import Vectors
 
-LOOKUPS, SEEDS, MAX_ERROR = 3000, 5, 0.01
+REQUESTS, SEEDS, MAX_ERROR = 3000, 5, 0.01
+_SCOPE = "s"
 _HOME = {
     "on": ("turn on the {0} in the {1}", "switch the {0} in the {1} on", "{1} {0} on please"),
     "off": ("turn off the {0} in the {1}", "switch the {0} in the {1} off", "{1} {0} off please"),
@@ -61,53 +64,79 @@ def edited(path: Path) -> Iterator[Asked]:
         yield Asked(row["b"], row["a"] if row["label"] else row["b"])
 
 
-def drawn(pool: list[Asked], seed: int) -> list[Asked]:
+def drawn(pool: list[Asked], seed: int, requests: int) -> list[Asked]:
     """A third of the pool at most, some often and most seldom."""
     chance = random.Random(seed)  # noqa: S311 - repeatable, no secret
     clusters = sorted({asked.cluster for asked in pool})
-    wanted = set(chance.sample(clusters, min(len(clusters), LOOKUPS // 4)))
+    wanted = set(chance.sample(clusters, min(len(clusters), requests // 4)))
     some = [asked for asked in pool if asked.cluster in wanted]
-    return [some[int(len(some) * chance.random() ** 2)] for _ in range(LOOKUPS)]
+    return [some[int(len(some) * chance.random() ** 2)] for _ in range(requests)]
 
 
-def follow(stream: Stream, score: Score, seed: int) -> Outcome:
-    """Replay at the threshold that the checks allow."""
-    chance = random.Random(seed)  # noqa: S311 - repeatable, no secret
-    thresholds = Thresholds(draw=chance.random)
-    stored: set[int] = set()
-    texts: set[str] = set()
-    hits = wrong = lookups = 0
-    for place, asked in enumerate(stream.questions):
-        if asked.text in texts:
-            continue  # an exact hit
-        lookups += 1
-        near = [each for each in stream.near[place] if each[0] in stored][:CANDIDATES]
-        ranked = [
-            (score(stream.questions[other].text, asked.text, cosine, len(stored)), other) for other, cosine in near
-        ]
-        bar = thresholds.bar("s", MAX_ERROR)
+class Replay:
+    """Replays a stream with the served thresholds, from a cold start. Without `promotions`, near misses confirm
+    nothing."""
+
+    def __init__(self, stream: Stream, score: Score, seed: int, promotions: Promotions | None) -> None:
+        self._stream, self._score, self._promotions = stream, score, promotions
+        chance = random.Random(seed)  # noqa: S311 - repeatable, no secret
+        self._thresholds = Thresholds(draw=chance.random)
+        self._stored: set[int] = set()
+
+    def follow(self) -> Outcome:
+        texts: set[str] = set()
+        hits = wrong = lookups = 0
+        for place, asked in enumerate(self._stream.questions):
+            if asked.text in texts:
+                continue  # an exact hit
+            lookups += 1
+            hit, differs = self._ask(place)
+            hits, wrong = hits + hit, wrong + (hit and differs)
+            if not hit:
+                texts.add(asked.text)
+        return Outcome(hits, wrong, lookups)
+
+    def _ask(self, place: int) -> tuple[bool, bool]:
+        """Whether it is a hit, and whether the best candidate has another answer."""
+        questions, asked = self._stream.questions, self._stream.questions[place]
+        near = [each for each in self._stream.near[place] if each[0] in self._stored][:CANDIDATES]
+        among = len(self._stored)
+        ranked = [(self._score(questions[other].text, asked.text, cosine, among), other) for other, cosine in near]
+        if self._promotions is not None:
+            self._promotions.looked(_SCOPE)
+        bar = self._thresholds.bar(_SCOPE, MAX_ERROR)
         given = next(((certainty, other) for certainty, other in ranked if certainty >= bar), None)
-        best = given or max(ranked, default=(0.0, -1))
-        accepted = best[0] >= LEVELS[0]
-        thresholds.looked("s", best[0] if accepted else None, hit=given is not None)
-        differs = best[1] >= 0 and stream.questions[best[1]].cluster != asked.cluster
+        certainty, other = given or max(ranked, default=(0.0, -1))
+        accepted, digest = certainty >= LEVELS[0], str(other).encode()
+        promoted = given is None and accepted and self._promoted(digest, certainty)
+        hit = given is not None or promoted
+        self._thresholds.looked(_SCOPE, certainty if accepted else None, hit=hit)
+        differs = other >= 0 and questions[other].cluster != asked.cluster
         judgement = Judgement.WRONG if differs else Judgement.RIGHT
-        if given is None:
-            stored.add(place)
-            texts.add(asked.text)
+        if not hit:
+            self._stored.add(place)
             if accepted:
-                thresholds.missed("s", best[0], judgement, accepted=True)
-            continue
-        hits, wrong = hits + 1, wrong + differs
-        if probability := thresholds.draw("s"):
-            thresholds.checked("s", given[0], judgement, probability=probability)
-    return Outcome(hits, wrong, lookups)
+                self._thresholds.missed(_SCOPE, certainty, judgement, accepted=True)
+                if self._promotions is not None:
+                    self._promotions.judged(_SCOPE, (digest, str(place).encode()), certainty, right=not differs)
+        elif probability := self._thresholds.draw(_SCOPE):
+            self._thresholds.checked(_SCOPE, certainty, judgement, probability=probability)
+            if promoted and self._promotions is not None:
+                self._promotions.checked(_SCOPE, digest, wrong=differs)
+        return hit, differs
+
+    def _promoted(self, digest: bytes, certainty: float) -> bool:
+        if self._promotions is None or not self._promotions.promoted(_SCOPE, digest, certainty, MAX_ERROR):
+            return False
+        self._promotions.gave(_SCOPE)
+        return True
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--edits", type=Path, required=True, help="JSONL: `a`, `b`, `label`")
     parser.add_argument("--vectors", type=Path)
+    parser.add_argument("--requests", type=int, default=REQUESTS)
     options = parser.parse_args()
     vectors, score = Vectors(options.vectors), scored(Scorer.load())
     aspects = {name: tuple(wordings) for name, wordings in ASPECTS.items()}
@@ -118,9 +147,14 @@ def main() -> None:
     }
     for name, pool in pools.items():
         for seed in range(SEEDS):
-            found = follow(Stream(drawn(pool, seed), vectors), score, seed)
+            stream = Stream(drawn(pool, seed, options.requests), vectors)
+            before = Replay(stream, score, seed, None).follow()
+            found = Replay(stream, score, seed, Promotions()).follow()
             above = "above" if found.wrong > MAX_ERROR * found.lookups else "below"
-            click.echo(f"{name}, seed {seed}: {found.wrong} wrong of {found.hits} hits, {found.lookups}: {above}")
+            click.echo(
+                f"{name}, seed {seed}: {found.wrong} wrong of {found.hits} hits, {found.lookups}: {above}; "
+                f"without promotion {before.wrong} of {before.hits}, {before.lookups}"
+            )
 
 
 if __name__ == "__main__":

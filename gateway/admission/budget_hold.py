@@ -1,12 +1,12 @@
 """Holds money for one request before each call: enough for the longest answer that the call can have.
 
-If that much can be held, the call is sent as the client wrote it. Otherwise the output of a text answer is capped at
-what is held; any other call waits until other holds end, or is refused. So calls in progress can never cost more than
-the rest of the budget, whatever they return.
+If the budget allows this hold, the call is sent as the client wrote it. Otherwise the output of a text answer is
+capped, so that the held money pays for it. Any other call waits until holds of other requests end, or is refused. So
+calls in progress can never cost more than the rest of the budget, whatever they return.
 
-A request's way through its budgets: `Budgets.refuse_exhausted` (`budgets.py`) checks that none is spent; `extend` holds
-money before each call, and `grow` more while an answer without a limit streams; `settle` books the real cost; `release`
-frees what is still held. `PaidAnswer` in `gateway/settlement.py` calls the last two.
+The steps of a request: `Budgets.refuse_exhausted` (`budgets.py`) checks that no budget is spent. `extend` holds money
+before each call. `grow` holds more money while an answer without a limit streams. `settle` books the actual cost.
+`release` ends what is still held. `PaidAnswer` in `gateway/settlement.py` calls the last two.
 """
 
 from __future__ import annotations
@@ -27,32 +27,36 @@ from gateway.domain.routing.route import NOTHING_ATTACHED, Attached
 from gateway.errors import BudgetExhausted, StateUnavailable
 
 PATIENCE_S = 10.0
-"""Seconds for which a request waits until other requests' holds end. After that, the budget counts as too small for
-both."""
+"""Seconds for which a request waits for the holds of other requests to end. After that, the budget counts as too small
+for all of them together."""
 _GENEROUS_PATIENCE_S = 5.0
-"""Seconds for which a request waits for a high cap, which hardly any answer reaches, before it takes a lower one."""
+"""Seconds for which a request waits for a high cap, which hardly any answer reaches. After that, it takes a
+lower cap."""
 _LEAST_TOKENS = 16
-"""Minimum number of tokens of a cap. A call with a lower cap is not worth making."""
+"""Minimum number of tokens to which an answer is capped. A call with fewer tokens is not worth its cost."""
 _STEP_TOKENS = 256
 _MARGIN_TOKENS = 64
-"""Number of tokens before the held amount is used up at which an answer without an upper bound requests more money."""
+"""An answer without an upper bound requests more money when this number of tokens is left of the tokens that are paid
+for."""
 _SLACK_TOKENS, _SLACK_SHARE = 16, 2
-"""Tokens, and share of the cap, by which the estimate of delivered tokens must exceed the cap for the answer to count
-as longer. The estimate assumes four characters per token, but some texts have six."""
+"""The number of delivered tokens is estimated. The answer counts as longer than its cap if the estimate exceeds the cap
+by `_SLACK_TOKENS` plus the cap divided by `_SLACK_SHARE`. The estimate assumes four characters per token, but some
+texts have six."""
 _REPORTED_SHARE = 16
-"""The backend's own count may exceed the cap by 1/`_REPORTED_SHARE`, because some backends count the token that ends an
-answer."""
+"""The backend's own count of tokens may exceed the cap by 1/`_REPORTED_SHARE` of the cap, because some backends count
+the token that ends an answer."""
 _CHARGED = frozenset(("service_tier", "speed", "inference_geo", "tools", "web_search_options", "search_parameters"))
-"""Request fields that can make tokens cost more than usual. So can models that search the web."""
+"""Request fields because of which tokens can cost more than usual. A model that searches the web can cost more without
+these fields."""
 _EVER_S = 1e9
 
 
 class BudgetHold:
-    """Implements `Hold` for one counter group, or for the request's own limit. The owner calls `release` at the end,
-    whether or not the hold was settled.
+    """Implements `Hold` for one counter group, or for the request's own limit. The owner must call `release` at the
+    end, whether or not the hold was settled.
 
-    `covers`: `grow` need not be called until `Attempt.seen` exceeds this number of tokens. `output_limit`: maximum
-    output tokens per answer that the backend may be asked for, because the held money pays for no more; None: no limit.
+    `covers`: a number of tokens; `grow` must be called before `Attempt.seen` exceeds it. `output_limit`: maximum output
+    tokens per answer that may be requested of the backend, because the held money pays for no more; None: no limit.
     """
 
     __slots__ = (
@@ -89,24 +93,26 @@ class BudgetHold:
         self._group, self._expectations = group, expectations
         self._record, self._request, self._patience_s = record, request, patience_s
         self._parts: dict[int, int] = {}
-        """Index of an attempt on the record → units held for it."""
+        """Index of an attempt on the record → units that are held for this attempt."""
         self._calls: dict[int, CallCost] = {}
-        """Index of an attempt → the cost data from which its hold was computed."""
+        """Index of an attempt → the data of the call from which the attempt's hold was computed."""
         self._limits: dict[int, tuple[float, int | None]] = {}
-        """Index of an attempt → (`covers`, `output_limit`), for calls that were followed by another call."""
+        """Index of an attempt → its (`covers`, `output_limit`). Only for attempts that were followed by another
+        attempt."""
         self._call: CallCost | None = None
         self._known = False
-        """Whether `_call` describes the last entry of `_parts`."""
+        """Whether `_call` belongs to the last entry of `_parts`."""
         self._place: int | None = None
-        """Index of the attempt whose answer is served, if it is not the last attempt."""
+        """Index of the attempt whose answer is served; None if that is the last attempt."""
         self._over = False
         self._answers = request.parallel if request else 1
 
     async def extend(
         self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False
     ) -> None:
-        """Also hold enough for a call of `backend`. `input_tokens` includes `attached`. `marked`: the gateway marks the
-        prompt for the backend's cache. Raises BudgetExhausted."""
+        """Hold money for a call of `backend`, in addition to what is held already. `input_tokens`: input of the call,
+        including `attached`. `marked`: whether the gateway marks the prompt for the backend's cache. Raises
+        BudgetExhausted."""
         group = self._group
         if self._known or self._call is not None:
             self._begin_anew()
@@ -124,7 +130,7 @@ class BudgetHold:
             text = plain = expectation.input_tokens(input_tokens)
         else:
             whole = expectation.input_tokens(input_tokens, attached.kind, attached.total)
-            text = max(0, whole - attached.total)  # attachments may turn out smaller
+            text = max(0, whole - attached.total)  # attachments may turn out to have fewer tokens
             plain = max(0, whole - attached.image - attached.audio)
         most = output_bound.most_output(backend, request, text)
         self._call = call = CallCost(
@@ -142,8 +148,8 @@ class BudgetHold:
         self._calls[max(self._parts)] = call
 
     def _price(self, group: MoneySource, backend: Backend) -> Price | None:
-        """The price for computing the hold; None: hold nothing. Raises BudgetExhausted if the price is unknown and a
-        hard budget needs it."""
+        """The price from which the hold is computed; None if nothing is held. Raises BudgetExhausted if the price is
+        unknown and a hard budget requires a price."""
         price = group.price(backend)
         if price is None:
             if not backend.simulated:
@@ -167,7 +173,7 @@ class BudgetHold:
         return held
 
     def _begin_anew(self) -> None:
-        """Prepare for another attempt. The data of the previous one are kept, because its answer may still be
+        """Prepare for another attempt. The data of the previous attempt are kept, because its answer may still be
         served."""
         if self._known:
             self._limits[max(self._parts)] = self.covers, self.output_limit
@@ -177,11 +183,11 @@ class BudgetHold:
         try:
             await group.look(_EVER_S)
         except StateUnavailable:
-            return  # taking meets it again and applies the budget's rule
+            return  # taking units fails again, and then the budget's rule is applied
 
     async def _open(self, group: MoneySource, call: CallCost) -> None:
-        """Hold for the longest possible answer. If the budget does not allow that, hold for a shorter answer and cap
-        it."""
+        """Hold money for the longest possible answer. If the budget does not allow that, hold money for a shorter
+        answer and cap the answer."""
         if not group.bounds:
             tokens = min(call.expectation.output_tokens * self._answers, call.most)
             await self._resize(call.cost(tokens), self._patience_s)
@@ -204,7 +210,7 @@ class BudgetHold:
             await self._first_offered(group, call)
 
     async def _first_offered(self, group: MoneySource, call: CallCost) -> None:
-        """Hold for the longest offered answer that the budget allows. Raises BudgetExhausted."""
+        """Hold money for the longest answer in `_offers` that the budget allows. Raises BudgetExhausted."""
         refused: BudgetExhausted | None = None
         for tokens, patience_s in self._offers(group, call):
             try:
@@ -220,8 +226,8 @@ class BudgetHold:
         raise refused
 
     def _offers(self, group: MoneySource, call: CallCost) -> Iterator[tuple[int, float]]:
-        """Yield offers (output tokens over all choices, seconds to wait for other holds to end), the longest answer
-        first."""
+        """Yield answer lengths to try, longest first: (output tokens over all choices, seconds to wait for other holds
+        to end)."""
         if not output_bound.can_be_capped(self._request) or call.expectation.ignored:
             yield call.most, self._patience_s
             return
@@ -245,7 +251,7 @@ class BudgetHold:
         return _SLACK_TOKENS + call.paid // _SLACK_SHARE
 
     def _pays(self, call: CallCost, tokens: int) -> None:
-        """Store that the hold pays for `tokens`, if the answer has no upper bound."""
+        """Store that the held money pays for `tokens` output tokens, for an answer that may become longer."""
         call.paid = tokens
         if tokens >= call.most:
             self.covers = EVER
@@ -255,7 +261,8 @@ class BudgetHold:
             self.covers = tokens * 3 // 4 - 1
 
     async def _resize(self, part: int, patience_s: float) -> None:
-        """Hold `part` units for the next attempt, in addition to what earlier attempts have cost or may still cost."""
+        """Change the hold to `part` units for the next attempt, plus what earlier attempts have cost or may
+        still cost."""
         group, attempts = self._group, self._record.attempts
         parts = {len(attempts): part}
         for place, held in self._parts.items():
@@ -280,10 +287,9 @@ class BudgetHold:
             self.held += units
 
     async def grow(self, output_tokens: int, seen: int) -> None:
-        """Make sure that the held money covers an answer in progress. Raises BudgetExhausted if the hold cannot be
-        extended.
+        """Hold more money if an answer in progress needs it. Raises BudgetExhausted if the budget does not allow that.
 
-        `output_tokens`: estimated from the delivered text. `seen`: maximum tokens that the attempt can have produced so
+        `output_tokens`: estimate from the delivered text. `seen`: maximum number of tokens that can have arrived so
         far.
         """
         call = self._call
@@ -305,7 +311,7 @@ class BudgetHold:
         self.covers = seen + wanted - output_tokens
 
     def _add(self, place: int, units: int) -> None:
-        """Add `units`, which have just been taken, to the hold of the attempt with index `place`."""
+        """Count `units`, which have just been taken, as held for the attempt with index `place`."""
         if self._over:  # another task has settled or released the hold
             self._group.give(units)
         else:
@@ -313,7 +319,8 @@ class BudgetHold:
             self._parts[place] += units
 
     def follow(self, attempt: Attempt) -> None:
-        """Let `covers` and `grow` refer to `attempt`, whose answer is served. Needed if several attempts have holds."""
+        """Make `covers` and `grow` refer to `attempt`, whose answer is served. Needed if money is held for several
+        attempts."""
         place = self._record.attempts.index(attempt)
         if place in self._limits and place in self._parts:
             self._call = self._calls.get(place)
@@ -323,8 +330,8 @@ class BudgetHold:
             self.covers = EVER
 
     def settle(self, cost_pico: int, *, learn: bool = True) -> None:
-        """Book the request's total cost (pico-dollars) and release the rest. Synchronous; the shared counters follow
-        within the lease period."""
+        """Book the request's total cost (pico-dollars) and end the hold. Synchronous: the shared counters change within
+        the next lease period. `learn`: whether lengths of answers are learned from the attempts."""
         group, record = self._group, self._record
         if self._over:
             return
@@ -338,7 +345,7 @@ class BudgetHold:
                     self._learn(attempts[place], call)
 
     def _learn(self, attempt: Attempt, call: CallCost) -> None:
-        """Learn the usual length of answers. Answers that a cap ended are not counted."""
+        """Learn the usual length of answers from `attempt`. An answer that was ended by its cap does not count."""
         usage = attempt.usage
         if usage is None or usage.estimated or attempt.outcome not in ("ok", "escalated"):
             return
@@ -346,13 +353,13 @@ class BudgetHold:
         limit = call.paid if call.capped else call.most
         if output > limit and output > limit + limit // _REPORTED_SHARE + _SLACK_TOKENS:
             expectation.ignored = max(expectation.ignored, output)
-        elif expectation.ignored:  # forgotten after some dozen answers within their limits
+        elif expectation.ignored:  # reduced with every answer within its limit, and 0 after some dozen of them
             expectation.ignored = expectation.ignored * 3 // 4
         if not call.capped or output < call.paid * 3 // 4:
             expectation.learn(call.counted, usage, self._answers, call.attached.kind)
 
     def release(self) -> None:
-        """Release everything that is held, unless the hold was settled."""
+        """End the hold without a cost, unless it was settled."""
         if not self._over:
             self._over = True
             self._group.give(self.held)

@@ -1,9 +1,9 @@
 """Checks budgets and opens holds for organisation, team, key, end user and session, in US dollars or tokens per window.
 
-Counters are leased (`state/leases/leases.py`): settled spend plus the holds of all workers never exceeds a hard limit.
-Far from the limit, a hold only changes memory. A counter is rebuilt from the ledger if it is missing, has another
-epoch, or belonged to a dead worker. A request counts in the windows in which it began, however long it runs: holds,
-settlement and ledger rows all use its start time.
+Counters are leased (`state/leases/leases.py`), so settled spend plus the holds of all workers never exceed a hard
+limit. Far from the limit, a hold only changes memory. A counter is rebuilt from the ledger if it is missing, has
+another epoch, or had leases of a dead worker. A request counts in the windows in which it began, however long it runs:
+its holds, its settlement and its ledger rows all have its start time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ SUBJECTS: tuple[Subject, ...] = ("end_user", "session")
 _MOST_KEYS = 10_000
 _MOST_USERS = 2_000
 _FRESH_S = 5.0
-"""Maximum age in seconds of an unused counter's value. An older value is read again before it counts."""
+"""Maximum age in seconds of a counter's value that this worker has not changed. An older value is read again before it
+counts."""
 _EXHAUSTED_FRESH_S = 1.0
 
 
@@ -47,9 +48,10 @@ class _KeyBudgets:
     groups: tuple[CounterGroup, ...]
     since: float
     until: float
-    """The end of the first of their windows. If the clock is set back, they may end earlier."""
+    """The end of the window that ends first. If the clock is set back, the windows may end earlier."""
     each: tuple[Subject, ...]
-    """Whether each end user, and each session, has additional counter groups."""
+    """The kinds of subject (end user, session) for which there are additional counter groups, one for each end user or
+    session."""
 
 
 class Budgets:
@@ -67,16 +69,17 @@ class Budgets:
         organisations: Mapping[str, tuple[Budget, ...]] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`organisations`: the budgets of organisations, which all their teams share."""
+        """`organisations`: name → budgets of the organisation, which all its teams share. `workers`: number of workers
+        that share the counters. `patience_s`: maximum seconds for which a request waits for other holds to end."""
         self._leases = leases or Leases(state, workers=workers)
         self._levels = Levels(self._leases, prices, spending, organisations or {}, clock)
         self._patience_s, self._time, self._prices = patience_s, clock, prices
         self._expectations = OutputForecasts()
         self._by_lineage: dict[str, _KeyBudgets] = {}
-        """Lineage of the key → its groups in the current windows."""
+        """Lineage of a key → the counter groups of the key in the current windows."""
         self._earlier: dict[str, _KeyBudgets] = {}
-        """Lineage of the key → its groups in the previous windows. Requests that began in those windows are settled
-        there."""
+        """Lineage of a key → the counter groups of the key in the previous windows. Requests that began in those
+        windows are settled there."""
         self._users: dict[tuple[str, Subject, str], tuple[CounterGroup, ...]] = {}
         """(Team, kind, end user or session) → counter groups, least recently used first."""
         self._counts = {"holds": 0, "exhausted": 0}
@@ -85,7 +88,7 @@ class Budgets:
         await self._leases.open()
 
     async def aclose(self) -> None:
-        """Report the spend and give back all leases."""
+        """Report the spend and return all leased units."""
         await self._leases.aclose()
 
     def stats(self) -> dict[str, int | float | str]:
@@ -93,7 +96,8 @@ class Budgets:
         return {**own, **{f"leases.{name}": value for name, value in self._leases.stats().items()}}
 
     def accounts(self) -> Iterator[tuple[Policy, BudgetWindow]]:
-        """Yield the budget windows in use that paced teams or their organisations share."""
+        """For teams with pacing, yield the windows in use of the team's and the organisation's budgets. Budgets of
+        keys, end users and sessions are left out."""
         for key_budgets in self._by_lineage.values():
             if key_budgets.policy.pacing.enabled:
                 for group in key_budgets.groups:
@@ -104,7 +108,8 @@ class Budgets:
     async def refuse_exhausted(
         self, tenant: Tenant, end_user: str = "", at: float | None = None, session: str = ""
     ) -> None:
-        """Raise BudgetExhausted, which names the budget, if a budget is exhausted whose policy also refuses cache hits.
+        """Raise BudgetExhausted if a budget is exhausted whose policy refuses all requests, even cache hits. The error
+        names the budget.
 
         `at`: time at which the request began (Unix seconds); None: now.
         """
@@ -114,18 +119,18 @@ class Budgets:
                 raise group.refuse(account)
 
     async def _spent(self, group: CounterGroup) -> BudgetWindow | None:
-        """The exhausted budget of `group`, after its counters were read again; None if no budget is exhausted."""
+        """The exhausted budget of `group`; None if no budget is exhausted. The counters are read again before."""
         for max_age_s in (_FRESH_S, _EXHAUSTED_FRESH_S):
             try:
                 await group.look(max_age_s)
             except StateUnavailable:
-                break  # the local view is the best available
+                break  # the values that this worker knows are the best that are available
             if group.exhausted() is None:
                 break
         return group.exhausted()
 
     def hold(self, tenant: Tenant, record: Record, request: CompletionRequest | None = None) -> RequestHold:
-        """An empty hold for one request. The fields of `request` may limit the length of its answer."""
+        """An empty hold for one request. Fields of `request` may limit the length of its answer."""
         self._counts["holds"] += 1
         groups: tuple[MoneySource, ...] = self._groups_of(tenant, record.end_user, record.session, record.started_at)
         if (most := tenant.policy.max_usd_per_request) is not None:
@@ -153,8 +158,8 @@ class Budgets:
         return groups
 
     def _of_other_window(self, tenant: Tenant, at: float) -> _KeyBudgets:
-        """The groups for a window other than the most recent one. The groups of both windows are kept while both have
-        requests in progress."""
+        """The counter groups of a key for the windows at `at`, if these are not the most recent windows. Both are kept
+        while both have requests in progress."""
         lineage = tenant.key.lineage
         last, key_budgets = self._by_lineage.get(lineage), self._earlier.get(lineage)
         if (
@@ -183,8 +188,8 @@ class Budgets:
         return _KeyBudgets(tenant.policy, groups, since, until, each)
 
     def _of_subject(self, tenant: Tenant, per: Subject, name: str, at: float) -> tuple[CounterGroup, ...]:
-        """The counter groups of an end user or session. The most recently used ones are kept, so that they need not be
-        looked up again."""
+        """The counter groups of one end user or session. The most recently used groups are kept, so that they need not
+        be made again."""
         place, policy = (tenant.team, per, name), tenant.policy
         groups = self._users.pop(place, ())
         if not groups or any(one.policy is not policy or not one.since <= at < one.until for one in groups):

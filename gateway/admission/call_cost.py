@@ -1,4 +1,4 @@
-"""The cost of one call as a function of its output tokens. Used to compute holds."""
+"""Computes the cost of one call from the number of its output tokens. Used to compute holds."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ class CallCost:
     expectation: Forecast
     backend: Backend
     counted: int
-    """Input tokens as the gateway counts them, including attachments."""
+    """Input tokens by the gateway's own count, including attachments."""
     attached: Attached
     input_tokens: int
-    """Maximum input tokens that the backend may count, without images and sound."""
+    """Maximum number of input tokens that the backend may count, without images and sound."""
     most: int
-    """Maximum tokens of the answer, over all choices."""
+    """Maximum output tokens of the call, over all its answers."""
     cache_writes: bool
     """Whether the backend may charge for prompt cache writes."""
     media: bool
     """Whether the answer may be sound or images."""
     paid: int = 0
-    """Output tokens for which the hold pays."""
+    """Number of output tokens for which the held money pays."""
     capped: bool = False
 
     def cost(self, output_tokens: int) -> int:
-        """Maximum units that the call can cost with this many output tokens."""
+        """Maximum units that the call can cost with `output_tokens` output tokens."""
         price, attached = self.price, self.attached
         if attached is not NOTHING_ATTACHED:
             most = price.most(
@@ -49,7 +49,8 @@ class CallCost:
         return pico_to_nano_up(most)
 
     def affordable(self, units: int) -> int:
-        """Output tokens that `units` pay for in addition to the input; negative if `units` do not pay for the input."""
+        """Number of output tokens that `units` pay for in addition to the input. Negative if `units` do not pay for the
+        input."""
         begun = self.cost(0)
         thousand = self.cost(1000) - begun
         return (units - begun) * 1000 // max(thousand, 1)

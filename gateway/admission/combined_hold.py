@@ -1,4 +1,5 @@
-"""Combines the holds of one request on several counter groups: organisation, team and end user; dollars and tokens."""
+"""Combines the holds of one request on several counter groups: of organisation, team and end user, in dollars and in
+tokens."""
 
 from __future__ import annotations
 
@@ -9,20 +10,20 @@ from gateway.domain.routing.route import NOTHING_ATTACHED, Attached
 
 
 class BudgetHolds:
-    """Implements `Hold` with several holds. The one with the lowest limit decides."""
+    """Implements `Hold` by several holds. The hold with the lowest limit decides."""
 
     def __init__(self, parts: tuple[BudgetHold, ...]) -> None:
         self._parts = parts
         self.covers = float("inf")
         self.output_limit: int | None = None
         self.held = 0
-        """Sum of all holds, each in its own unit."""
+        """Sum of the units of all holds, each in its own unit."""
 
     async def extend(
         self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False
     ) -> None:
-        """Also hold enough for a call of `backend`. Raises BudgetExhausted; then some holds stay larger than needed
-        until the next call or the end."""
+        """Hold money for a call of `backend` in each hold. Raises BudgetExhausted. After this error, some holds stay
+        larger than needed until the next call or the end."""
         for part in self._parts:
             await part.extend(backend, input_tokens, attached, marked=marked)
         self.output_limit = min(
@@ -31,13 +32,15 @@ class BudgetHolds:
         self._cover()
 
     async def grow(self, output_tokens: int, seen: int) -> None:
-        """Make sure that the holds cover an answer that has `output_tokens` so far. Raises BudgetExhausted."""
+        """Hold more money if an answer in progress needs it. `output_tokens`, `seen`: as in `Hold.grow`. Raises
+        BudgetExhausted."""
         for part in self._parts:
             await part.grow(output_tokens, seen)
         self._cover()
 
     def follow(self, attempt: Attempt) -> None:
-        """Let `covers` and `grow` refer to `attempt`, whose answer is served. Needed if several attempts have holds."""
+        """Make `covers` and `grow` refer to `attempt`, whose answer is served. Needed if money is held for several
+        attempts."""
         for part in self._parts:
             part.follow(attempt)
         self._cover()
@@ -52,6 +55,6 @@ class BudgetHolds:
             part.settle(cost_pico, learn=number == 0)
 
     def release(self) -> None:
-        """Release everything that is held, unless it was settled."""
+        """End all holds without a cost, unless they were settled."""
         for part in self._parts:
             part.release()

@@ -1,4 +1,5 @@
-"""Groups the budgets of one level and unit. Each hold, settlement and release applies to all of them."""
+"""Groups the budgets that have the same level and the same unit. Each hold, settlement and release applies to all
+budgets of a group."""
 
 from __future__ import annotations
 
@@ -16,18 +17,18 @@ from gateway.state.leases.counter import Lease, NotEnough
 from gateway.state.leases.leases import Leases
 
 _LOOK_S = 0.1
-"""Maximum seconds after which the end of other workers' holds is noticed."""
+"""Maximum seconds until a waiting request notices that a hold of another worker has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetWindow:
-    """One budget in one window. The lease counts in the unit of its meter, and has no limit for a soft budget."""
+    """One budget in one window. Its lease counts in the unit of its meter. A soft budget's lease has no limit."""
 
     budget: Budget
     owner: str
-    """The budget's owner, as named in messages."""
+    """The owner of the budget, as it is named in messages."""
     where: str
-    """The file and key that set the limit."""
+    """The file and the key that set the limit."""
     lease: Lease
     limit: int
     begins: float
@@ -40,7 +41,7 @@ class BudgetWindow:
 
 
 class Settled:
-    """An event that is set when a hold of this worker ends. Requests that wait for money wait for it."""
+    """An event that is set when a hold of this worker ends. Requests that wait for units wait for this event."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -61,8 +62,8 @@ class Settled:
 
 
 class CounterGroup:
-    """Counters that are valid from the start of the last of their windows to the end of the first one. All share one
-    hash tag."""
+    """The counters of a group of budgets. They are valid from the latest start to the earliest end of the budgets'
+    windows. All of them share one hash tag."""
 
     def __init__(
         self,
@@ -83,9 +84,9 @@ class CounterGroup:
         self.refusing = tuple(account for account in hard if account.budget.on_exhausted == "refuse")
         self.soft = tuple(account for account in accounts if not account.budget.hard)
         self.truncates = any(account.budget.on_exhausted == "truncate" for account in hard)
-        """Whether an answer that reaches the limit is ended there."""
+        """Whether an answer is ended when it reaches the limit."""
         self.bounds = any(account.budget.on_exhausted != "finish" for account in hard)
-        """Whether the maximum cost of all calls must stay below a limit. Otherwise only the expected cost is held."""
+        """Whether the maximum cost of all calls must stay within a limit. If not, only the expected cost is held."""
         self._needs_price = next(
             (each for each in hard if each.budget.limit_usd is not None and each.budget.on_unpriced == "refuse"), None
         )
@@ -93,23 +94,24 @@ class CounterGroup:
 
     @property
     def known(self) -> bool:
-        for lease in self.leases:  # noqa: SIM110 - `all` over a generator costs more than the look
+        for lease in self.leases:  # noqa: SIM110 - `all` over a generator takes longer than the loop
             if not lease.generation:
                 return False
         return True
 
     @property
     def remaining(self) -> int:
-        """The smallest remainder of any budget after all holds; 0 while unknown."""
+        """The number of units that all budgets of the group still allow to hold; 0 while a counter is unknown."""
         return min([lease.remaining for lease in self.leases])
 
     @property
     def left(self) -> int:
-        """The smallest unspent amount of any budget, not counting holds."""
+        """The number of units that are not spent in the budget with the least. Units that are only held count as not
+        spent."""
         return min([lease.left for lease in self.leases])
 
     def sound(self, age_s: float) -> bool:
-        """Whether the counters were read within the last `age_s` seconds and no budget is `exhausted`."""
+        """Whether the counters were read within the last `age_s` seconds and `exhausted` returns None."""
         oldest = self._leases.now - age_s
         for lease in self.leases:
             if lease.seen <= oldest:
@@ -117,26 +119,24 @@ class CounterGroup:
         return self.exhausted() is None
 
     async def look(self, max_age_s: float) -> None:
-        """Read the counters if they are older than `max_age_s`. Raises StateUnavailable."""
+        """Read the counters again if their values are older than `max_age_s` seconds. Raises StateUnavailable."""
         await self._leases.refresh(self.leases, max_age_s)
 
     def exhausted(self) -> BudgetWindow | None:
-        """An exhausted budget whose policy refuses all requests; None if there is none."""
+        """A budget that is exhausted and whose policy then refuses all requests; None if there is none."""
         for account in self.refusing:
             if account.lease.generation and account.lease.left <= 0:
                 return account
         return None
 
     def refuse_unpriced(self, backend: Backend, what: str = "") -> None:
-        """Raise BudgetExhausted if a hard budget in dollars does not allow calls of unknown price.
-
-        `what` is the unit without a price; empty: the model. A backend on the operator's own machines counts as free.
-        """
+        """Raise BudgetExhausted if a hard budget in dollars forbids calls of unknown price. `what`: the unit without a
+        price; empty if it is the model. The operator's own machines count as free."""
         if self._needs_price is not None and (what or not backend.own):
             raise messages.unpriced(self._named(self._needs_price), backend, what)
 
     def note_soft(self, record: Record) -> None:
-        """Store on the record which soft budgets are exhausted."""
+        """Record which soft budgets are exhausted."""
         for account in self.soft:
             if account.spent >= account.limit and account.budget.title not in record.over_budget:
                 record.over_budget += (account.budget.title,)
@@ -145,13 +145,14 @@ class CounterGroup:
         return messages.spent(self._named(account), self._time())
 
     def try_take(self, units: int, record: Record) -> bool:
-        """Take `units` from what is already leased. Returns whether that was enough."""
+        """Take `units` from units that are leased already. Returns whether these were enough; if not, nothing was
+        taken."""
         if self.tag in self._leases.away:
             record.degraded.add("state")
         return self._leases.try_hold(self.leases, units)
 
     async def take(self, units: int, held: int, record: Record, patience_s: float) -> None:
-        """Take `units` that `try_take` could not take, in addition to the `held` units of the request.
+        """Take `units` that are not leased yet, in addition to the `held` units of the request. Asks the state server.
 
         Waits up to `patience_s` seconds while only the holds of other requests prevent it. Raises BudgetExhausted.
         """
@@ -172,10 +173,10 @@ class CounterGroup:
             await self._freed.wait(min(_LOOK_S, left_s))
 
     async def stretch(self, units: int, held: int, record: Record) -> BudgetExhausted | None:
-        """Take `units` for an answer in progress, without waiting. Returns the refusal if that is impossible.
+        """Take `units` for an answer in progress, without waiting. Returns the error if a budget does not allow it.
 
-        Budgets that let running answers finish are overdrawn for it. Raises BudgetExhausted if the counters cannot be
-        read.
+        A budget that lets running answers finish is overdrawn. Raises BudgetExhausted if the counters cannot be read,
+        the leased units are not enough, and a hard budget says to refuse then.
         """
         wants, overdrawn = [(lease, units) for lease in self.leases], []
         try:
@@ -192,7 +193,8 @@ class CounterGroup:
         return None
 
     def _without_state(self, units: int, record: Record) -> None:
-        """Use leased units first. If they are not enough, each budget's `on_state_loss` decides."""
+        """Take `units` while the state server is unavailable. Leased units are used first. If they are not enough,
+        `on_state_loss` of each hard budget decides. Raises BudgetExhausted if it says to refuse."""
         record.degraded.add("state")
         for account in self.accounts:
             budget = account.budget

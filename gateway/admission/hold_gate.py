@@ -1,4 +1,4 @@
-"""Passes on a stream's pieces only while the money held for the request covers them."""
+"""Passes on the pieces of a stream only while the money that is held for the request covers them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from gateway.errors import BudgetExhausted
 
 
 class HoldGate:
-    """Wraps the paid stream of `attempt`. If the hold cannot grow, the stream breaks or is truncated."""
+    """Wraps the stream of `attempt`, which costs money. If no more money can be held, the stream breaks or is
+    truncated."""
 
     def __init__(self, answer: Answer, attempt: Attempt, hold: Hold, record: Record) -> None:
         self._answer, self._attempt, self._hold, self._record = answer, attempt, hold, record
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Like `Answer.pipe_to`. If the hold does not cover a piece, the hold grows before the piece is passed to
-        `take`.
+        """Like `Answer.pipe_to`. If the held money does not cover a piece, more money is held before the piece is
+        passed to `take`.
 
-        Raises BudgetExhausted if the hold cannot grow, unless the budget's rule truncates the answer.
+        Raises BudgetExhausted if that is impossible, unless the budget's rule truncates the answer.
         """
         answer, attempt, hold = self._answer, self._attempt, self._hold
         uncovered = b""
@@ -40,7 +41,7 @@ class HoldGate:
             except BudgetExhausted as spent:
                 if not spent.truncates:
                     raise
-                if not answer.over:  # a complete answer was delivered before it could be stopped
+                if not answer.over:  # otherwise the complete answer was delivered before it could be ended
                     await self._truncate(spent)
                     take(piece)
                     return False

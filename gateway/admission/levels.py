@@ -20,8 +20,8 @@ from gateway.state.leases.leases import Leases
 _DAY_S = 86_400
 _LONGEST_S = 40 * _DAY_S
 _USER_LIFE_S = 3600
-"""Seconds that an end user's or session's counter is kept after its last use. There may be very many; the ledger has
-all sums."""
+"""Seconds for which the counter of an end user or session is kept after its last use. There may be very many of these
+counters, and they can be rebuilt from the ledger."""
 
 Known = Callable[[float, float], Awaitable[SpentReader]]
 """A function that reads the spend of requests that began in `[since, until)`."""
@@ -29,22 +29,22 @@ Known = Callable[[float, float], Awaitable[SpentReader]]
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """A level at which budgets may be shared."""
+    """A level at which budgets may be shared, such as the team."""
 
     tag: str
     name: str
-    """Level and owner, as used in the names of the counters."""
+    """Level and owner, as in the names of the counters."""
     owner: str
     where: str
     known: Known
     budgets: Sequence[tuple[int, Budget]]
-    """(Index in the policy file, budget)."""
+    """(Index in the policy file, budget) of each budget."""
     many: bool = False
-    """Whether the level has so many owners that no lease is taken ahead for one."""
+    """Whether the level has very many owners. Then no units are leased before they are needed."""
 
 
 class Levels:
-    """The levels organisation, team, key, and end user or session."""
+    """The levels of budgets: organisation, team, key, and end user or session."""
 
     def __init__(
         self,
@@ -61,8 +61,8 @@ class Levels:
         self._gatherings: dict[tuple[Subject, str, float, float], _Gathering] = {}
 
     def of_key(self, tenant: Tenant, at: float) -> tuple[CounterGroup, ...]:
-        """All groups except those of end users and sessions. The team's dollars come first, because most teams have no
-        other budget. `at` (Unix seconds) selects the windows, which may be over."""
+        """The counter groups of a key, without those of end users and sessions. The team's dollars come first, because
+        most teams have no other budget. `at`: Unix time that selects the windows, which may have ended."""
         team, key, organisation = tenant.team, tenant.key.lineage, tenant.organisation
         budgets, spent = list(enumerate(tenant.policy.budget)), self._spending.spent
         of_team = _Level(
@@ -92,7 +92,7 @@ class Levels:
         return self._groups(tenant, at, [of_team, of_key]) + self._groups(tenant, at, [above])
 
     def of_subject(self, tenant: Tenant, per: Subject, name: str, at: float) -> tuple[CounterGroup, ...]:
-        """The groups of the end user or session `name`."""
+        """The counter groups of the end user or session `name`. `per`: its kind."""
         team = tenant.team
         level = _Level(
             tag=f"{team} {blake2b(name.encode(), digest_size=8).hexdigest()}",
@@ -106,8 +106,8 @@ class Levels:
         return self._groups(tenant, at, [level])
 
     def _groups(self, tenant: Tenant, at: float, levels: Sequence[_Level]) -> tuple[CounterGroup, ...]:
-        """One group for each meter. What a group counts is charged to all its budgets. All `levels` share one hash
-        tag."""
+        """The counter groups of `levels`: one group for each meter. All units that a group counts are charged to all
+        its budgets. All `levels` must share one hash tag."""
         tag, rest = levels[0].tag, (self._leases, self._freed, self._time)
         return tuple(
             CounterGroup(tag, tenant.policy, meter, accounts, *rest)
@@ -135,7 +135,8 @@ class Levels:
             yield BudgetWindow(budget, level.owner, level.where, lease, limit, start, end)
 
     async def _spent_by(self, per: Subject, team: str, since: float, until: float, name: str) -> SpentReader:
-        """Read the sum of this end user or session, together with all other sums that are missing at the moment."""
+        """Read the spend of one end user or session. All spend that is requested while a read is in progress is read
+        together."""
         asked = per, team, since, until
         gathering = self._gatherings.get(asked)
         if gathering is None:
@@ -148,12 +149,12 @@ class Levels:
 
 
 async def _base(known: Known, start: float, end: float, meter: Meter) -> int:
-    """Units that the ledger contains for the window."""
+    """Number of units that the ledger has for the window from `start` to `end`."""
     return meter.of_ledger(await known(start, end))
 
 
 class _Gathering:
-    """Combines reads of single values: a read that is requested while another is in progress becomes part of the next
+    """Combines reads of single values. A read that is requested while another read is in progress is done in the next
     batch."""
 
     def __init__(self, ask: Callable[[Sequence[str]], Awaitable[Mapping[str, SpentReader]]]) -> None:
@@ -172,7 +173,7 @@ class _Gathering:
         self._people += 1
         try:
             async with self._turn:
-                if name in self._waiting:  # no read of it has been requested since the last batch
+                if name in self._waiting:  # no read of this name has been requested since the last batch
                     asked, self._waiting = self._waiting, set()
                     try:
                         found = await self._ask(tuple(asked))

@@ -1,11 +1,11 @@
 """Limits the number of requests that one worker accepts. The limit falls while the event loop is late. Batch requests
 are refused first, and each team has a fair share.
 
-A refusal costs a fraction of an answer, so it is made early, before the body is read. While the loop keeps up, only
-`requests.concurrent` limits the worker. While the loop stays late, the limit falls by a tenth at each measurement;
-otherwise it rises by a twentieth. As in CoDel, the loop counts as late only if it was late at each of the last
-measurements: a queue that never empties means overload, while one that empties means a burst, a garbage collection, or
-another program on the same processor.
+A refusal costs a fraction of an answer, so it is made early, before the body is read. While the loop is not late, only
+`requests.concurrent` limits the worker. While the loop stays late, the limit falls by a tenth at each measurement. At
+each other measurement, it rises by a twentieth. As in CoDel, the loop counts as late only if it was late at each of the
+last measurements. A queue that never empties means overload. A queue that empties means a burst, a garbage collection,
+or another program on the same processor.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ LOOKS = 10
 """Number of consecutive late measurements that count as overload."""
 _LONGEST_PAUSE_S = 2.0
 _LEAST = 32
-"""The lowest limit. So few requests never make a loop late, so the cause must be something else."""
+"""The lowest limit. So few requests cannot make a loop late, so there is another cause."""
 _NEWEST = 0.5
 _MOST_WAIT_S = 30.0
 
 
 def refuses(bound: int, most: int, total: int, mine: int, teams: int, *, batch: bool, batches: int) -> Reason:
-    """The reason why one more request may not start; empty if it may.
+    """The reason why one more request may not start; empty if it may start. `bound`: the present limit. `most`: the
+    highest limit.
 
-    `total` requests are in progress: `mine` of the same team, `batches` of class batch, from `teams` teams including
-    this one. The last tenth below `bound` is for teams below their share, and the tenth before it for interactive
-    requests; a twentieth is reserved for batch. Only teams below their share may exceed `bound`; no team may exceed
-    `most`.
+    `total` requests are in progress: `mine` of the same team, and `batches` with priority batch. `teams` is the number
+    of teams with requests, including this one. Above nine tenths of `bound`, only teams below their share may start a
+    request. Above eight tenths, a batch request may start only if batch requests have less than a twentieth of `bound`.
+    Teams below their share may exceed `bound`, but no team may exceed `most`.
     """
     tenth = bound // 10
     if total >= most:
@@ -52,10 +53,10 @@ def _calm(bound: int) -> int:
 
 
 class LoadShedder:
-    """Counts requests in progress, and measures ten times per second how late the loop runs its timers."""
+    """Counts requests in progress. Ten times per second, it measures how late the event loop runs its timers."""
 
     def __init__(self, *, concurrent: int, lag_s: float) -> None:
-        """`concurrent`: maximum requests in progress. The limit is lower while the loop is constantly late by at least
+        """`concurrent`: maximum requests in progress. The limit is lower while the loop is always late by more than
         `lag_s` seconds."""
         self._most, self._most_lag_s = concurrent, lag_s
         self._bound = concurrent
@@ -78,7 +79,7 @@ class LoadShedder:
             self._timer.cancel()
 
     def stats(self) -> dict[str, int | float | str]:
-        """Refusals as `REASON.CLASS`."""
+        """Figures of the worker. A number of refusals has the key `REASON.CLASS`."""
         counts = {f"{why}.{'batch' if batch else 'interactive'}": count for (why, batch), count in self._counts.items()}
         return {
             "in_flight": self._total,
@@ -89,7 +90,8 @@ class LoadShedder:
         }
 
     def enter(self, team: str, *, batch: bool) -> None:
-        """A request begins; call `leave` when it ends. Raises Overloaded."""
+        """Count a request that begins. The caller must call `leave` when the request ends. Raises Overloaded; then the
+        request is not counted."""
         mine, total = self._teams.get(team, 0), self._total
         if total >= self._calm:
             teams = len(self._teams) + (not mine)
@@ -115,14 +117,14 @@ class LoadShedder:
             del self._teams[team]
 
     def pause_s(self, refusal: GatewayError) -> float:
-        """Seconds for which a refused connection is not read, so that immediate retries cause no load; 0 while the loop
-        keeps up."""
+        """Seconds for which the connection of a refused request is not read, so that immediate retries cause no load. 0
+        if the loop is not late."""
         if self._bound == self._most or not isinstance(refusal, Overloaded):
             return 0.0
         return min(refusal.retry_after_s or 0.0, _LONGEST_PAUSE_S)
 
     def tick(self, lag_s: float) -> None:
-        """Use one measurement to change the limit."""
+        """Change the limit by one measurement. `lag_s`: seconds by which the loop was late."""
         self._lags_s.append(lag_s)
         self._served_per_s += (self._ended / TICK_S - self._served_per_s) * _NEWEST
         self._refused_per_s += (self._refused / TICK_S - self._refused_per_s) * _NEWEST
@@ -150,7 +152,7 @@ class LoadShedder:
         return Overloaded(f"{why}; try again later, or send fewer requests at a time.", retry_after_s=self._wait_s())
 
     def _wait_s(self) -> float:
-        """Seconds after which the requests refused within one second could be served if they were repeated evenly;
-        randomised."""
+        """Seconds after which a refused client should try again. In that time, the worker could serve all requests that
+        it refuses within one second. The value is randomised."""
         needed = self._refused_per_s / max(1.0, self._served_per_s)
-        return min(max(1.0, needed), _MOST_WAIT_S) * random.uniform(0.8, 1.4)  # noqa: S311 - scatter, no secret
+        return min(max(1.0, needed), _MOST_WAIT_S) * random.uniform(0.8, 1.4)  # noqa: S311 - spreads retries, no secret

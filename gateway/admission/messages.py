@@ -16,7 +16,7 @@ _SPAN = {"hour": "this hour", "day": "today", "week": "this week", "month": "thi
 
 @dataclass(frozen=True, slots=True)
 class NamedBudget:
-    """A budget as it is described in messages to clients."""
+    """A budget, as messages to clients describe it."""
 
     budget: Budget
     owner: str
@@ -29,12 +29,12 @@ class NamedBudget:
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """The amounts in a message, in nano-dollars or tokens."""
+    """The amounts in a message about a budget that is too small, in nano-dollars or tokens."""
 
     wanted: int
     """Maximum cost of the request."""
     left: int
-    """Amount that is not spent."""
+    """Amount of the budget that is not spent."""
     held: int
     """The part of `left` that is held for other requests."""
 
@@ -76,7 +76,7 @@ def out_of_reach(named: NamedBudget) -> BudgetExhausted:
 
 
 def unpriced(named: NamedBudget, backend: Backend, what: str) -> BudgetExhausted:
-    """The error for `what` without a price on `backend`; empty `what`: its model."""
+    """The error if `what` has no price on `backend`. If `what` is empty, the backend's model has no price."""
     thing = f"{what} on {backend.name}" if what else f"{backend.model} on {backend.name}"
     return BudgetExhausted(
         f"Nobody knows what {thing} costs, and {named.owner} has a hard budget of {_limit(named.budget)}, which could "

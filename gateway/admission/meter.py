@@ -12,7 +12,7 @@ from gateway.domain.record import Attempt, Record
 from gateway.domain.units import NANO_PER_USD, PICO_PER_NANO, pico_to_nano_up
 
 _TOKEN = Price(PICO_PER_NANO, PICO_PER_NANO)
-"""A price at which every token is one unit, whatever its class."""
+"""A price with which each token costs one unit, whatever the token's class is."""
 _NOTHING = Price(0, 0)
 
 
@@ -22,7 +22,8 @@ class Meter(Protocol):
     name: str
 
     def price(self, backend: Backend) -> Price | None:
-        """The price in thousandths of a unit per token. None: unknown, so nothing can be held."""
+        """The price of `backend` in thousandths of a unit per token. None if the price is unknown; then nothing can be
+        held."""
         ...
 
     def limit(self, budget: Budget) -> int | None:
@@ -30,11 +31,11 @@ class Meter(Protocol):
         ...
 
     def of_attempt(self, attempt: Attempt) -> int | None:
-        """Units that an attempt used; None while unknown."""
+        """Number of units that an attempt has used; None while unknown."""
         ...
 
     def of_request(self, cost_pico: int, record: Record) -> int:
-        """Units that a request with the cost `cost_pico` used."""
+        """Number of units that a request has used. `cost_pico`: its cost in pico-dollars."""
         ...
 
     def of_ledger(self, spent: SpentReader) -> int: ...
@@ -62,8 +63,9 @@ class Dollars:
 
 
 class Tokens:
-    """Counts input and output tokens of every class. Tokens of backends with price zero and of simulated backends do
-    not count, because an exhausted tenant may still use these. Tokens of backends with unknown price count."""
+    """Counts input and output tokens of every class. Tokens of simulated backends and of backends with price 0 do not
+    count: a tenant with an exhausted budget may still use these backends. Tokens of backends with unknown price count.
+    """
 
     name = "tokens"
 

@@ -1,4 +1,4 @@
-"""Interface of what a hold takes money from: shared counters, or the limit of the request itself."""
+"""The interface of what gives money to a hold: shared counters, or the limit of the request itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.errors import BudgetExhausted
 
 
 class MoneySource(Protocol):
-    """Amounts are units of `meter`."""
+    """Gives units of `meter` to a hold."""
 
     meter: Meter
     truncates: bool
@@ -20,7 +20,7 @@ class MoneySource(Protocol):
 
     @property
     def soft(self) -> object:
-        """Falsy without budgets that are not enforced."""
+        """True (in a condition) if there are soft budgets, which are not enforced."""
         ...
 
     @property

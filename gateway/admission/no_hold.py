@@ -10,11 +10,11 @@ from gateway.domain.record import Attempt
 from gateway.domain.routing.route import NOTHING_ATTACHED, Attached
 
 EVER = float("inf")
-"""`Hold.covers` of a hold that need not grow."""
+"""Value of `Hold.covers` if `grow` need never be called."""
 
 
 class RequestHold(Hold, Protocol):
-    """A hold with the methods that the pipeline needs to settle it."""
+    """A `Hold` with the further methods that the pipeline needs to settle it."""
 
     held: int
 
@@ -23,7 +23,7 @@ class RequestHold(Hold, Protocol):
         ...
 
     def release(self) -> None:
-        """Release everything that is held, unless it was settled."""
+        """End the hold without a cost, unless it was settled."""
         ...
 
 

@@ -1,4 +1,5 @@
-"""Forecasts a call's input ratio and output tokens, learned per team and backend."""
+"""Forecasts two figures of a call: the ratio of the backend's input count to the gateway's count, and the output
+tokens. Both are learned per team and backend."""
 
 from __future__ import annotations
 
@@ -9,19 +10,20 @@ from gateway.domain.money.usage import Usage
 
 FIRST_OUTPUT_TOKENS = 512
 FIRST_INPUT_RATIO = 1.25
-"""Ratio of the backend's input count to the gateway's, before the first answer. Backends count slightly more, because
-of chat templates and other tokenizers."""
+"""Assumed ratio of the backend's input count to the gateway's count before the first answer. Backends count slightly
+more, because of chat templates and other tokenizers."""
 MOST_INPUT_RATIO = 4.0
-"""Maximum plausible ratio. No tokenizer splits text four times as finely, so a larger ratio means that the gateway did
-not count something."""
+"""Maximum plausible ratio of the two input counts. No tokenizer needs four times as many tokens, so a larger ratio
+means that the gateway did not count a part of the input."""
 _FIRST_ATTACHED_RATIO = 1.0
-"""Ratio for attachments. It is 1, because attachments are counted at their maximum."""
+"""Assumed ratio for attachments. It is 1, because the gateway counts the maximum for attachments."""
 _REMEMBERED = 128
 _WEIGHT = 4
-"""Weight of the first guess, as a number of answers. A few long answers raise the quantile at once, and about forty
-short ones lower it."""
+"""Weight of the assumed value, as a number of answers. A few long answers raise the quantile at once. About forty short
+answers lower it."""
 _MOST_RISE = 8
-"""Maximum factor on the quantile with which one answer counts, so that a single endless answer does not count fully."""
+"""Limit for a single long answer. It counts with at most this multiple of the quantile, so that one endless answer does
+not count fully."""
 _MOST = 10_000
 
 
@@ -39,7 +41,7 @@ class _Quantile:
 
     @property
     def known(self) -> bool:
-        """Whether the observations have more weight than the first guess."""
+        """Whether the observed values have more weight than the assumed value."""
         return len(self._recent) > 2 * _WEIGHT
 
     def add(self, value: float) -> None:
@@ -63,15 +65,16 @@ class Forecast:
     def __init__(self) -> None:
         self._output = _Quantile(0.9, FIRST_OUTPUT_TOKENS)
         self._ratio = _Quantile(0.95, FIRST_INPUT_RATIO)
-        """Input ratio for text alone."""
+        """Ratio of the input counts for text alone."""
         self._ratios: dict[str, _Quantile] = {}
-        """Kind of content other than text → input ratio. The tokens of a document do not predict those of text."""
+        """Kind of content other than text → ratio of the input counts. It is separate, because the tokens of a document
+        do not predict those of text."""
         self.ignored = 0
-        """Tokens of the longest answer that exceeded the limit of its call; 0 while the backend obeys limits."""
+        """Tokens of the longest answer that exceeded the limit of its call. 0 while the backend obeys limits."""
 
     @property
     def output_tokens(self) -> int:
-        """A number of tokens that nine of ten answers do not exceed."""
+        """A number of output tokens that nine of ten answers do not exceed."""
         return int(self._output.value) or 1
 
     @property
@@ -80,20 +83,21 @@ class Forecast:
         return self._output.known
 
     def input_tokens(self, counted: int, kind: str = "text", attached: int = 0) -> int:
-        """The expected input count of the backend. `counted`: the gateway's count, of which `attached` tokens are not
-        text."""
-        # never below the own count, because fields that a backend ignored may matter for the next text
+        """The input tokens that the backend is expected to count. `counted`: the gateway's own count. `attached`: the
+        part of `counted` that is not text."""
+        # never below the gateway's count: a field that the backend ignored may count next time
         text = max(1.0, min(self._ratio.value, MOST_INPUT_RATIO))
         if kind == "text":
             return int(counted * text) + 1
         known = self._ratios.get(kind)
         ratio = _FIRST_ATTACHED_RATIO
-        if known is not None:  # the next document may be larger than earlier ones
+        if known is not None:  # the next document may be larger than earlier documents
             ratio = max(ratio, min(known.value, MOST_INPUT_RATIO))
         return int((counted - attached) * max(text, ratio) + attached * ratio) + 1
 
     def learn(self, counted: int, usage: Usage, answers: int, kind: str = "text") -> None:
-        """Learn from a call. `usage`: as the backend reported it, for `answers` answers to `counted` input tokens."""
+        """Learn from a call. `usage`: usage that the backend reported. `answers`: number of answers. `counted`: the
+        gateway's count of the input tokens."""
         output, tokens = self._output, usage.all_output / answers
         if tokens > _MOST_RISE * FIRST_OUTPUT_TOKENS:
             tokens = min(tokens, _MOST_RISE * max(output.value, FIRST_OUTPUT_TOKENS))

@@ -1,4 +1,5 @@
-"""Computes in the background how far each team's spend is ahead of plan (0..1). Routing reads the result."""
+"""Computes in the background, for each team, how far its spend is ahead of an even spend (0..1). Routing reads the
+result."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ EVERY_S = 1.0
 
 class TeamBudgets(Protocol):
     def accounts(self) -> Iterator[tuple[Policy, BudgetWindow]]:
-        """Yield the budget windows in use that paced teams or their organisations share. A window may be yielded
-        repeatedly."""
+        """Yield the budget windows in use of teams with pacing and of their organisations. A window may be yielded more
+        than once."""
         ...
 
 
@@ -33,7 +34,7 @@ class Pacer:
         self._tasks = Tasks()
         self._pressures: dict[str, float] = {}
         self.pressures: Mapping[str, float] = self._pressures
-        """Team → 0..1, the highest pressure of its budgets. Teams within plan are omitted."""
+        """Team → the highest pressure of its budgets, 0..1. Teams without pressure are omitted."""
 
     async def open(self) -> None:
         self._tasks.spawn(self._pace(), "pacing")
@@ -57,9 +58,9 @@ class Pacer:
         for policy, account in self._budgets.accounts():
             if not account.lease.generation or (policy.team, id(account.lease)) in seen:
                 continue
-            seen.add((policy.team, id(account.lease)))  # all keys of a team share it
+            seen.add((policy.team, id(account.lease)))  # all keys of a team share the lease
             window = window_bounds(account.budget.window, account.budget.timezone, now)
-            if window[1] == account.ends:  # otherwise it counts a window that is over
+            if window[1] == account.ends:  # otherwise the lease counts a window that has ended
                 one = pressure(account.spent, account.limit, window, now, policy.pacing.tolerance)
                 if one > found.get(policy.team, 0.0):
                     found[policy.team] = one

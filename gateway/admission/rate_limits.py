@@ -1,8 +1,8 @@
 """Limits requests per minute, tokens per minute and concurrent requests, per team and per key.
 
-Rates are exact over a sliding window of 60 s in steps of 100 ms. All workers share them through leases, so usually
-`admit` awaits nothing. While the state server is unavailable and a worker's lease is used up, the worker applies its
-share of each limit (limit ÷ workers) to its own last minute, and records that in `record.degraded`.
+Rates are exact over a sliding window of 60 s in steps of 100 ms. All workers share them through leases, so `admit`
+usually needs no round trip. While the state server is unavailable and a worker's lease is used up, the worker applies
+its share of each limit (limit ÷ workers) to its own last minute, and records that in `record.degraded`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _RATES: tuple[What, ...] = ("requests", "tokens")
 class _Rule:
     what: What
     whose: str
-    """Team or key, as named in error messages."""
+    """The team or key to which the limit applies, as error messages name it."""
     setting: str
     limit: int
     lease: Lease
@@ -44,35 +44,35 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """The names of three related response headers, and the rules of team and key that they can describe."""
+    """The names of three related response headers, and the rules of team and key whose values the headers can show."""
 
     limit: str
     remaining: str
     reset: str
     rules: tuple[_Rule, ...]
     only: _Rule | None
-    """The rule, if there is only one; then nothing needs to be compared."""
+    """The rule, if there is only one rule; then no comparison is needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Account:
-    """The rules of one key under one policy."""
+    """The rules that apply to one key under one policy."""
 
     policy: Policy
     rules: tuple[_Rule, ...]
     ones: tuple[Want, ...]
-    """Counters from which each request takes one unit."""
+    """Counters of which each request takes one unit, with this unit."""
     tokens: tuple[_Rule, ...]
     gauges: tuple[Lease, ...]
     shown: tuple[_Shown, ...]
-    """The rules that response headers describe."""
+    """The groups of response headers, with their rules."""
     headers: dict[str, str]
-    """The headers' values before anything is used."""
+    """The values of the headers while nothing is used."""
 
 
 class RateLimits:
-    """Applies rate limits. Opened once per worker. `workers`: number of workers that share a limit, as reported by the
-    supervisor."""
+    """Applies rate limits. Opened once per worker. `workers`: number of workers that share a limit; the supervisor sets
+    it."""
 
     def __init__(self, state: State, *, workers: int = 1, leases: Leases | None = None) -> None:
         self._leases = leases or Leases(state, workers=workers)
@@ -122,7 +122,8 @@ class RateLimits:
             raise self._refuse(_spent(rule, tokens, short))
 
     def _share(self, wants: Sequence[Want]) -> NotEnough | None:
-        """Take from this worker's own share of each limit."""
+        """Take `wants` from this worker's own share of each limit. Returns None, or the counter whose share is too
+        small."""
         step = self._leases.step
         for lease, units in wants:
             share = lease.limit // max(self._leases.workers, lease.workers)
@@ -174,7 +175,7 @@ class RateLimits:
 
 
 class Permit:
-    """The permission of one request to run, until it is released."""
+    """The permission for one request to run. It ends with `release`."""
 
     __slots__ = ("_account", "_leases", "_step", "_tokens")
 
@@ -184,34 +185,36 @@ class Permit:
         self._step = leases.taken_at
 
     def settle(self, tokens: int) -> None:
-        """Replace the estimate by the tokens that were used (input and output; 0 for an answer from the cache). Only
-        the first call counts."""
+        """Replace the estimated tokens by `tokens`, the tokens that were used (input and output; 0 for an answer from
+        the cache). Only the first call has an effect."""
         charged, self._tokens = self._tokens, None
         if charged is not None and tokens != charged:
             for rule in self._account.tokens:
                 self._leases.correct(rule.lease, tokens - charged, self._step)
 
     def release(self) -> None:
-        """Free the slot. If the permit was not settled, no backend was called."""
+        """End the permission, so that another request may run. If the permit was not settled, no backend was called."""
         if self._tokens is not None:
             self.settle(0)
         self._leases.give(self._account.gauges, 1)
 
 
 def _shown(what: What, rules: Sequence[_Rule]) -> _Shown:
-    """The header names, which are those that OpenAI uses."""
+    """The headers for one kind of limit. Their names are those that OpenAI uses."""
     names = (f"x-ratelimit-limit-{what}", f"x-ratelimit-remaining-{what}", f"x-ratelimit-reset-{what}")
     return _Shown(*names, tuple(rules), rules[0] if len(rules) == 1 else None)
 
 
 def _unused(shown: _Shown) -> dict[str, str]:
-    """Header values while nothing is used. Everything that was used a moment ago is available again within a minute."""
+    """Values of the headers while nothing is used. All that was used a moment ago is available again within a
+    minute."""
     limit = str(shown.rules[0].limit)
     return {shown.limit: limit, shown.remaining: limit, shown.reset: _WHOLE_AGAIN}
 
 
 def _headers(account: _Account, short: NotEnough | None = None) -> dict[str, str]:
-    """The headers of the rule that has less left, either the team's or the key's."""
+    """The values of the response headers. For each kind of limit, they describe the rule of the team or of the key,
+    whichever has less left."""
     headers = account.headers.copy()
     for shown in account.shown:
         rule = shown.only

@@ -15,7 +15,7 @@ from gateway.errors import BudgetExhausted
 
 
 class RequestLimit:
-    """Implements `MoneySource` for one request. It needs no shared counter and never waits."""
+    """Implements `MoneySource` for the limit of one request. It needs no shared counter and never waits."""
 
     known, bounds, truncates = True, True, False
     soft = ()
@@ -35,8 +35,8 @@ class RequestLimit:
         return self.meter.price(backend)
 
     def refuse_unpriced(self, backend: Backend, what: str = "") -> None:
-        """Raises BudgetExhausted: the limit cannot be kept where a price is unknown. The operator's own machines count
-        as free."""
+        """Raise BudgetExhausted, because the limit cannot be enforced if a price is unknown. The operator's own
+        machines count as free."""
         if what or not backend.own:
             thing = f"{what} on {backend.name}" if what else f"{backend.model} on {backend.name}"
             raise BudgetExhausted(
@@ -49,10 +49,10 @@ class RequestLimit:
         return f"max_usd_per_request: {messages.usd(self._limit)} in the policy of team {self._team}"
 
     def note_soft(self, record: Record) -> None:
-        """Does nothing: the limit is enforced."""
+        """Does nothing, because this limit is always enforced."""
 
     async def look(self, max_age_s: float) -> None:
-        """Does nothing: there is no counter."""
+        """Does nothing, because there is no counter to read."""
 
     def try_take(self, units: int, record: Record) -> bool:
         if units > self.remaining:
@@ -61,7 +61,8 @@ class RequestLimit:
         return True
 
     async def take(self, units: int, held: int, record: Record, patience_s: float) -> None:
-        """Raises BudgetExhausted if that is more than the limit."""
+        """Take `units`. Raises BudgetExhausted if these units and those that were taken before are more than
+        the limit."""
         if not self.try_take(units, record):
             raise self._too_dear(units)
 

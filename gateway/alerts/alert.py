@@ -11,7 +11,16 @@ from gateway.domain.notify import Notify, Severity
 from gateway.domain.policy import Policy
 
 Kind = Literal[
-    "threshold", "forecast", "spend_rate", "unpriced", "zero_cost", "hit_rate", "quality", "lost_host", "report"
+    "threshold",
+    "forecast",
+    "spend_rate",
+    "unpriced",
+    "zero_cost",
+    "hit_rate",
+    "quality",
+    "lost_host",
+    "report",
+    "tool_loop",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 _SEVERITIES: tuple[Severity, ...] = get_args(Severity)

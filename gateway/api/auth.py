@@ -15,7 +15,8 @@ from starlette.responses import Response
 from gateway.api.response_headers import of_error, of_id
 from gateway.api.server.asgi import by_name, closing, secret
 from gateway.api.server.envelope import REQUEST_ID
-from gateway.dialects.clients import PATHS, ClientDialect, of_path
+from gateway.dialects.client import ClientDialect
+from gateway.dialects.clients import PATHS, of_path
 from gateway.domain.record import new_request_id
 from gateway.domain.tenant import Tenant
 from gateway.domain.text.truncation import cut

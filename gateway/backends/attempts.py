@@ -174,14 +174,14 @@ class Attempts:
         """Whether the request can be sent to `backend` again with less context. `refused`: the refusal of the untrimmed
         request."""
         request, attempt = call_context.request, call_context.record.attempts[-1]
-        if refused.status == 403 or attempt.trimmed_tokens or attempt.backend is not backend:
+        if refused.status == 403 or (attempt.trimmed_tokens and not attempt.frozen) or attempt.backend is not backend:
             return False
         request.too_long_for |= {backend.name}
         try:
             plan = await call_context.plan_for(backend)
         except BadRequest:
             return False
-        return plan.touched
+        return plan.touched and not plan.frozen
 
     async def _pause(self, backend_call: BackendCall, call_context: CallContext, failure: BackendError) -> bool:
         """Wait before the same backend is called again. Returns False, without waiting, if a second call would not
@@ -273,7 +273,7 @@ class Attempts:
         attempt = record.attempt(backend_call.backend)
         call.attempt_id, attempt.sent_bytes = attempt.id, len(call.body)
         attempt.input_tokens, attempt.trimmed_tokens = plan.expected_tokens, plan.trimmed_tokens
-        attempt.counted_tokens, attempt.marks = plan.counted_tokens, plan.marks
+        attempt.counted_tokens, attempt.marks, attempt.frozen = plan.counted_tokens, plan.marks, plan.frozen
         attempt.pace = backend_call.paces[call_context.request.stream]
         if not _TIERED.isdisjoint(call_context.request.body) and (
             wanted := surcharges(call_context.request, backend_call.kind.dialect)

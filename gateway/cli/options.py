@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,26 @@ class Context:
             echo(text)
         else:
             text()
+
+
+class Renamed(click.Option):
+    """An option with former spellings, which work but are not shown."""
+
+    def __init__(self, names: Sequence[str], *, former: str, **options: Any) -> None:
+        super().__init__([*names, former], **options)
+        self._former = former
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        shown = copy(self)
+        shown.opts = [name for name in self.opts if name != self._former]
+        return click.Option.get_help_record(shown, ctx)
+
+
+def old_name(command: click.Command, name: str) -> click.Command:
+    """`command` under a former name, which works but is not listed."""
+    found = copy(command)
+    found.name, found.hidden = name, True
+    return found
 
 
 def common(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from rich.console import Console, ConsoleOptions, OverflowMethod, RenderableType
+from rich.console import Console, ConsoleOptions, OverflowMethod, RenderableType, RenderResult
 from rich.segment import Segment
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -38,6 +38,12 @@ class Table(RichTable):
 
     def add_column(self, *names: RenderableType, overflow: OverflowMethod = "fold", **options: Any) -> None:
         super().add_column(*names, overflow=overflow, **options)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self.__rich_measure__(console, options).minimum > options.max_width:
+            for column in self.columns:  # else Rich would crop figures to their first digits
+                column.no_wrap = False
+        yield from super().__rich_console__(console, options)
 
     def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
         super().add_row(*(visible(cell) if isinstance(cell, str) else cell for cell in cells), **options)

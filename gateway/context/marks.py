@@ -17,29 +17,34 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from gateway.context.measure import declared
 from gateway.domain.backend import Backend
-from gateway.domain.prompt_cache import LONG_S, SHORT_S, CacheMarks, rules_of
+from gateway.domain.money.usage import Usage
+from gateway.domain.prompt_cache import LONG_S, SHORT_S, CacheMarks, Lifetime, rules_of
 from gateway.domain.record import Attempt
 from gateway.domain.request import CompletionRequest
-from gateway.domain.routing.route import Prefix
+from gateway.domain.routing.route import ContextPlan, Prefix
 from gateway.domain.tenant import Tenant
 
+_MOST_ENDS = 100
+"""Maximum number of a session's request ends that are kept, as places for marks."""
 MOST_SESSIONS = 4096
 """Maximum number of sessions that are remembered, with about 500 bytes each. When the number is exceeded, the session
 that was not used for the longest time is forgotten."""
 _READ, _WRITE_SHORT, _WRITE_LONG = 0.1, 1.25, 2.0
 """Prices per token relative to plain input."""
 _RETURNS_PAY = (_WRITE_SHORT - 1) / (_WRITE_SHORT - _READ)
-"""Minimum probability of a second request within five minutes. If the probability is lower, marking the first request
-costs more than the mark saves."""
-_PAUSES, _PAUSES_WEIGHT = 0.04, 500
-"""`_PAUSES` is assumed, before any observation, as the share of a coding agent's requests that come more than five
-minutes, but at most an hour, after the request before. In 35 recorded sessions, the share was 3 %; the cost there was
-lowest with marks chosen for 4 %. `_PAUSES_WEIGHT` is the number of observations that the assumption counts as."""
+"""Minimum probability of another request within five minutes for which a mark on a first request saves money."""
+_PAUSES, _PAUSES_WEIGHT = 0.02, 500
+"""Prior for the share of a coding agent's requests that come more than five minutes, but at most an hour, after the
+previous one. In 25 recorded sessions the share was 3 %; marks chosen for 2 % had the lowest cost there.
+`_PAUSES_WEIGHT`: the number of observations that this prior counts as."""
+_MOST_INSURED = 0.004
+"""Maximum cost of marks that live for an hour, as a share of the cost of the session's input, until such a mark has
+bridged a pause of more than five minutes."""
 _RETURNS_AGENT, _RETURNS_ALONE, _RETURNS_WEIGHT = 0.9, 0.1, 10
 """Assumed before any observation: the share of sessions whose second request comes within five minutes.
 `_RETURNS_AGENT` is used if the first request offers tools, `_RETURNS_ALONE` if it does not. `_RETURNS_WEIGHT` is the
@@ -62,8 +67,16 @@ class _Warm:
     requests: int = 1
     agent: bool = False
     """Whether the session's first request offered tools."""
+    spent: float = 0.0
+    """Cost of the session's input so far, in tokens of plain input."""
+    insured: float = 0.0
+    """What hours' marks cost since the last pause that they bridged, likewise."""
     cut: frozenset[int] = frozenset()
-    """Indexes of the turns that were dropped or shortened."""
+    """Indexes of the turns that were dropped or changed."""
+    anchor: int = 0
+    """Number of blocks before the place where the next cut begins."""
+    ends: dict[int, int] = field(default_factory=dict)
+    """Number of messages in each of the session's requests → their number of blocks."""
 
 
 class _Share:
@@ -100,27 +113,33 @@ class CacheMarking:
         tenant: Tenant,
         backend: Backend,
         prefix: Prefix | None,
-        tokens: int,
-        cut: frozenset[int] = frozenset(),
+        plan: ContextPlan,
     ) -> CacheMarks | None:
-        """The cache marks for a request with `tokens` tokens to `backend`. None: the client's own marks are sent
-        unchanged. `cut`: indexes of the turns that are dropped or shortened."""
+        """The cache marks for a request to `backend`, which caches marked prompts only; None: the client's own marks
+        are sent unchanged. `plan`: what else is changed in the request."""
         mode = tenant.policy.context.prompt_cache
         if mode == "client" or request.controls.untouched:
             return None
         if mode == "off":
             return CacheMarks(remove=True) if request.asks_for_cache else None
+        tokens = plan.tokens_after
         if prefix is None or not backend.takes_marks or tokens < rules_of(backend.model).least_tokens:
             return None
-        now = self._monotonic()
+        now, cut = self._monotonic(), plan.drop.union(plan.replace, plan.no_thinking)
         warm = self._warm.get((prefix.session, backend.name))
         if warm is None or prefix.lengths[: len(warm.lengths)] != warm.lengths:
             marks = self._first(request, tenant, backend)
-        elif not warm.blocks or warm.cut != cut:
+        elif not warm.blocks:
             marks = CacheMarks("5m", fixed=True)
+        elif warm.cut != cut:
+            marks = CacheMarks("5m", _around(warm, min(warm.cut ^ cut), plan.anchor), fixed=True)
         else:
             marks = self._next(warm, tenant, now, tokens)
+            anchor = warm.ends.get(plan.anchor, warm.anchor)
+            if anchor and marks.earlier:  # the next cut then finds what precedes it in the cache
+                marks.earlier = (*marks.earlier, (anchor, marks.earlier[-1][1]))
         marks.at, marks.tokens, marks.agent, marks.cut = now, tokens, "tools" in request.needs, cut
+        marks.anchor, marks.messages = plan.anchor, request.turns[-1].index + 1
         return marks
 
     def _first(self, request: CompletionRequest, tenant: Tenant, backend: Backend) -> CacheMarks:
@@ -140,7 +159,8 @@ class CacheMarking:
             blocks, kept = warm.long_blocks, warm.long_tokens
         costs = (_WRITE_LONG - _WRITE_SHORT) * max(0, tokens - kept)
         saves = (_WRITE_SHORT - _READ) * max(0, tokens - warm.long_tokens)
-        if costs < self._share_of_pauses(tenant.team).value * saves:
+        affordable = warm.insured + costs <= _MOST_INSURED * warm.spent
+        if affordable and costs < self._share_of_pauses(tenant.team).value * saves:
             return CacheMarks("1h", ((blocks, "1h"),), fixed=True)
         if not warm.long_blocks:
             return CacheMarks("5m", ((blocks, "5m"),), fixed=True)
@@ -171,11 +191,16 @@ class CacheMarking:
         kept = usage.cached_tokens + usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
         now = _Warm(prefix.lengths, marks.at, marks.blocks if marks.newest and kept else 0, marks.tokens)
         now.agent, now.cut = marks.agent if before is None else before.agent, marks.cut
+        _note_cost(now, before, usage)
         now.requests = 1 if before is None else before.requests + 1
         if marks.lives_long and now.blocks:
             now.long_blocks, now.long_tokens = now.blocks, now.tokens
         elif before is not None and any(lifetime == "1h" for _, lifetime in marks.earlier):
             now.long_blocks, now.long_tokens = before.long_blocks, before.long_tokens
+        if marks.anchor:
+            now.ends = {} if before is None else before.ends
+            _note_end(now.ends, marks)
+            now.anchor = now.ends.get(marks.anchor, 0)
         self._counts["marked"] += now.blocks > 0
         self._counts["marked_1h"] += marks.lives_long
         self._warm[key] = now
@@ -202,3 +227,31 @@ class CacheMarking:
         found = self._returns.get((team, agent))
         prior = _RETURNS_AGENT if agent else _RETURNS_ALONE
         return found or self._returns.setdefault((team, agent), _Share(prior, _RETURNS_WEIGHT))
+
+
+def _around(warm: _Warm, changed: int, anchor: int) -> tuple[tuple[int, Lifetime], ...]:
+    """The marks of a request with a new cut, which begins at the message `changed`: at the last place before the cut
+    that the cache kept, and at the place where the next cut will begin."""
+    kept = next((messages for messages, blocks in warm.ends.items() if blocks == warm.anchor), 0)
+    places = [warm.anchor] if 0 < kept <= changed else []
+    if blocks := warm.ends.get(anchor, 0):
+        places.append(blocks)
+    return tuple((blocks, "5m") for blocks in dict.fromkeys(places))
+
+
+def _note_cost(now: _Warm, before: _Warm | None, usage: Usage) -> None:
+    if before is not None:
+        bridged = now.at - before.at > SHORT_S and usage.cached_tokens
+        now.spent, now.insured = before.spent, 0.0 if bridged else before.insured
+    written = usage.cache_write_5m_tokens, usage.cache_write_1h_tokens
+    now.insured += (_WRITE_LONG - _WRITE_SHORT) * written[1]
+    now.spent += usage.input_tokens + _READ * usage.cached_tokens + _WRITE_SHORT * written[0] + _WRITE_LONG * written[1]
+
+
+def _note_end(ends: dict[int, int], marks: CacheMarks) -> None:
+    """Add the end of a request to those of its session; the ends before the anchor are no longer needed."""
+    for messages in [each for each in ends if each < marks.anchor or each >= marks.messages]:
+        del ends[messages]
+    ends[marks.messages] = marks.blocks
+    if len(ends) > _MOST_ENDS:
+        del ends[next(each for each in ends if each != marks.anchor)]

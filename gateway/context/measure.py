@@ -93,6 +93,11 @@ def estimated_turn(request: CompletionRequest, turn: Turn) -> int:
     return estimate(turn.text) + estimate(calls(request, turn)) + TURN_TOKENS + turn.images * IMAGE_TOKENS
 
 
+def fixed_tokens(request: CompletionRequest) -> int:
+    """Estimated tokens of tool declarations, schemas and similar fields."""
+    return 0 if _DECLARING.isdisjoint(request.body) else estimate(declared(request))
+
+
 def declared(request: CompletionRequest) -> str:
     """The tools, schemas and similar fields of a request, as JSON. This text is slightly longer than the text that a
     chat template writes for them."""

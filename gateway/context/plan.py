@@ -15,6 +15,8 @@ from gateway.context.attachments.beside import NOTHING, Attachments, beside, gue
 from gateway.context.attachments.find import find
 from gateway.context.attachments.process import MeasuringProcess
 from gateway.context.count import Counter, encoding_of, family_factor
+from gateway.context.cuts.cutting import Cutting
+from gateway.context.cuts.session import Cut, Weighed
 from gateway.context.drop import drop_oldest
 from gateway.context.groups import groups, last_user
 from gateway.context.marks import CacheMarking
@@ -83,14 +85,20 @@ class Contexts:
         self._counter, self._off_loop = counter, off_loop or OffLoop()
         self._measuring = measuring or MeasuringProcess()
         self._reported, self._marking = ReportedSizes(), CacheMarking(monotonic)
+        self._cutting = Cutting(self._off_loop)
         self._counts = {"planned": 0, "counted": 0, "trimmed": 0, "shortened": 0, "refused": 0, "trimmed_tokens": 0}
 
     def close(self) -> None:
         """End the process that measures the attachments."""
         self._measuring.close()
 
+    def weighed(self) -> Weighed | None:
+        """Cost and gain of the cut that was considered last, for `context explain`."""
+        return self._cutting.weighed()
+
     def stats(self) -> dict[str, int | float | str]:
-        return {**self._counts, **self._marking.stats(), "reported_sizes": len(self._reported)}
+        more = {**self._marking.stats(), **self._cutting.stats()}
+        return {**self._counts, **more, "reported_sizes": len(self._reported)}
 
     def learn(self, record: Record) -> None:
         """Store facts for the next request of the session: the size of the input that the backend reported, and the
@@ -133,10 +141,33 @@ class Contexts:
         self, request: CompletionRequest, tenant: Tenant, backend: Backend, prefix: Prefix | None = None
     ) -> ContextPlan:
         """The plan for a request. Raises ContextTooLong if the request does not fit even after trimming."""
-        plan = await self._fitting(request, tenant, backend, prefix)
+        found = await self._cutting.cut(request, tenant, backend, prefix)
+        if found.texts:
+            plan = await self._with_cut(request, tenant, backend, prefix, found)
+        else:
+            plan = await self._fitting(request, tenant, backend, prefix)
+        if found.anchor:
+            plan.anchor = request.turns[found.anchor - 1].index + 1
         if backend.facts.caches_marked_only:
-            cut = plan.drop.union(plan.replace) if plan.touched else plan.drop
-            plan.marks = self._marking.plan(request, tenant, backend, prefix, plan.tokens_after, cut)
+            plan.marks = self._marking.plan(request, tenant, backend, prefix, plan)
+        return plan
+
+    async def _with_cut(
+        self, request: CompletionRequest, tenant: Tenant, backend: Backend, prefix: Prefix | None, found: Cut
+    ) -> ContextPlan:
+        """The plan of a request without the outputs that are left out, fitted like any other."""
+        turns = list(request.turns)
+        for place, text in found.texts.items():
+            turns[place] = replace(turns[place], text=text)
+        tokens = measure.estimated(request)
+        less = replace(request, turns=turns, estimated_tokens=max(1, tokens - found.tokens))
+        plan = await self._fitting(less, tenant, backend, prefix)
+        request.attachments = less.attachments
+        texts = {turns[place].index: text for place, text in found.texts.items()}
+        plan.frozen = not plan.touched
+        plan.replace = {index: text for index, text in {**texts, **plan.replace}.items() if index not in plan.drop}
+        plan.no_thinking = frozenset(turns[place].index for place in found.no_thinking) - plan.drop
+        plan.tokens_before = max(tokens, plan.tokens_after)
         return plan
 
     async def _fitting(

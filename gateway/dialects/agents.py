@@ -95,6 +95,9 @@ _BY_REFERER = tuple((beginning, agent) for agent in AGENTS for beginning in agen
 _BY_HEADER = tuple((name, agent) for agent in AGENTS for name in agent.own_headers)
 _BY_FIELD = tuple((name, agent) for agent in AGENTS for name in agent.metadata if name.startswith(agent.name))
 _BY_OPENING = tuple((agent.opening, agent) for agent in AGENTS if agent.opening)
+_MARKS = frozenset((*(name for name, _ in _BY_HEADER), b"user-agent", b"x-title", b"http-referer", b"referer"))
+"""Headers by which an agent may be recognised."""
+_RARE_MARKS = _MARKS - {b"user-agent"}
 _OPENINGS = re.compile("|".join(re.escape(phrase) for phrase, _ in _BY_OPENING))
 _OPENING_CHARACTERS = 200
 _ID = re.compile(r"[!-~]{1,128}")
@@ -107,21 +110,27 @@ _MOST_CHARACTERS = 4096
 
 
 def recognise(request: CompletionRequest, headers: Mapping[bytes, bytes]) -> None:
-    """Set `request.agent` and `request.agent_session` if a coding agent sent the request. `headers`: the names are in
-    lower case."""
-    agent = _by_headers(headers) or _by_body(request)
+    """Set `request.agent` and `request.agent_session`, if an agent sent the request. `headers`: names in lower case."""
+    agent = None
+    if not _MARKS.isdisjoint(headers):
+        agent = _by_headers(headers)
+    turns = request.turns
+    if agent is None and ("metadata" in request.body or (turns and turns[0].role == "system")):
+        agent = _by_body(request)
     if agent is not None:
         request.agent = agent.name
         request.agent_session = _session(agent, request, headers)
 
 
 def _by_headers(headers: Mapping[bytes, bytes]) -> AgentMarks | None:
-    for name, agent in _BY_HEADER:
-        if name in headers:
-            return agent
     user_agent = headers.get(b"user-agent", b"").lower()
     if user_agent.startswith(_USER_AGENTS):
         return next(agent for beginning, agent in _BY_USER_AGENT if user_agent.startswith(beginning))
+    if _RARE_MARKS.isdisjoint(headers):
+        return None
+    for name, agent in _BY_HEADER:
+        if name in headers:
+            return agent
     if (title := headers.get(b"x-title")) is not None and (named := _BY_TITLE.get(title.lower())) is not None:
         return named
     referer = headers.get(b"http-referer") or headers.get(b"referer")

@@ -1,29 +1,34 @@
-"""Facts about all client dialects, by name of the dialect. Imports no parser, so that commands that only count tokens
-start quickly."""
+"""Registers the client dialects: one line for each package, with its facts.
+
+Imports no parser, so that commands which only count stay light. `clients.py` imports the rest of each package.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import ModuleType
 
-from gateway.dialects.anthropic_messages.facts import FACTS as ANTHROPIC_MESSAGES
-from gateway.dialects.gemini_generate.facts import FACTS as GEMINI_GENERATE
-from gateway.dialects.openai_chat.facts import FACTS as OPENAI_CHAT
-from gateway.dialects.openai_completions.facts import FACTS as OPENAI_COMPLETIONS
-from gateway.dialects.openai_embeddings.facts import FACTS as OPENAI_EMBEDDINGS
-from gateway.dialects.openai_responses.facts import FACTS as OPENAI_RESPONSES
-from gateway.dialects.passthrough.facts import FACTS as OPENAI_OTHER
+from gateway.dialects.anthropic_messages import facts as anthropic_messages
+from gateway.dialects.bedrock_converse import facts as bedrock_converse
+from gateway.dialects.gemini_generate import facts as gemini_generate
+from gateway.dialects.ollama_chat import facts as ollama_chat
+from gateway.dialects.openai_chat import facts as openai_chat
+from gateway.dialects.openai_completions import facts as openai_completions
+from gateway.dialects.openai_embeddings import facts as openai_embeddings
+from gateway.dialects.openai_responses import facts as openai_responses
+from gateway.dialects.passthrough import facts as passthrough
 from gateway.domain.dialect import Dialect
 from gateway.domain.request import DialectName
 
-FACTS: Mapping[DialectName, Dialect] = {
-    each.name: each
-    for each in (
-        OPENAI_CHAT,
-        OPENAI_COMPLETIONS,
-        OPENAI_RESPONSES,
-        OPENAI_EMBEDDINGS,
-        OPENAI_OTHER,
-        ANTHROPIC_MESSAGES,
-        GEMINI_GENERATE,
-    )
-}
+REGISTERED: tuple[ModuleType, ...] = (
+    openai_chat,
+    openai_completions,
+    openai_responses,
+    openai_embeddings,
+    passthrough,
+    anthropic_messages,
+    gemini_generate,
+    bedrock_converse,
+    ollama_chat,
+)
+FACTS: Mapping[DialectName, Dialect] = {each.FACTS.name: each.FACTS for each in REGISTERED}

@@ -5,37 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from gateway.dialects.anthropic_messages.native import MessagesToMessages
 from gateway.dialects.base import Translator
+from gateway.dialects.clients import CLIENTS
 from gateway.dialects.openai_chat.native import ChatToChat
-from gateway.dialects.openai_completions.as_chat import CompletionsAsChat
-from gateway.dialects.openai_completions.native import CompletionsToCompletions
-from gateway.dialects.openai_embeddings.native import EmbeddingsToEmbeddings
-from gateway.dialects.openai_responses.native import ResponsesToResponses
-from gateway.dialects.passthrough.native import Passthrough
 from gateway.dialects.translate.chat_to_converse.translator import ChatToConverse
 from gateway.dialects.translate.chat_to_gemini.translator import ChatToGemini
 from gateway.dialects.translate.chat_to_messages.translator import ChatToMessages
 from gateway.dialects.translate.chat_to_responses.translator import ChatToResponses
-from gateway.dialects.translate.gemini_to_chat.translator import GeminiToChat
-from gateway.dialects.translate.messages_to_chat.translator import MessagesToChat
-from gateway.dialects.translate.responses_to_chat.translator import ResponsesToChat
-from gateway.dialects.via_chat import Translation, ViaChat
+from gateway.dialects.via_chat import ViaChat
 from gateway.domain.request import DialectName
 
 LIMITS = ("max_completion_tokens", "max_tokens")
-"""Names of the field for the output limit in OpenAI's chat dialect. The first field limits the output including
-reasoning, and some of OpenAI's models require this field. Many other servers know only the second field."""
-_SAME: tuple[Translator, ...] = (
-    CompletionsToCompletions(),
-    EmbeddingsToEmbeddings(),
-    Passthrough(),
-    ResponsesToResponses(),
-    MessagesToMessages(),
-)
-"""Translators with the same dialect on both sides. They pass the bytes through."""
-_TRANSLATIONS: tuple[Translation, ...] = (CompletionsAsChat(), ResponsesToChat(), MessagesToChat(), GeminiToChat())
-
+"""Names of the output limit in OpenAI's chat dialect. The first one includes reasoning, and some of OpenAI's models
+require it. Many other servers know only the second."""
 _ORDER: tuple[DialectName, ...] = (
     *("openai_chat", "anthropic_messages", "openai_responses"),
     *("bedrock_converse", "gemini_generate"),
@@ -51,9 +33,9 @@ def _table(
     wires: dict[tuple[DialectName, DialectName], Translator] = {}
     chat = ChatToChat(limits, strict=strict, leaves_out=leaves_out)
     from_chat: tuple[Translator, ...] = (chat, ChatToMessages(), ChatToResponses(), ChatToConverse(), ChatToGemini())
-    for wire in (*from_chat, *_SAME):
+    for wire in (*from_chat, *(client.native for client in CLIENTS.values() if client.native)):
         wires[wire.client, wire.backend] = wire
-    for translation in _TRANSLATIONS:
+    for translation in (client.translation for client in CLIENTS.values() if client.translation):
         for inner in from_chat:
             wires.setdefault((translation.client, inner.backend), ViaChat(translation, inner, thinks=thinks))
     return wires

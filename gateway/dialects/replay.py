@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from gateway.dialects.clients import DIALECTS
+from gateway.dialects.facts import FACTS
 from gateway.dialects.openai_chat.message import generated_text, overall_finish
 from gateway.dialects.openai_responses.replay import again
 from gateway.domain.answer import Sink, pieces
@@ -26,7 +27,7 @@ class Replayed:
     def __init__(self, request: CompletionRequest, completion: bytes) -> None:
         """`completion`: a plain body in the request's dialect."""
         self.stream = request.stream
-        self.content_type = "text/event-stream" if request.stream else "application/json"
+        self.content_type = FACTS[request.dialect].stream_type if request.stream else "application/json"
         self._dialect = DIALECTS[request.dialect]
         self._completion = completion
         self._body: dict[str, Any] | None = None

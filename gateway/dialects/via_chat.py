@@ -49,6 +49,8 @@ class Translation(Protocol):
     `thinking_blocks` and `cache_control`."""
 
     client: DialectName
+    fields: Mapping[str, str]
+    """Name of a chat field → name of the client's field, for error messages."""
 
     def chat(self, request: CompletionRequest, plan: ContextPlan | None) -> dict[str, Any]:
         """The whole chat body, without stream options. `plan`: the turns to remove or shorten, named by their `index`.
@@ -118,7 +120,7 @@ class ViaChat:
     def _rename_field(self, error: Error) -> Error:
         """If `error` names a field of chat, change it to name the corresponding field of the client's dialect."""
         chats = _FIELD.match(error.param or "")
-        if chats and (clients := _CLIENTS_FIELDS[self.client].get(chats[0])):
+        if chats and (clients := self._translation.fields.get(chats[0])):
             error.param = clients
             error.message = re.sub(rf"\b{chats[0]}\b", clients, error.message, count=1)
         return error
@@ -157,31 +159,6 @@ class ViaChat:
 
 Error = TypeVar("Error", BadRequest, BackendRefused)
 _FIELD = re.compile(r"\w+")
-_CLIENTS_FIELDS: Mapping[str, Mapping[str, str]] = {
-    "anthropic_messages": {
-        "max_completion_tokens": "max_tokens",
-        "reasoning_effort": "thinking",
-        "response_format": "output_config.format",
-        "stop": "stop_sequences",
-        "user": "metadata.user_id",
-    },
-    "gemini_generate": {
-        "messages": "contents",
-        "max_completion_tokens": "generationConfig.maxOutputTokens",
-        "reasoning_effort": "generationConfig.thinkingConfig",
-        "response_format": "generationConfig.responseSchema",
-        "stop": "generationConfig.stopSequences",
-        "n": "generationConfig.candidateCount",
-    },
-    "openai_completions": {"messages": "prompt", "max_completion_tokens": "max_tokens"},
-    "openai_responses": {
-        "max_completion_tokens": "max_output_tokens",
-        "messages": "input",
-        "reasoning_effort": "reasoning.effort",
-        "response_format": "text.format",
-    },
-}
-"""Client dialect → name of a field in chat → name of the corresponding field in the client's dialect."""
 _EFFORT = "reasoning_effort"
 _TRACES = frozenset({b"traceparent", b"tracestate", b"x-client-request-id"})
 """Names of headers that have the same meaning in every dialect."""

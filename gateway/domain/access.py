@@ -14,6 +14,8 @@ class Named(Protocol):
     @property
     def model(self) -> str: ...
     @property
+    def model_group(self) -> str: ...
+    @property
     def tier(self) -> str: ...
 
 
@@ -25,11 +27,11 @@ class Access:
     def __init__(
         self, team: str, policy: Sequence[str] | None, key: Collection[str] | None, closed: Collection[str]
     ) -> None:
-        """`policy`, `key`: names of backends, names of their models, or tiers; None: all are allowed. `closed`: names
-        of backends that only other teams may use."""
+        """`policy`, `key`: names of backends, of their models or groups, or tiers; None: all are allowed. `closed`:
+        names of backends that only other teams may use."""
         found = ((f"allowed_models of team {team}'s policy", policy), ("allowed_models of this key", key))
         self._team = team
-        self._lists = tuple((place, frozenset(names)) for place, names in found if names is not None)
+        self._lists = tuple((place, frozenset(filter(None, names))) for place, names in found if names is not None)
         self._closed = frozenset(closed)
         self.mark = repr((sorted(self._closed), [sorted(names) for _, names in self._lists]))
         """A value that is equal for tenants with the same restrictions. Only these may share cached answers."""
@@ -39,7 +41,7 @@ class Access:
         if backend.name in self._closed:
             return f"`teams` of the backend {backend.name} in the operator's file does not hold {self._team}"
         for place, names in self._lists:
-            if names.isdisjoint((backend.name, backend.model, backend.tier)):
+            if names.isdisjoint((backend.name, backend.model, backend.model_group, backend.tier)):
                 return f"{place} does not hold it"
         return ""
 

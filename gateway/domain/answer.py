@@ -32,8 +32,8 @@ def delivered_tokens(chunks: int, characters: Callable[[], int], count: Callable
 
 
 def delivered_at_most(answer: Answer, attempt: Attempt) -> int:
-    """Output tokens of an answer in progress, rounded up. Few texts have fewer characters per token than this
-    assumes."""
+    """An upper estimate of the output tokens that an answer in progress has delivered so far: its number of chunks or a
+    quarter of its characters, whichever is larger. Most texts have at least four characters per token."""
     try:
         return max(attempt.chunks, -(-answer.delivered_characters() // _CHARACTERS_PER_TOKEN))
     except Exception:  # text that cannot be read must not prevent the hold from being extended

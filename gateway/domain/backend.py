@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from gateway.domain.kinds import KINDS, Kind, KindFacts
+from gateway.domain.kinds import KINDS, BackendDialectName, Kind, KindFacts
 from gateway.domain.money.price_classes import Factor, TierKey, few_factors
 from gateway.domain.provider_name import provider_name
 from gateway.domain.request import DialectName
@@ -97,6 +97,11 @@ class Backend(Section):
         "when it changes.",
     )
     model: str = Field(description="The model's name there.")
+    model_group: str = Field(
+        "",
+        pattern=r"^([A-Za-z0-9][A-Za-z0-9._:/-]*)?$",
+        description="A common name for backends that serve the same model; the cheapest that can serve is called.",
+    )
     deployment: str | None = Field(
         None, min_length=1, description="Azure: the deployment's name, where it is not the model's."
     )
@@ -125,7 +130,7 @@ class Backend(Section):
     max_output_tokens: int | None = Field(None, gt=0, description="Most tokens of one answer.")
     capabilities: frozenset[Capability] = Field(frozenset(), description="What it can do beyond text.")
     price: PriceEntry | None = Field(None, description="Null: from the catalogue; unknown stays unknown.")
-    dialects: tuple[DialectName, ...] = Field(
+    dialects: tuple[BackendDialectName, ...] = Field(
         (), description="The dialects that it speaks; empty: its kind's, as far as the server turns out to know them."
     )
     location: Location | None = Field(
@@ -210,6 +215,10 @@ class Backend(Section):
             )
         if (self.api_key is None) == (self.bearer_token is None):
             raise ValueError("kind azure needs either api_key or bearer_token")
+
+    def same_model(self, other: Backend) -> bool:
+        """Whether both serve the same model, by its name or by the operator's word."""
+        return self.model == other.model or (bool(self.model_group) and self.model_group == other.model_group)
 
     @property
     def spoken(self) -> tuple[DialectName, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from gateway.domain.request import DialectName
@@ -29,7 +30,13 @@ class Dialect:
     """Whether later requests refer to an answer by its id. Then each caller needs a separate id, and answers are looked
     up by id."""
     opaque: bool = False
-    """Whether requests are passed through: only model name and usage are read, and answers may be streams even if the
-    client did not ask for one."""
+    """Whether requests are passed through: only model name and usage are read, and answers may be streamed unasked."""
+    stream_type: str = "text/event-stream; charset=utf-8"
+    """Media type of a stream of events. Answers of an opaque dialect may have others."""
+    key_headers: tuple[bytes, ...] = ()
+    """Headers beside `authorization` in which its SDKs send the key; in lower case."""
+    key_in: Callable[[bytes], bytes] | None = None
+    """Reads the key from an `authorization` header that is not a bearer token; returns an empty value if there is
+    none."""
     anthropic_limits: bool = False
     """Whether answers also have Anthropic's rate-limit headers."""

@@ -7,18 +7,28 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Literal
 
-from gateway.domain.request import DialectName
-
 Own = Literal["openai", "anthropic", "azure", "local", "litellm", "simulated", "bedrock", "gemini", "vertex"]
 """Kinds that have a module in `backends/providers/`."""
 Preset = Literal["openrouter", "mistral", "groq", "deepseek", "xai", "together", "cohere", "gemini_openai", "ollama"]
 """Kinds of OpenAI's API at another address: a row of `KINDS` below, without a module."""
 Kind = Literal[Own, Preset]
 
-_CHAT: tuple[DialectName, ...] = ("openai_chat", "openai_embeddings", "openai_other")
+BackendDialectName = Literal[
+    "openai_chat",
+    "openai_completions",
+    "openai_responses",
+    "openai_embeddings",
+    "openai_other",
+    "anthropic_messages",
+    "gemini_generate",
+    "bedrock_converse",
+]
+"""Dialects that backends speak."""
+
+_CHAT: tuple[BackendDialectName, ...] = ("openai_chat", "openai_embeddings", "openai_other")
 _BOOKKEEPING = frozenset({"store", "metadata", "prompt_cache_key", "safety_identifier", "service_tier"})
-"""Fields of chat requests that do not influence the answer and that servers with strict schemas refuse."""
-_OPENAIS: tuple[DialectName, ...] = (
+"""Fields of chat requests without influence on the answer, which servers with strict schemas refuse."""
+_OPENAIS: tuple[BackendDialectName, ...] = (
     "openai_chat",
     "openai_responses",
     "openai_completions",
@@ -31,9 +41,9 @@ _OPENAIS: tuple[DialectName, ...] = (
 class KindFacts:
     """The facts of one kind. Kinds in `Own` also have a module in `backends/providers/`, presets have not."""
 
-    dialects: tuple[DialectName, ...]
-    """The dialects that its servers may speak, its own first. Servers with OpenAI's dialect differ in which other
-    dialects they speak."""
+    dialects: tuple[BackendDialectName, ...]
+    """The dialects that its servers may speak, its own first. Servers with OpenAI's dialect differ in the others they
+    know."""
     needs_base_url: bool = False
     why_hosted: str = ""
     """Why prompts to it leave the operator's machines at any address; empty if that depends on the address."""
@@ -76,7 +86,7 @@ class KindFacts:
     """Its facts if the model is one of Anthropic's, if these differ."""
 
 
-def _preset(base_url: str, *, dialects: tuple[DialectName, ...] = _CHAT, **facts: Any) -> KindFacts:
+def _preset(base_url: str, *, dialects: tuple[BackendDialectName, ...] = _CHAT, **facts: Any) -> KindFacts:
     """A vendor with OpenAI's API at a known address."""
     return KindFacts(dialects, needs_base_url=True, preset_of="openai", base_url=base_url, **facts)
 

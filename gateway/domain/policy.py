@@ -86,6 +86,11 @@ class ContextPolicy(Section):
         description="Marks for Anthropic's prompt cache: auto adds those that pay beside the client's, client sends "
         "only the client's, off none.",
     )
+    old_outputs: Literal["cut", "keep"] = Field(
+        "cut",
+        description="Old tool outputs that are probably no longer needed: cut leaves them out where that pays, keep "
+        "sends them.",
+    )
 
 
 class Budget(Section):
@@ -209,6 +214,15 @@ class HedgingPolicy(Section):
     share: Share = Field(0.05, description="Most of the team's streams that are asked for twice.")
 
 
+class AgentsPolicy(Section):
+    """Agents that repeat the same failing tool calls."""
+
+    loop_alert: int = Field(
+        5, ge=0, le=1000, description="Equal calls with equal errors in a row, from which an alert is sent; 0: never."
+    )
+    loop_stop: int = Field(10, ge=0, le=1000, description="The same, from which requests are refused; 0: never.")
+
+
 class TrialsPolicy(Section):
     """Comparisons of answers in the background, at the team's expense."""
 
@@ -313,6 +327,7 @@ class Policy(Section):
     pacing: PacingPolicy = PacingPolicy()
     streams: StreamsPolicy = StreamsPolicy()
     hedging: HedgingPolicy = HedgingPolicy()
+    agents: AgentsPolicy = AgentsPolicy()
     trials: TrialsPolicy = TrialsPolicy()
     limits: LimitsPolicy = LimitsPolicy()
     data: DataPolicy = DataPolicy()

@@ -31,6 +31,10 @@ class CacheRules:
     """Minimum tokens of a prefix that is cached."""
     ttl_s: float = SHORT_S
     """Seconds after its last use for which an entry lives, unless it has its own lifetime."""
+    read: float = 0.1
+    """Price of a token that is read from the cache, relative to the price of plain input."""
+    write: float = 1.25
+    """Price of a token that is written to the cache, relative to the price of plain input."""
 
     @property
     def writes_cost(self) -> bool:
@@ -45,6 +49,7 @@ _LEAST: tuple[tuple[re.Pattern[str], int], ...] = (
 )
 """(Pattern of a model's name, minimum tokens of a prefix) for Anthropic. The first pattern that is found in the name
 counts."""
+_DEEP_DISCOUNT = re.compile(r"claude-\w+-5-5")
 _LATER_GPT = re.compile(r"gpt-(?:5\.[6-9]|5\.\d\d|[6-9]|\d\d)")
 """Matches GPT-5.6 and later, which charge for cache writes."""
 
@@ -54,18 +59,19 @@ def rules_of(model: str) -> CacheRules:
     """The rules for a model, found by its name. The server that runs it does not matter."""
     name = model.lower()
     if "claude" in name:
-        return CacheRules("marks", next(tokens for pattern, tokens in _LEAST if pattern.search(name)))
+        read = 0.05 if _DEEP_DISCOUNT.search(name) else 0.1
+        return CacheRules("marks", next(tokens for pattern, tokens in _LEAST if pattern.search(name)), read=read)
     if _LATER_GPT.search(name):
         return CacheRules("newest", 1024, 1800.0)
-    return CacheRules("common", 1024)
+    return CacheRules("common", 1024, read=0.25, write=1.0)
 
 
 @dataclass(slots=True)
 class CacheMarks:
     """The cache marks for a prompt to Anthropic. If there are too many, the last ones in this order are omitted first.
 
-    A position in the conversation is a number of content blocks, counted from the first message on; a text is one
-    block.
+    Places in the conversation are numbers of content blocks from the first message on; a text is one block. Thinking
+    blocks are not counted, so that places stay the same when they are left out.
     """
 
     newest: Lifetime | None = None
@@ -84,6 +90,10 @@ class CacheMarks:
     """Whether the request offers tools."""
     cut: frozenset[int] = frozenset()
     """Indexes of the turns that are dropped or shortened."""
+    anchor: int = 0
+    """Number of messages before the place where the next cut of the session will begin."""
+    messages: int = 0
+    """Number of messages of the request, as its client sent them."""
     blocks: int = 0
     """Number of blocks of the conversation as it was sent. Set when the body is written."""
     lives_long: bool = False

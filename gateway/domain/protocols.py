@@ -93,7 +93,10 @@ class BackendState:
     wait_s: float = 0.0
     """Estimated time that a further request would wait there for its turn."""
     trouble: str = ""
-    """Why calls of it fail at present; empty if they do not, or if there was none yet."""
+    """Why calls of the backend fail at present; empty if they do not, or if there was none yet."""
+    headroom: float | None = None
+    """Share of the provider's scarcest rate limit that is left; 0: one more call would exceed the limit; None: unknown.
+    """
 
 
 class FleetView(Protocol):

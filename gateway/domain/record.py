@@ -69,6 +69,8 @@ class Attempt:
     first_byte_at: float | None = None
     ended_at: float | None = None
     trimmed_tokens: int = 0
+    frozen: bool = False
+    """As in `ContextPlan`."""
     counted_tokens: int = 0
     """See `ContextPlan.counted_tokens`."""
     marks: CacheMarks | None = None

@@ -11,18 +11,9 @@ from gateway.domain.body_scan import BodyScan, has_escaped_letter
 from gateway.domain.prompt_cache import CACHE_FIELDS
 
 CacheControl = Literal["", "bypass", "refresh", "only"]
-ClientDialectName = Literal[
-    "openai_chat",
-    "openai_completions",
-    "openai_responses",
-    "openai_embeddings",
-    "openai_other",
-    "anthropic_messages",
-    "gemini_generate",
-]
-"""Dialects that clients speak. Backends speak them too."""
-DialectName = Literal[ClientDialectName, "bedrock_converse"]
-"""All dialects, including those that only backends speak."""
+DialectName = str
+"""Name of a dialect. `gateway/dialects/facts.py` registers those that clients speak, `BackendDialectName` in
+`gateway/domain/kinds.py` lists those of backends."""
 Role = Literal["system", "user", "assistant", "tool"]
 
 _INPUT_FIELDS: Mapping[str, str] = {

@@ -1,5 +1,5 @@
-"""Background calls for comparisons. Their money is held on the comparison cap and the team's budgets, and the ledger
-records them as `shadow`."""
+"""Background calls for comparisons. Before a call, its maximum cost is held on the comparison cap and on the team's
+budgets. The ledger records the call as `shadow`."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ async def buy(
     record: Record,
     most_output: int,
 ) -> Answer:
-    """Call the backends of `route` and return the closed answer, of at most `most_output` tokens.
+    """Call the backends of `route` for a comparison and return the answer, closed. `most_output`: maximum output tokens
+    of the answer.
 
-    Raises GatewayError (BudgetExhausted if a cap is reached), SQLAlchemyError.
+    Raises GatewayError (BudgetExhausted if a cap or budget is reached), SQLAlchemyError.
     """
     tenant = record.tenant
     hold = BackgroundHold(spend_cap, pipeline.budgets.hold(tenant, record, request), prices, tenant, most_output)

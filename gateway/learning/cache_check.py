@@ -1,4 +1,4 @@
-"""Buys fresh answers with which semantic cache hits are compared."""
+"""Requests new answers, with which hits of the semantic cache are compared."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from gateway.pipeline import Pipeline
 log = logging.getLogger(__name__)
 
 MOST_OUTPUT = 4096
-"""Output tokens assumed for a request that sets no limit."""
+"""Output tokens that are assumed for a request without an output limit."""
 
 
 class FreshAnswers:
     """Implements `FreshAnswerSource` of domain/protocols.py. The requests are routed like any other request of the
-    tenant. The answers are not stored."""
+    tenant. Their answers are not stored in the cache."""
 
     def __init__(self, pipeline: Pipeline, spend_cap: SpendCap, prices: PriceList) -> None:
         self._pipeline, self._spend_cap, self._prices = pipeline, spend_cap, prices

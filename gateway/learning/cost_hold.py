@@ -13,11 +13,12 @@ from gateway.errors import BudgetExhausted
 from gateway.learning.spend_cap import SpendCap
 
 _SPARE_TOKENS = 64
-"""Input tokens added to 5/4 of the estimate, because the backend may count its input differently."""
+"""Input tokens that are held in addition to 5/4 of the estimate, because the backend may count the input differently.
+"""
 
 
 KIND = "shadow"
-"""The kind of ledger rows and attempts whose answers are sent to no client."""
+"""The kind of attempts, and of their ledger rows, whose answers are not sent to any client."""
 
 
 def worst(price: Price, input_tokens: int, output_tokens: int) -> int:
@@ -26,18 +27,18 @@ def worst(price: Price, input_tokens: int, output_tokens: int) -> int:
 
 
 class BackgroundHold:
-    """Implements `Hold` of domain/protocols.py for one call. A backend of unknown price is not called."""
+    """Implements `Hold` of domain/protocols.py for one call. A backend whose price is unknown is not called."""
 
     covers = float("inf")
 
     def __init__(
         self, spend_cap: SpendCap, budget: RequestHold, prices: PriceList, tenant: Tenant, most_output: int
     ) -> None:
-        """`budget`: the team's own hold. `most_output`: maximum output tokens of the answer."""
+        """`budget`: the hold on the team's own budgets. `most_output`: maximum output tokens of the answer."""
         self._spend_cap, self._budget, self._prices, self._tenant = spend_cap, budget, prices, tenant
         self.output_limit: int | None = most_output
         self._held: list[tuple[str, int]] = []
-        """(period, pico-dollars) of each hold on the comparison cap."""
+        """(Window, pico-dollars) of each hold on the comparison cap."""
 
     async def extend(
         self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False

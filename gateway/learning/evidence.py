@@ -1,4 +1,5 @@
-"""What was learned about each team's backends. It is read from SQL at intervals, so that all workers agree."""
+"""The evidence about each team's backends. It is read from SQL at intervals, so that all workers have the same
+evidence."""
 
 from __future__ import annotations
 
@@ -19,10 +20,10 @@ log = logging.getLogger(__name__)
 
 INTERVAL_S = 2.0
 AGAIN_S = 3600.0
-"""Seconds between two complete reads. A complete read drops rows that have become too old to count."""
+"""Seconds between two reads of all rows. A read of all rows drops rows that have become too old to count."""
 _OVERLAP = 20
-"""Number of ids below the newest one seen that are read again. The database assigns ids before transactions commit, so
-a lower id may appear later."""
+"""Number of ids below the newest seen id that are read again. The database assigns ids before transactions commit, so a
+row with a lower id may appear later."""
 
 Pair = tuple[str, str]
 """(team, backend)."""
@@ -39,8 +40,8 @@ class Learning:
         self._tasks = Tasks()
 
     async def open(self) -> None:
-        """Start reading. Never raises: while the database is unreachable, there is no evidence, and reading is tried
-        again."""
+        """Start to read. Never raises. While the database is unreachable, there is no evidence, and the read is
+        repeated."""
         self._tasks.spawn(self._follow(), "evidence")
 
     async def aclose(self) -> None:
@@ -58,7 +59,7 @@ class Learning:
         await repeat(self.refresh, self._interval_s, _troubled, SQLAlchemyError)
 
     async def refresh(self) -> None:
-        """Read the answers judged since the last call. Raises SQLAlchemyError."""
+        """Read the answers that were judged since the last call. Raises SQLAlchemyError."""
         now = self._clock.time()
         whole = now >= self._all_at + AGAIN_S or now < self._all_at
         before = {} if whole else self._standings
@@ -73,7 +74,7 @@ class Learning:
 
 
 def changed(connection: Connection, seen: tuple[int, int], now: float) -> tuple[tuple[int, int], dict[Pair, Standing]]:
-    """The newest ids, and the standing of each team and backend with rows newer than the ids in `seen`."""
+    """The newest ids, and the standing of each team and backend that have judged answers with ids newer than `seen`."""
     newest = evidence.newest(connection)
     if newest == seen:
         return seen, {}

@@ -1,7 +1,8 @@
-"""Ratings of answers by people: one per key and request, stored with the routing decision that they rate.
+"""Ratings of answers by people. A rating is stored with the routing decision for the rated request. A key has one
+rating per request.
 
-One rating moves the figures little: only each key's newest ratings count, and means are taken over keys (see
-`gateway/ledger/store/evidence.py`).
+A single rating changes the figures little: only the newest ratings of each key count, and means are taken over keys
+(see `gateway/ledger/store/evidence.py`).
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from gateway.state.sql.tables import feedback
 
 RATINGS = {"good": 1.0, "bad": 0.0}
 PER_MINUTE = 60
-"""Maximum ratings per minute that are accepted from one key."""
+"""Maximum number of ratings per minute that are accepted from one key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rating:
-    """One rating. `score`: 0..1, or None if only the cache hit is rated."""
+    """One rating. `score`: 0..1; None if only the cache hit is rated, and not the answer."""
 
     score: float | None
     cache: str
@@ -57,13 +58,13 @@ class Feedback:
     """Stores ratings in SQL and reports their figures per backend."""
 
     def __init__(self, database: Database, learned: Evidence | None = None, *, clock: Clock = time) -> None:
-        """`learned`: the corrections that were applied to the adequacies in flight records."""
+        """`learned`: the evidence by which the adequacies in flight records were corrected."""
         self._database, self._learned, self._clock = database, learned or NoEvidence(), clock
         self._stored = self._refused = 0
 
     async def rate(self, tenant: Tenant, flight: Mapping[str, Any], rating: Rating) -> None:
-        """Store a rating of the request that `flight` records. It replaces an earlier rating of the same request by the
-        same key.
+        """Store a rating of the request that `flight` (its flight record) describes. The rating replaces an earlier
+        rating of this request by the same key.
 
         Raises LimitExceeded.
         """
@@ -104,8 +105,9 @@ class Feedback:
         self._stored += 1
 
     def _promise(self, team: str, flight: Mapping[str, Any], backend: str) -> tuple[float | None, float | None]:
-        """(Predicted adequacy of the backend that answered, before learned corrections; quality that routing promised
-        for it). For the reference: (None, 1.0). Without a known routing decision: (None, None)."""
+        """Two figures about the backend that answered: the adequacy that was predicted for it, before corrections by
+        evidence, and the quality that routing promised. For the reference: (None, 1.0). Without a known routing
+        decision: (None, None)."""
         route = flight.get("route") or {}
         if not backend or not route:
             return None, None
@@ -118,7 +120,8 @@ class Feedback:
         return self._learned.adjust(team, backend).prior(adequacy), min(adequacy, quality)
 
     async def quality(self, team: str | None = None) -> list[dict[str, Any]]:
-        """For each backend, the robust mean score of its newest ratings and their number. `team` None: of all teams."""
+        """For each backend, the robust mean score of its newest ratings, and their number. `team`: only ratings of this
+        team; None: of all teams."""
         c = feedback.c
         query = select(c.backend, c.key_id, c.score).where(c.score.is_not(None)).order_by(c.id.desc()).limit(25 * MOST)
         if team is not None:

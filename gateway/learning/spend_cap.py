@@ -1,4 +1,4 @@
-"""The cap on comparison spend, per team and in total. Amounts are held in SQL before each call."""
+"""The cap on spend for comparisons, per team and in total. Before each call, its maximum cost is held in SQL."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from gateway.state.sql.database import Database
 from gateway.state.sql.tables import shadow_spend
 
 ALL = ""
-"""Value of `team` in rows that count all teams."""
+"""Value of the column `team` in rows that count the spend of all teams."""
 _LATEST = 200
 
 
 @dataclass(frozen=True, slots=True)
 class CapSpent:
-    """Spend of one team, or of all teams, in one window, in pico-dollars."""
+    """Spend in one window, in pico-dollars, of one team or of all teams."""
 
     period: str
     team: str
@@ -43,7 +43,7 @@ def spent(connection: Connection) -> list[CapSpent]:
 
 
 class SpendCap:
-    """Refuses a transaction that would exceed a cap. Several processes may share one database.
+    """Refuses a hold that would exceed a cap. Several processes may share one database.
 
     The holds of a dead process stay until the window ends, so that the cap is never exceeded.
     """

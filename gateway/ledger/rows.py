@@ -1,4 +1,4 @@
-"""One row of the ledger. Some values are written when an attempt starts, the others when it ends."""
+"""One row of the ledger. Its first values are written when an attempt starts, the other values when it ends."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ MOST_TIER, MOST_DOUBT = 128, 200
 
 
 class Row(NamedTuple):
-    """The columns of table `ledger`, without those of the chain, in the order in which the journal writes them.
+    """The columns of table `ledger`, in the order in which the journal writes them. The columns of the hash chain are
+    not included.
 
     Times are Unix seconds, money is pico-dollars. The columns up to `region` are known when an attempt opens. Those
-    from `stream` on have their defaults in most rows. A line, and its INSERT, ends with the last value that is not a
-    default. New columns must be appended, because the hashes of existing rows must not change.
+    from `stream` on have their defaults in most rows. A line in the journal ends with the last value that is not a
+    default, and so does the INSERT of the row. New columns must be appended, because the hashes of existing rows must
+    not change.
 
-    `at` is the request's start for all its attempts, so that all its rows are in the same budget window as its holds.
-    The call began `waited_ms` later.
+    `at` is the start of the request and is the same for all its attempts. So all rows of a request are in the same
+    budget window as its holds. The call of an attempt began `waited_ms` later.
     """
 
     id: str
@@ -111,7 +113,7 @@ class Row(NamedTuple):
 
 
 Values = tuple[Any, ...]
-"""The first values of a Row, at least `LEAST` of them. The other columns have their defaults."""
+"""The first values of a Row; there are at least `LEAST` values. The other columns have their defaults."""
 FIELDS = list(Row._fields)
 TOKENS = tuple(name for name in FIELDS if name.endswith("_tokens") and name != "trimmed_tokens")
 """The token classes. Each token belongs to exactly one of them."""
@@ -150,7 +152,8 @@ def opening(attempt: Attempt, record: Record) -> tuple[Any, ...]:
 
 
 def asked(attempt: Attempt, record: Record) -> dict[str, Any]:
-    """Column name → value, for further columns that are known at the start; empty if all have their defaults."""
+    """Column name → value, for those columns from `stream` on that are known at the start. Empty if all have their
+    defaults."""
     facts = (
         record.stream,
         record.end_user,
@@ -170,12 +173,12 @@ def asked(attempt: Attempt, record: Record) -> dict[str, Any]:
 
 
 class Decided(NamedTuple):
-    """Routing's decision about an answer that it did not choose (observe mode, hold-out)."""
+    """What routing decided for an answer that another backend gave (observe mode, outside the rollout, hold-out)."""
 
     names: str
     """Names of the backends that routing would have called, separated by commas."""
     cost_pico: int | None
-    """Expected cost of the answer's tokens on those backends; None: unpriced."""
+    """Expected cost of the answer's tokens on those backends; None if a price is unknown."""
     ppm: int
     """The adequacy that routing expected, in millionths."""
 
@@ -183,9 +186,9 @@ class Decided(NamedTuple):
 def ending(
     attempt: Attempt, record: Record, usage: Usage, prices: str, decided: Decided | None = None
 ) -> tuple[Any, ...]:
-    """The values that follow the opening ones, up to the last one that is not a default.
+    """The values of a Row after those of `opening`, up to the last value that is not a default.
 
-    `prices`: the prices with which the cost was computed, as written by `applied.text_of`.
+    `prices`: the prices with which the cost was computed, as text from `applied.text_of`.
     """
     started, first, ended = attempt.started_at, attempt.first_byte_at, attempt.ended_at
     names, pico, ppm = _UNDECIDED if decided is None else decided
@@ -235,6 +238,8 @@ def ending(
         attempt.output_bytes,
         attempt.sent_bytes,
     )
+    if record.traffic_class:  # the last value: there are no defaults after it
+        return usual + rare
     return usual if rare == _RARE else usual + _unusual(rare)
 
 
@@ -295,7 +300,7 @@ def from_cache(record: Record, usage: Usage, saved_pico: int | None, outcome: Ou
 
 
 def _unusual(rare: tuple[Any, ...]) -> tuple[Any, ...]:
-    """`rare` without the default values at its end."""
+    """`rare` (the last columns of a Row) without the default values at its end."""
     if rare[1:] == _RARE[1:]:  # a stream without unusual values
         return rare[:1]
     length = len(rare)
@@ -305,8 +310,8 @@ def _unusual(rare: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _waited_ms(attempt: Attempt, record: Record) -> int:
-    """Milliseconds from the request's start to the call. It is 0 for a first attempt within a second, which keeps rows
-    short."""
+    """Milliseconds from the request's start to the call of the backend. They count as 0 for a first attempt that begins
+    within a second, so that most rows stay short."""
     waited_s = attempt.started_at - record.started_at
     if waited_s < 1 and (attempt.number in (1, record.before + 1)):
         return 0
@@ -318,9 +323,10 @@ def _tags(record: Record) -> str:
 
 
 def usage_of(attempt: Attempt) -> Usage:
-    """The reported usage, or else an estimate from the delivered text. A failed attempt without a report has no usage.
+    """The usage that the backend reported, or else an estimate from the delivered text. A failed attempt without a
+    report has no usage.
 
-    An estimate gets the requested service tier, unless a tier is known.
+    An estimate without a service tier gets the requested service tier.
     """
     usage = attempt.usage
     if usage is not None and believable(usage):
@@ -335,7 +341,7 @@ def usage_of(attempt: Attempt) -> Usage:
 
 
 def believable(usage: Usage) -> bool:
-    """Whether all counts are between 0 and `MOST_TOKENS`. All bits of that limit are ones, so the counts can be
+    """Whether all token counts are between 0 and `MOST_TOKENS`. All bits of that limit are ones. So the counts can be
     combined with `|` and tested together."""
     joined = (
         usage.input_tokens

@@ -23,18 +23,19 @@ from gateway.state.sql.tables import journal_offsets, ledger
 
 _TRIES = 5
 _MANY = 500
-"""Most end users or sessions named in a query. For more, all of the team's are read."""
+"""Maximum number of end users or sessions that a query names. For a larger number, the query reads all of the team."""
 
 
 class Spending:
-    """Reads spend. It never writes, so any process may use it. Journals of other hosts count after their own writer has
-    drained them."""
+    """Reads spend. It never writes, so any process may use it. Spend in journals of other hosts is included only after
+    their own writers have drained the journals."""
 
     def __init__(self, directory: Path, database: Database) -> None:
         self._directory, self._database = directory, database
 
     async def spent(self, payer: BudgetChecker, since: float, until: float = math.inf) -> SpentReader:
-        """Spend of `payer` by ended attempts of requests that began in `[since, until)` (Unix seconds).
+        """Spend of `payer` by attempts of requests that began in `[since, until)` (Unix seconds). Attempts in progress
+        are not included, except those of dead workers.
 
         Raises LedgerUnavailable.
         """
@@ -50,13 +51,15 @@ class Spending:
     async def spent_by_each(
         self, by: Subject, team: str, since: float, until: float, names: Collection[str]
     ) -> Mapping[str, SpentReader]:
-        """The same for each of the `names` (pseudonyms of end users, or ids of sessions) of one team, without those
-        that spent nothing. Rolled-up rows have no session.
+        """Like `spent`, for each of the `names` in one team. `by`: whether `names` are pseudonyms of end users or ids
+        of sessions. Names without spend are omitted. Rolled-up rows have no session.
 
         Raises LedgerUnavailable.
         """
         c, wanted = entries.c, frozenset(names)
-        which = and_(*_within(since, until), c.team == team, c[by] != "")  # so that an index on named sessions fits
+        which = and_(
+            *_within(since, until), c.team == team, c[by] != ""
+        )  # this condition lets the query use the index on named sessions
         if len(wanted) <= _MANY:
             which = and_(which, c[by].in_(wanted))
 
@@ -80,7 +83,7 @@ class Spending:
     def _spent(
         self, which: ColumnElement[bool], counts: Callable[[Row], bool], by: str | None
     ) -> dict[str, SpentReader]:
-        # Journal first: a row drained between the two reads is then in both, and its id makes it count once.
+        # The journal is read first. A row that is drained between the reads is then in both, and counts once by its id.
         waiting = {row.id: row for row in self._undrained() if counts(row) and not row.simulated}
         with snapshot(self._database) as connection:
             found = _drained(connection, which, by)
@@ -97,7 +100,7 @@ class Spending:
         for attempt in range(_TRIES):
             try:
                 return self._read()
-            except FileNotFoundError:  # it was drained and deleted in the meantime: read again
+            except FileNotFoundError:  # the file was drained and deleted in the meantime: read again
                 if attempt == _TRIES - 1:
                     raise
         return []
@@ -128,7 +131,8 @@ def _within(since: float, until: float) -> list[ColumnElement[bool]]:
 
 
 def _drained(connection: Connection, which: ColumnElement[bool], by: str | None) -> dict[str, SpentReader]:
-    """Spend of the rows in the database, by the column `by`. Without `by`, the spend of all rows has an empty name."""
+    """Spend of the rows in the database for which `which` holds, by the column `by`. If `by` is None, all spend has an
+    empty name."""
     c = entries.c
     tokens = case((c.cost_pico == 0, 0), else_=sum((c[name] for name in TOKENS), start=literal(0)))
     group = [c[by]] if by else []

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,3 +92,17 @@ def _is_set(data: Any, path: KeyPath) -> bool:
         else:
             return step == "candidates" and isinstance(data, list)
     return True
+
+
+def places(folders: Sequence[Path]) -> Callable[[str, KeyPath], str]:
+    """Returns a function (team, path) → beginning of an error message, as `Document.place` returns it."""
+    found = read_sources(folders, ())
+    bases, teams = found.usable(), dict[str, Merged]()
+    for _, part in found.teams:
+        with suppress(ConfigError):
+            teams.setdefault(part.name, merge(part, bases))
+
+    def place(team: str, path: KeyPath) -> str:
+        return teams[team].place(path) if team in teams else f"team {team}: {'.'.join(map(str, path))}: "
+
+    return place

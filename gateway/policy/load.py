@@ -159,11 +159,12 @@ def _build(files: Files, ceilings: Ceilings, old_names: _OldNames, bases: Mappin
 
 
 _NO_ANSWERS: dict[str, Any] = {
-    **dict.fromkeys(("budget", "limits", "alerts", "pacing", "allowed_models"), True),
+    **dict.fromkeys(("budget", "limits", "alerts", "pacing", "allowed_models", "agents"), True),
     **dict.fromkeys(("max_usd_per_request", "overrides"), True),
-    "context": {"prompt_cache": True},
+    "context": {"prompt_cache": True, "old_outputs": True},
 }
-"""Keys of a policy that do not influence answers. The fingerprint omits them."""
+"""Keys of a policy that do not influence answers. The fingerprint omits them. Old outputs are left out only if no
+answer should need them."""
 
 
 _AS_DEFAULT: dict[str, Any] = {"cost_centre": "", "hedging": HedgingPolicy()}

@@ -13,14 +13,16 @@ from gateway.routing.ceiling import NamedModel
 
 
 class ResolvedModel(NamedTuple):
-    """The backends for which a model name stands. `rule` None: the client named them, so routing does not choose."""
+    """The backends for which a model name stands. `rule`: the policy's rule by which routing chooses one of the
+    backends. None if the client named the backend, so that routing does not choose."""
 
     backends: tuple[Backend, ...]
     rule: ModelRule | None = None
     missing: tuple[str, ...] = ()
     """Names in the rule that match no backend."""
     ceiling: NamedModel | None = None
-    """The named model, if its cost is the ceiling; None: there is none, or the rule's reference is it."""
+    """The model that the client named, if the cost of that model is the ceiling. None if the ceiling is the cost of the
+    rule's reference."""
 
 
 def permitted(model: str, policy: Policy, backends: Sequence[Backend], access: Access | None) -> ResolvedModel:
@@ -40,7 +42,8 @@ def permitted(model: str, policy: Policy, backends: Sequence[Backend], access: A
 def resolve(
     model: str, policy: Policy, backends: Sequence[Backend], offered: Sequence[Backend] | None = None
 ) -> ResolvedModel:
-    """Find the backends for `model`: by the policy, or else by a backend's name, or else by a backend's model.
+    """Find the backends for `model`. It is looked up as a name in the policy, then as a backend's name, then as a
+    backend's model or model group.
 
     Raises UnknownModel, which lists the names of the `offered` backends (default: all).
     """
@@ -48,7 +51,9 @@ def resolve(
     if isinstance(rule, ModelRule):
         return _chosen_from(rule, backends)
     wanted = rule or model
-    found = [each for each in backends if each.name == wanted] or [each for each in backends if each.model == wanted]
+    found = [each for each in backends if each.name == wanted] or [
+        each for each in backends if wanted in (each.model, each.model_group)
+    ]
     if not found and rule is not None:
         found = [each for each in backends if each.tier == wanted]
     if not found:
@@ -64,7 +69,7 @@ def resolve(
 def known(policy: Policy, backends: Sequence[Backend]) -> list[str]:
     """All names that `resolve` accepts, each once."""
     names = ["auto", *policy.models, *(each.name for each in backends), *(each.model for each in backends)]
-    return list(dict.fromkeys(names))
+    return list(dict.fromkeys([*names, *(each.model_group for each in backends if each.model_group)]))
 
 
 def _chosen_from(rule: ModelRule, backends: Sequence[Backend]) -> ResolvedModel:
@@ -80,5 +85,7 @@ def _chosen_from(rule: ModelRule, backends: Sequence[Backend]) -> ResolvedModel:
 
 
 def _meant(name: str, backends: Sequence[Backend]) -> list[Backend]:
-    """The backend named `name`, or else all backends of the tier `name`. May be empty."""
-    return [each for each in backends if each.name == name] or [each for each in backends if each.tier == name]
+    """The backend named `name`, or else all backends of the group or tier `name`. May be empty."""
+    return [each for each in backends if each.name == name] or [
+        each for each in backends if name in (each.model_group, each.tier)
+    ]

@@ -41,19 +41,19 @@ class Demand(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A backend that was considered. `excluded`: why it cannot serve; empty if it can. `cost_pico`: expected cost;
-    None: unpriced."""
+    """A backend that was considered. `excluded`: why the backend cannot serve the request; empty if it can.
+    `cost_pico`: expected cost in pico-dollars; None if the backend has no price."""
 
     backend: Backend
     excluded: str = ""
     cause: Cause = ""
     cost_pico: int | None = None
     list_pico: int | None = None
-    """The expected cost without warm tokens and machine load, if it differs."""
+    """The expected cost if no token is cached and machine load does not count. None if that is equal to `cost_pico`."""
 
     @property
     def worth_pico(self) -> int | None:
-        """The cost by which models are ranked. It does not depend on cache and load."""
+        """The cost by which models are ranked. It does not depend on cached tokens and machine load."""
         return self.cost_pico if self.list_pico is None else self.list_pico
 
 
@@ -64,7 +64,8 @@ def examine(
     fleet: FleetView,
     sessions: SessionView | None = None,
 ) -> list[Candidate]:
-    """All backends as candidates, each with its expected cost and, if it cannot serve, the first reason."""
+    """All backends as candidates, each with its expected cost. A candidate that cannot serve has the first reason that
+    was found."""
     found = []
     for backend in backends:
         cause, excluded = against(backend, demand)
@@ -73,6 +74,8 @@ def examine(
             state = fleet.state(backend)
             if not state.available:
                 cause, excluded = "health", state.reason or "unavailable after failures"
+            elif state.headroom == 0.0:
+                cause, excluded = "busy", "its provider's rate limit is used up for the moment"
             elif state.wait_s > backend.spill_after:
                 cause, excluded = "busy", f"a request would wait about {state.wait_s:.1f} s for its turn there"
         cost = plain = expected_cost(backend, demand, prices)
@@ -89,9 +92,11 @@ def expected_cost(
     state: BackendState | None = None,
     sessions: SessionView | None = None,
 ) -> int | None:
-    """Expected pico-dollars of a call; None without a price.
+    """Expected pico-dollars of a call; None if the backend has no price.
 
-    Warm tokens cost the cached price. Machines with an hourly price cost the price at their load (see `occupancy`).
+    Input tokens that the backend is expected to have in its prompt cache (see `sessions`) cost the price of cached
+    tokens. If the backend is a machine with a price per hour, the price per token depends on the machine's load (see
+    `occupancy`).
     """
     price = prices.price(backend)
     if price is None:
@@ -108,7 +113,7 @@ def expected_cost(
 
 
 def writes_cache(backend: Backend, price: Price, demand: Demand) -> bool:
-    """Whether the backend charges for storing in its prompt cache what it has not read from it."""
+    """Whether the backend charges for writing the part of the prompt that was not cached to its prompt cache."""
     rules = rules_of(backend.model)
     if price.cache_write_5m is None or demand.input.tokens < rules.least_tokens:
         return False
@@ -118,7 +123,8 @@ def writes_cache(backend: Backend, price: Price, demand: Demand) -> bool:
 
 
 def against(backend: Backend, demand: Demand) -> tuple[Cause, str]:
-    """Why the backend cannot serve, apart from its health and load: (cause, reason), both empty if it can."""
+    """Why the backend cannot serve the request: (cause, reason). Both are empty if it can. Health and load of the
+    backend are not examined."""
     data = demand.data
     if not translators(demand.dialect, backend.spoken):
         return "dialect", f"it cannot be asked in the dialect {demand.dialect}"

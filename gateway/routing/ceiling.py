@@ -14,47 +14,51 @@ from gateway.routing import occupancy
 from gateway.routing.candidates import Candidate, Demand, examine
 
 _PASSING = ("", "health", "busy")
-"""Causes of exclusion that say nothing about whether a backend can serve such requests."""
+"""Causes of exclusion that are temporary. They do not show that a backend is unable to serve such requests."""
 _VENDOR = re.compile(r"^(?:[a-z]{2,6}\.)?(?:anthropic|amazon|meta|mistral|openai|google|cohere|deepseek|qwen)\.")
-"""Bedrock's prefixes, with the region of an inference profile: `eu.anthropic.`."""
+"""Prefixes of model names at Bedrock: the vendor, after the region of an inference profile if there is one, as in
+`eu.anthropic.`."""
 _VERSION = re.compile(r"(?:-v\d+:\d+|[-@](?:\d{4}-\d{2}-\d{2}|\d{8})|-latest|:free|\[\w+\])$")
 
 
 class Ceiling(NamedTuple):
-    """The most that one call may cost. `cost_pico`: None if the named model has no price; then a backend of a higher
-    tier counts as dearer."""
+    """The most that one call may cost. `cost_pico`: the maximum in pico-dollars; None if the named model has no price.
+    Then a backend of a higher tier than the named model counts as more expensive."""
 
     cost_pico: int | None
     rank: int = 0
     """Rank of the named model's tier."""
 
     def exceeded_by(self, candidate: Candidate, calls: float = 1.0) -> bool:
-        """Is `candidate` expected to be dearer, if so many calls of it are made? One without a price is not, because
-        nothing is known."""
+        """Whether `calls` calls of `candidate` are expected to cost more than the ceiling. A candidate without a price
+        never exceeds a ceiling in pico-dollars."""
         if self.cost_pico is None:
             return RANK[candidate.backend.tier] > self.rank
         return candidate.cost_pico is not None and round(candidate.cost_pico * calls) > self.cost_pico
 
     def allows(self, first: Candidate, then: Candidate, share: float) -> bool:
-        """Is a call of `first`, and for a `share` of requests another one of `then`, expected to cost no more?"""
+        """Whether the expected cost stays within the ceiling if every request calls `first`, and a `share` of the
+        requests also calls `then`."""
         if self.cost_pico is None or first.cost_pico is None or then.cost_pico is None:
             return True
         return round(first.cost_pico + share * then.cost_pico) <= self.cost_pico
 
 
 class NamedModel(NamedTuple):
-    """What the gateway has of a model that a client may name: backends that serve it, or its list price alone."""
+    """A model that a client may name. `backends`: those that serve the model; empty if only the list price of the model
+    is known."""
 
     model: str
     backends: tuple[Backend, ...] = ()
 
 
 def named_model(asked: str, backends: Sequence[Backend], prices: ModelPrices) -> NamedModel | None:
-    """None: `auto` or another name of the operator's own, so that the rule's reference is the ceiling."""
+    """The model `asked`, whose cost is then the ceiling. None if `asked` is `auto`, or if neither a backend nor a list
+    price is known for this name. Then the rule's reference is the ceiling."""
     if asked == "auto":
         return None
     listed = prices.listed(asked)
-    found = [each for each in backends if asked in (each.name, each.model)]
+    found = [each for each in backends if asked in (each.name, each.model, each.model_group)]
     if not found:  # a version of another date may have another price
         similar = [each for each in backends if same_model(each.model, asked)]
         found = [each for each in similar if _alike(listed, prices.listed(each.model))]
@@ -66,7 +70,7 @@ def _alike(one: Price | None, other: Price | None) -> bool:
 
 
 def same_model(one: str, other: str) -> bool:
-    """Are these names of one model, apart from the provider's prefix, the version's date and dots?"""
+    """Whether two names mean the same model. The provider's prefix, the date of the version, and dots are ignored."""
     return _bare(one) == _bare(other)
 
 
@@ -85,10 +89,12 @@ def ceiling_of(
     fleet: FleetView,
     sessions: SessionView,
 ) -> Ceiling | None:
-    """The ceiling of one request: the cheapest backend of the named model, else the list price. None: no price.
+    """The ceiling of one request: the cost at the cheapest backend of the named model, or else the cost at the list
+    price. None if there is no list price.
 
-    A model that is no backend has never been asked, so no prompt cache has the conversation. Had the client asked it,
-    its cache would have as much of it as the backend's that was asked. So it is priced with that many cached tokens.
+    A model without a backend is never called, so no prompt cache has its conversation. If the client called the model
+    directly, its cache would have about as much of the conversation as the cache of the backend that was called
+    instead. So the list price is computed with that number of cached tokens.
     """
     if not named.backends:
         cost = _listed(named.model, demand, prices, sessions)

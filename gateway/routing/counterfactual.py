@@ -1,4 +1,4 @@
-"""Finds what would have changed a decision. It decides again with another quality, difficulty, price or health."""
+"""Finds what would have changed a decision: it decides again with another quality, difficulty, price or health."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from gateway.routing.decision import choose
 from gateway.routing.difficulty.adequacy import Adequacy
 
 STEPS, HALVINGS = 20, 10
-"""Number of values that are tried between the present value and the end of its range, and of bisections of the first
-change."""
+"""`STEPS`: number of values that are tried between the present value and the end of its range. `HALVINGS`: number of
+bisections that locate the first change more exactly."""
 _DIGITS = 3
 _TEMPORARY = ("health", "busy")
 _DEAREST = 100.0
@@ -23,7 +23,8 @@ _DEAREST = 100.0
 
 
 class Change(NamedTuple):
-    """The value closest to the present one at which another backend would be chosen."""
+    """A value at which another backend would be chosen, and that backend. No value that is closer to the present one
+    was found to change the choice."""
 
     value: float
     chosen: str
@@ -50,14 +51,15 @@ class Case:
         difficulty: float | None = None,
         candidates: Sequence[Candidate] | None = None,
     ) -> str:
-        """The backend that is chosen if the given values replace those of this case."""
+        """The backend that is chosen if the given values replace the values of this case."""
         grade = self.grade if difficulty is None else Grade(difficulty)
         quality = self.quality if quality is None else quality
         found = self.candidates if candidates is None else candidates
         return choose(found, self.named, grade, quality, self.adequacy, self.learnt, self.ceiling).order[0].backend.name
 
     def sentences(self) -> tuple[str, ...]:
-        """Sentences, each with one change that would be sufficient and the backend that would then have been chosen."""
+        """What would have changed the choice. Each sentence has one sufficient change and the backend that would then
+        have been chosen."""
         now = self.chosen()
         found = [*changes_of("quality", lambda value: self.chosen(quality=value), self.quality)]
         if self.grade is not None and self.grade.abstained:
@@ -111,9 +113,10 @@ class Case:
 
 
 def changes_of(what: str, chosen: Callable[[float], str], now: float) -> list[str]:
-    """Sentences with the values of `what` below and above the present value `now` at which the choice changes.
+    """At most two sentences about the parameter `what`, which is `now` in this decision and has the range 0 to 1.
 
-    `chosen(value)`: the backend chosen at that value.
+    One sentence has the nearest lower value at which another backend would be chosen, the other the nearest higher
+    value. `chosen(value)`: the backend that is chosen at that value.
     """
     lower, higher = boundary(chosen, now, 0.0), boundary(chosen, now, 1.0)
     return [
@@ -123,7 +126,8 @@ def changes_of(what: str, chosen: Callable[[float], str], now: float) -> list[st
 
 
 def boundary(chosen: Callable[[float], str], now: float, end: float) -> Change | None:
-    """The first change of `chosen` between `now` and `end`. Changes that are reversed within one step may be missed."""
+    """The first value from `now` towards `end` at which `chosen` returns another backend; None if there is none. A
+    change that is reversed before the next of `STEPS` tried values may be missed."""
     usual, before = chosen(now), now
     for step in range(1, STEPS + 1):
         after = now + (end - now) * step / STEPS
@@ -141,7 +145,8 @@ def boundary(chosen: Callable[[float], str], now: float, end: float) -> Change |
 
 
 def _down(value: float) -> str:
-    """`value` rounded down, so that the sentence stays true."""
+    """`value` rounded down. The sentence says that the choice changes at this value or below, so the value must not be
+    too high."""
     scale = 10**_DIGITS
     return f"{int(value * scale) / scale:g}"
 

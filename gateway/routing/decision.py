@@ -15,8 +15,8 @@ from gateway.routing.difficulty.adequacy import Adequacy, Gap, gap
 
 
 class Choice(NamedTuple):
-    """The decision. `order[0]` serves, the others are fallbacks. `adequacies`: backend → P(as good as the reference),
-    if known."""
+    """The decision. `order`: candidates in calling order; the first one serves, the others are fallbacks. `adequacies`:
+    backend → probability that its answer is as good as the reference's, where it is known."""
 
     order: tuple[Candidate, ...]
     reference: Candidate
@@ -36,10 +36,10 @@ def choose(
 ) -> Choice:
     """Decide among `candidates`, at least one of which can serve.
 
-    `named`: the policy's reference. `adequacy`: needed only with a grade. `learnt`: evidence of the team's own answers,
-    by backend. The share 1 − `quality` of answers that may be worse is split evenly among the kinds of weaker
-    candidates. `ceiling`: the cost of the model that the client named; None: that of the policy's reference, even if
-    it cannot serve.
+    `named`: the policy's reference. `quality`: share of answers that must be as good as the reference's. The other
+    answers may be worse; their share is split evenly among the kinds of weaker candidates. `adequacy`: needed only with
+    a grade. `learnt`: backend → evidence from the team's own answers. `ceiling`: the cost of the model that the client
+    named; None: the cost of the policy's reference is the ceiling, even if the reference cannot serve.
     """
     nominal = _nominal(candidates, named)
     limit = ceiling or Ceiling(nominal.cost_pico, RANK[nominal.backend.tier])
@@ -73,16 +73,26 @@ def choose(
 
 
 def _nominal(candidates: Sequence[Candidate], named: str | None) -> Candidate:
-    """The named backend or the most expensive of the named tier, else the most expensive of the strongest tier."""
+    """The policy's reference, whether it can serve or not: the backend named `named`, or else the most expensive
+    backend of the model group or tier `named`. If there is none, the most expensive backend of the strongest tier. If
+    that backend is in a model group, the group's cheapest member that can serve is the reference."""
     meant = [each for each in candidates if each.backend.name == named] or [
-        each for each in candidates if each.backend.tier == named
+        each for each in candidates if named in (each.backend.model_group, each.backend.tier)
     ]
-    return max(meant or candidates, key=_strength)
+    first = max(meant or candidates, key=_strength)
+    group = first.backend.model_group if first.backend.name != named else ""
+    members = [each for each in candidates if group and each.backend.model_group == group and not each.excluded]
+    return min(members, key=by_cost) if members else first
 
 
 def _within(candidates: Sequence[Candidate], nominal: Candidate, limit: Ceiling) -> Candidate:
-    """The policy's reference `nominal`. If that one cannot serve or is above the ceiling: the strongest that can and is
-    not more expensive. If all that can serve are above the ceiling: the cheapest of them."""
+    """The candidate that is used as the reference.
+
+    It is the policy's reference `nominal`, if that can serve and is within the ceiling. Otherwise it is the strongest
+    candidate that can serve, is within the ceiling and is not more expensive than `nominal`. If all candidates within
+    the ceiling are more expensive, it is the strongest of these. If no candidate is within the ceiling, it is the
+    cheapest.
+    """
     if not nominal.excluded and not limit.exceeded_by(nominal):
         return nominal
     able = [each for each in candidates if not each.excluded]
@@ -118,8 +128,9 @@ def _dearer(one: Candidate, other: Candidate) -> bool:
 
 
 def _last_resort(one: Candidate, reference: Candidate, limit: Ceiling) -> tuple[bool, bool, int, tuple[bool, int, int]]:
-    """Sort key of further fallbacks: those not more expensive than the reference, then those not above the ceiling,
-    each strong before weak; then the rest, cheapest first."""
+    """Sort key of further fallbacks. First come candidates that are not more expensive than the reference, then more
+    expensive candidates within the ceiling; stronger tiers come first in both groups. Candidates above the ceiling come
+    last, cheapest first."""
     if limit.exceeded_by(one):
         return True, True, 0, by_cost(one)
     return False, _dearer(one, reference), -RANK[one.backend.tier], by_cost(one)

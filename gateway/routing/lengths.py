@@ -11,10 +11,11 @@ PRIOR_TOKENS = 256
 MEMORY = 20
 """Approximate number of answers that the moving average covers."""
 MOST_TOKENS = 131_072
-"""Maximum tokens of one answer if neither the backend's limit nor its window is known. No model writes more today."""
+"""Maximum tokens of one answer if neither the backend's limit nor its window is known. No model writes longer answers
+today."""
 MOST_RISE = 8
-"""Maximum factor on the mean with which one answer counts, so that a single endless answer does not spoil the estimate.
-"""
+"""Limit for a single long answer in the moving average. It counts with at most this multiple of the present mean, so
+that one endless answer does not spoil the estimate."""
 MOST_KEYS = 4096
 
 
@@ -26,8 +27,8 @@ class _Mean:
 
 
 class OutputLengths:
-    """Moving averages of output tokens per team and requested model name. The least recently used ones are
-    forgotten."""
+    """Moving averages of output tokens, one for each team and requested model name. The averages with the oldest update
+    are forgotten."""
 
     def __init__(self) -> None:
         self._means: OrderedDict[tuple[str, str], _Mean] = OrderedDict()
@@ -39,7 +40,7 @@ class OutputLengths:
         return tokens if limit is None or tokens < limit else limit
 
     def learn(self, record: Record) -> None:
-        """Add the length of the served answer if it is complete."""
+        """Add the length of the served answer to the average if the answer is complete."""
         attempt = record.served_by
         if attempt is None or attempt.outcome != "ok" or attempt.usage is None:
             return

@@ -1,4 +1,4 @@
-"""Loads what routing decides by: the packaged classifier and the operator's plan."""
+"""Loads the files that routing uses for its decisions: the packaged classifier and the operator's plan."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ log = logging.getLogger(__name__)
 
 
 def packaged() -> Grader:
-    """The packaged classifier. Imported here, because it and NumPy take 15 MiB that many gateways do not need."""
+    """The packaged classifier. The function imports it at the first call, because the classifier and NumPy need 15 MiB
+    of memory that many gateways save."""
     from gateway.routing.difficulty.grader import Grader
 
     return Grader.load()
 
 
 def fitted(artefact: str | None) -> Plan | None:
-    """The plan at this path; None without a path. Raises ArtefactError, OSError."""
+    """The plan in the file `artefact`; None without a file. Raises ArtefactError, OSError."""
     if artefact is None:
         return None
     from gateway.routing.strategy.plan_file import load_plan
@@ -31,7 +32,7 @@ def fitted(artefact: str | None) -> Plan | None:
 
 
 def followed(artefact: str | None) -> Plan | None:
-    """As `fitted`, but an unreadable plan is logged and ignored, so that requests are still served."""
+    """Like `fitted`, but a plan that cannot be read is logged and ignored, so that requests are still served."""
     try:
         return fitted(artefact)
     except (OSError, ValueError) as error:

@@ -1,9 +1,10 @@
-"""Computes the marginal cost of a request on a machine with a price per hour: near zero when idle, its share when full.
+"""Computes the marginal cost of a request on a machine with a price per hour. The cost is near zero when the machine is
+idle, and the request's full share of the machine's price when the machine is full.
 
-The ledger divides a machine's hours among its attempts and its idle time. The cost of one *more* request is different,
-because the hours are paid already: it delays other requests, but only when the machine is full. So
+The ledger divides a machine's hours among its attempts and its idle time. The cost of one *more* request is different:
+the hours are paid already, and the request delays others only when the machine is full. So
 
-    price = machine_hour_usd / (3600 · tokens per second) · max(IDLE_SHARE, C(c, a))
+    price per token = machine_hour_usd / (3600 · tokens per second) · max(IDLE_SHARE, C(c, a))
 
 C is the probability that a new request has to wait, with c places of which a are in use on average (Erlang's formula
 for delayed calls, 1917). Tokens per second are the throughput measured when the machine was full, else that of the last
@@ -22,9 +23,11 @@ from gateway.domain.routing.load import Load
 from gateway.domain.units import PICO_PER_USD
 
 IDLE_SHARE = 0.02
-"""Minimum share of the full price. It makes the cheaper of two idle machines the first choice."""
+"""Minimum share of the full price that a machine costs. Because of it, the cheaper one of two idle machines is chosen
+first."""
 _MOST_PLACES = 512
-"""Maximum number of places for which C is computed. With more places, C is taken as 0 for a < c and as 1 above."""
+"""Maximum number of places c for which C is computed. With more places, C is taken as 0 for a < c and as 1 for a ≥ c.
+"""
 
 
 def expected_cost(
@@ -37,15 +40,18 @@ def expected_cost(
     writes: bool = False,
     load: Load | None,
 ) -> int:
-    """Pico-dollars of one call. `warm_tokens` of the input cost the cached price. A machine with an hourly price has
-    the price at its `load`. `writes`: the rest of the input is written to the backend's prompt cache."""
+    """Expected pico-dollars of one call. A machine with an hourly price has the price at its `load`.
+
+    `warm_tokens`: input tokens that are expected to be in the backend's prompt cache; they cost the price of cached
+    tokens. `writes`: whether the rest of the input is written to that cache, which has a price of its own.
+    """
     if load is not None and backend.price is not None and by_the_hour(backend):
         price = at_load(price, float(backend.price.machine_hour_usd or 0), load)
     return cost_of(price, input_tokens, output_tokens, warm_tokens=warm_tokens, writes=writes)
 
 
 def cost_of(price: Price, input_tokens: int, output_tokens: int, *, warm_tokens: int, writes: bool) -> int:
-    """Pico-dollars of one call at `price`; the arguments are those of `expected_cost`."""
+    """Pico-dollars of one call at `price`. The arguments mean the same as those of `expected_cost`."""
     warm = min(warm_tokens, input_tokens) if price.tier(input_tokens).cached_input is not None else 0
     if writes:
         written = input_tokens - warm
@@ -56,7 +62,7 @@ def cost_of(price: Price, input_tokens: int, output_tokens: int, *, warm_tokens:
 
 
 def priced_by_load(backend: Backend, load: Load | None) -> bool:
-    """Whether it is a machine with paid hours and a known load."""
+    """Whether the price of a call depends on load: the backend is a machine with paid hours, and its load is known."""
     return load is not None and by_the_hour(backend)
 
 
@@ -67,7 +73,8 @@ def by_the_hour(backend: Backend) -> bool:
 
 
 def at_load(price: Price, hour_usd: float, load: Load) -> Price:
-    """The price per token of one more request on a machine; never 0. `hour_usd`: the machine's price per hour."""
+    """The price per token of one more request on a machine with this `load`; never 0. `hour_usd`: the machine's price
+    per hour."""
     factor = max(IDLE_SHARE, congestion(load))
     if load.full_tokens_per_second and price.output:
         factor *= hour_usd * PICO_PER_USD / 3600 / load.full_tokens_per_second / price.output
@@ -85,7 +92,7 @@ def congestion(load: Load) -> float:
 
 @lru_cache(maxsize=4096)
 def waiting_share(places: int, in_use: float) -> float:
-    """Erlang's C(c, a): the share of requests that wait, where c = `places` and the offered load is a = `in_use`."""
+    """Erlang's C(c, a): the share of requests that must wait. c is `places`; the offered load a is `in_use`."""
     if in_use >= places:
         return 1.0
     if in_use <= 0 or places > _MOST_PLACES:

@@ -1,4 +1,5 @@
-"""The expected cost and quality of a decision that is not applied (observe mode, outside the rollout, hold-out)."""
+"""Computes the expected cost and quality of a decision that is not applied: in observe mode, outside the rollout, or in
+the hold-out."""
 
 from __future__ import annotations
 
@@ -9,10 +10,11 @@ from gateway.routing.strategy.planned import Planned
 
 
 def promise(choice: Choice, plan: Planned | None, stronger: Backend | None) -> Decision:
-    """The calls that the decision would have made, and its expected adequacy.
+    """The calls that the decision would have made, and its expected adequacy. `plan`: the decision by a plan, if there
+    is one.
 
-    `stronger`: the backend that answers if the chosen one is unsure. How often that happens is unknown, so the
-    probability that the chosen one is inadequate is used.
+    `stronger`: the backend that is called if the answer of the chosen backend is unsure. How often that happens is
+    unknown. It is assumed to be the probability that the chosen backend is inadequate.
     """
     first = choice.order[0]
     expected = choice.adequacies.get(first.backend.name)

@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 class Judge(NamedTuple):
-    """Grader and calibration. They are needed only for a choice among several candidates."""
+    """Grader and calibration. A router needs them only for a choice among several candidates."""
 
     grader: Grader
     adequacy: Adequacy
@@ -50,15 +50,15 @@ class Judge(NamedTuple):
 
 _MOST_NAMES = 4096
 _AGAIN_S = 30.0
-"""Seconds after which loading a grader is tried again, if it has failed."""
+"""Seconds from a failed attempt to load the grader until the next attempt."""
 _NOTHING: frozenset[str] = frozenset()
 THOUGHT = "reasoning"
-"""A capability that is required only if some candidate has it."""
+"""The capability to reason. A request with a reasoning effort needs it only if at least one candidate has it."""
 
 
 class Router:
-    """Decides routes. Its own state is learned output lengths, sessions and counters; everything else is passed as an
-    argument."""
+    """Decides routes. A router's own state consists of learned output lengths, sessions and counters. Everything else
+    is passed as an argument."""
 
     def __init__(
         self,
@@ -74,9 +74,10 @@ class Router:
         evidence: Evidence | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`load` is called once, in a thread, before the first choice among several candidates. `pressures`: team →
-        0..1, how far its spend is ahead of an even spend of its budgets (see `domain/money/pacing.py`). `plan`: fitted
-        strategies. `evidence`: results of comparing teams' own answers."""
+        """`load`: makes the grader; called once, in a thread, before the first choice among several candidates.
+        `pressures`: team → how far the team's spend is ahead of an even spend of its budgets, 0..1 (see
+        `domain/money/pacing.py`). `plan`: fitted strategies. `evidence`: results of comparisons of the team's own
+        answers."""
         self.plan = plan
         self._evidence = evidence or NoEvidence()
         self._pressures = pressures
@@ -85,7 +86,7 @@ class Router:
         self._continuity = continuity or Affinity(self._backends, fleet)
         self._judge = Lazy(lambda: _judge(load()))
         self._now, self._judge_again_at = now, float("-inf")
-        """Monotonic time before which loading is not tried again after a failure."""
+        """Monotonic time until which no new attempt is made to load the grader after a failed attempt."""
         self._lengths = OutputLengths()
         self._names: dict[tuple[str, int], tuple[Policy | Access, ResolvedModel]] = {}
         self._counts = {"routed": 0, "to_reference": 0, "abstained": 0, "escalatable": 0, "observed": 0, "refused": 0}
@@ -107,8 +108,8 @@ class Router:
         return route
 
     async def _prepare(self, record: Record) -> None:
-        """Load the grader. If that fails, the reference answers, and loading is tried again after `_AGAIN_S`
-        seconds."""
+        """Load the grader if it is not loaded. If loading fails, reference backends answer, and the next attempt is
+        made after `_AGAIN_S` seconds."""
         now = self._now()
         if now >= self._judge_again_at:
             try:
@@ -120,7 +121,7 @@ class Router:
             record.degraded.add("grader")
 
     def wants(self, policies: Iterable[Policy]) -> bool:
-        """Whether one of these policies needs the grader and it is not loaded yet."""
+        """Whether any of `policies` needs the grader while the grader is not loaded yet."""
         names = ((name, policy) for policy in policies for name in ("auto", *policy.models))
         return not self._judge.ready and any(self._chooses(name, policy) for name, policy in names)
 
@@ -136,7 +137,8 @@ class Router:
         return named.rule is not None and len(named.backends) > 1
 
     def check(self, model: str, tenant: Tenant) -> None:
-        """Check that the tenant may use a backend of that name. Raises Forbidden, UnknownModel, NoBackend."""
+        """Check that the tenant may use a backend for the model name `model`. Raises Forbidden, UnknownModel,
+        NoBackend."""
         self._named(model, tenant.policy, tenant.access)
 
     def _named(self, model: str, policy: Policy, access: Access | None = None) -> ResolvedModel:
@@ -161,7 +163,8 @@ class Router:
         return named
 
     def decide(self, request: CompletionRequest, tenant: Tenant, estimate: ContextEstimate, session: str = "") -> Route:
-        """Like `route`, but without a record, for `explain`. Blocks while the classifier is loaded."""
+        """Like `route`, but without a record; for `explain`. Blocks the calling thread while the classifier is being
+        loaded."""
         return self._decide(
             self._named(request.model, tenant.policy, tenant.access), request, tenant, estimate, session
         )
@@ -169,7 +172,7 @@ class Router:
     def _decide(
         self, named: ResolvedModel, request: CompletionRequest, tenant: Tenant, estimate: ContextEstimate, session: str
     ) -> Route:
-        if request.one_model and len({each.model for each in named.backends}) > 1:
+        if request.one_model and not all(each.same_model(named.backends[0]) for each in named.backends):
             raise BadRequest(
                 f"{request.model!r} may be any of several models, and what is asked for here means nothing to another "
                 f"one: name one of {', '.join(dict.fromkeys(each.name for each in named.backends))}.",
@@ -222,7 +225,7 @@ class Router:
         return ceiling_of(named.ceiling, candidates, demand, self._prices, self._fleet, sessions)
 
     def _limited(self, route: Route, ceiling: Ceiling | None, candidates: Sequence[Candidate]) -> Route:
-        """`route`, with the ceiling and the backends above it."""
+        """`route`, with the ceiling and with the names of the candidates above the ceiling."""
         if ceiling is not None:
             route.ceiling_pico = ceiling.cost_pico
             if above := [each.backend.name for each in candidates if ceiling.exceeded_by(each)]:
@@ -231,8 +234,8 @@ class Router:
         return route
 
     def _only(self, named: ResolvedModel, demand: Demand, request: CompletionRequest) -> Route:
-        """The route to the backend that client or policy named. Its health is not considered, because there is no
-        other, and neither is the ceiling."""
+        """The route to the only backend that the client or the policy named. The backend is used even if it is
+        unhealthy or above the ceiling, because there is no other backend."""
         backend = named.backends[0]
         cause, excluded = against(backend, demand)
         if cause:
@@ -336,11 +339,8 @@ class Router:
     def _override(
         self, choice: Choice, request: CompletionRequest, policy: Policy, subject: str
     ) -> tuple[Candidate | None, str]:
-        """The backend that serves instead of the chosen one, and the reason (observe mode, outside the rollout,
-        hold-out).
-
-        None: the chosen one serves.
-        """
+        """The candidate that serves instead of the chosen one, and the reason: observe mode, a request outside the
+        rollout, or a request in the hold-out. None if the chosen candidate serves."""
         if policy.mode == "observe":
             return _asked_for(choice, request.model), f"observe mode; decided: {choice.reason}"
         if policy.share < 1 and share_of(subject) >= policy.share:
@@ -361,14 +361,15 @@ def _judge(grader: Grader) -> Judge:
 
 
 def _may_mark(request: CompletionRequest, tenant: Tenant) -> bool:
-    """Whether the gateway will mark the prompt. A request without tools counts as a single question and is not
-    marked."""
+    """Whether the gateway will add cache marks to the prompt. A request without tools counts as a single question, and
+    its prompt is not marked."""
     auto = tenant.policy.context.prompt_cache == "auto" and not request.controls.untouched
     return auto and "tools" in request.needs
 
 
 def _as_asked(candidates: Sequence[Candidate], demand: Demand) -> Route:
-    """The route over the backends that the client requested by name, model or tier, cheapest first."""
+    """The route over the backends that the client requested by name, model or tier. The cheapest backend is called
+    first."""
     able = sorted([each for each in candidates if not each.excluded], key=by_cost)
     return Route(
         tuple([each.backend for each in able]),
@@ -384,14 +385,14 @@ def _asked_by(demand: Demand) -> str:
 
 
 def _asked_for(choice: Choice, model: str) -> Candidate:
-    """The backend that the client would have used without the gateway, or else the reference."""
+    """The backend that the client would use without the gateway. If `model` names no backend, the reference."""
     same = (each for each in choice.order if model in (each.backend.name, each.backend.model))
     return next(same, choice.reference)
 
 
 def _stronger(choice: Choice, rule: ModelRule, request: CompletionRequest) -> Backend | None:
-    """The backend to call if the small backend's answer is unsure; None: no escalation. The request must ask for a
-    single answer."""
+    """The backend to call if the answer of the chosen small backend is unsure. None if no other backend is called: for
+    example, the request asks for several answers, or the second call could exceed the ceiling."""
     chosen, reference = choice.order[0].backend, choice.reference.backend
     unsure = rule.escalate and chosen.tier == "small" and "logprobs" in chosen.capabilities
     if not unsure or request.parallel != 1 or RANK[reference.tier] <= RANK[chosen.tier]:

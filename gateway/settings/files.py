@@ -114,7 +114,7 @@ def load(
     `within`: the file is a policy and must be a regular file in that folder. `on_old_name`: called for each key that
     the file writes by its old name, at most MOST_PROBLEMS times.
     """
-    return _loaded(read_document(path, within), model, on_old_name)
+    return loaded_as(read_document(path, within), model, on_old_name)
 
 
 def parse(
@@ -125,10 +125,11 @@ def parse(
     on_old_name: Callable[[OldName], None] | None = None,
 ) -> Model:
     """`text` as `model`. `name`: the file's name in error messages. Raises ConfigError, whatever is wrong with it."""
-    return _loaded(document(text, name, bounds), model, on_old_name)
+    return loaded_as(document(text, name, bounds), model, on_old_name)
 
 
-def _loaded(found: Document, model: type[Model], on_old_name: Callable[[OldName], None] | None) -> Model:
+def loaded_as(found: Document, model: type[Model], on_old_name: Callable[[OldName], None] | None) -> Model:
+    """As `load`, for a file that was read before."""
     translation = translate(found.data, renamings(model))
     if on_old_name is not None:
         for each in old_names(found, translation):

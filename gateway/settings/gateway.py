@@ -10,13 +10,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr, field_validator
 
-from gateway.domain.backend import Backend
+from gateway.domain.backend import RANK, Backend
 from gateway.domain.notify import RECEIVER_NAME
 from gateway.domain.policy import Forwarded, Organisation
 from gateway.domain.section import Section
 from gateway.domain.units import DelayS, DurationS, Share, Size, Usd
 from gateway.settings.environment import default_data_dir, secret
-from gateway.settings.files import ConfigError, load
+from gateway.settings.files import ConfigError, Document, loaded_as, read_document
 from gateway.settings.prices import PriceSettings
 from gateway.settings.receivers import KnownReceivers, ReceiverSettings
 from gateway.settings.renamed_keys import OldName
@@ -83,6 +83,7 @@ class RequestLimits(Section):
     concurrent: int = Field(2000, gt=0, description="Most requests in progress; more get 503.")
     lag: DurationS = Field(0.05, description="Requests are refused while the event loop is later than this.")
     head_timeout: DurationS = Field(10.0, description="Longest wait for a request's head.")
+    socket_idle: DurationS = Field(600.0, description="How long a WebSocket may be open without a request in progress.")
     stall: DurationS = Field(60.0, description="How long a client may accept no data of its answer.")
 
 
@@ -219,6 +220,9 @@ class GatewayConfig(Section):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"two backends are called {name!r}; give each its own name")
+        for backend in backends or ():
+            if (group := backend.model_group) and (group in names or group in RANK or group == "auto"):
+                raise ValueError(f"model_group {group!r} of {backend.name} has another meaning; choose another name")
         return backends
 
     def closed_to(self, team: str) -> frozenset[str]:
@@ -347,10 +351,10 @@ def load_settings(
         if not folder.is_dir():
             raise ConfigError([f"{folder}: no such directory; give a folder of policy files"])
     old_names: list[OldName] = []
-    loaded = load(config, GatewayConfig, on_old_name=old_names.append) if config else GatewayConfig()
-    where = str(config) if config else "defaults"
+    file = read_document(config) if config else Document("defaults", None, {})
+    loaded = loaded_as(file, GatewayConfig, old_names.append) if config else GatewayConfig()
     paths = Paths((data_dir or default_data_dir()).absolute())
-    return Settings(_resolve(loaded, where, keys), paths, tuple(policies), _variables(loaded), tuple(old_names))
+    return Settings(_resolve(loaded, file, keys), paths, tuple(policies), _variables(loaded), tuple(old_names))
 
 
 def _variables(config: GatewayConfig) -> frozenset[str]:
@@ -361,23 +365,33 @@ def _variables(config: GatewayConfig) -> frozenset[str]:
     return frozenset(each.removeprefix("env:") for each in references if each and each.startswith("env:"))
 
 
-def _resolve(config: GatewayConfig, where: str, keys: bool) -> GatewayConfig:
-    def known(backend: Backend) -> Backend:
+def _resolve(config: GatewayConfig, file: Document, keys: bool) -> GatewayConfig:
+    """`config` with the secrets that it refers to. Raises ConfigError with all that cannot be read."""
+    problems: list[str] = []
+
+    def read(reference: str, *path: str | int) -> str:
+        try:
+            return secret(reference, file.place(path).removesuffix(": "))
+        except ConfigError as error:
+            problems.extend(error.problems)
+            return ""
+
+    def known(number: int, backend: Backend) -> Backend:
         if backend.bearer_token is not None and keys:
-            secret(
-                backend.bearer_token, f"{where}: backends.{backend.name}.bearer_token"
-            )  # raises if it cannot be read
+            read(backend.bearer_token, "backends", number, "bearer_token")
         if backend.api_key is None:
             return backend
-        key = secret(backend.api_key.get_secret_value(), f"{where}: backends.{backend.name}.api_key") if keys else None
+        key = read(backend.api_key.get_secret_value(), "backends", number, "api_key") if keys else None
         return backend.model_copy(update={"api_key": key and SecretStr(key)})
 
     updates: dict[str, object] = {}
     if config.backends:
-        updates["backends"] = tuple(known(backend) for backend in config.backends)
+        updates["backends"] = tuple(known(number, backend) for number, backend in enumerate(config.backends))
     for section, key in (("state", "redis_url"), ("ledger", "database_url")):
         value = getattr(getattr(config, section), key)
         if value and value.startswith(("env:", "file:")):
-            resolved = secret(value, f"{where}: {section}.{key}")
+            resolved = read(value, section, key)
             updates[section] = getattr(config, section).model_copy(update={key: resolved})
+    if problems:
+        raise ConfigError(problems)
     return config.model_copy(update=updates)

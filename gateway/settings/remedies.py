@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
@@ -134,7 +135,7 @@ def _instead(problem: Any, model: type[BaseModel]) -> str:
 
 def _keys_at(model: type[BaseModel], path: Sequence[str | int]) -> set[str]:
     """The keys of the section at `path`, by their present names."""
-    schema = with_both_names(model.model_json_schema(mode="validation"), renamings(model))
+    schema = _schema(model)
     nodes = [schema]
     for step in path:
         nodes = [inner for node in nodes for inner in _inside(schema, node, step)] or nodes  # a branch of a union
@@ -145,6 +146,11 @@ def _keys_at(model: type[BaseModel], path: Sequence[str | int]) -> set[str]:
         for key, value in each.get("properties", {}).items()
         if not value.get("deprecated")
     }
+
+
+@cache
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    return with_both_names(model.model_json_schema(mode="validation"), renamings(model))
 
 
 def _inside(schema: dict[str, Any], node: Any, step: str | int) -> Iterator[Any]:

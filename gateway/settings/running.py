@@ -22,6 +22,8 @@ class RunningGateway:
     data: Path
     started_at: float
     workers: tuple[int, ...] = ()
+    policies: tuple[Path, ...] = ()
+    """Its folders of policy files."""
 
 
 def _folder() -> Path:
@@ -58,7 +60,9 @@ def running_on(data: Path) -> RunningGateway | None:
     """The gateway that serves from the data directory `data`, according to its runtime.json; None if there is none."""
     try:
         facts = orjson.loads((data / "runtime.json").read_bytes())
-        gateway = RunningGateway(facts["pid"], facts["url"], data, facts["started_at"], tuple(facts["workers"]))
+        policies = tuple(map(Path, facts.get("policies", ())))
+        workers = tuple(facts["workers"])
+        gateway = RunningGateway(facts["pid"], facts["url"], data, facts["started_at"], workers, policies)
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return gateway if _alive(gateway.pid) else None

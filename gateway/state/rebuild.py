@@ -12,10 +12,11 @@ _PATIENCE_S = 5.0
 
 
 async def read_base(lease: Lease, mark: Callable[[], int], reads: int) -> str:
-    """`SETTLED:MARK`, an argument of the lease script: the units that were settled before the mark.
+    """The starting value of a sum as text for the lease script: `SETTLED:MARK`. SETTLED is the number of units that
+    were settled before the time MARK. `mark()`: the present mark.
 
-    Units that are settled during the read count twice. So the value is read up to `reads` times, until two consecutive
-    reads are equal; then nothing was settled in between. Raises StateUnavailable.
+    Units that are settled during the read would count twice. So the value is read up to `reads` times, until two
+    consecutive reads are equal: then nothing was settled between them. Raises StateUnavailable.
     """
     assert lease.rebuild is not None
     since, settled = mark(), -1

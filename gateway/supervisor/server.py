@@ -63,7 +63,9 @@ class Server(uvicorn.Server):
         for listening in sockets or []:
             listening.close()
         self.server_state.default_headers = LAST_ANSWER
-        connections = cast(set[Connection], self.server_state.connections)  # no web sockets are served
+        if (sockets_of_clients := self._application.sockets) is not None:
+            sockets_of_clients.leave()
+        connections = cast(set[Connection], self.server_state.connections)
         await leave(connections, self._application.wiring.worker.settings.config.shutdown.grace_period)
         await super().shutdown(sockets)
         await self._tasks.aclose()
@@ -82,6 +84,9 @@ def serve(worker: Worker, report: Callable[[str], None]) -> None:
         application,
         loop="uvloop",
         http=guarded(head_timeout_s=requests.head_timeout, stall_s=requests.stall),
+        ws="none",  # imported when the first socket is opened
+        ws_max_size=requests.max_body_bytes,
+        ws_per_message_deflate=False,
         lifespan="on",
         log_config=None,
         access_log=False,

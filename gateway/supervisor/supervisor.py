@@ -274,6 +274,7 @@ class Supervisor:
                 "port": self._port,
                 "url": self._url,
                 "started_at": self._started_at,
+                "policies": [str(folder.absolute()) for folder in self._settings.policies],
                 "workers": self._workers.pids,
                 "troubles": self._workers.troubles,
                 "valkey": {"pid": state.pid, "url": state.url} if state else None,

@@ -52,6 +52,7 @@ class Totals:
 
     def __init__(self) -> None:
         self.requests: defaultdict[Labels, int] = defaultdict(int)  # team, model served, cache, status
+        self.classes: defaultdict[Labels, int] = defaultdict(int)  # team, traffic class
         self.attempts: defaultdict[Labels, int] = defaultdict(int)  # backend, outcome
         self.tokens: defaultdict[Labels, int] = defaultdict(int)  # team, backend, input|output|cached
         self.cost_pico: defaultdict[Labels, int] = defaultdict(int)  # team, backend
@@ -73,6 +74,8 @@ class Totals:
         served = record.served_by
         cache = record.cache
         self.requests[team, served.backend.name if served else "", cache, str(record.status)] += 1
+        if record.traffic_class:
+            self.classes[team, record.traffic_class] += 1
         self.duration[(cache,)].add((record.duration_ms or 0.0) / 1000)
         for attempt in record.attempts:
             name = attempt.backend.name
@@ -137,6 +140,7 @@ def _fitting(value: int) -> int | str:
 
 COUNTERS: tuple[tuple[str, str, str, Labels, float], ...] = (
     ("thriftgate_requests", "requests", "Requests answered.", ("team", "backend", "cache", "status"), 1),
+    ("thriftgate_requests_by_class", "classes", "Requests by traffic class.", ("team", "class"), 1),
     ("thriftgate_attempts", "attempts", "Calls of backends.", ("backend", "outcome"), 1),
     ("thriftgate_tokens", "tokens", "Tokens by class.", ("team", "backend", "class"), 1),
     ("thriftgate_cost_usd", "cost_pico", "Spend in USD; exact figures are in the ledger.", ("team", "backend"), 1e-12),

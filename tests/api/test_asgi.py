@@ -93,6 +93,7 @@ async def test_a_client_that_leaves_is_told_apart_from_a_slow_one() -> None:
         {"authorization": "Bearer ", "x_api_key": "tg-1"},
         {"authorization": "Basic dGctMQ==", "x_api_key": "tg-1"},
         {"authorization": "Bearer sk-ant-oat-of-another-login", "x_api_key": "tg-1"},
+        {"authorization": "AWS4-HMAC-SHA256 Credential=tg-1/20251124/eu/bedrock/aws4_request, Signature=0"},
     ],
 )
 def test_a_key_is_found_where_the_vendors_sdks_put_it(headers: dict[str, str]) -> None:

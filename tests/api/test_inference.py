@@ -311,3 +311,13 @@ async def test_an_agent_and_its_own_session_are_on_the_ledger(api: Api) -> None:
     assert sorted(line.group for line in report.rows) == [("codex", "mine"), ("codex", "run-7")]
     told = (await api.send(f"/v1/requests/{rows[0]['request_id']}")).json
     assert (told["agent"], told["session"]) == ("codex", "run-7")
+
+
+@pytest.mark.parametrize(("rounds", "status"), [(9, 200), (10, 400)])
+async def test_an_agent_that_turns_in_circles_is_told_so(api: Api, rounds: int, status: int) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "bash", "arguments": '{"command": "maek"}'}}
+    turn = [{"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "c", "content": "not found"}]
+    client = await answered(api.client(small_body(messages=[{"role": "user", "content": "go"}, *turn * rounds])))
+    assert client.status == status
+    assert (client.status == 400) == (b"tool_loop" in client.body)
+    assert len(await api.gateway.rows()) == (status == 200)

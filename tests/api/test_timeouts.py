@@ -39,6 +39,9 @@ class Application:
         self.ended = asyncio.Event()
         self._watchers = Tasks()
 
+    def socket_at(self, path: bytes) -> bool:
+        return False
+
     def endpoint(self, path: bytes) -> Application | None:
         return self if path == b"/short" else None
 

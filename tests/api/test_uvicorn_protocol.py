@@ -32,6 +32,9 @@ class Application:
         self.deadlines = Deadlines()
         self.answer = answer
 
+    def socket_at(self, path: bytes) -> bool:
+        return False
+
     def endpoint(self, path: bytes) -> Application | None:
         return self if path == b"/v1/chat/completions" else None
 

@@ -174,6 +174,6 @@ def test_check_names_what_no_backend_is_called(gateway: GatewayProcess) -> None:
         file.write_text("team: wrong\nallowed_models: [gpt-99]\n")
         done: subprocess.CompletedProcess[str] = gateway.run("check", check=False)
         assert done.returncode == 2
-        assert "team wrong: allowed_models: there is no backend, model or tier called 'gpt-99'" in done.stdout
+        assert "wrong.yaml:2: allowed_models.0: there is no backend, model or tier called 'gpt-99'" in done.stdout
     finally:
         file.unlink()

@@ -213,7 +213,7 @@ def test_a_token_that_is_not_there_is_refused_at_start(tmp_path: Path, monkeypat
         "backends:\n  - {name: a, kind: azure, base_url: 'https://x.openai.azure.com', model: gpt-4o,\n"
         "     bearer_token: env:NO_SUCH_TOKEN}\n"
     )
-    with pytest.raises(ConfigError, match=r"backends\.a\.bearer_token: the environment variable NO_SUCH_TOKEN"):
+    with pytest.raises(ConfigError, match=r"backends\.0\.bearer_token: the environment variable NO_SUCH_TOKEN"):
         load_settings(config, data_dir=tmp_path)
 
 

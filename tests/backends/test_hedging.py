@@ -103,6 +103,16 @@ async def test_only_who_is_good_enough_is_asked_beside_the_first(
     assert len(large.exchanges) == (asked == "large")
 
 
+async def test_a_backend_above_the_ceiling_is_a_fallback_and_not_asked_beside_the_first(
+    small: Provider, large: Provider, pair: Caller
+) -> None:
+    route = Route(pair.fleet.backends, "test", above=frozenset({"large"}))
+    small.script(Reply(delay_s=SLOW_S))
+    assert b"quick" in await read(await pair.call(chat_request(stream=True), route))
+    assert pair.outcomes == [("small", "interrupted"), ("small", "ok")]
+    assert not large.exchanges
+
+
 async def test_when_both_fail_the_client_hears_of_both(small: Provider, large: Provider, pair: Caller) -> None:
     small.script(Fail(401, delay_s=0.5))
     large.script(Fail(401, delay_s=0.5))

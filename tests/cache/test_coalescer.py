@@ -337,6 +337,17 @@ async def test_an_answer_that_the_budget_cut_short_is_not_kept(gateway: InProces
     assert (gateway.record.finish, gateway.pipeline.cache.stats()["entries"]) == ("length", 1)
 
 
+async def test_a_limit_of_one_team_cuts_no_answer_of_another(gateway: InProcessGateway, tasks: Tasks) -> None:
+    gateway.provider.default = Reply(tokens=900, delay_s=0.1)
+    shared = {"cache": {**EXACT["cache"], "scope": "organisation"}}
+    limited = tenant("k1", "limited", max_usd_per_request=str(600 * OUTPUT / 1e12), **shared)
+    clients = [Client(gateway, who=who).begin(tasks) for who in (limited, tenant("k2", "other", **shared))]
+    for client in clients:
+        await client.end()
+    assert [client.record.cache for client in clients] == ["miss", "miss"]
+    assert [client.record.finish for client in clients] == ["length", "stop"]
+
+
 async def test_a_policy_may_keep_requests_apart(gateway: InProcessGateway, tasks: Tasks) -> None:
     who = tenant(cache={"join": "none"})
     clients = [Client(gateway, who=who).begin(tasks) for _ in range(3)]

@@ -118,12 +118,12 @@ async def test_hits_found_wrong_bar_the_next_and_misses_then_tell_for_free(check
     look, near = await checked.hit_checker.find(QUESTION, WHO)
     assert look.found is None
     assert near == SemanticHit(S, HIT, True)
-    checked.hit_checker.missed(near, completion("Lima"), "openai_chat")
+    checked.hit_checker.missed(near, b"new", completion("Lima"), "openai_chat")
     await until(lambda: checked.report["near"]["right"] == 1)
     checked.known.clear()
-    checked.hit_checker.missed(near, completion("Lima"), "openai_chat")
+    checked.hit_checker.missed(near, b"new", completion("Lima"), "openai_chat")
     checked.down = True
-    checked.hit_checker.missed(near, completion("Lima"), "openai_chat")
+    checked.hit_checker.missed(near, b"new", completion("Lima"), "openai_chat")
     await asyncio.sleep(0.01)
     assert sum(checked.report["near"].values()) == 1, (
         "an answer that is gone, or out of reach, is compared with nothing"
@@ -133,7 +133,7 @@ async def test_hits_found_wrong_bar_the_next_and_misses_then_tell_for_free(check
 async def test_comparisons_beyond_a_few_at_once_are_left_out(checked: Checked) -> None:
     near = SemanticHit(S, HIT, True)
     for _ in range(20):
-        checked.hit_checker.missed(near, completion("Lima"), "openai_chat")
+        checked.hit_checker.missed(near, b"new", completion("Lima"), "openai_chat")
     await until(lambda: checked.trust.stats()["near_misses_right"] == 4)
     assert checked.hit_checker.stats()["comparisons_skipped"] == 16
 
@@ -179,3 +179,57 @@ async def test_bodies_that_say_nothing_are_not_judged(checked: Checked) -> None:
     await checked.hit_checker.find(QUESTION, WHO)
     checked.hit_checker.gave(HIT, Stored(b"{}", Usage(1), 1, "b", "m"), request(), WHO)
     await until(lambda: checked.report["undecided"] == 1)
+
+
+CLOSE = Found(b"d", 0.6, 0.9)
+"""Too uncertain for a new scope."""
+
+
+async def promote(checked: Checked) -> None:
+    """Let a near miss find that the answer of `CLOSE` equals its own."""
+    checked.level.found = CLOSE
+    look, near = await checked.hit_checker.find(QUESTION, WHO)
+    assert look.found is None
+    assert near is not None
+    checked.hit_checker.missed(near, b"new", completion("Lima"), "openai_chat")
+    await until(lambda: checked.report["near"]["right"] == 1)
+
+
+async def test_an_answer_that_a_near_miss_confirmed_answers_the_next_time(checked: Checked) -> None:
+    await promote(checked)
+    look, near = await checked.hit_checker.find(QUESTION, WHO)
+    assert look.found == CLOSE._replace(promoted=True)
+    assert near is None
+    checked.level.found = Found(b"new", 0.7, 0.9)
+    look, _ = await checked.hit_checker.find(QUESTION, WHO)
+    assert look.found is not None, "the answer of the near miss is confirmed too"
+    checked.level.found = CLOSE._replace(score=0.5)
+    look, _ = await checked.hit_checker.find(QUESTION, WHO)
+    assert look.found is None, "it was not confirmed for questions that are less close"
+
+
+async def test_an_answer_is_promoted_for_its_own_tenant_only(checked: Checked) -> None:
+    await promote(checked)
+    look, _ = await checked.hit_checker.find(QUESTION, tenant("other"))
+    assert look.found is None
+
+
+async def test_a_promoted_hit_that_is_wrong_ends_the_promotion(checked: Checked) -> None:
+    await promote(checked)
+    look, _ = await checked.hit_checker.find(QUESTION, WHO)
+    assert look.found is not None
+    checked.hit_checker.shadow = Buyer("Bogotá, which is no less true of 5 others")
+    checked.hit_checker.gave(look.found, stored(), request(), WHO)
+    await until(lambda: checked.report["wrong"] == 1)
+    look, _ = await checked.hit_checker.find(QUESTION, WHO)
+    assert look.found is None
+    assert checked.hit_checker.stats()["hits_promoted"] == 1
+
+
+async def test_a_promoted_hit_that_its_client_reports_ends_the_promotion(checked: Checked) -> None:
+    await promote(checked)
+    asked = request()
+    checked.hit_checker.gave(CLOSE._replace(promoted=True), stored(), asked, WHO)
+    checked.hit_checker.called_wrong(asked.id, WHO.team)
+    look, _ = await checked.hit_checker.find(QUESTION, WHO)
+    assert look.found is None

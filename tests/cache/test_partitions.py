@@ -9,7 +9,7 @@ from gateway.cache.packing import pack
 from gateway.cache.semantic import vector_index
 from gateway.cache.semantic.partitions import ENTRY_BYTES, SemanticIndex
 from gateway.cache.verifier.lexicon import load_words
-from gateway.cache.verifier.verify import Verifier
+from gateway.cache.verifier.verify import Verdict, Verifier
 from tests.fakes.embedder import FakeEmbedder
 
 EMBEDDER = FakeEmbedder()
@@ -131,3 +131,21 @@ async def test_a_vector_of_another_size_is_not_taken(verifier: Verifier) -> None
     semantic_index.add(Entry(b"d", "a", (), 0, 100, 1, Question(b"p", "x y"), pack(np.ones(3, dtype=np.float32))))
     semantic_index.apply()
     assert len(semantic_index) == 0
+
+
+class _Counting(Verifier):
+    """Notes how many questions it was told of."""
+
+    def verify(self, stored: str, asked: str, cosine: float, *, max_error: float = 0.01, among: int = 1) -> Verdict:
+        self.among = among
+        return super().verify(stored, asked, cosine, max_error=max_error, among=among)
+
+
+async def test_the_verifier_knows_how_many_questions_of_the_partition_are_stored() -> None:
+    verifier = _Counting(load_words(), None)
+    semantic_index = SemanticIndex(verifier, 384)
+    for number in range(3):
+        semantic_index.add(await entry(f"How do I cook {number} eggs?"))
+    semantic_index.add(await entry("How do I cook rice?", b"q"))
+    await find(semantic_index, "How do I cook 2 eggs")
+    assert verifier.among == 3

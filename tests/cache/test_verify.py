@@ -61,12 +61,14 @@ OTHER = [
     ("Is it ok to run every day?", "Is it good to run every day?"),
     ("¿Qué es una torta mexicana?", "¿Qué es una tarta mexicana?"),
     ("¿Qué le regalo a mi amiga?", "¿Qué le regalo a mi amigo?"),
+    ("¿Qué regalo para una amiga?", "¿Qué regalo para un amigo?"),
     ("¿Cuánto miden las niñas de 5 años?", "¿Cuánto miden las chicas de 5 años?"),
     ("Quais são os maiores órgãos do corpo humano?", "Quais são os principais órgãos do corpo humano?"),
     ("What is your favorite color?", "What is my favorite color?"),
     ("¿Cuál es tu nombre?", "¿Cuál es mi nombre?"),
     ("¿Cuáles son tus derechos?", "¿Cuáles son mis derechos?"),
     ("Qual é o seu nome?", "Qual é o meu nome?"),
+    ("Qual é a tua cor favorita?", "Qual é a minha cor favorita?"),
     ("Which airlines fly to Cuba?", "Which airlines fly in Cuba?"),
     ("Turn the light on", "Please turn the light off"),
     ("Is it legal to smoke in Spain?", "Is it legal to smoke in Italy?"),
@@ -77,6 +79,12 @@ OTHER = [
     ("How do I enable dark mode?", "How do I disable dark mode?"),
     ("Who is taller, Ana or Eva?", "Who is taller, Eva or Ana?"),
     ("Convert JSON to YAML", "Convert YAML to JSON"),
+    ("How do I convert a list to a tuple in Python?", "How can I convert a tuple to a list in Python?"),
+    ("How do I send money from my bank to my friend?", "How can I send money to my bank from my friend?"),
+    ("Flights from Madrid to Paris", "Cheap flights to Madrid from Paris"),
+    ("¿Cómo puedo pasar fotos del móvil al ordenador?", "¿Cómo paso fotos del ordenador al móvil?"),
+    ("Como passo fotos do celular para o computador?", "Como posso passar fotos do computador para o celular?"),
+    ("Como converter dólar para euro?", "Como eu converto euro para dólar?"),
     ("Can I take ibuprofen with alcohol?", "Can I take ibuprofen without alcohol?"),
     ("Can I take ibuprofen with aspirin?", "Can I take ibuprofen with paracetamol?"),
     ("Should I sell the house?", "Should I not sell the house?"),
@@ -218,3 +226,13 @@ def test_another_noun_is_another_question_in_another_frame_too(
     """Cosines as the packaged embedder gives them."""
     assert not verifier.verify(stored, asked, cosine).accepted
     assert not verifier.verify(asked, stored, cosine).accepted
+
+
+def test_the_more_questions_are_stored_the_less_certain_is_a_paraphrase(verifier: Verifier) -> None:
+    pair = "What is the best way to learn Spanish?", "How can I learn Spanish well?"
+    scores = [verifier.verify(*pair, 0.9, among=among).score for among in (1, 1500, 3000, 30_000)]
+    assert scores[0] == scores[1] > scores[2] > scores[3] > 0
+    odds = [score / (1 - score) for score in scores]
+    assert odds[3] == pytest.approx(odds[0] / 20)
+    same = "How to bake bread?", "how to bake bread"
+    assert verifier.verify(*same, 0.99, among=1_000_000).accepted, "it does not depend on the other questions"

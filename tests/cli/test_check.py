@@ -60,7 +60,9 @@ def test_a_name_that_nothing_answers_to_is_told_with_those_that_exist(folder: Pa
     result = check(folder, models)
     assert result.exit_code == 2
     (problem,) = orjson.loads(result.output)["problems"]
-    assert f"there is no backend or tier called {name!r}; there are big, hosted, large, little, small" in problem
+    assert "search.yaml:2: models." in problem
+    assert f"there is no backend or tier called {name!r}; " in problem
+    assert ("did you mean little? there are" in problem) == (name == "litle")
 
 
 def test_a_mistake_in_a_policy_is_told_with_file_line_and_key(folder: Path) -> None:
@@ -86,7 +88,7 @@ def test_a_plan_that_is_missing_is_told_with_the_file_that_names_it(folder: Path
     with (folder / "gateway.yaml").open("a") as config:
         config.write("routing: {artefact: gone.json}\n")
     (problem,) = orjson.loads(check(folder, "").output)["problems"]
-    assert problem.startswith(f"{folder / 'gateway.yaml'}: routing.artefact: gone.json: No such file")
+    assert problem.startswith(f"{folder / 'gateway.yaml'}:4: routing.artefact: gone.json: No such file")
 
 
 def test_only_who_calls_backends_needs_their_keys(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +117,7 @@ def test_an_old_name_is_told_with_file_line_and_new_name(folder: Path) -> None:
 @pytest.mark.parametrize("section", ["trials", "learning"])
 def test_a_complaint_of_a_judge_calls_the_section_as_the_file_does(folder: Path, section: str) -> None:
     (problem,) = orjson.loads(check(folder, f"}}\n{section}: {{judge: nobody").output)["problems"]
-    assert problem.startswith(f"team search: {section}.judge: ")
+    assert problem.startswith(f"{folder}/policies/search.yaml:3: {section}.judge: ")
 
 
 @pytest.mark.parametrize("key", ["artefact", "plan_file"])
@@ -123,7 +125,7 @@ def test_a_complaint_of_a_plan_calls_the_key_as_the_file_does(folder: Path, key:
     with (folder / "gateway.yaml").open("a") as config:
         config.write(f"routing: {{{key}: gone.json}}\n")
     (problem,) = orjson.loads(check(folder, "").output)["problems"]
-    assert problem.startswith(f"{folder / 'gateway.yaml'}: routing.{key}: gone.json: ")
+    assert problem.startswith(f"{folder / 'gateway.yaml'}:4: routing.{key}: gone.json: ")
 
 
 @pytest.mark.parametrize("option", ["--schema", "--gateway-schema"])
@@ -179,3 +181,78 @@ def test_names_that_lead_to_dearer_backends_are_told(folder: Path, models: str, 
     assert [each.startswith(f"team search: models.{models.split(':')[0]}: {note}") for each in notes] == [True] * bool(
         note
     )
+
+
+def test_all_faults_of_all_files_are_told_in_one_run(folder: Path) -> None:
+    with (folder / "gateway.yaml").open("a") as config:
+        config.write(
+            "  - {name: far, kind: openai, model: m, api_key: env:NO_KEY, base_url: 'https://far.example/v1'}\n"
+        )
+        config.write("routing: {plan_file: gone.json}\n")
+    (folder / "policies" / "other.yaml").write_text("team: other\nbudgte: {}\n")
+    problems = orjson.loads(check(folder, "auto: {baseline: huge}, mini: [tiny]").output)["problems"]
+    assert [each.removeprefix(f"{folder}/").split(": ")[:2] for each in problems] == [
+        ["gateway.yaml:4", "backends.2.api_key"],
+        ["policies/other.yaml:2", "budgte"],
+        ["policies/search.yaml:2", "models.auto.baseline"],
+        ["policies/search.yaml:2", "models.mini.candidates.0"],
+        ["gateway.yaml:5", "routing.plan_file"],
+    ]
+    (folder / "gateway.yaml").write_text("listen: {port: 99999}\nnonsense: 1\n")
+    problems = orjson.loads(check(folder, "auto: {qualty: 1}").output)["problems"]
+    assert len(problems) == 4
+    assert "gateway.yaml:1: listen.port: must be at most 65535, not 99999" in problems[0]
+
+
+def test_what_deserves_a_look_is_noted(folder: Path) -> None:
+    (folder / "gateway.yaml").write_text(CONFIG + "requests: {deadline: 600}\n")
+    (folder / "policies" / "other.yaml").write_text(
+        "team: other\ncache: {ttl: 24}\nbudget: {limit_usd: 5, notify: [{slack: env:NOT_SET_ANYWHERE}]}\n"
+    )
+    result = check(folder, "")
+    assert result.exit_code == 0
+    assert [each.removeprefix(f"{folder}/") for each in orjson.loads(result.output)["notes"]] == [
+        "policies/other.yaml:2: cache.ttl: 24 means 24 seconds; write 24s, or 24h for hours",
+        "gateway.yaml:4: requests.deadline: 600 means 600 seconds; write 600s, or 600h for hours",
+        "policies/other.yaml:3: budget.notify.0: env:NOT_SET_ANYWHERE is not set here; export it for the gateway",
+    ]
+
+
+def test_a_gateway_yml_is_not_overlooked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "gateway.yaml").rename(folder / "gateway.yml")
+    monkeypatch.chdir(folder)
+    result = CliRunner().invoke(cli, ["check", "--json"], catch_exceptions=False)
+    assert result.exit_code == 2
+    (problem,) = orjson.loads(result.output)["problems"]
+    assert problem.startswith("gateway.yml:1: is not read; rename it to gateway.yaml")
+
+
+def test_names_are_compared_with_this_machine_where_no_file_lists_backends(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-x")
+    (folder / "gateway.yaml").write_text("listen: {port: 1}\n")
+    result = check(folder, "auto: [gpt-4o-mni]")
+    assert result.exit_code == 0
+    (note,) = orjson.loads(result.output)["notes"]
+    assert "search.yaml:2: models.auto" in note
+    assert "there is no backend or tier called 'gpt-4o-mni'; did you mean gpt-4o-mini?" in note
+
+
+def test_doctor_finds_what_check_finds_and_a_directory_that_cannot_be_written(folder: Path) -> None:
+    (folder / "policies" / "search.yaml").write_text("team: search\ncache: {ttl: 24}\nnonsense: 1\n")
+    (folder / "data").write_text("a file")
+    words = ["--config", str(folder / "gateway.yaml"), "--policies", str(folder / "policies")]
+    result = CliRunner().invoke(cli, ["doctor", *words, "--data-dir", str(folder / "data"), "--json"])
+    assert result.exit_code == 1
+    findings = orjson.loads(result.output)
+    wrong = [each["what"] for each in findings if not each["well"]]
+    assert wrong[0].startswith(f"{folder}/policies/search.yaml:3: nonsense: unknown key")
+    assert f"the data directory {folder}/data cannot be written" in wrong
+    assert next(each["what"] for each in findings if each["note"]).endswith("write 24s, or 24h for hours")
+
+
+def test_a_port_that_is_none_is_refused(folder: Path) -> None:
+    result = CliRunner().invoke(cli, ["serve", "--port", "99999", "--config", str(folder / "gateway.yaml")])
+    assert result.exit_code == 2
+    assert "99999 is not in the range 0<=x<=65535" in result.output

@@ -15,10 +15,11 @@ import httpx
 import orjson
 import pytest
 
-from gateway.cli.operation.client_settings import CLIENTS, Connection, write
+from gateway.cli.teams.client_settings import CLIENTS, Connection, write
 from gateway.settings.running import register, running, running_on
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.provider import Provider
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]
 
@@ -277,3 +278,40 @@ async def test_a_directory_without_a_ledger_is_not_copied(tmp_path: Path) -> Non
     done = await call(tmp_path, "backup", str(tmp_path / "copy"), "--data-dir", str(tmp_path / "none"))
     assert done.returncode == 1
     assert "contains no ledger" in done.stderr
+
+
+async def test_up_shows_people_what_they_need_and_keeps_the_logs_in_files(
+    user: Path, tmp_path: Path, provider: Provider, port: int
+) -> None:
+    (tmp_path / "gateway.yaml").write_text(CONFIG.format(port=port))
+    data, address = tmp_path / "data", free_port()
+    environment = {
+        **os.environ,
+        "HOME": str(user),
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+        "PYTHONPATH": os.getcwd(),
+    }
+    words = ["up", "--config", str(tmp_path / "gateway.yaml"), "--data-dir", str(data), "--port", str(address)]
+    with (tmp_path / "shown").open("wb") as shown:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "gateway.cli.main", *words],
+            stdout=shown,
+            stderr=shown,
+            cwd=tmp_path,
+            env=environment,
+        )
+    try:
+        await until(lambda: "Ctrl-C ends" in (tmp_path / "shown").read_text(), 45)
+        text = (tmp_path / "shown").read_text()
+        assert f"Listening on http://127.0.0.1:{address}/v1" in text
+        assert "✓ only: answers" in text or "✓ only: its list of models" in text
+        async with httpx.AsyncClient() as http:
+            await http.get(f"http://127.0.0.1:{address}/v1/models", headers={"authorization": "Bearer tg-unknown"})
+            refused = await http.post(f"http://127.0.0.1:{address}/v1/chat/completions", json={})
+            assert refused.status_code == 401
+    finally:
+        process.terminate()
+        assert await asyncio.to_thread(process.wait, 45) == 0
+    assert (tmp_path / "shown").read_text().endswith("Ended.\n")
+    assert "keys belong to a data directory" in (data / "gateway.log").read_text().lower()
+    assert orjson.loads((data / "access.log").read_text().splitlines()[-1])["status"] == 401

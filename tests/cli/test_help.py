@@ -11,7 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from gateway.cli.main import COMMANDS, cli, main
+from gateway.cli.main import COMMANDS, GROUPS, cli, main
 from tests.docs.markdown import commands, executed
 
 COMMON = ("--config FILE", "--data-dir DIR", "--policies DIR", "--json")
@@ -25,6 +25,8 @@ def tree(command: click.Command = cli, *path: str) -> Iterator[tuple[tuple[str, 
         for name in command.list_commands(context):
             sub = command.get_command(context, name)
             assert sub is not None
+            if sub.hidden:
+                continue
             yield from tree(sub, *path, name)
 
 
@@ -57,15 +59,35 @@ def test_every_option_says_what_it_is_for(words: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("words", [words for words, command in TREE.items() if isinstance(command, click.Group)])
 def test_no_line_in_a_list_of_commands_is_cut_short(words: tuple[str, ...]) -> None:
-    _, _, listed = helped(*words).partition("Commands:")
-    assert listed
-    assert "..." not in listed
+    listed = helped(*words)
+    assert "Commands:" in listed or not words
+    assert "..." not in listed.partition("Usage")[2].partition("\n")[2]
 
 
-def test_the_list_is_told_without_loading_a_command() -> None:
+def test_the_list_is_told_without_loading_a_command_by_purpose_and_fits_80_columns() -> None:
     text = helped()
     for name, (_, line) in COMMANDS.items():
         assert re.search(rf"^  {name} +{re.escape(line)}$", text, re.MULTILINE)
+    for group in GROUPS:
+        assert f"\n{group}:\n" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("chaos",), ("ledger", "unpriced"), ("ledger", "reprice"), ("router", "learned"), ("router", "trial"),
+     ("router", "rollback")],
+)  # fmt: skip
+def test_a_former_name_works_and_is_not_listed(words: tuple[str, ...]) -> None:
+    assert "Usage:" in helped(*words)
+    assert words not in TREE
+    assert not re.search(rf"^  {words[-1]} ", helped(*words[:-1]), re.MULTILINE)
+
+
+def test_a_command_that_is_misspelt_is_answered_with_the_right_one() -> None:
+    result = CliRunner().invoke(cli, ["statsu"])
+    assert result.exit_code == 2
+    assert "There is no command 'statsu'; did you mean status?" in result.output
 
 
 LINES = [part for line in executed(commands) for part in re.findall(r"thriftgate [^|>]+", line)]
@@ -101,3 +123,14 @@ def test_a_mistake_in_a_file_is_told_without_a_traceback(tmp_path: Path, capsys:
             main()
     assert ended.value.code == 2
     assert "gateway.yaml:1: listen.prot: unknown key" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "former"),
+    [(("usage",), "--out", "--output"), (("compare",), "--concurrency", "--concurrent")],
+)
+def test_a_former_spelling_of_an_option_works_and_is_not_shown(words: tuple[str, ...], name: str, former: str) -> None:
+    assert re.search(rf"^  {name} ", helped(*words), re.MULTILINE)
+    assert not re.search(rf"{former}\b", helped(*words))
+    option = next(each for each in TREE[words].params if name in each.opts)
+    assert former in option.opts

@@ -62,8 +62,8 @@ def test_the_table_has_budgets_the_other_currency_and_the_method(folder: Path) -
     text = run(folder, "usage", "--by", "tag:app", "--savings").output
     assert "cost EUR" in text
     assert "1 USD = 0.5 EUR, a fixed rate of 2026-01-01." in text
-    assert "Budget total of search: 0.0001 USD of 1.0000 USD (0.0%)" in text
-    assert "Credit ahead (backend large): 0.0001 of 100 USD used." in text
+    assert "Budget total of search: 0.0000505 USD of 1.00 USD (0.0%)" in text
+    assert "Credit ahead (backend large): 0.000101 of 100 USD used." in text
     assert "Baseline: every answered request on the team's reference" in text
 
 
@@ -90,7 +90,7 @@ def test_wrong_hits_are_told_with_their_interval_and_those_that_nobody_checked(f
 
 def test_csv_and_parquet_have_the_same_rows(folder: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(run(folder, "usage", "--by", "team,model", "--format", "csv").output)))
-    result = run(folder, "usage", "--by", "team,model", "--format", "parquet", "--output", str(folder / "x.parquet"))
+    result = run(folder, "usage", "--by", "team,model", "--format", "parquet", "--out", str(folder / "x.parquet"))
     assert (result.exit_code, result.output) == (0, "")
     table = pyarrow.parquet.read_table(folder / "x.parquet").to_pylist()
     assert [one["cost_usd"] for one in table] == [Decimal(one["cost_usd"]) for one in rows]

@@ -94,6 +94,21 @@ APPS = (
         "google",
     ),
     _app(
+        "ollama-python",
+        "ollama_python.py",
+        "plain plain_async default_tag stream twice stream_twice system options conversation image tools "
+        "tools_streamed schema thinking thoughts_hidden listed shown wrong_key unknown_model spent "
+        "refused_field broken_stream refused_above",
+        "google",
+    ),
+    _app(
+        "boto3",
+        "boto3_python.py",
+        "plain streams twice system limits conversation image document tools tools_streamed "
+        "tool_forced thinking wrong_key unknown_model spent refused_field refused_above broken_stream",
+        "others",
+    ),
+    _app(
         "langchain-python",
         "langchain_python.py",
         "chat_invoke chat_stream chat_tools chat_structured chat_structured_by_call chat_agent responses_invoke "

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.clients.catalogue import AGENT_TARGETS, Target
+from tests.clients.catalogue import AGENT_TARGETS, RESPONSES_MODEL, Target
 from tests.clients.stage import Stage
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(150)]
@@ -26,6 +26,7 @@ env_key = "THRIFTGATE_KEY"
 wire_api = "responses"
 request_max_retries = 0
 stream_max_retries = 0
+supports_websockets = {sockets}
 """
 
 
@@ -86,19 +87,25 @@ def test_claude_code_streams_what_it_hears(stage: Stage, home: Path, work: Path)
     assert said in told[-1]["result"]
 
 
+@pytest.mark.parametrize("sockets", [False, True], ids=["http", "socket"])
 @pytest.mark.parametrize("known", [False, True], ids=["any-name", "known-name"])
 @pytest.mark.parametrize("target", AGENT_TARGETS, ids=str)
-def test_codex_writes_a_file(stage: Stage, home: Path, work: Path, target: Target, known: bool) -> None:
+def test_codex_writes_a_file(stage: Stage, home: Path, work: Path, target: Target, known: bool, sockets: bool) -> None:
     said, file = f"tok-{secrets.token_hex(5)}", work / "hello.txt"
     (home / ".codex").mkdir()
     model = target.gpt_model if known else target.model
-    (home / ".codex" / "config.toml").write_text(CODEX.format(model=model, base=stage.gateway.base))
+    (home / ".codex" / "config.toml").write_text(
+        CODEX.format(model=model, base=stage.gateway.base, sockets=str(sockets).lower())
+    )
     told = run(
         work, {**stage.environment(target, home), "THRIFTGATE_KEY": stage.keys[target.team]},
         "codex", "exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox",
         f"Write {said} [[write {file}]]",
     )  # fmt: skip
     assert file.read_text() == f"{said}\n", told
+    if sockets and target.model == RESPONSES_MODEL:  # the header comes with the handshake; HTTP's requests have none
+        heard = [request.headers.get("openai-beta", "") for request in stage.brains["responses"].heard]
+        assert any(beta.startswith("responses_websockets=") for beta in heard)
     messages = [line["item"]["text"] for line in told if line.get("item", {}).get("type") == "agent_message"]
     assert f"About {said} the tools said" in messages[-1]
     assert told[-1]["type"] == "turn.completed"

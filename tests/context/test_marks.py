@@ -15,7 +15,7 @@ from gateway.domain.policy import ContextPolicy, Policy
 from gateway.domain.prompt_cache import CacheMarks
 from gateway.domain.record import Attempt
 from gateway.domain.request import Controls
-from gateway.domain.routing.route import Prefix
+from gateway.domain.routing.route import ContextPlan, Prefix
 from gateway.domain.tenant import Key, Tenant
 
 TOOLS = [{"name": "read", "input_schema": {"type": "object"}}]
@@ -37,6 +37,7 @@ class Session:
     marking: CacheMarking = field(init=False)
     lengths: tuple[int, ...] = ()
     blocks: int = 0
+    kept: int = 0
 
     def __post_init__(self) -> None:
         self.marking = CacheMarking(lambda: self.now)
@@ -52,13 +53,16 @@ class Session:
         body: dict[str, Any] | None = None,
         untouched: bool = False,
         cut: frozenset[int] = frozenset(),
+        anchor: int = 0,
     ) -> CacheMarks | None:
-        sent = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hello"}], **(body or {})}
+        messages = [{"role": "user", "content": "hello"}] * (self.blocks + 1)
+        sent = {"model": "m", "max_tokens": 9, "messages": messages, **(body or {})}
         if tools:
             sent["tools"] = TOOLS
         request = parse(orjson.dumps(sent), "req_1", Controls(untouched=untouched), {})
         prefix = Prefix(name, self.lengths)
-        return self.marking.plan(request, who or tenant(), backend or anthropic(), prefix, tokens, cut)
+        plan = ContextPlan(tokens, tokens, drop=cut, anchor=anchor)
+        return self.marking.plan(request, who or tenant(), backend or anthropic(), prefix, plan)
 
     def answered(
         self, marks: CacheMarks | None, name: bytes = b"s", *, kept: bool = True, team: str = "search"
@@ -66,14 +70,20 @@ class Session:
         assert marks is not None
         self.blocks += 1
         marks.blocks, marks.lives_long = self.blocks, marks.newest == "1h"
-        usage = Usage(5, cached_tokens=marks.tokens if kept and marks.newest else 0)
+        usage = self.usage(marks) if kept and marks.newest else Usage(5)
         attempt = Attempt("a", 1, anthropic(), 0.0, outcome="ok", usage=usage, marks=marks)
         self.marking.learn(attempt, "search", Prefix(name, self.lengths))
         self.lengths = (*self.lengths, 7)
 
-    def step(self, tokens: int, after_s: float = 10.0) -> CacheMarks:
+    def usage(self, marks: CacheMarks) -> Usage:
+        """All that was there before is read, unless the marks begin anew; the rest is written."""
+        read, self.kept = min(self.kept, marks.tokens) if marks.earlier else 0, marks.tokens
+        written = marks.tokens - read
+        return Usage(5, read, 0, written) if marks.newest == "1h" else Usage(5, read, written)
+
+    def step(self, tokens: int, after_s: float = 10.0, anchor: int = 0) -> CacheMarks:
         self.now += after_s
-        marks = self.plan(tokens)
+        marks = self.plan(tokens, anchor=anchor)
         self.answered(marks)
         assert marks is not None
         return marks
@@ -88,8 +98,17 @@ def test_an_agents_first_request_is_marked_for_five_minutes() -> None:
 def test_what_was_added_to_a_warm_prompt_is_kept_for_an_hour_where_that_costs_little() -> None:
     session = Session()
     session.step(40_000)
-    marks = session.step(40_500)
+    marks = session.step(40_100)
     assert (marks.newest, marks.earlier) == ("1h", ((1, "1h"),))
+
+
+def test_hours_marks_cost_a_small_share_of_a_session_until_they_bridge_a_pause() -> None:
+    session = Session()
+    lifetimes = [session.step(40_000 + 250 * number).newest for number in range(30)]
+    assert 1 <= lifetimes.count("1h") <= 4
+    assert session.step(48_000, after_s=900.0).newest
+    after = [session.step(48_000 + 250 * number).newest for number in range(30)]
+    assert after[:4].count("1h") > lifetimes[-4:].count("1h")
 
 
 def test_a_large_addition_waits_for_a_small_one_that_makes_all_of_it_last() -> None:
@@ -124,6 +143,30 @@ def test_a_history_that_the_client_rewrote_begins_anew() -> None:
     session.step(40_100)
     session.lengths = (8, 7)
     assert session.step(40_200).earlier == ()
+
+
+def test_the_place_where_the_next_cut_begins_stays_in_the_cache() -> None:
+    session = Session()
+    session.step(40_000, anchor=1)
+    session.step(60_000, anchor=1)
+    assert session.step(80_000, anchor=1).earlier == ((2, "5m"), (1, "5m"))
+    cut = session.plan(60_000, cut=frozenset({1}), anchor=3)
+    assert cut is not None
+    assert (cut.newest, cut.earlier) == ("5m", ((1, "5m"), (3, "5m")))
+    session.answered(cut)
+    following = session.plan(80_000, cut=frozenset({1}), anchor=3)
+    assert following is not None
+    assert following.earlier == ((4, "5m"), (3, "5m"))
+
+
+def test_a_cut_before_the_kept_place_is_written_from_the_system_prompt_on() -> None:
+    session = Session()
+    for _ in range(3):
+        session.step(40_000, anchor=1)
+    session.answered(session.plan(30_000, cut=frozenset({2}), anchor=3))
+    cut = session.plan(20_000, cut=frozenset({1, 2}), anchor=4)
+    assert cut is not None
+    assert (cut.earlier, cut.fixed) == (((4, "5m"),), True)
 
 
 def test_a_new_cut_begins_anew_and_the_same_cut_goes_on() -> None:

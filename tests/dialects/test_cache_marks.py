@@ -69,14 +69,32 @@ def test_what_stood_earlier_in_the_conversation_is_marked_by_the_number_of_block
     marks = CacheMarks("5m", ((1, "5m"),), fixed=True)
     found = written("anthropic_messages", body(), marks)
     assert marked(found) == [("write", "5m"), ("text:be brief", "5m"), ("text:look at a", "5m"), ("tool_result", "5m")]
-    assert marks.blocks == 4
+    assert marks.blocks == 3
     assert not marks.lives_long
 
 
 def test_thinking_is_never_marked_and_what_stands_before_it_is() -> None:
-    found = written("anthropic_messages", body(), CacheMarks("5m", ((2, "5m"),)))
+    thought = {"role": "assistant", "content": messages()[1]["content"][:1]}
+    sent = body(messages=[messages()[0], thought, {"role": "user", "content": "go on"}])
+    found = written("anthropic_messages", sent, CacheMarks("5m", ((1, "5m"),)))
+    assert marked(found) == [("text:look at a", "5m"), ("text:go on", "5m")]
+    assert found["messages"][1] == thought
+
+
+def test_places_of_marks_are_the_same_with_and_without_thinking() -> None:
+    for drops in (frozenset[int](), frozenset({1})):
+        marks = CacheMarks("5m", ((2, "5m"),))
+        plan = ContextPlan(1, 1, marks=marks, no_thinking=drops)
+        out = wire("anthropic_messages", "anthropic_messages").body(parsed("anthropic_messages", body()), "m", plan)
+        assert marked(orjson.loads(out)) == [("tool_use", "5m"), ("tool_result", "5m")]
+        assert marks.blocks == 3
+        assert (b'"thinking"' in out) is not bool(drops)
+
+
+def test_without_tools_and_system_prompt_the_end_of_the_first_message_is_marked() -> None:
+    sent = {"model": "m", "max_tokens": 9, "messages": messages()}
+    found = written("anthropic_messages", sent, CacheMarks("5m", fixed=True))
     assert marked(found) == [("text:look at a", "5m"), ("tool_result", "5m")]
-    assert found["messages"][1] == messages()[1]
 
 
 def test_marks_before_an_hours_mark_live_an_hour_too() -> None:
@@ -95,7 +113,7 @@ def test_marks_before_an_hours_mark_live_an_hour_too() -> None:
 
 def test_more_than_four_marks_are_never_sent_and_the_tools_give_theirs_up_first() -> None:
     sent = body(messages=[*messages(), {"role": "user", "content": "go on"}])
-    found = written("anthropic_messages", sent, CacheMarks("5m", ((1, "5m"), (4, "5m")), fixed=True))
+    found = written("anthropic_messages", sent, CacheMarks("5m", ((1, "5m"), (3, "5m")), fixed=True))
     assert [name for name, _ in marked(found)] == [
         "text:be brief", "text:look at a", "tool_result", "text:go on"
     ]  # fmt: skip

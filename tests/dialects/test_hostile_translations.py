@@ -19,7 +19,7 @@ from tests.support.requests import request_in
 
 CLIENTS: tuple[DialectName, ...] = (
     *("openai_chat", "openai_completions", "openai_responses"),
-    *("anthropic_messages", "gemini_generate"),
+    *("anthropic_messages", "gemini_generate", "bedrock_converse", "ollama_chat"),
 )
 WAYS: list[tuple[DialectName, DialectName]] = [
     *[(client, "openai_chat") for client in CLIENTS if client != "openai_chat"],
@@ -34,6 +34,15 @@ FIELDS += ["text", "include", "top_logprobs", "max_output_tokens", "web_search_o
 FIELDS += ["system", "stop_sequences", "thinking", "output_config", "metadata", "user", "best_of", "suffix", "echo"]
 FIELDS += ["prompt_cache_key", "service_tier", "parallel_tool_calls", "max_completion_tokens", "logit_bias", "invented"]
 FIELDS += ["contents", "generationConfig", "systemInstruction", "toolConfig", "safetySettings", "cached_content"]
+FIELDS += [
+    "inferenceConfig",
+    "toolConfig",
+    "outputConfig",
+    "additionalModelRequestFields",
+    "options",
+    "format",
+    "think",
+]
 
 
 @pytest.mark.parametrize("way", WAYS, ids=" over ".join)
@@ -54,6 +63,25 @@ def test_geminis_parts_are_either_refused_as_bad_or_can_be_sent(value: Any, name
     fields = {"contents": contents, "tools": [{"functionDeclarations": [{"name": "f", "parameters": value}]}]}
     with suppress(BadRequest):
         wire("gemini_generate", "anthropic_messages").body(request_in("gemini_generate", **fields), "other", None)
+
+
+@steady
+@given(value=VALUES, name=st.sampled_from(["text", "image", "document", "toolUse", "toolResult", "reasoningContent"]))
+def test_converses_blocks_are_either_refused_as_bad_or_can_be_sent(value: Any, name: str) -> None:
+    messages = [{"role": role, "content": [{name: value}, value]} for role in ("user", "assistant")]
+    spec = {"toolSpec": {"name": "f", "inputSchema": {"json": value}}}
+    fields = {"messages": messages, "system": [value], "toolConfig": {"tools": [spec, value], "toolChoice": value}}
+    for some in ({"messages": messages}, fields):
+        with suppress(BadRequest):
+            wire("bedrock_converse", "openai_chat").body(request_in("bedrock_converse", **some), "other", None)
+
+
+@steady
+@given(value=VALUES, name=st.sampled_from(["content", "images", "tool_calls", "thinking", "tool_name"]))
+def test_ollamas_messages_are_either_refused_as_bad_or_can_be_sent(value: Any, name: str) -> None:
+    messages = [{"role": role, name: value} for role in ("user", "assistant", "tool")]
+    with suppress(BadRequest):
+        wire("ollama_chat", "anthropic_messages").body(request_in("ollama_chat", messages=messages), "other", None)
 
 
 @pytest.mark.parametrize("way", WAYS, ids=" over ".join)

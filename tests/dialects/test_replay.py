@@ -84,7 +84,7 @@ async def test_a_plain_answer_is_the_stored_body_to_the_byte() -> None:
 @pytest.mark.parametrize("name", STORED)
 async def test_a_stream_says_what_was_stored(name: str) -> None:
     answer, pieces = await replay(streaming(wants_usage=True), STORED[name])
-    assert (answer.content_type, answer.ending) == ("text/event-stream", DONE)
+    assert (answer.content_type, answer.ending) == ("text/event-stream; charset=utf-8", DONE)
     for said in events_of(b"".join(pieces)):
         ChatCompletionChunk.model_validate(said)
     reader = wire.reader(streaming(wants_usage=True))

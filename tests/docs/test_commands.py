@@ -30,7 +30,7 @@ PLACES = executed(commands)
 LINES = [pytest.param(line, id=f"{page}: {line}") for line, page in PLACES.items() if "thriftgate " in line]
 CURLS = [pytest.param(line, id=f"{page}: {line}") for line, page in PLACES.items() if line.startswith("curl ")]
 PROGRAMS = ("claude", "qwen", "aider")
-STARTS = tuple(f"thriftgate {verb}" for verb in ("serve", "model fetch", "loadtest", "chaos", "dev attack"))
+STARTS = tuple(f"thriftgate {verb}" for verb in ("serve", "model fetch", "up", "loadtest", "dev chaos", "dev attack"))
 """Serve until they are stopped, download, or load the machine for long: parsed, not executed. (The gateway of these
 tests is started by the first; tests/loadtests and tests/attacks run the others.)"""
 REACHES = ("thriftgate doctor", "thriftgate backends test")

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import Any
 
 import orjson
 import pytest
 import yaml
 
 from gateway.dialects.clients import PATHS, at
+from gateway.dialects.facts import FACTS
 from gateway.dialects.registry import wire
 from gateway.dialects.via_chat import ViaChat
-from gateway.domain.request import ClientDialectName, Controls, DialectName
+from gateway.domain.request import Controls, DialectName
 from gateway.errors import BadRequest
 from tests.docs.markdown import ROOT, table
 
@@ -37,7 +38,7 @@ MODEL = "claude-sonnet-4-6"
 
 def test_who_reaches_whom_is_as_told() -> None:
     rows = table("ways", PAGE)
-    assert sorted(row[0].strip("`") for row in rows) == sorted(get_args(ClientDialectName))
+    assert sorted(row[0].strip("`") for row in rows) == sorted(FACTS)
     for client, path, *cells, own in rows:
         name = client.strip("`")
         assert at(path.strip("`"))

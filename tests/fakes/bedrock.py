@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from base64 import b64encode
-from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from typing import Any
@@ -19,7 +16,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from tests.fakes.event_stream import event, exception
-from tests.support.http_server import HttpServer
+from tests.fakes.scripted import Body, Refuse, Scripted
 
 MODELS = ("eu.anthropic.claude-sonnet-4-5-20250929-v1:0", "amazon.nova-pro-v1:0")
 _CLOCK_S = 300.0
@@ -34,32 +31,13 @@ class Asked:
     headers: dict[str, str]
 
 
-@dataclass(frozen=True)
-class Refuse:
-    """An error of the service. `skew_s`: how far its clock is ahead in the header `date`."""
-
-    status: int
-    name: str
-    message: str = "scripted"
-
-
-@dataclass(frozen=True)
-class Frames:
-    """A stream of these bytes, then its end. `cut`: the connection breaks instead."""
-
-    pieces: tuple[bytes, ...]
-    cut: bool = False
-
-
-@dataclass(frozen=True)
-class Body:
-    """A plain answer."""
-
-    value: Any
+def refuse(status: int, name: str, message: str = "scripted") -> Refuse:
+    """An exception of the service."""
+    return Refuse(status, {"message": message}, name)
 
 
 @dataclass
-class Bedrock(HttpServer):
+class Bedrock(Scripted):
     """One region. `keys`: key id → (secret, session token); others are refused."""
 
     region: str = "eu-central-1"
@@ -69,49 +47,33 @@ class Bedrock(HttpServer):
     """How far its clock is ahead."""
     asked: list[Asked] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
-    steps: deque[Refuse | Frames | Body] = field(default_factory=deque)
 
     def routes(self) -> list[web.RouteDef]:
         return [web.post("/{path:.*}", self._answer)]
-
-    def script(self, *steps: Refuse | Frames | Body) -> None:
-        self.steps.extend(steps)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
         if problem := self._problem(request, body):
             self.refused.append(problem)
-            return self._error(403, *problem.split(": ", 1))
+            return self._error(refuse(403, *problem.split(": ", 1)))
         _, _, model, operation = request.raw_path.split("/")
         self.asked.append(Asked(unquote(model), operation, orjson.loads(body), dict(request.headers)))
-        step = self.steps.popleft() if self.steps else None
+        step = self.next_step()
         if isinstance(step, Refuse):
-            return self._error(step.status, step.name, step.message)
+            return self._error(step)
         if unquote(model) not in MODELS:
-            return self._error(400, "ValidationException", "The provided model identifier is invalid.")
+            return self._error(refuse(400, "ValidationException", "The provided model identifier is invalid."))
         if isinstance(step, Body):
             return web.json_response(step.value)
         if operation in ("invoke", "converse"):
             return web.json_response(MESSAGE if operation == "invoke" else CONVERSED)
-        pieces = step.pieces if isinstance(step, Frames) else CLAUDES if operation.startswith("invoke") else NOVAS
-        return await self._stream(request, pieces, cut=isinstance(step, Frames) and step.cut)
+        usual = CLAUDES if operation.startswith("invoke") else NOVAS
+        return await self.stream(request, "application/vnd.amazon.eventstream", step, usual)
 
-    def _error(self, status: int, name: str, message: str) -> web.Response:
+    def _error(self, error: Refuse) -> web.Response:
         date = formatdate(time.time() + self.ahead_s, usegmt=True)
-        headers = {"x-amzn-errortype": f"{name}:http://internal.amazon.com/", "date": date}
-        return web.json_response({"message": message}, status=status, headers=headers)
-
-    async def _stream(self, request: web.Request, pieces: Iterable[bytes], *, cut: bool) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"content-type": "application/vnd.amazon.eventstream"})
-        await response.prepare(request)
-        for piece in pieces:
-            await response.write(piece)
-            await asyncio.sleep(0)
-        if cut:
-            await asyncio.sleep(0.05)
-            assert request.transport is not None
-            request.transport.abort()
-        return response
+        headers = {"x-amzn-errortype": f"{error.name}:http://internal.amazon.com/", "date": date}
+        return web.json_response(error.body, status=error.status, headers=headers)
 
     def _problem(self, request: web.Request, body: bytes) -> str:
         """Why the call is not admitted, as `Exception: words`; empty: it is."""

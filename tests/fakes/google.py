@@ -6,8 +6,6 @@ import asyncio
 import subprocess
 import time
 from base64 import urlsafe_b64decode
-from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from tests.support.http_server import HttpServer
+from tests.fakes.scripted import Body, Refuse, Scripted
 
 KEY = "AIza-test-key"
 PROJECT, LOCATION = "our-project", "europe-west4"
@@ -38,27 +36,8 @@ class Asked:
     headers: dict[str, str]
 
 
-@dataclass(frozen=True)
-class Refuse:
-    status: int
-    body: Any
-
-
-@dataclass(frozen=True)
-class Events:
-    """A stream of these bytes, then its end. `cut`: the connection breaks instead."""
-
-    pieces: tuple[bytes, ...]
-    cut: bool = False
-
-
-@dataclass(frozen=True)
-class Body:
-    value: Any
-
-
 @dataclass
-class Google(HttpServer):
+class Google(Scripted):
     """`public`: file with the public key that assertions must be signed for; `tokens`: access tokens in force."""
 
     public: Path | None = None
@@ -69,7 +48,6 @@ class Google(HttpServer):
     asked: list[Asked] = field(default_factory=list)
     granted: list[str] = field(default_factory=list)
     """How each token was asked for."""
-    steps: deque[Refuse | Events | Body] = field(default_factory=deque)
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -79,9 +57,6 @@ class Google(HttpServer):
             web.get("/computeMetadata/v1/instance/service-accounts/default/token", self._metadata),
             web.post("/{path:.*}", self._answer),
         ]
-
-    def script(self, *steps: Refuse | Events | Body) -> None:
-        self.steps.extend(steps)
 
     def _grant(self, how: str) -> str:
         self.granted.append(how)
@@ -143,7 +118,7 @@ class Google(HttpServer):
             error = {"code": 401, "message": "Request had invalid credentials.", "status": "UNAUTHENTICATED"}
             return web.json_response({"error": error}, status=401)
         self.asked.append(Asked(path, query, orjson.loads(await request.read()), headers))
-        step = self.steps.popleft() if self.steps else None
+        step = self.next_step()
         if isinstance(step, Refuse):
             return web.json_response(step.body, status=step.status)
         if isinstance(step, Body):
@@ -151,9 +126,7 @@ class Google(HttpServer):
         claude, streams = "/publishers/anthropic/" in path, ":stream" in path
         if not streams:
             return web.json_response(MESSAGE if claude else REPLY)
-        if isinstance(step, Events):
-            return await self._stream(request, step.pieces, cut=step.cut)
-        return await self._stream(request, CLAUDES if claude else EVENTS, cut=False)
+        return await self.stream(request, "text/event-stream", step, CLAUDES if claude else EVENTS)
 
     def _admits(self, path: str, headers: dict[str, str]) -> bool:
         """One credential, the right one. The Gemini API takes keys alone."""
@@ -163,18 +136,6 @@ class Google(HttpServer):
         if path.startswith("/v1/projects/"):
             return token.removeprefix("Bearer ") in self.tokens or key == KEY
         return key == KEY
-
-    async def _stream(self, request: web.Request, pieces: Iterable[bytes], *, cut: bool) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
-        await response.prepare(request)
-        for piece in pieces:
-            await response.write(piece)
-            await asyncio.sleep(0)
-        if cut:
-            await asyncio.sleep(0.05)
-            assert request.transport is not None
-            request.transport.abort()
-        return response
 
 
 def _unbase64(text: str) -> bytes:

@@ -92,13 +92,13 @@ def test_the_lists_price_can_be_told_from_the_row(percent: str) -> None:
     [
         ("discounts: [{percent: 5}]", "give either backend or provider"),
         ("discounts: [{provider: a, backend: b, percent: 5}]", "give either backend or provider"),
-        ("discounts: [{provider: a, percent: 0}]", "greater than 0"),
-        ("discounts: [{provider: a, percent: -5}]", "greater than 0"),
-        ("discounts: [{provider: a, percent: 101}]", "less than or equal to 100"),
+        ("discounts: [{provider: a, percent: 0}]", "must be above 0"),
+        ("discounts: [{provider: a, percent: -5}]", "must be above 0"),
+        ("discounts: [{provider: a, percent: 101}]", "must be at most 100"),
         ("discounts: [{provider: a, percent: 5, until: 2026-01-01}]", "unknown key"),
         (
             "discounts: [{provider: a, percent: 5, valid_from: 2026-02-01, valid_until: 2026-02-01}]",
-            "valid_until must be after valid_from",
+            "valid_until: must be after valid_from",
         ),
         (
             "discounts: [{provider: a, percent: 5}, {provider: a, percent: 6, valid_from: 2026-01-01}]",
@@ -107,7 +107,7 @@ def test_the_lists_price_can_be_told_from_the_row(percent: str) -> None:
         ("credits: [{name: x, provider: a, usd: -1}]", "not negative"),
         ("credits: [{name: x, provider: a, usd: 1}, {name: x, provider: b, usd: 1}]", "same name"),
         ("currency: {code: euro, per_usd: 0.9, as_of: 2026-01-01}", "must match"),
-        ("currency: {code: EUR, per_usd: 0, as_of: 2026-01-01}", "greater than 0"),
+        ("currency: {code: EUR, per_usd: 0, as_of: 2026-01-01}", "must be above 0"),
     ],
 )
 def test_terms_that_make_no_sense_are_told_with_their_key(section: str, complaint: str) -> None:

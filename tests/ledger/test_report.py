@@ -170,7 +170,7 @@ async def test_the_table_names_what_is_not_in_its_figures(booked: Database, cata
     assert "total" in text
     assert "0.0002" in text
     assert "unknown or incomplete price, so that these figures are too low: 1." in text
-    assert "hypothetical, priced like openai/gpt-5: 0.0002 USD" in text
+    assert "hypothetical, priced like openai/gpt-5: 0.000219 USD" in text
 
 
 @pytest.mark.parametrize(

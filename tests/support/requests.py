@@ -9,7 +9,9 @@ import httpx
 import orjson
 
 from gateway.dialects.anthropic_messages import dialect as anthropic_messages
+from gateway.dialects.bedrock_converse import dialect as bedrock_converse
 from gateway.dialects.gemini_generate import dialect as gemini_generate
+from gateway.dialects.ollama_chat import dialect as ollama_chat
 from gateway.dialects.openai_chat import dialect as openai_chat
 from gateway.dialects.openai_completions import dialect as openai_completions
 from gateway.dialects.openai_embeddings import dialect as openai_embeddings
@@ -33,6 +35,8 @@ _PARSERS: Mapping[DialectName, Callable[..., CompletionRequest]] = {
     "openai_embeddings": openai_embeddings.parse,
     "anthropic_messages": anthropic_messages.parse,
     "gemini_generate": gemini_generate.Endpoint("auto", stream=False).parse,
+    "bedrock_converse": bedrock_converse.Endpoint("auto", stream=False).parse,
+    "ollama_chat": ollama_chat.parse,
 }
 
 
@@ -54,6 +58,8 @@ def fields_in(
             prompt = {"max_tokens": 100, "messages": [user(content)]}
         case "gemini_generate":
             prompt = {"contents": [{"role": "user", "parts": [{"text": content}]}]}
+        case "bedrock_converse":
+            prompt = {"messages": [{"role": "user", "content": [{"text": content}]}]}
         case _:
             prompt = {"messages": [user(content)]}
     return {"model": model, **prompt, **fields}

@@ -78,7 +78,7 @@ def _unpriced(team: str, last: Iterable[Hour], now: float) -> Alert | None:
         return None
     text = (
         f"{sum(counts.values())} attempts of team {team} have no price, or units without one, on {', '.join(counts)}: "
-        "their cost is in no sum and no budget. `thriftgate ledger unpriced` lists them."
+        "their cost is in no sum and no budget. `thriftgate prices unpriced` lists them."
     )
     return _anomaly(team, "unpriced", "warning", now, text, {"attempts": counts})
 

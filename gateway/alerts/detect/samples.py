@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
+from gateway.admission.tool_loops import LoopReport
 from gateway.alerts.alert import Alert, Kind, digest
 from gateway.alerts.detect import lost_hosts
 from gateway.alerts.detect.anomalies import ENOUGH_HOURS, LEAST_LOOKUPS, found
 from gateway.alerts.detect.hours import HOUR_S, Backend, Hour
 from gateway.alerts.detect.quality import quality_alert
 from gateway.alerts.detect.thresholds import BudgetWindow, due, due_ahead
+from gateway.alerts.detect.tool_loops import tool_loop_alert
 from gateway.alerts.detect.weekly_report import Week, weekly_report
 from gateway.domain.money.windows import iso, window_bounds
 from gateway.domain.policy import Budget
@@ -30,6 +32,8 @@ def sample(kind: Kind, team: str, now: float) -> Alert:
         alert = _report(team, now)
     elif kind == "lost_host":
         alert = _lost_host(team, now)
+    elif kind == "tool_loop":
+        alert = tool_loop_alert(LoopReport(team, "session", "claude_code", "Bash", 5, 10), now)
     else:
         alert = _budget(kind, team, now) if kind in ("threshold", "forecast") else _anomaly(kind, team, now)
     payload = {"test": True, **alert.payload, "text": f"This is a test, nothing happened: {alert.payload['text']}"}

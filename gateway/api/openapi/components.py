@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gateway.api.openapi.operation import OPEN_OBJECT, TEXT, Schema, nullable, optional, record, ref, whole, words
+from gateway.dialects.clients import CLIENTS
 
 _DURATION: Schema = {"type": "string", "examples": ["30s", "5m"]}
 
@@ -58,18 +59,16 @@ SECURITY_SCHEMES: Mapping[str, Any] = {
     "apiKey": {"type": "apiKey", "in": "header", "name": "x-api-key", "description": "The same, as Anthropic's SDK."},
 }
 
+_ERRORS: Mapping[str, Schema] = {
+    name: schema for client in CLIENTS.values() for name, schema in client.error_schema.items()
+}
+
 SCHEMAS: Mapping[str, Schema] = {
     "Error": {
         "description": "In the shape of the vendor whose path or SDK the client uses.",
-        "anyOf": [ref("OpenAIError"), ref("AnthropicError"), ref("GoogleError")],
+        "anyOf": [ref(name) for name in _ERRORS],
     },
-    "OpenAIError": record(
-        error=record(
-            message=TEXT, type=nullable(TEXT), param=nullable(TEXT), code=nullable({"type": ["string", "integer"]})
-        )
-    ),
-    "AnthropicError": record(type={"const": "error"}, error=record(type=TEXT, message=TEXT)),
-    "GoogleError": record(error=record(code=whole(400), message=TEXT, status=TEXT)),
+    **_ERRORS,
     "Model": record(id=TEXT, object={"const": "model"}, created=whole(0), owned_by=TEXT),
     "AnthropicModel": record(id=TEXT, type={"const": "model"}, display_name=TEXT),
     "AnthropicModels": record(data={"type": "array", "items": ref("AnthropicModel")}, has_more={"type": "boolean"}),

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
 
 from gateway.api.openapi.components import REQUEST_HEADERS, RESPONSE_HEADERS, SCHEMAS, SECURITY_SCHEMES
-from gateway.api.openapi.operation import JSON, Operation, Schema, ref
+from gateway.api.openapi.operation import JSON, PARAMETER, Operation, Schema, ref, template
 from gateway.api.openapi.operations import INFERENCE, OPERATIONS
 
 VERSION = "3.1.0"
-_PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")
-"""Matches `{name}` and `{name:path}` in a route's path."""
 _TAGS = (
     ("/admin", "administration"),
     ("/dashboard", "dashboard"),
@@ -24,15 +21,10 @@ _TAGS = (
     ("/v1/messages/batches", "batches"),
     ("/v1/requests", "records"),
     ("/v1/usage", "records"),
-    ("/v1", "inference"),
-    ("/", "health"),
+    ("/openapi.json", "health"),
+    ("/", "inference"),
 )
 """(Prefix of a path, tag). The first matching prefix decides the tag."""
-
-
-def template(path: str) -> str:
-    """A route's path in OpenAPI's form, without converters."""
-    return _PARAMETER.sub(r"{\1}", path)
 
 
 def document(routes: Iterable[tuple[str, str]], version: str) -> dict[str, Any]:
@@ -70,7 +62,7 @@ def document(routes: Iterable[tuple[str, str]], version: str) -> dict[str, Any]:
 def _operation(path: str, operation: Operation) -> dict[str, Any]:
     parameters: list[Schema] = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-        for name in _PARAMETER.findall(path)
+        for name in PARAMETER.findall(path)
     ]
     parameters += operation.query
     if operation.controls:
@@ -81,7 +73,7 @@ def _operation(path: str, operation: Operation) -> dict[str, Any]:
     written: dict[str, Any] = {
         "operationId": operation.id,
         "summary": operation.summary,
-        "tags": [next(tag for prefix, tag in _TAGS if path.startswith(prefix))],
+        "tags": ["health" if path == "/" else next(tag for prefix, tag in _TAGS if path.startswith(prefix))],
         "parameters": parameters,
         "responses": _responses(operation, headers),
         "security": [{name: []} for name in SECURITY_SCHEMES] if operation.scopes else [],

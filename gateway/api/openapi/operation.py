@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,9 @@ OPEN_OBJECT: Schema = {"type": "object"}
 TEXT: Schema = {"type": "string"}
 JSON = "application/json"
 EVENTS = "text/event-stream"
+
+PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")
+"""`{name}` and `{name:path}` in a route's path."""
 
 READING = (400, 401, 403, 404, 408, 503)
 """Error statuses of every route that needs a key."""
@@ -36,6 +40,11 @@ class Operation:
     errors: tuple[int, ...] = READING
     controls: bool = False
     """Whether the route accepts the `x-thriftgate-*` request headers and sends the response headers."""
+
+
+def template(path: str) -> str:
+    """A route's path as OpenAPI writes it: without converters."""
+    return PARAMETER.sub(r"{\1}", path)
 
 
 def ref(name: str) -> Schema:

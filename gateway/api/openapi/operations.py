@@ -11,6 +11,7 @@ from gateway.api.openapi.operation import (
     EVENTS,
     JSON,
     OPEN_OBJECT,
+    READING,
     TEXT,
     WRITING,
     Operation,
@@ -20,9 +21,12 @@ from gateway.api.openapi.operation import (
     query,
     record,
     ref,
+    template,
     whole,
     words,
 )
+from gateway.dialects.client import Shown
+from gateway.dialects.clients import CLIENTS
 
 _ASKING = (400, 401, 403, 404, 408, 413, 415, 422, 429, 500, 502, 503, 504)
 _PASSED: Mapping[int, Mapping[str, Schema]] = {200: {JSON: OPEN_OBJECT, "application/octet-stream": {}, EVENTS: {}}}
@@ -39,6 +43,39 @@ def _inference(id: str, summary: str, body: str, answer: Schema = OPEN_OBJECT, *
 def _passed(id: str, summary: str) -> Operation:
     content = f"{summary} Passed unchanged to the backend of `model`; the team's policy must list it under passthrough."
     return Operation(id, content, answers=_PASSED, body=_FORM, errors=_ASKING, controls=True)
+
+
+def _own(shown: Shown) -> Operation:
+    """Of a path that its dialect's package describes."""
+    answers: Mapping[int, Mapping[str, Schema]] = {200: {JSON: OPEN_OBJECT}}
+    return Operation(shown.id, shown.summary, answers=answers, body={JSON: shown.body}, errors=_ASKING, controls=True)
+
+
+def _counts() -> dict[tuple[str, str], Operation]:
+    counts = [count for client in CLIENTS.values() for count in client.counts]
+    return {
+        ("POST", template(count.paths[0])): Operation(
+            count.shown.id,
+            count.shown.summary,
+            answers={200: {JSON: record(**{name: whole(0) for name in count.answer(0)})}},
+            body={JSON: count.shown.body},
+            errors=(*WRITING, 500),
+        )
+        for count in counts
+    }
+
+
+def _views() -> dict[tuple[str, str], Operation]:
+    return {
+        (view.method, view.path): Operation(
+            view.shown.id,
+            view.shown.summary,
+            body={JSON: view.shown.body} if view.shown.body else None,
+            errors=WRITING if view.shown.body else READING,
+        )
+        for client in CLIENTS.values()
+        for view in client.views
+    }
 
 
 INFERENCE: Mapping[str, Operation] = {
@@ -59,6 +96,7 @@ INFERENCE: Mapping[str, Operation] = {
     "/v1/images/variations": _passed("varyImage", "Variations of an image."),
     "/v1/moderations": _passed("moderate", "Whether a text is harmful."),
     "/v1/rerank": _passed("rerank", "Documents ordered by a query."),
+    **{path: _own(shown) for client in CLIENTS.values() for path, shown in client.shown.items()},
 }
 """Path → its POST operation."""
 
@@ -110,20 +148,8 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
     ("GET", "/v1/models/{name}"): Operation(
         "getModel", "One of these names.", answers={200: {JSON: {"anyOf": [ref("Model"), ref("AnthropicModel")]}}}
     ),
-    ("POST", "/v1/messages/count_tokens"): Operation(
-        "countTokens",
-        "Tokens of a prompt; free.",
-        answers={200: {JSON: record(input_tokens=whole(0))}},
-        body={JSON: OPEN_OBJECT},
-        errors=(*WRITING, 500),
-    ),
-    ("POST", "/v1beta/models/{model}:countTokens"): Operation(  # below /v1, this path could also be the path of a model
-        "countGeminiTokens",
-        "Tokens of a prompt in Gemini's form; free.",
-        answers={200: {JSON: record(totalTokens=whole(0))}},
-        body={JSON: OPEN_OBJECT},
-        errors=(*WRITING, 500),
-    ),
+    **_counts(),
+    **_views(),
     ("GET", "/v1/responses/{id}"): Operation(
         "getResponse", "A stored response.", query=(query("stream", "Not supported.", words("false")),)
     ),

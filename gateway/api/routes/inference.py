@@ -18,7 +18,8 @@ from gateway.api.server.asgi import Headers, Pace, by_name, check_json, check_le
 from gateway.api.server.caller import AsgiCaller, Caller, HangUp, unless_gone
 from gateway.api.server.envelope import Envelope
 from gateway.dialects.agents import recognise
-from gateway.dialects.clients import PASSED_THROUGH, ClientDialect, at
+from gateway.dialects.client import ClientDialect
+from gateway.dialects.clients import PASSED_THROUGH, at
 from gateway.dialects.controls import check_overrides, parse_controls
 from gateway.dialects.facts import FACTS
 from gateway.dialects.passthrough.form import is_form
@@ -40,13 +41,9 @@ from gateway.telemetry.observe import Telemetry
 log = logging.getLogger(__name__)
 
 JSON: Headers = [(b"content-type", b"application/json")]
-EVENTS: Headers = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),
-]
-
-_EVENT_STREAM = "text/event-stream"
+_UNBUFFERED: Headers = [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
+_STREAMS = {facts.stream_type.partition(";")[0]: facts.stream_type for facts in FACTS.values()}
+"""Media type of a stream of events, without and with its parameters."""
 
 
 class Inference:
@@ -149,12 +146,17 @@ class Inference:
 
         return await self._pipeline.off_loop.run(parse) if len(body) > LARGE_BYTES else parse()
 
-    def _admit(self, caller: Caller, headers: Mapping[bytes, bytes]) -> tuple[Tenant, Controls, bool]:
-        """Make all checks that do not need the body. Returns tenant, controls, and whether the request counts as batch.
-        An admitted request must call `leave`."""
+    def authenticate(self, headers: Mapping[bytes, bytes]) -> Tenant:
+        """The tenant of a key that may ask for completions. Raises InvalidKey, Forbidden."""
         tenant = self._tenants.authenticate(secret(headers))
         if "inference" not in tenant.key.scopes:
             raise Forbidden("This key may not ask for completions; create one with the scope inference.")
+        return tenant
+
+    def _admit(self, caller: Caller, headers: Mapping[bytes, bytes]) -> tuple[Tenant, Controls, bool]:
+        """All checks that need no body. Returns tenant, controls, and whether the request counts as batch; an admitted
+        request must `leave`."""
+        tenant = self.authenticate(headers)
         if caller.method != "POST":
             raise MethodNotAllowed(f"{caller.path} takes POST, not {caller.method}.")
         if (family := PASSED_THROUGH.get(caller.path)) is None:
@@ -262,7 +264,7 @@ class Inference:
         `begun`: the content type of an answer that has begun. If this type has no events, the answer gets no end, so
         that the connection breaks. `sent`: the last bytes that were sent.
         """
-        if begun.startswith(_EVENT_STREAM):
+        if begun.startswith(tuple(_STREAMS)):
             await caller.end(dialect.error_event(error, record.request_id, sent), broken=True)
         elif not begun:
             headers = [*JSON, *of_error(error), *of_record(record)]
@@ -283,8 +285,10 @@ class Inference:
 
 @lru_cache(maxsize=256)
 def _of_type(content_type: str) -> Headers:
-    """The response headers for an answer of this type."""
-    return EVENTS if content_type.startswith(_EVENT_STREAM) else [(b"content-type", content_type.encode("latin-1"))]
+    """The first response headers of an answer of this type."""
+    stream = next((whole for kind, whole in _STREAMS.items() if content_type.startswith(kind)), "")
+    head = (b"content-type", (stream or content_type).encode("latin-1"))
+    return [head, *_UNBUFFERED] if stream else [head]
 
 
 def _client_error(error: Exception, request_id: str) -> GatewayError:

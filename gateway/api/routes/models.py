@@ -33,6 +33,8 @@ def visible_models(tenant: Tenant, fleet: Fleet) -> list[tuple[str, str]]:
     for backend in visible_backends(tenant, fleet):
         found.setdefault(backend.name, backend.kind)
         found.setdefault(backend.model, backend.kind)
+        if backend.model_group:
+            found.setdefault(backend.model_group, "thriftgate")
     return list(found.items())
 
 

@@ -12,6 +12,7 @@ import orjson
 from starlette.requests import Request
 from starlette.types import Message, Receive, Send
 
+from gateway.dialects.facts import FACTS
 from gateway.errors import BadRequest, BodyTooLarge, GatewayError, InvalidKey, RequestTimeout, UnsupportedMediaType
 from gateway.runtime.codings import Coding, Decoding, Oversized, TooCostly, UnknownCoding, decode, parse_coding
 from gateway.runtime.deadlines import Deadlines
@@ -30,10 +31,10 @@ READ = "gzip, deflate, br, zstd"
 _AT_ONCE_S = 0.002
 """Maximum CPU seconds on the event loop for decoding a body that looked small. The rest is decoded in a thread."""
 _SMALL_S = 0.05
-"""Maximum CPU seconds for decoding the body of a request other than inference. All of it is done on the event loop."""
-
-
+"""CPU time that decoding the body of another request may take; all of it is on the loop."""
 _OURS = b"tg-"
+_KEY_HEADERS = tuple(dict.fromkeys(name for facts in FACTS.values() for name in facts.key_headers))
+_KEY_READERS = tuple(facts.key_in for facts in FACTS.values() if facts.key_in is not None)
 
 
 def by_name(headers: Headers) -> dict[bytes, bytes]:
@@ -42,15 +43,15 @@ def by_name(headers: Headers) -> dict[bytes, bytes]:
 
 
 def secret(headers: Mapping[bytes, bytes]) -> bytes:
-    """The caller's key, from `Authorization: Bearer`, `x-api-key` or `x-goog-api-key`. Raises InvalidKey if there is
+    """The caller's key, from `Authorization: Bearer` or a header of a vendor's SDK. Raises InvalidKey when there is
     none."""
     authorization = headers.get(b"authorization", b"")
-    key = headers.get(b"x-api-key") or headers.get(b"x-goog-api-key")
+    key = next(filter(None, map(headers.get, _KEY_HEADERS)), None)
     if authorization[:7].lower() == b"bearer " and (token := authorization[7:].strip()):
         if key and key.startswith(_OURS) and not token.startswith(_OURS):
             return key  # some clients also send credentials of another login
         return token
-    if key:
+    if key := key or next(filter(None, (read(authorization) for read in _KEY_READERS)), None):
         return key
     raise InvalidKey(
         "You didn't provide an API key. Send Authorization: Bearer tg-… (or x-api-key: tg-…); "

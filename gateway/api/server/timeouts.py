@@ -37,6 +37,9 @@ class GuardedProtocol(InferenceProtocol):
     def data_received(self, data: bytes) -> None:
         self.unparsed += len(data)
         super().data_received(data)
+        if self.handed_over:
+            self._head_is_whole()
+            return
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
             if self._head_timer is not None:

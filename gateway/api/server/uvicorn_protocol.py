@@ -52,12 +52,18 @@ class Application(Protocol):
         """The endpoint that answers a POST to `path` without ASGI; None if there is none."""
         ...
 
+    def socket_at(self, path: bytes) -> bool:
+        """Whether a WebSocket can be opened at `path`."""
+        ...
+
 
 class InferenceProtocol(BoundedProtocol):
     """One client connection."""
 
     outgoing: ClassVar[WriteBatcher]
     """The write batcher that all connections of one server share."""
+    handed_over = False
+    """Whether the connection is a WebSocket now, which another protocol serves."""
     _idle_since = 0.0
     _ahead: RequestResponseCycle | None = None
     """The request that is being answered while pipelined requests wait behind it. `cycle` is the last of these."""
@@ -66,12 +72,36 @@ class InferenceProtocol(BoundedProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as offer:
-            self._decline(data[offer.args[0] :])
+            rest = data[offer.args[0] :]
+            if self._opens_socket():
+                self._hand_over(rest)
+            else:
+                self._decline(rest)
         except httptools.HttpParserError as error:
             ours = error.__context__
             if not isinstance(ours, GatewayError):
                 ours = BadRequest("What arrived is not HTTP/1.1 as RFC 9112 has it; look at its framing and headers.")
             self.refuse(ours)
+
+    def _opens_socket(self) -> bool:
+        """Whether the request offers to open a WebSocket where one is served."""
+        if self.parser.get_method() != b"GET" or self._get_upgrade() != b"websocket":
+            return False
+        busy = self.cycle is not None and not self.cycle.response_complete
+        app: Application = self.app
+        return not busy and app.socket_at(self.url.partition(b"?")[0])
+
+    def _hand_over(self, rest: bytes) -> None:
+        """Let the WebSocket protocol answer the handshake, and read everything after it."""
+        try:
+            check_head(self.url, self.headers, self.parser.get_http_version())
+        except GatewayError as error:
+            self.refuse(error)
+            return
+        from gateway.api.server.web_socket import take_over  # most workers never need it
+
+        self.handed_over = True
+        take_over(self, self.url, self.headers, rest)
 
     def _decline(self, rest: bytes) -> None:
         """Parse a request again without its offer to upgrade the protocol. Java's client, for example, offers HTTP/2.

@@ -3,34 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
 
-Language = Literal["en", "es", "pt"]
+from gateway.domain.text.function_words import FUNCTION_WORDS, Language
 
 _WORD = re.compile(r"[^\W\d_]+")
-_FUNCTION_WORDS: dict[Language, frozenset[str]] = {
-    "en": frozenset(
-        _WORD.findall(
-            "the and of to is in that it for with are this was be by on not you which have from what how an or at they "
-            "if will can would there their has its we he she his her but been were does do"
-        )
-    ),
-    "es": frozenset(
-        _WORD.findall(
-            "el la los las de que y en un una es por con para del se su al lo como más pero sus le ya muy está son "
-            "cuál qué cuántos cuántas cuánto cómo dónde hay también porque este esta eso cada entre sin sobre fue ser "
-            "hasta cuando donde desde todo nos hace puede tiene"
-        )
-    ),
-    "pt": frozenset(
-        _WORD.findall(
-            "o os as de que e em um uma é por com para do da dos das na nas não se seu sua ao mais mas como são está "
-            "qual quais quantos quantas quanto você também porque este esta isso cada entre sem sobre foi ser até "
-            "quando onde desde tudo nos pela pelo há pode tem"
-        )
-    ),
-}
-"""Function words. "a" and "no" are omitted, because they occur in more than one of the languages."""
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|\$[^$\n]*\$", re.DOTALL)
 _READ = 4000
 """Maximum characters of a text that are read."""
@@ -52,7 +28,7 @@ def language(text: str) -> Language | None:
     """The language of `text`. Code and formulas are ignored. None if the language is unclear."""
     words = [word.lower() for word in _WORD.findall(_CODE.sub(" ", text[:_READ]))]
     hits: list[tuple[int, Language]] = sorted(
-        ((sum(word in small for word in words), name) for name, small in _FUNCTION_WORDS.items()), reverse=True
+        ((sum(word in small for word in words), name) for name, small in FUNCTION_WORDS.items()), reverse=True
     )
     (most, found), (next_most, _), _ = hits
     if most < _LEAST_HITS or most < _LEAST_SHARE * len(words) or most < _MARGIN * next_most:

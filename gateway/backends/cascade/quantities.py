@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from gateway.backends.cascade.languages import Language
+from gateway.domain.text.function_words import Language
 
 _GROUPED = r"\d{1,3}(?:[.,'’\u00a0\u202f\u2009]\d{3})+(?:[.,]\d+)?"
 _PLAIN = r"\d+(?:[.,]\d+)?|[.,]\d+"

@@ -14,7 +14,8 @@ from typing import Any
 import orjson
 
 from gateway.backends.cascade import quantities
-from gateway.backends.cascade.languages import Language, language
+from gateway.backends.cascade.languages import language
+from gateway.domain.text.function_words import Language
 
 _THOUGHT = re.compile(r"</(?:think|thinking|reasoning)>", re.IGNORECASE)
 _FENCE = "```"

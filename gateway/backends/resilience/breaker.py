@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gateway.backends.resilience.headroom import Headroom
 from gateway.backends.resilience.slots import ConcurrencyLimiter
 from gateway.domain.protocols import BackendState
 from gateway.errors import BackendError, BackendRateLimited
@@ -174,13 +175,17 @@ class Health:
         """Whether only the operator can solve the problem in `trouble`."""
         self.breaker = Breaker(breaker_settings)
         self.monotonic = monotonic
+        self.headroom = Headroom()
         self.limiter = ConcurrencyLimiter(name, concurrent, queue, queue_timeout_s, monotonic)
 
     def state(self) -> BackendState:
         """Whether a call may start now, and this worker's figures for the backend."""
         breaker = self.breaker
         reason = breaker.blocked_reason(self.monotonic()) if breaker.open or breaker.limited_until else ""
-        return BackendState(not reason, reason, self.in_flight, self.first_byte_ms, trouble=self.trouble)
+        headroom = self.headroom.share(self.monotonic(), self.in_flight)
+        return BackendState(
+            not reason, reason, self.in_flight, self.first_byte_ms, headroom=headroom, trouble=self.trouble
+        )
 
     @property
     def in_flight(self) -> int:

@@ -132,9 +132,11 @@ class _Race:
 
 
 def _as_good(backend: Backend, route: Route) -> bool:
-    """Whether `backend` may answer even if the first backend has not failed. Some backends of a route are only
-    fallbacks after a failure."""
-    if route.reference is None or backend.model == route.backends[0].model:
+    """Whether `backend` may answer although the first backend has not failed. Some backends of a route are only
+    fallbacks, such as those above the ceiling."""
+    if backend.name in route.above and backend is not route.backends[0]:
+        return False
+    if route.reference is None or backend.same_model(route.backends[0]):
         return True
     if route.observed is not None:
         return False

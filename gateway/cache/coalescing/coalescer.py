@@ -89,8 +89,12 @@ class Coalescer:
 
     @staticmethod
     def allowed(request: CompletionRequest, tenant: Tenant) -> bool:
-        """May the request share an answer in progress?"""
-        return tenant.policy.cache.join != "none" and request.dialect in DIALECTS
+        """Whether the request may share an answer in progress. Under `max_usd_per_request` the answer may be cut short,
+        so it is not shared with other teams, which have other limits."""
+        policy = tenant.policy
+        if policy.max_usd_per_request is not None and policy.cache.scope in ("organisation", "public"):
+            return False
+        return policy.cache.join != "none" and request.dialect in DIALECTS
 
     async def join(self, digest: bytes, request: CompletionRequest, deadline: float, *, claim: bool) -> Join | None:
         """The answer in progress to an identical request; None if there is no such answer. Returns after the first

@@ -15,6 +15,7 @@ from gateway.cache.entry import Found, Judged, encode_judged
 from gateway.cache.keys import Question, asker, scope
 from gateway.cache.quality.answer_judge import Judgement, judge
 from gateway.cache.quality.counters import HitCounters
+from gateway.cache.quality.promotions import Promotions
 from gateway.cache.quality.repeats import Repeats
 from gateway.cache.quality.threshold import Thresholds
 from gateway.cache.semantic.service import Semantic, SemanticResult
@@ -47,7 +48,7 @@ class SemanticHit(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class _Given:
     scope: str
-    score: float
+    found: Found
     team: str
     key: str
 
@@ -63,6 +64,7 @@ class HitChecker:
         self.shadow: FreshAnswerSource | None = None
         """The source of fresh answers. If it is None, only clients' reports show that a hit was wrong."""
         self._repeats = Repeats()
+        self._promotions = Promotions()
         self.measures: HitCounters | None = None
         """Counts for each team in the database. If it is None, the counts are only in the memory of the workers."""
         self._given: OrderedDict[str, _Given] = OrderedDict()
@@ -89,28 +91,35 @@ class HitChecker:
         look = await self._semantic.find(question, name, max_error, self._trust.bar(name, max_error))
         if look.vector is None:
             return look, None
+        self._promotions.looked(name)
+        near = look.near if look.found is None and look.accepted else None
+        if near is not None and self._promotions.promoted(name, near.digest, near.score, max_error):
+            look = look._replace(found=near._replace(promoted=True))
         if look.found is not None and self._repeats.again(who, look.found):
             return look._replace(found=None), None
         best = look.found or (look.near if look.accepted else None)
         self._trust.looked(name, best.score if best else None, hit=look.found is not None, cpu_s=look.cpu_s)
         if self.measures is not None:
             self.measures.looked(tenant.team, hit=look.found is not None)
-        near = SemanticHit(name, look.near, look.accepted) if look.found is None and look.near is not None else None
-        return look, near
+        if look.found is not None or look.near is None:
+            return look, None
+        return look, SemanticHit(name, look.near, look.accepted)
 
     def gave(self, found: Found, stored: Stored, request: CompletionRequest, tenant: Tenant) -> None:
         """Register that the stored answer of `found` was served as a hit."""
         name = scope(tenant)
         self._repeats.gave(asker(request, tenant), found.digest)
         self._trust.saved(name, stored.cost_pico)
-        self._given[request.id] = _Given(name, found.score, tenant.team, tenant.key.lineage)
+        if found.promoted:
+            self._promotions.gave(name)
+        self._given[request.id] = _Given(name, found, tenant.team, tenant.key.lineage)
         if len(self._given) > _REMEMBERED:
             self._given.popitem(last=False)
         if self.shadow is None:
             return
         probability = self._trust.draw(name)
         if probability and self._place():
-            self._tasks.spawn(self._check(name, found.score, probability, stored, request, tenant), "cache-check")
+            self._tasks.spawn(self._check(name, found, probability, stored, request, tenant), "cache-check")
 
     def called_wrong(self, request_id: str, team: str) -> None:
         """Count a wrong hit that a client of `team` has reported. Only the worker that served the hit knows the hit;
@@ -119,14 +128,17 @@ class HitChecker:
         if given is None or given.team != team:
             return
         del self._given[request_id]
-        self._trust.called_wrong(given.scope, given.score, given.key)
+        self._trust.called_wrong(given.scope, given.found.score, given.key)
+        if given.found.promoted:
+            self._promotions.checked(given.scope, given.found.digest, wrong=True)
         if self.measures is not None:
             self.measures.called_wrong(team)
 
-    def missed(self, near: SemanticHit, fresh: bytes, dialect: DialectName) -> None:
-        """Compare the `fresh` answer of a miss with the stored answer of `near`, the best candidate."""
+    def missed(self, near: SemanticHit, digest: bytes, fresh: bytes, dialect: DialectName) -> None:
+        """Compare the `fresh` answer of a miss with the stored answer of `near`, the best candidate. If the two answers
+        are equal, the entries of both answers are promoted. `digest`: the key under which `fresh` is stored."""
         if self._place():
-            self._tasks.spawn(self._compare(near, fresh, dialect), "cache-near")
+            self._tasks.spawn(self._compare(near, digest, fresh, dialect), "cache-near")
 
     def _place(self) -> bool:
         """Whether one more comparison may begin. This is decided before the answers are known, so that the compared
@@ -140,7 +152,7 @@ class HitChecker:
     async def _check(
         self,
         name: str,
-        score: float,
+        found: Found,
         probability: float,
         stored: Stored,
         request: CompletionRequest,
@@ -151,19 +163,24 @@ class HitChecker:
             if fresh is None:
                 return
             judgement = await self._judge(stored.completion, fresh.completion, request.dialect)
-            self._trust.checked(name, score, judgement, probability=probability, cost_pico=fresh.cost_pico)
+            self._trust.checked(name, found.score, judgement, probability=probability, cost_pico=fresh.cost_pico)
+            if found.promoted and judgement is not Judgement.UNDECIDED:
+                self._promotions.checked(name, found.digest, wrong=judgement is Judgement.WRONG)
             if self.measures is not None:
                 wrong = None if judgement is Judgement.UNDECIDED else judgement is Judgement.WRONG
                 self.measures.checked(tenant.team, wrong=wrong, probability=probability)
         finally:
             self._under_way -= 1
 
-    async def _compare(self, near: SemanticHit, fresh: bytes, dialect: DialectName) -> None:
+    async def _compare(self, near: SemanticHit, digest: bytes, fresh: bytes, dialect: DialectName) -> None:
         try:
             stored = await self._recall(near.found.digest)
             if stored is not None:
                 judgement = await self._judge(stored.completion, fresh, dialect)
                 self._trust.missed(near.scope, near.found.score, judgement, accepted=near.accepted)
+                if near.accepted and judgement is not Judgement.UNDECIDED:
+                    right, digests = judgement is Judgement.RIGHT, (near.found.digest, digest)
+                    self._promotions.judged(near.scope, digests, near.found.score, right=right)
         except StateUnavailable:
             return
         finally:
@@ -195,7 +212,8 @@ class HitChecker:
         return self._trust.report()
 
     def stats(self) -> dict[str, int | float | str]:
-        return {**self._trust.stats(), "comparisons_skipped": self._skipped}
+        counts = {"comparisons_skipped": self._skipped, "hits_promoted": self._promotions.hits}
+        return {**self._trust.stats(), **counts}
 
 
 def text_of(completion: bytes, dialect: DialectName) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from gateway.cache.verifier.align import Gap, align, unmatched
 from gateway.cache.verifier.lexicon import Lexicon, Words
-from gateway.cache.verifier.phrases import carried, root
+from gateway.cache.verifier.phrases import carried, roles_exchanged, root
 from gateway.cache.verifier.text import Reading, Token
 from gateway.cache.verifier.typos import same_word
 
@@ -23,11 +23,11 @@ _HOW = frozenset({"how", "what"})
 
 SIGNS = (
     *("numbers", "number", "symbols", "symbol", "names", "name", "quoted"),
-    *("opposite", "negation", "questions", "question", "tense", "order", "sentence"),
+    *("opposite", "roles", "negation", "questions", "question", "tense", "order", "sentence"),
 )
 """Signs: reasons why the answers may differ. A sign in the plural, such as `names`, means that each text has a name of
 its own. A sign in the singular, such as `name`, means that one text has a name that the other text does not have."""
-_FATAL = frozenset({"numbers", "symbols", "quoted", "names", "opposite", "questions"})
+_FATAL = frozenset({"numbers", "symbols", "quoted", "names", "opposite", "roles", "questions"})
 """Signs that always refuse a hit, even if the rest of the question is paraphrased: Lisbon is not Porto, off is not on,
 where is not when."""
 _PHRASED = frozenset({"question", "tense", "sentence"})
@@ -89,8 +89,6 @@ class Comparer:
             return Comparison("payload")
         if stored.language and asked.language and stored.language != asked.language:
             return Comparison("language")
-        if stored.forms != asked.forms and sorted(stored.forms) == sorted(asked.forms):
-            return Comparison("order")
         lexicon = self.lexicon(stored, asked)
         aligned = align(stored, asked)
         if aligned is None:
@@ -100,6 +98,10 @@ class Comparer:
         if any(_accents_differ(stored.tokens[i], asked.tokens[j]) for i, j in pairs):
             result.conflict = "accent"
             return result
+        rearranged = stored.forms != asked.forms and sorted(stored.forms) == sorted(asked.forms)
+        if rearranged and not carried(gaps, _moved(gaps), (stored.forms, asked.forms), lexicon.prepositions):
+            result.conflict = "order"
+            return result
         settled = self._settle(gaps, stored, asked, lexicon)
         gaps[:] = [gap for gap in gaps if gap.stored or gap.asked]
         result.matched = sum(self.is_content(stored.tokens[i], lexicon) for i, _ in pairs)
@@ -107,8 +109,7 @@ class Comparer:
             result.conflict = "courtesy"  # without the polite phrases, nothing is left, as in a greeting and a farewell
             return result
         if gaps:
-            stored_roots = {root(token.form) for gap in gaps for token in gap.stored}
-            result.moved = frozenset(stored_roots & {root(token.form) for gap in gaps for token in gap.asked})
+            result.moved = _moved(gaps)
             result.unmatched = unmatched(gaps)
             result.interchangeable = _exchanges(result.unmatched, lexicon.interchangeable)
             result.signs = self._signs(result, stored, asked, lexicon)
@@ -177,12 +178,14 @@ class Comparer:
 
     def _settle_courtesy(self, gap: Gap, lexicon: Lexicon) -> None:
         """Remove polite phrases before or after the question. A phrase may contain question words only if both texts
-        ask the same kind of question."""
+        ask the same kind of question. Two forms of one word are not removed as two polite phrases."""
         if not (gap.first or gap.last):
             return
         sides = [[token.form for token in side] for side in (gap.stored, gap.asked)]
         if any(token.kind != "word" or token.quoted for token in gap.stored + gap.asked):
             return
+        if len(set(map(root, sides[0] + sides[1]))) < len(set(sides[0] + sides[1])):
+            return  # `un amigo` and `una amiga`
         kinds = [{lexicon.questions.get(form) for form in side} for side in sides]
         if kinds[0] - {None, "what"} != kinds[1] - {None, "what"}:
             return
@@ -210,6 +213,10 @@ class Comparer:
             found.add("negation")
         if _opposites(compared.unmatched, lexicon) or _exchanges(compared.unmatched, lexicon.contrasts):
             found.add("opposite")
+        if roles_exchanged(
+            stored.tokens, asked.tokens, lexicon.prepositions, lambda token: self.is_content(token, lexicon)
+        ):
+            found.add("roles")
         found |= _question_signs(only, stored, asked, lexicon)
         if len({any(token.form in lexicon.past for token in side) for side in only}) == 2:
             found.add("tense")
@@ -250,6 +257,11 @@ def _kind(token: Token) -> str:
 
 def _questions(tokens: list[Token], lexicon: Lexicon) -> set[str]:
     return {lexicon.questions[token.form] for token in tokens if token.form in lexicon.questions} - _HOW
+
+
+def _moved(gaps: list[Gap]) -> frozenset[str]:
+    stored = {root(token.form) for gap in gaps for token in gap.stored}
+    return frozenset(stored & {root(token.form) for gap in gaps for token in gap.asked})
 
 
 def _question_signs(only: list[list[Token]], stored: Reading, asked: Reading, lexicon: Lexicon) -> set[str]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from gateway.cache.verifier.align import Gap
@@ -60,3 +60,36 @@ def _rotated(
     return any(
         first[:size] == run and last[-size:] == run and last[0] in prepositions for first, last in (forms, forms[::-1])
     )
+
+
+_AND_OR = frozenset({"and", "or", "y", "e", "ou"})
+"""Words after which the preposition before the last noun still applies: `between A and B`."""
+
+
+def roles_exchanged(
+    stored: Sequence[Token], asked: Sequence[Token], prepositions: frozenset[str], is_content: Callable[[Token], bool]
+) -> bool:
+    """Whether words have exchanged their prepositions: `a list to a tuple` and `a tuple to a list`, `from A to B` and
+    `to A from B`. Having none counts as one."""
+    before, now = (_roles(side, prepositions, is_content) for side in (stored, asked))
+    changes = {(before[word], now[word]) for word in before.keys() & now.keys() if before[word] != now[word]}
+    while ends := {new for _, new in changes} - {old for old, _ in changes}:
+        changes = {(old, new) for old, new in changes if new not in ends}
+    return bool(changes)  # what remains is a cycle
+
+
+def _roles(
+    tokens: Sequence[Token], prepositions: frozenset[str], is_content: Callable[[Token], bool]
+) -> dict[str, str]:
+    """Root of a content word → the preposition of its phrase; empty if there is none."""
+    roles: dict[str, str] = {}
+    role = last = ""
+    for token in tokens:
+        if token.form in prepositions:
+            role = token.form
+        elif token.form in _AND_OR:
+            role = last
+        elif is_content(token):
+            roles.setdefault(root(token.form), role)
+            role, last = "", role
+    return roles

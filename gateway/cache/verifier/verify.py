@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
 from dataclasses import dataclass
 from functools import lru_cache
@@ -28,13 +27,11 @@ _PARAPHRASE_FLOOR = 0.62
 _LONGEST_QUESTION = 30
 """Maximum tokens of a question that gets a score. In a longer text every word may matter, and the cosine does not show
 single words."""
-FOREIGN_BAR = 0.5
+FOREIGN_BAR = 0.55
 """Minimum score of a pair of Spanish or Portuguese questions. With a lower minimum, more than 5 % of those paraphrased
 pairs that have different answers would be accepted."""
-_CROWD = 1000
+_CROWD = 1500
 """Maximum number of stored questions for which the networks' probability needs no correction."""
-_CROWDING = 0.9
-"""Amount by which the log-odds decrease when the number of stored questions is multiplied by e (2.718)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +72,11 @@ class Scorer:
 
 def crowded(probability: float, questions: int) -> float:
     """The networks' `probability` that the answer of a candidate is right, corrected for the number of stored
-    `questions`. The more questions are stored, the more of them are similar to the new question by chance."""
+    `questions`. The odds are inversely proportional to that number: the more questions are stored, the more of them are
+    similar to the new question by chance."""
     if questions <= _CROWD:
         return probability
-    odds_against = (1 - probability) / max(probability, 1e-9) * math.pow(questions / _CROWD, _CROWDING)
-    return 1 / (1 + odds_against)
+    return probability / (probability + (1 - probability) * questions / _CROWD)
 
 
 class Verifier:

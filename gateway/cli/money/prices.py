@@ -13,6 +13,7 @@ from rich.box import SIMPLE_HEAD
 
 from gateway.cli import tables
 from gateway.cli.echo import echo
+from gateway.cli.money.repricing import list_unpriced, reprice
 from gateway.cli.options import Context, common
 from gateway.domain.money.price import Price
 from gateway.domain.money.price_classes import OPTIONAL, Classes
@@ -22,12 +23,18 @@ from gateway.ledger.prices.catalogue import Catalogue, ListedPrice, load_own
 from gateway.ledger.prices.price_book import PriceBook
 
 _UNPRICED = ("unpriced: give backends.price in gateway.yaml", "simulated, in no total")
+WIDE = 120
+"""Columns of a terminal that shows all prices of `prices list`."""
 _USUAL = ("input", "output", *OPTIONAL)
 
 
 @click.group()
 def prices() -> None:
     """Show and update the prices of models."""
+
+
+prices.add_command(list_unpriced)
+prices.add_command(reprice)
 
 
 @prices.command("list")
@@ -48,15 +55,20 @@ def list_prices(context: Context, pattern: str) -> None:
         if pattern.lower() in listed.name.lower()
     ]
     rows = [_entry(listed, price) for listed, price in entries]
-    table = tables.Table(title="USD per 1M tokens; batch and long: input / output", box=SIMPLE_HEAD)
-    table.add_column("model", no_wrap=True)
-    for title in ("input", "cached", "output", "batch", "long", "as of"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("service tiers")
+    console = tables.console()
+    wide = console.width >= WIDE
+    title = "USD per 1M tokens; batch and long: input / output" if wide else "USD per 1M tokens; more in --json"
+    table = tables.Table(title=title, box=SIMPLE_HEAD)
+    table.add_column("model", no_wrap=wide)
+    for name in ("input", "cached", "output", *(("batch", "long", "as of") if wide else ())):
+        table.add_column(name, justify="right", no_wrap=True)
+    if wide:
+        table.add_column("service tiers")
     for listed, price in entries:
         usual = (f"{listed.input:f}", _or_dash(listed.cached_input), f"{listed.output:f}")
-        table.add_row(listed.name, *usual, _pair(listed.batch), _above(listed), price.as_of, _tiers(price))
-    context.print(rows, lambda: tables.console().print(table))
+        more = (_pair(listed.batch), _above(listed), price.as_of, _tiers(price)) if wide else ()
+        table.add_row(listed.name, *usual, *more)
+    context.print(rows, lambda: console.print(table))
 
 
 @prices.command("check")

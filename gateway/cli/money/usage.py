@@ -14,16 +14,19 @@ from gateway.cli import tables
 from gateway.cli.echo import echo, echo_json, echo_raw
 from gateway.cli.money.statement import show
 from gateway.cli.money.storage import open_database
-from gateway.cli.options import Context, common
+from gateway.cli.options import Context, Renamed, common
 from gateway.ledger.prices.price_book import PriceBook
 from gateway.ledger.reports import focus
 from gateway.ledger.reports.dimensions import COLUMNS
 from gateway.ledger.reports.formats import as_csv, as_table
 from gateway.ledger.reports.parquet import ParquetMissing, as_parquet
 from gateway.ledger.reports.period import parse_when
+from gateway.ledger.reports.report import teams
+from gateway.policy.keys import listing
 from gateway.policy.load import load_policies
 from gateway.settings.gateway import Settings
 from gateway.settings.prices import Currency
+from gateway.settings.remedies import did_you_mean
 from gateway.state.sql.database import Database
 
 FORMATS = ("table", "json", "csv", "parquet", "focus", "focus-parquet")
@@ -45,7 +48,15 @@ FORMATS = ("table", "json", "csv", "parquet", "focus", "focus-parquet")
     show_default=True,
     help=f"csv and parquet have only the rows; focus has each charge as FinOps FOCUS {focus.VERSION}.",
 )
-@click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE instead of printing.")
+@click.option(
+    "--out",
+    "output",
+    cls=Renamed,
+    former="--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write to FILE instead of printing.",
+)
 @click.option(
     "--savings", is_flag=True, help="Show savings compared with using one model for everything, and the method."
 )
@@ -61,16 +72,18 @@ def usage(
     thriftgate usage --team search --since 7d --by model
     thriftgate usage --by team,tag:customer --format csv > spend.csv
     thriftgate usage --since 30d --savings
-    thriftgate usage --since 30d --format focus --output focus.csv
+    thriftgate usage --since 30d --format focus --out focus.csv
     """
     form = "json" if context.as_json else form
     if output is None and form.endswith("parquet") and sys.stdout.isatty():
-        raise click.UsageError("Parquet is binary; name a file with --output, or redirect.")
+        raise click.UsageError("Parquet is binary; name a file with --out, or redirect.")
     now, settings = time.time(), context.of_running()
     try:
         begin, end = (parse_when(text, now) if text else None for text in (since, until))
         asked = UsageQuery(by, team, begin, end, savings)
         with open_database(settings) as database:
+            if team is not None:
+                known_team(database, settings, team)
             written = asyncio.run(_written(spend_of(settings, database), asked, form, settings.config.prices.currency))
     except ValueError as error:
         raise click.UsageError(str(error)) from error
@@ -80,6 +93,16 @@ def usage(
         _print(written, form)
     else:
         output.write_bytes(written)
+
+
+def known_team(database: Database, settings: Settings, team: str) -> None:
+    """Raises UsageError unless the team has a policy, a key or spend."""
+    known = set(load_policies(settings.policies, settings.config.ceilings).policies)
+    with database.read() as connection:
+        known |= {*teams(connection), *(row["team"] for row in listing(database))}
+    if team not in known:
+        near = did_you_mean(team, sorted(known), f"there are {', '.join(sorted(known))}")
+        raise click.UsageError(f"There is no team {team!r}: it has no policy, no key and no spend; {near}")
 
 
 def _print(written: bytes, form: str) -> None:

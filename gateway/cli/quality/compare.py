@@ -23,7 +23,7 @@ from gateway.backends.fleet import Fleet
 from gateway.backends.providers.discover import backends_of
 from gateway.cli import tables
 from gateway.cli.money.storage import open_database
-from gateway.cli.options import Context, common
+from gateway.cli.options import Context, Renamed, common
 from gateway.context.count import Counter
 from gateway.context.plan import Contexts
 from gateway.domain.backend import Backend
@@ -46,7 +46,7 @@ from gateway.routing.difficulty.grader import Grader
 from gateway.settings.gateway import Settings
 
 
-@click.command()
+@click.command(short_help="Ask two backends the same, and compare their answers.")
 @common
 @click.argument("a")
 @click.argument("b")
@@ -68,7 +68,16 @@ from gateway.settings.gateway import Settings
     "--max-tokens", type=click.IntRange(1), default=512, show_default=True, help="Most tokens of each answer."
 )
 @click.option("--temperature", type=float, default=0.0, show_default=True, help="Sent with each prompt.")
-@click.option("--concurrent", type=click.IntRange(1, 64), default=4, show_default=True, help="Prompts at a time.")
+@click.option(
+    "--concurrency",
+    "concurrent",
+    cls=Renamed,
+    former="--concurrent",
+    type=click.IntRange(1, 64),
+    default=4,
+    show_default=True,
+    help="Prompts at a time.",
+)
 @click.option("--team", default="default", show_default=True, help="The team that pays; its data rule applies.")
 def compare(
     context: Context, a: str, b: str, prompts: Path, quality: float, judge: str, max_usd: str, max_tokens: int,

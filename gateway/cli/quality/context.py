@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,13 @@ import click
 from gateway.cli import tables
 from gateway.cli.options import Context, common
 from gateway.cli.quality.context_bill import bill
+from gateway.cli.quality.context_explain import explain, read_request
 from gateway.cli.quality.context_replay import replay
 from gateway.context.count import Counter, encoding_of
 from gateway.context.plan import Contexts
-from gateway.dialects.openai_chat.dialect import parse
 from gateway.domain.backend import Backend
 from gateway.domain.policy import ContextPolicy, Policy
-from gateway.domain.record import new_request_id
-from gateway.domain.request import CompletionRequest, Controls
+from gateway.domain.request import CompletionRequest
 from gateway.domain.routing.route import ContextPlan
 from gateway.domain.tenant import Key, Tenant
 from gateway.errors import GatewayError
@@ -31,6 +29,7 @@ def context() -> None:
 
 
 context.add_command(bill)
+context.add_command(explain)
 context.add_command(replay)
 
 
@@ -42,17 +41,14 @@ context.add_command(replay)
 def trim(options: Context, file: Path, max_tokens: int, model: str) -> None:
     """Show which turns of a request would be dropped or shortened.
 
-    FILE: the JSON body of a chat completion; - reads it from standard input.
+    FILE: the JSON body of a chat completion or of Anthropic's messages; - reads it from standard input.
 
     \b
     thriftgate context trim request.json --max-tokens 4000
     """
     try:
-        body = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
-        request = parse(body, new_request_id(), Controls(), {})
+        request = read_request(file)
         plan = asyncio.run(_plan(request, max_tokens, model))
-    except OSError as error:
-        raise click.ClickException(f"{file}: cannot be read: {error.strerror}") from error
     except GatewayError as error:
         raise click.ClickException(error.message) from error
     options.print(_values(plan), lambda: _show(request, plan))

@@ -81,7 +81,7 @@ class Replay:
         plan = asyncio.run(self._contexts.plan_for(request, self._tenant, backend, prefix))
         attempt = record.attempt(backend)
         attempt.input_tokens, attempt.trimmed_tokens = plan.expected_tokens, plan.trimmed_tokens
-        attempt.counted_tokens, attempt.marks = plan.counted_tokens, plan.marks
+        attempt.counted_tokens, attempt.marks, attempt.frozen = plan.counted_tokens, plan.marks, plan.frozen
         return record, _body(request, plan, backend)
 
 

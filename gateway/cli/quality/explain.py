@@ -19,6 +19,7 @@ from gateway.backends.providers.discover import backends_of
 from gateway.cli import tables
 from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
+from gateway.cli.requests.explain_request import ID, flight_of, sentences
 from gateway.context.count import Counter
 from gateway.context.plan import Contexts
 from gateway.dialects.openai_chat.dialect import parse
@@ -29,6 +30,7 @@ from gateway.domain.record import new_request_id
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.routing.route import Route
 from gateway.domain.tenant import Key, Tenant
+from gateway.domain.traffic import traffic_class
 from gateway.domain.units import pico_to_usd
 from gateway.errors import GatewayError
 from gateway.ledger.prices.price_book import PriceBook
@@ -42,19 +44,33 @@ from gateway.settings.running import local_model_url
 
 @click.command()
 @common
-@click.argument("prompt")
+@click.argument("prompt", metavar="REQUEST_ID|PROMPT")
 @click.option("--team", default="default", show_default=True, help="The team whose policy applies.")
 @click.option("--model", default="auto", show_default=True, help="The model name that the app sends.")
 @click.option("--max-tokens", type=click.IntRange(1), help="The request's max_tokens.")
 def explain(context: Context, prompt: str, team: str, model: str, max_tokens: int | None) -> None:
-    """Show the decision for PROMPT: difficulty, candidates, exclusions, adequacy, cost, and what would change it.
+    """Say why a request was answered as it was, or which decision PROMPT would get.
 
-    No backend is called. Facts that only a running gateway knows (health, load, warm prompts) are not used; the flight
-    record of a request, GET /v1/requests/ID, includes them.
+    REQUEST_ID is the header x-request-id of an answer (req_…). The explanation comes from the request's flight record,
+    which is kept for an hour, or else from the ledger.
+
+    For a PROMPT: difficulty, candidates, exclusions, adequacy, cost, and what would change the decision. No backend is
+    called. Facts that only a running gateway knows (health, load, warm prompts) are not used; the flight record of a
+    request, GET /v1/requests/ID, includes them.
 
     \b
+    thriftgate explain req_0198c2a4b7d100112233445566778899
     thriftgate explain "How many days are in a week?" --team search
     """
+    if ID.fullmatch(prompt):
+        flight = flight_of(context.of_running(), prompt)
+        if flight is None:
+            raise click.ClickException(
+                f"The ledger has no request {prompt}. It is recorded about a second after the answer ends; requests "
+                "that were refused before are in the access log."
+            )
+        context.print(flight, "\n".join(sentences(flight)))
+        return
     try:
         settings = context.of_running()
         policy, epoch = load_policies(settings.policies, settings.config.ceilings).find(team)
@@ -63,7 +79,8 @@ def explain(context: Context, prompt: str, team: str, model: str, max_tokens: in
         route, what_if = asyncio.run(_decide(settings, tenant, request, _pressures(settings, tenant)))
     except GatewayError as error:
         raise click.ClickException(error.message) from error
-    context.print(_values(route, what_if), lambda: _show(route, what_if))
+    kind = traffic_class(request, route.input_tokens)
+    context.print({"class": kind, **_values(route, what_if)}, lambda: _show(route, what_if, kind))
 
 
 async def _decide(
@@ -154,10 +171,11 @@ def _values(route: Route, what_if: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _show(route: Route, what_if: Sequence[str]) -> None:
+def _show(route: Route, what_if: Sequence[str], kind: str) -> None:
     console = tables.console(highlight=False)
     values = _values(route, what_if)
     console.print(f"[bold]{escape(values['order'][0])}[/] serves: {escape(route.reason)}", markup=True)
+    console.print(f"class {kind}")
     if route.grade is not None:
         note = " (outside the grader's domain)" if route.grade.abstained else ""
         console.print(f"difficulty {route.grade.difficulty:.3f}{note}")

@@ -1,4 +1,4 @@
-"""`thriftgate router learned`, `trial` and `rollback`: measured quality of backends, and trials of plans."""
+"""`thriftgate quality learned`, `trial` and `rollback`: measured quality of backends, and trials of plans."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def learned(context: Context, team: str | None) -> None:
     """Show the quality of each team's backends by compared answers and feedback, and the cost of comparing.
 
     \b
-    thriftgate router learned --team search
+    thriftgate quality learned --team search
     measured   share of answers as good as the baseline's, with one-sided 95 % bounds
     shift      how far that is from the prior, in log-odds
     """
@@ -89,9 +89,6 @@ def rollback(context: Context) -> None:
     with open_database(context.of_running()) as database, database.begin() as connection:
         done = plan_trials.roll_back(connection, time.time(), "asked for")
     context.print({"rolled_back": done}, "Rolled back." if done else "Nothing to roll back: no plan is live.")
-
-
-COMMANDS = (learned, trial, rollback)
 
 
 def plans_on_trial(settings: Settings) -> list[dict[str, Any]]:

@@ -12,9 +12,9 @@ import click
 import orjson
 
 from gateway.cli.echo import echo
-from gateway.cli.options import Context, common
+from gateway.cli.options import Context, common, old_name
 from gateway.cli.quality.grade import ARTEFACT, FILE
-from gateway.cli.quality.learning import COMMANDS, plans_on_trial
+from gateway.cli.quality.learning import learned, plans_on_trial, rollback, trial
 from gateway.routing.difficulty.grader import Grader
 from gateway.routing.difficulty.weights_file import ArtefactError
 from gateway.routing.fit.evaluation import DataError, evaluate, table
@@ -35,8 +35,16 @@ def router() -> None:
     """Fit strategies to your own outcomes, replay them, and measure the difficulty grader."""
 
 
-for _command in COMMANDS:
-    router.add_command(_command)
+@router.group(short_help="Show the plan, put another on trial, roll back.")
+def plan() -> None:
+    """Show the plan in use, put another on trial, or return to the previous one."""
+
+
+plan.add_command(trial)
+plan.add_command(rollback)
+router.add_command(old_name(learned, "learned"))
+router.add_command(old_name(trial, "trial"))
+router.add_command(old_name(rollback, "rollback"))
 
 
 @router.command("fit", short_help="Fit strategies to measured outcomes.")
@@ -157,6 +165,9 @@ def _plan_text(path: Path | None, plan: Plan | None, grader: dict[str, Any]) -> 
     lines += [f"{one.quality:>8.4f} {one.usd * 1000:>9.4f}  {one.kind}: {one.description}" for one in plan.strategies]
     lines += ["quality and USD per 1,000 requests, as measured on prompts not used for fitting", made]
     return "\n".join(lines)
+
+
+plan.add_command(status_router)
 
 
 @router.command("evaluate", short_help="Measure the grader, or a plan's promises.")

@@ -12,6 +12,7 @@ from gateway.cli.echo import echo
 from gateway.cli.options import Context, common
 from gateway.policy.effective import Value, effective
 from gateway.policy.keys import check_team
+from gateway.settings.running import running_on
 
 _SECONDS = ("ttl", "escalate_after", "hold_for")
 
@@ -38,8 +39,10 @@ def show(context: Context, team: str, whole: bool) -> None:
         check_team(team)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="TEAM") from error
-    settings = context.settings()
-    owner, values = effective(settings.policies, settings.config.ceilings, team)
+    settings = context.of_running()
+    gateway = running_on(settings.paths.data)
+    folders = settings.policies if context.policies or gateway is None else gateway.policies
+    owner, values = effective(folders, settings.config.ceilings, team)
     shown = [each for each in values if whole or each.is_set]
     rows = [{"key": each.key, "value": each.value, "from": each.origin} for each in shown]
     context.print({"team": team, "policy_of": owner, "values": rows}, lambda: _show(team, owner, shown))

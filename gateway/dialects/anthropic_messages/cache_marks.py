@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 from typing import Any
 
+from gateway.dialects.anthropic_messages.turns import THINKING
 from gateway.domain.prompt_cache import MOST_MARKS, CacheMarks
 
 Block = dict[str, Any]
@@ -14,7 +15,6 @@ Place = tuple[int, int]
 messages. Sorted places are in the order in which Anthropic caches."""
 _MARK = "cache_control"
 _TOOLS, _SYSTEM, _MESSAGES = range(3)
-_UNMARKABLE = frozenset({"thinking", "redacted_thinking"})
 _NONE: frozenset[int] = frozenset()
 
 
@@ -26,7 +26,7 @@ def with_marks(body: Block, marks: CacheMarks) -> Block:
     a mark with that lifetime follows, because Anthropic requires longer lifetimes first.
     """
     parts = _parts(body)
-    marks.blocks = sum(len(blocks) for _, blocks in parts[2:])
+    marks.blocks = sum(_counted(block) for _, blocks in parts[2:] for block in blocks)
     theirs = dict(_marked(parts))
     if marks.remove:
         chosen: dict[Place, str] = {}
@@ -82,7 +82,8 @@ def _chosen(parts: list[Part], theirs: dict[Place, str], marks: CacheMarks) -> d
         wanted.append((_newest(parts), marks.newest))
     wanted += [(_before(parts, blocks), lifetime) for blocks, lifetime in marks.earlier]
     if marks.fixed:
-        wanted += [(_end(parts, _SYSTEM), "5m"), (_end(parts, _TOOLS), "5m")]
+        fixed = [place for place in (_end(parts, _SYSTEM), _end(parts, _TOOLS)) if place is not None]
+        wanted += [(place, "5m") for place in fixed] or [(_end(parts, _MESSAGES), "5m")]
     added: dict[Place, str] = {}
     taken = set(theirs)
     for place, lifetime in wanted:
@@ -107,16 +108,32 @@ def _lifetimes(theirs: dict[Place, str], added: dict[Place, str]) -> dict[Place,
 
 
 def _newest(parts: list[Part]) -> Place | None:
-    return _before(parts, sum(len(blocks) for _, blocks in parts[2:]))
+    return _last_markable(parts, len(parts) - 1, len(parts[-1][1]))
 
 
 def _before(parts: list[Part], count: int) -> Place | None:
-    """The last block that can be marked among the first `count` blocks of the messages."""
-    for first, blocks in reversed(parts[2:]):
-        for at in range(min(len(blocks), count - first) - 1, -1, -1):
+    """The last block among the first `count` of the conversation that can be marked."""
+    for number in range(_MESSAGES, len(parts)):
+        for at, block in enumerate(parts[number][1], 1):
+            count -= _counted(block)
+            if count == 0:
+                return _last_markable(parts, number, at)
+    return _newest(parts)
+
+
+def _last_markable(parts: list[Part], number: int, most: int) -> Place | None:
+    """The last block that can be marked among those of the messages before part `number`, and the first `most` of that
+    part."""
+    for each in range(number, _MESSAGES - 1, -1):
+        first, blocks = parts[each]
+        for at in range((most if each == number else len(blocks)) - 1, -1, -1):
             if _markable(blocks[at]):
                 return _MESSAGES, first + at
     return None
+
+
+def _counted(block: Any) -> bool:
+    return type(block) is not dict or block.get("type") not in THINKING
 
 
 def _end(parts: list[Part], number: int) -> Place | None:
@@ -125,7 +142,7 @@ def _end(parts: list[Part], number: int) -> Place | None:
 
 
 def _markable(block: Any) -> bool:
-    if type(block) is not dict or block.get("type") in _UNMARKABLE:
+    if type(block) is not dict or block.get("type") in THINKING:
         return False
     return block.get("type") != "text" or bool(str(block.get("text")).strip())
 

@@ -8,5 +8,6 @@ FACTS = Dialect(
     image_part="image",
     system_field="system",
     repeatable=True,
+    key_headers=(b"x-api-key",),
     anthropic_limits=True,
 )

@@ -14,7 +14,7 @@ from gateway.dialects.answers.plain import Plain
 from gateway.dialects.anthropic_messages.cache_marks import with_marks
 from gateway.dialects.anthropic_messages.relay import MessagesRelay
 from gateway.dialects.anthropic_messages.thinking import UNSIGNED
-from gateway.dialects.anthropic_messages.turns import shortened
+from gateway.dialects.anthropic_messages.turns import shortened, without_thinking
 from gateway.dialects.anthropic_messages.usage import messages_usage
 from gateway.dialects.openai_chat.native import content_headers, quoted
 from gateway.dialects.openai_chat.plain import load_reply
@@ -101,8 +101,9 @@ def _conversation(request: CompletionRequest, plan: ContextPlan, changes: dict[s
     sent = request.body["messages"]
     kept = [(index, message) for index, message in enumerate(sent) if index not in plan.drop]
     unsigned = request.raw.rfind(_MARK) >= 0
-    if plan.replace or unsigned:
+    if plan.replace or unsigned or plan.no_thinking:
         kept = [(at, shortened(message, plan.replace[at]) if at in plan.replace else message) for at, message in kept]
+        kept = [(at, without_thinking(message) if at in plan.no_thinking else message) for at, message in kept]
         kept = [(at, _signed(message) if unsigned else message) for at, message in kept]
         kept = [(at, message) for at, message in kept if message["content"] or message is sent[at]]
     messages = [message for _, message in kept]

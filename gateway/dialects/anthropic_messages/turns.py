@@ -21,6 +21,7 @@ to the backend unchanged."""
 _HOLDERS = frozenset({"tool_result", "search_result"})
 """Blocks that contain other blocks."""
 _TEXTS = frozenset({"text"})
+THINKING = frozenset({"thinking", "redacted_thinking"})
 _OF_MESSAGES = frozenset({"content"})
 _OF_BLOCKS = {
     "text": frozenset({"text", "cache_control"}),
@@ -69,6 +70,14 @@ def shortened(message: Block, text: str) -> Block:
         at = end + 1
     _drop_empty(copy)
     return copy
+
+
+def without_thinking(message: Block) -> Block:
+    """`message` without its thinking blocks."""
+    content = message["content"]
+    if type(content) is not list or not any(block.get("type") in THINKING for block in content):
+        return message
+    return {**message, "content": [block for block in content if block.get("type") not in THINKING]}
 
 
 def _common_prefix(one: str, other: str) -> int:

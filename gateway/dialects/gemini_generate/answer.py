@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 
 from gateway.dialects.gemini_generate.request import SHOWS_THOUGHTS
+from gateway.dialects.openai_chat.message import objects
 from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest
 
@@ -49,9 +50,9 @@ def _candidate(index: int, parts: list[dict[str, Any]], finish: Any = None) -> d
 
 def _parts(message: dict[str, Any], *, shows: bool) -> list[dict[str, Any]]:
     parts = _texts(message, shows=shows)
-    for call in message.get("tool_calls") or ():
-        function = call["function"]
-        parts.append(_call(call, function.get("name"), function.get("arguments")))
+    for call in objects(message.get("tool_calls")):
+        if type(function := call.get("function")) is dict:
+            parts.append(_call(call, function.get("name"), function.get("arguments")))
     return parts
 
 

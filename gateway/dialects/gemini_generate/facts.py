@@ -3,4 +3,10 @@ chat."""
 
 from gateway.domain.dialect import Dialect
 
-FACTS = Dialect("gemini_generate", operation="generate_content", text_field="messages", image_part="image_url")
+FACTS = Dialect(
+    "gemini_generate",
+    operation="generate_content",
+    text_field="messages",
+    image_part="image_url",
+    key_headers=(b"x-goog-api-key",),
+)

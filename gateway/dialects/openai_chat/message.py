@@ -13,14 +13,15 @@ TEXT_FIELDS = ("reasoning_content", "reasoning", "content", "refusal")
 def generated_text(message: dict[str, Any]) -> str:
     """All text that the model generated, including tool names and arguments."""
     texts = [message.get(field) for field in TEXT_FIELDS]
-    for call in (*_dicts(message.get("tool_calls")), {"function": message.get("function_call")}):
+    for call in (*objects(message.get("tool_calls")), {"function": message.get("function_call")}):
         function = call.get("function")
         if type(function) is dict:
             texts += (function.get("name"), function.get("arguments"))
     return "\n".join(text for text in texts if type(text) is str and text)
 
 
-def _dicts(value: object) -> list[dict[str, Any]]:
+def objects(value: object) -> list[dict[str, Any]]:
+    """The objects in a list. Other values are ignored, because a backend may send anything."""
     return [item for item in value if type(item) is dict] if type(value) is list else []
 
 
@@ -37,7 +38,7 @@ def mean_probability(choices: Iterable[dict[str, Any]]) -> float | None:
         entry["logprob"]
         for choice in choices
         if type(choice.get("logprobs")) is dict
-        for entry in _dicts(choice["logprobs"].get("content"))
+        for entry in objects(choice["logprobs"].get("content"))
         if type(entry.get("logprob")) in (int, float)
     ]
     if not logprobs:

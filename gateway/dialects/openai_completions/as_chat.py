@@ -25,6 +25,10 @@ class CompletionsAsChat:
     """Implements `Translation` for legacy completions."""
 
     client: DialectName = "openai_completions"
+    fields: Mapping[str, str] = {
+        "messages": "prompt",
+        "max_completion_tokens": "max_tokens",
+    }
 
     def chat(self, request: CompletionRequest, plan: ContextPlan | None) -> dict[str, Any]:
         body = request.body

@@ -155,15 +155,21 @@ class ContextPlan:
     counted_tokens: int = 0
     """Exactly counted tokens of the sent text; 0: the text was only estimated, because it is far below every limit."""
     marks: CacheMarks | None = None
-    """Marks for the backend's prompt cache; None: the client's own marks are sent."""
+    """Marks for the backend's prompt cache; None: as the client sent them."""
+    no_thinking: frozenset[int] = frozenset()
+    """Indexes of turns that are sent without their thinking blocks."""
+    anchor: int = 0
+    """Index of the message before which the next cut will not begin; 0: unknown."""
+    frozen: bool = False
+    """Whether what is left out stays left out in the session's next requests."""
 
     @property
     def touched(self) -> bool:
-        return bool(self.drop or self.replace)
+        return bool(self.drop or self.replace or self.no_thinking)
 
     @property
     def changes_body(self) -> bool:
-        return bool(self.drop or self.replace or (self.marks is not None and self.marks.changes))
+        return self.touched or (self.marks is not None and self.marks.changes)
 
     @property
     def expected_tokens(self) -> int:

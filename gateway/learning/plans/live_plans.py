@@ -1,5 +1,5 @@
-"""Follows the states of plans. Routing uses the live plan. Plans on trial decide too, but their decisions are not
-applied."""
+"""Applies the stored states of plans. Routing uses the live plan. Plans on trial decide too, but their decisions are
+only recorded."""
 
 from __future__ import annotations
 
@@ -37,20 +37,22 @@ INTERVAL_S = 5.0
 
 
 class PlanTrials:
-    """One instance per worker. The first worker to notice that a change is due makes it, and all workers follow."""
+    """Applies the states of plans in one worker. The first worker that notices a due change makes the change, and all
+    workers apply it."""
 
     def __init__(
         self, database: Database, router: Router, fleet: Fleet, *, interval_s: float = INTERVAL_S, clock: Clock = time
     ) -> None:
-        """`router.plan` is the configured plan."""
+        """`router.plan` must be the configured plan."""
         self._database, self._router, self._fleet = database, router, fleet
         self._interval_s, self._clock = interval_s, clock
         self._configured = router.plan
         self._live = CONFIGURED
         self._on_trial: dict[str, Plan] = {}
-        """Id → plan on trial. Its decisions are not applied."""
+        """Id → plan that decides without being applied. These are the plan on trial and the plan that was live before.
+        """
         self._decided: object = None
-        """The states and the newest judged answers on which the last decision was based."""
+        """The states, and the newest judged answers, from which the last decision was made."""
         self._tasks = Tasks()
 
     async def open(self) -> None:
@@ -67,11 +69,14 @@ class PlanTrials:
         await repeat(self.refresh, self._interval_s, _troubled, SQLAlchemyError, ValueError)
 
     async def refresh(self) -> None:
-        """Make the changes that are due, then follow the stored states. Raises SQLAlchemyError, ArtefactError."""
+        """Make the changes of states that are due, then apply the stored states. Raises SQLAlchemyError,
+        ArtefactError."""
         states = {one.state: one.id for one in await self._database.run(plan_trials.known, writes=False)}
         if states.keys() & {"live", "shadow"}:
             grounds = states, await self._database.run(evidence.newest, writes=False)
-            if grounds != self._decided:  # the same input would take the write lock only to decide the same again
+            if (
+                grounds != self._decided
+            ):  # with the same input, the write lock would be taken only to make the same decision
                 now = self._clock.time()
                 if done := await self._database.run(lambda connection: plan_trials.decide(connection, now)):
                     log.warning("plan on trial: %s", done)
@@ -94,8 +99,8 @@ class PlanTrials:
         return await asyncio.to_thread(read_plan, data, f"plan {id[:16]}")
 
     def outcomes(self, job: Sample, given: Sequence[StrategyAnswer], score: float) -> Mapping[str, Outcome]:
-        """Id → the plan's outcome for a judged request. A plan is omitted if the two answers do not show its
-        outcome."""
+        """Id of a plan → its outcome for the judged request `job`. A plan whose outcome the given answers do not show
+        is omitted. `given`, `score`: see `outcome`."""
         if not self._on_trial:
             return {}
         found = {id: outcome(plan, job, given, score, self._fleet) for id, plan in self._on_trial.items()}
@@ -104,8 +109,13 @@ class PlanTrials:
 
 
 def outcome(plan: Plan, job: Sample, given: Sequence[StrategyAnswer], score: float, fleet: Fleet) -> Outcome | None:
-    """The outcome of `plan` for a judged request, decided as in serving: an answer is read only after the plan has paid
-    for it. None if the plan would call a backend whose answer is not in `given`."""
+    """The quality and cost that `plan` would have had for the judged request `job`.
+
+    The plan is followed as in serving: it sees the answer of a backend only after it has called that backend, and each
+    call counts in the cost. `given`: the answers that backends gave to the request. `score`: quality of any answer
+    other than the reference's. Returns None if the plan calls a backend that has no answer in `given`, if the fleet no
+    longer has the reference, or if the route has no target quality.
+    """
     route, record = job.record.route, job.record
     assert route is not None
     candidates = [
@@ -140,7 +150,8 @@ def outcome(plan: Plan, job: Sample, given: Sequence[StrategyAnswer], score: flo
 
 
 def _served(job: Sample, score: float) -> Outcome | None:
-    """The outcome of the decision that was applied."""
+    """The outcome of the decision that routing applied to the request `job`. None if that decision called neither the
+    reference nor the evaluated backend first."""
     route, record = job.record.route, job.record
     assert route is not None
     costs = {one.backend: one.cost_pico or 0 for one in route.considered}

@@ -1,8 +1,8 @@
-"""States of a plan on trial: at first its decisions are only recorded. It goes live if it is better, and is rolled back
-if it is worse.
+"""States of plans on trial. At first, the decisions of such a plan are only recorded. The plan goes live if it is
+better than the live plan, and is rolled back if it is worse.
 
-States: `shadow`: decisions are only recorded; `live`: used instead of the configured plan; `previous`: was live before,
-its decisions are still recorded; `refused`: was not better; `retired`: was replaced.
+States: `shadow`: decisions are only recorded; `live`: used in place of the configured plan; `previous`: was live
+before, its decisions are still recorded; `refused`: was not better; `retired`: was replaced.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from gateway.learning.plans.verdict import MOST, Comparison, Outcome, compare, o
 from gateway.state.sql.tables import artefacts, evidence
 
 CONFIGURED = "configured"
-"""Stands in place of an id for the plan that `routing.plan_file` names or, without one, for the grader."""
+"""Stands for an id. It means the plan that `routing.plan_file` names or, without such a plan, the grader."""
 _ID = 16
-"""Number of characters of an id that are stored with each judged request."""
+"""Number of characters of a plan's id that are stored with each judged request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +33,19 @@ class PlanFile:
 
 
 def known(connection: Connection) -> list[PlanFile]:
-    """All plans, latest state change first."""
+    """All plans. The plan whose state changed last comes first."""
     c = artefacts.c
     return [PlanFile(*row) for row in connection.execute(select(c.id, c.state, c.at, c.why).order_by(c.at.desc()))]
 
 
 def body(connection: Connection, id: str) -> bytes:
-    """The stored plan file. Raises NoResultFound."""
+    """The content of the plan file with this id. Raises NoResultFound."""
     return bytes(connection.execute(select(artefacts.c.body).where(artefacts.c.id == id)).scalar_one())
 
 
 def stage(connection: Connection, data: bytes, now: float) -> str:
-    """Put a plan on trial and retire the plan that was on trial before. Returns its id. A plan that is already live or
-    on trial stays so."""
+    """Put the plan in `data` on trial, and retire the plan that was on trial before. Returns the id of the plan. A plan
+    that is live or on trial already keeps its state."""
     id = hashlib.sha256(data).hexdigest()
     c = artefacts.c
     state = connection.scalar(select(c.state).where(c.id == id))
@@ -60,7 +60,7 @@ def stage(connection: Connection, data: bytes, now: float) -> str:
 
 
 def roll_back(connection: Connection, now: float, why: str) -> bool:
-    """Return to the plan that was live before. Returns False if only the configured plan is live."""
+    """Make the plan that was live before live again. Returns False if no plan has replaced the configured plan."""
     if not _move(connection, "live", "retired", now, why):
         return False
     _move(connection, "previous", "live", now, f"rolled back to: {why}")
@@ -92,7 +92,7 @@ def _move(connection: Connection, before: str, after: str, now: float, why: str)
 
 
 def written(outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
-    """The outcomes of a judged request as JSON values, by shortened plan id."""
+    """The outcomes of a judged request as JSON values: shortened id of the plan → outcome."""
     return {id[:_ID]: [one.quality, one.cost_pico] for id, one in outcomes.items()}
 
 
@@ -113,8 +113,8 @@ def compared(connection: Connection, tried: str, live: str, since: float) -> tup
 
 
 def decide(connection: Connection, now: float) -> str:
-    """Switch to the plan on trial, refuse it, or roll back, if that is due. Returns a description of the change; empty
-    if nothing changed."""
+    """Make the plan on trial live, refuse it, or roll back the live plan, if one of these is due. Returns a description
+    of the change; empty if nothing changed."""
     states = {one.state: one for one in known(connection)}
     live, shadow, previous = (states.get(state) for state in ("live", "shadow", "previous"))
     if live is not None:

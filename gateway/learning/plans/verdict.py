@@ -1,7 +1,8 @@
-"""Decides with confidence whether one plan is better than another, on the same judged requests.
+"""Decides with confidence whether one plan is better than another plan, on the same judged requests.
 
-Differences are paired, so requests that are hard for both plans do not count. Bounds are one-sided at 99 %, by the
-normal approximation, from LEAST pairs on. The level is this high because the comparison is repeated as pairs arrive.
+Differences are computed per request, so requests that are hard for both plans have no effect. Bounds of differences are
+one-sided at 99 %, by the normal approximation, from LEAST requests on. The level is this high because the comparison is
+repeated as judged requests arrive.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import Literal
 from gateway.domain.routing.standing import TOLERANCE, wilson
 
 LEAST, MOST = 100, 3000
-"""Minimum number of judged requests for a verdict, and the number after which a plan that is not better is dropped."""
+"""`LEAST`: minimum number of judged requests for a verdict. `MOST`: number of judged requests after which a plan is
+refused if it is not better."""
 _Z = NormalDist().inv_cdf(0.99)
 
 
@@ -30,20 +32,20 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A plan on trial compared with the live plan. A difference is the trial plan's value minus the live plan's
-    value."""
+    """A plan on trial compared with the live plan. A difference is the value of the plan on trial minus the value of
+    the live plan."""
 
     pairs: int = 0
     quality: tuple[float, float] = (0.0, 0.0)
     """Lower and upper bound of the difference in quality."""
     cost_pico: tuple[float, float] = (0.0, 0.0)
-    """Lower and upper bound of the cost difference, in pico-dollars per request."""
+    """Lower and upper bound of the difference in cost, in pico-dollars per request."""
     live_quality: tuple[float, float] = (0.0, 1.0)
-    """Lower and upper bound of the live plan's own quality."""
+    """Lower and upper bound of the quality of the live plan itself."""
 
 
 def compare(pairs: Sequence[tuple[Outcome, Outcome]]) -> Comparison:
-    """Compare the outcomes in `pairs`: (plan on trial, live plan) for each request."""
+    """Compare two plans. `pairs`: (outcome of the plan on trial, outcome of the live plan) for each request."""
     if not pairs:
         return Comparison()
     return Comparison(
@@ -61,8 +63,8 @@ def _bounds(differences: Sequence[float]) -> tuple[float, float]:
 
 
 def on_trial(found: Comparison) -> Literal["", "better", "refused"]:
-    """`better`: cheaper and not worse, or better and not more expensive. `refused`: worse; more expensive and not
-    better; or neither after MOST pairs. Empty: undecided."""
+    """The verdict on a plan on trial. `better`: cheaper and not worse, or better and not more expensive. `refused`:
+    worse, or more expensive and not better, or still undecided after MOST requests. Empty: undecided."""
     if found.pairs < LEAST:
         return ""
     (worst, best), (least, most) = found.quality, found.cost_pico
@@ -74,8 +76,8 @@ def on_trial(found: Comparison) -> Literal["", "better", "refused"]:
 
 
 def to_roll_back(before: Comparison, target: float) -> bool:
-    """Whether the live plan is worse than the previous one, or below `target`. `before`: the previous plan compared
-    with the live one."""
+    """Whether the live plan is, with confidence, worse than the previous plan or below the quality `target`. `before`:
+    the previous plan (in place of a plan on trial) compared with the live plan."""
     if before.pairs < LEAST:
         return False
     return before.quality[0] > TOLERANCE or before.live_quality[1] < target - TOLERANCE

@@ -8,16 +8,16 @@ from gateway.domain.request import CompletionRequest
 
 
 class Holdout:
-    """Selects these requests at random."""
+    """Selects the requests that the reference serves for comparison. The selection is random."""
 
     def __init__(self, share: float) -> None:
-        """`share`: share of requests, 0..1. Each of them costs as much as the reference does."""
+        """`share`: share of requests to select, 0..1. Each selected request costs as much as the reference does."""
         self._share = share
         self._held = 0
 
     def holdout(self, request: CompletionRequest) -> bool:
-        """Whether to hold this request out. The result is the same for a whole conversation, so that a session does not
-        alternate between backends."""
+        """Whether the reference must serve this request. The result is the same for a whole conversation, so that a
+        session does not alternate between backends."""
         if not self._share:
             return False
         session = request.controls.session or request.agent_session or request.last_user

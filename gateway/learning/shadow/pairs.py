@@ -30,9 +30,9 @@ _UNTOUCHED = Controls(untouched=True, priority="batch")
 class Prompt:
     id: str
     body: Mapping[str, Any]
-    """The body of a chat completion request without `model`."""
+    """The body of a chat completion request, without `model`."""
     expected: str | None = None
-    """The right answer, if known."""
+    """The right answer, if it is known."""
 
     def request(self, model: str) -> CompletionRequest:
         """The prompt as a request for `model`. Raises BadRequest."""
@@ -51,13 +51,14 @@ class Response:
     input_tokens: int = 0
     output_tokens: int = 0
     cost_pico: int | None = None
-    """None if the price is unknown or nothing was charged."""
+    """Cost in pico-dollars; None if the price is unknown or nothing was charged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """`agreed`: how good b's answer is compared with a's, by the judge, 0..1; None if undecided. `right`: how right the
-    answers of a and b are, if the expected answer is known."""
+    """One prompt with the answers of two backends, a and b. `agreed`: how good b's answer is compared with a's by the
+    judge, 0..1; None if undecided. `right`: how right a's answer and b's answer are, if the expected answer is known.
+    """
 
     prompt: Prompt
     a: Response
@@ -67,8 +68,8 @@ class Pair:
 
     @property
     def as_good(self) -> float | None:
-        """Whether b's answer could have replaced a's, 0..1. Decided by the expected answer if it is known, else by the
-        judge."""
+        """Whether b's answer could have replaced a's answer, 0..1; None if unknown. The expected answer decides if it
+        is known, otherwise the judge."""
         of_a, of_b = self.right
         if of_a is not None and of_b is not None:
             return float(of_b >= of_a)
@@ -76,8 +77,8 @@ class Pair:
 
 
 class PairSettlement:
-    """Limits the total cost of all calls. The maximum cost of a call is held before it, and its actual cost is booked
-    after it."""
+    """Limits the total cost of all calls. The maximum cost of a call is held before the call. After the call, its
+    actual cost is booked."""
 
     def __init__(self, limit_pico: int, prices: PriceList) -> None:
         self._left, self._prices = limit_pico, prices
@@ -87,8 +88,8 @@ class PairSettlement:
         return PairHold(self, most_output)
 
     def worst(self, backend: Backend, input_tokens: int, output_tokens: int) -> int:
-        """Maximum pico-dollars that a call may cost; 0 for the operator's own server without a price. Raises
-        BudgetExhausted for a hosted backend without a price."""
+        """Maximum pico-dollars that a call of `backend` may cost. It is 0 for the operator's own server without a
+        price. Raises BudgetExhausted for a hosted backend without a price."""
         price = self._prices.price(backend)
         if price is not None:
             return worst(price, input_tokens, output_tokens)
@@ -150,8 +151,8 @@ class Pairs:
         self._settlement, self._tenant, self._deadline_s = settlement, tenant, deadline_s
 
     async def compare(self, prompt: Prompt, a: Backend, b: Backend, judge: Judge, most_output: int) -> Pair:
-        """Call both backends and have their answers judged. Raises BudgetExhausted, LedgerUnavailable; errors of
-        backends are in the returned pair."""
+        """Call both backends and have their answers judged. Errors of backends are in the returned pair. Raises
+        BudgetExhausted, LedgerUnavailable."""
         one, other = await _both(self._response(prompt, a, most_output), self._response(prompt, b, most_output))
         agreed = None
         right: tuple[float | None, float | None] = (None, None)
@@ -209,7 +210,8 @@ class Pairs:
 
 
 async def _both(one: Awaitable[Response], other: Awaitable[Response]) -> tuple[Response, Response]:
-    """Run both concurrently. If one of them cannot be paid for, the other still runs to its end and is recorded."""
+    """Run both calls concurrently. If one call cannot be paid for, the other call still runs to its end and is
+    recorded."""
     found = await asyncio.gather(one, other, return_exceptions=True)
     for each in found:
         if isinstance(each, BaseException):

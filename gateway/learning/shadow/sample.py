@@ -20,16 +20,16 @@ from gateway.ledger.store.evidence import Finding
 Source = Literal["shadow", "probe", "holdout", "observe", "cascade", "escalation"]
 
 MOST_BYTES = 256 * 2**10
-"""Maximum bytes of the body of a compared request. Samples wait in memory and are parsed again."""
+"""Maximum bytes of the body of a request that is compared. Samples are kept in memory and are parsed again."""
 AGREED = 0.5
-"""Weight of a comparison with the answer that a cascade served, unless the reference gave that answer."""
+"""Weight of a comparison with the answer that a cascade served, if that answer is not the reference's."""
 _HOSTED = frozenset({"mcp_servers", "web_search_options", "container"})
-"""Request fields that make the provider itself take actions."""
+"""Request fields that make the provider itself act."""
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """A backend to evaluate, and the quality expected of its answer to this request."""
+    """A backend to evaluate, and the quality that is expected of its answer to this request."""
 
     backend: str
     predicted: float
@@ -42,19 +42,19 @@ class Sample:
 
     record: Record
     request: CompletionRequest
-    """The request as it was served. `plain` makes the comparison request from it."""
+    """The request as it was served. `plain` makes the request for the comparison from it."""
     source: Source
     promise: Promise
     reference: str
     asks: str
-    """The backend still to be called: the backend to evaluate, or the reference."""
+    """The backend that must still be called: the backend to evaluate, or the reference."""
     served: Sequence[Mapping[str, Any]]
-    """The answer that the other backend served: choices as in a chat completion."""
+    """The answer of the backend that served the request: choices as in a chat completion."""
     finish: str
     output_tokens: int
 
     def finding(self, judge: str, score: float, plans: Mapping[str, Any]) -> Finding:
-        """The result to store. `plans`: outcomes of plans on trial."""
+        """The result to store. `judge`: name of the judge. `plans`: outcomes of plans on trial."""
         promise, record = self.promise, self.record
         return Finding(
             record.request_id, record.tenant.team, promise.backend, self.reference, self.source, judge,
@@ -71,8 +71,8 @@ def choices_of(answer: Answer, dialect: DialectName) -> Sequence[Mapping[str, An
 def sample(
     request: CompletionRequest, record: Record, answer: Answer, learned: Evidence, drawn: float
 ) -> Sample | None:
-    """The comparison to make; None if there is nothing to compare. `drawn`: random number 0..1 that selects the backend
-    to probe."""
+    """The comparison to make; None if there is nothing to compare. `drawn`: a random number 0..1. For a request that
+    the reference served, it selects the backend to evaluate."""
     route, attempt = record.route, answer.attempt
     if route is None or route.reference is None or attempt is None or not repeatable(request) or not answer.complete:
         return None
@@ -93,8 +93,9 @@ def sample(
 
 
 def repeatable(request: CompletionRequest) -> bool:
-    """Whether the request can safely be sent twice. It cannot if it makes the provider act (tools that the provider
-    runs, stored responses)."""
+    """Whether the request can safely be sent twice. A request that makes the provider act cannot: it uses tools that
+    the provider runs, or stores the response. Large requests and requests for several answers are not repeated either.
+    """
     if not FACTS[request.dialect].repeatable or request.parallel != 1 or request.body.get("store"):
         return False
     if len(request.raw) > MOST_BYTES:
@@ -112,7 +113,7 @@ def plain(request: CompletionRequest) -> CompletionRequest:
 
 
 def _in_question(route: Route, served: str, drawn: float, learned: Evidence, team: str) -> tuple[Source, str | None]:
-    """(Reason, backend to evaluate); the backend is None if there is none to evaluate."""
+    """(Source of the comparison, backend to evaluate). The backend is None if there is none to evaluate."""
     assert route.reference is not None
     decided = route.decided
     if decided is not None:
@@ -125,8 +126,9 @@ def _in_question(route: Route, served: str, drawn: float, learned: Evidence, tea
 
 
 def _probed(route: Route, drawn: float, learned: Evidence, team: str) -> str | None:
-    """Draw one of the cheaper backends that routing did not choose. Backends with a quality correction come first,
-    because they may have recovered; for the others, the prior may be too low."""
+    """Select, by the random number `drawn`, one of the cheaper backends that routing did not choose. If some of them
+    have a quality correction, one of these is selected, because it may have recovered. Otherwise, the prior of any of
+    them may be too low."""
     able = [one for one in route.considered if _may_be_probed(one, route)]
     wanting = [one for one in able if learned.adjust(team, one.backend).margin]
     among = wanting or able
@@ -143,7 +145,7 @@ def _may_be_probed(one: Considered, route: Route) -> bool:
 
 
 def promised(route: Route, backend: str, learned: Evidence, team: str) -> Promise | None:
-    """The quality expected of `backend`; None if no estimate is known."""
+    """The quality that is expected of `backend`; None if there is no estimate."""
     adequacies = {one.backend: one.adequacy for one in route.considered}
     adequacy = adequacies.get(backend)
     if adequacy is None or route.quality is None or route.reference is None:
@@ -154,11 +156,11 @@ def promised(route: Route, backend: str, learned: Evidence, team: str) -> Promis
 
 
 def cascaded(record: Record, answer: Answer, learned: Evidence) -> Finding | None:
-    """Judge the first answer of a cascade by its later answers, at no additional cost.
+    """Judge the first answer of a cascade by its later answers. This costs nothing in addition.
 
-    Only the first answer is judged, because whether further backends are called depends on earlier answers, so the
-    later answers are not a random sample. If the cascade continued because the first answer was weak, the result gets
-    weight 0: it only shows how often continuing was unnecessary.
+    Only the first answer is judged. Whether a later backend is called depends on the answers before it, so later
+    answers are not a random sample. If the cascade continued because the first answer was weak, the result gets weight
+    0: it only shows how often it was unnecessary to continue.
     """
     route, attempt, answers = record.route, answer.attempt, record.answers
     if route is None or attempt is None or len(answers) < 2:

@@ -37,10 +37,11 @@ from gateway.state.sql.database import Database
 log = logging.getLogger(__name__)
 
 QUEUE = 100
-"""Maximum samples that wait. Further ones are dropped."""
+"""Maximum number of samples that wait. Further samples are dropped."""
 AT_A_TIME = 2
 SPARE_OUTPUT, TIMES = 512, 2
-"""The other answer may have `TIMES` times as many tokens as the served one, plus `SPARE_OUTPUT`."""
+"""`TIMES`, `SPARE_OUTPUT`: the answer of the other backend may have `TIMES` times as many tokens as the served answer,
+plus `SPARE_OUTPUT` tokens."""
 
 
 class Shadows:
@@ -64,7 +65,8 @@ class Shadows:
         self._counts = dict.fromkeys(("offered", "dropped", "compared", "undecided", "unpaid", "failed"), 0)
 
     async def open(self, pipeline: Pipeline, plans: PlanTrials | None = None) -> None:
-        """Start comparing. Answers that were offered before are compared too. `plans` receives every judged request."""
+        """Start to compare. Answers that were offered earlier are compared too. `plans` receives every judged
+        request."""
         self._plans = plans
         for number in range(AT_A_TIME):
             self._tasks.spawn(self._work(pipeline), f"comparing {number}")
@@ -74,7 +76,7 @@ class Shadows:
         await self._tasks.aclose()
 
     async def idle(self) -> None:
-        """Wait until everything that was offered so far has been handled."""
+        """Wait until all answers that were offered so far have been handled."""
         await self._queue.join()
 
     def stats(self) -> dict[str, int | float | str]:
@@ -84,13 +86,13 @@ class Shadows:
         return self._holdout.holdout(request)
 
     def offer(self, request: CompletionRequest, record: Record, answer: Answer) -> None:
-        """Offer a served answer. An answer that is not drawn costs only a hash; if the policy's share is 0, it costs
-        nothing."""
+        """Offer a served answer for comparison. For an answer that is not drawn, the call computes only a hash. If the
+        policy's share is 0, it does nothing."""
         if not record.answers and not record.tenant.policy.trials.share:
             return
         try:
             found = self._wanted(request, record, answer)
-        except Exception:  # an unreadable answer is not compared
+        except Exception:  # an answer that cannot be read is not compared
             log.exception("a served answer could not be sampled for comparison")
             return
         if found is None:
@@ -190,7 +192,7 @@ class _Calls:
 
 
 def _judge(pipeline: Pipeline, job: Sample, calls: _Calls) -> Judge | None:
-    """The judge; None if the policy names an unknown backend, or one that its data rule forbids."""
+    """The judge that the policy names. None if it names an unknown backend, or a backend that its data rule forbids."""
     tenant = job.record.tenant
     name = tenant.policy.trials.judge
     if known := JUDGES.get(name):
@@ -202,6 +204,6 @@ def _judge(pipeline: Pipeline, job: Sample, calls: _Calls) -> Judge | None:
 
 
 def _open(backend: Backend, tenant: Tenant) -> bool:
-    """Whether the tenant's prompts may be sent to `backend`, by the policy's data rule and the tenant's backend
-    access."""
+    """Whether the policy's data rule and the tenant's backend access allow the tenant's prompts to be sent to
+    `backend`."""
     return may_go_to(backend, tenant.policy.data) and not (tenant.access and tenant.access.excludes(backend))

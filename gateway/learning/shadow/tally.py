@@ -31,8 +31,8 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """The prompts in a range of difficulty. `part`: their share of the prompts that could be judged. The bounds are
-    None for prompts outside the grader's domain."""
+    """The prompts in a range of difficulty. `part`: number of these prompts, as a share of all prompts that were
+    judged. The bounds of the range are None for prompts outside the grader's domain."""
 
     low: float | None
     high: float | None
@@ -50,13 +50,13 @@ class Pace:
     tokens_per_second: float | None
     """Output tokens divided by the total duration of the calls."""
     seconds: float | None
-    """Median duration of a call."""
+    """Median duration of a call in seconds."""
     usd: float | None
-    """Total cost; None if a price is unknown."""
+    """Total cost in US dollars; None if a price is unknown."""
     usd_per_million: float | None
-    """Cost per million tokens, with input and output in the measured proportion."""
+    """US dollars per million tokens, with the measured proportion of input and output tokens."""
     right: Interval | None
-    """Share of right answers, if the expected answers are known."""
+    """Share of answers that are right, over the prompts with an expected answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +68,21 @@ class Tally:
     as_good: Interval | None
     adequate: Judged
     better: Interval | None
-    """Mean of b's score for right answers minus a's score, paired."""
+    """Mean difference: score of b's answer minus score of a's answer to the same prompt, by the expected answers."""
     bins: tuple[Bin, ...]
     adequate_share: float
-    """Share of the judged prompts that are in the easiest consecutive bins for which b is adequate."""
+    """Share of the judged prompts for which b is adequate. They are counted from the easiest bin up to the first bin
+    for which b is not adequate."""
     adequate_below: float | None
-    """The highest difficulty in these bins; None if there are no such bins."""
+    """The highest difficulty of the prompts in `adequate_share`; None if there are no such prompts."""
 
 
 def tally(pairs: Sequence[Pair], difficulty: Callable[[Pair], float | None], quality: float) -> Tally:
     """Summarise `pairs`. `difficulty`: 0..1, or None outside the grader's domain. `quality`: minimum share of b's
     answers that must be as good as a's.
 
-    b is adequate if the interval's lower end reaches `quality`, and inadequate if its upper end does not reach it.
+    b is adequate for a bin if the lower end of the interval reaches `quality`. b is inadequate if the upper end does
+    not reach `quality`.
     """
     judged = [(pair, score) for pair in pairs if (score := pair.as_good) is not None]
     bins = tuple(_bins([(difficulty(pair), score) for pair, score in judged], quality))
@@ -106,15 +108,15 @@ def tally(pairs: Sequence[Pair], difficulty: Callable[[Pair], float | None], qua
 
 
 def share(scores: Sequence[float]) -> Interval:
-    """A share with its score interval (Wilson 1927). A score of 0.5 counts as half, which can only widen the
+    """A share with its score interval (Wilson 1927). A score of 0.5 counts as half a prompt, which can only widen the
     interval."""
     n, mean = len(scores), sum(scores) / len(scores)
     return Interval(mean, *wilson(mean, n, Z), n)
 
 
 def bootstrap(values: Sequence[float]) -> Interval:
-    """The mean with its percentile interval over resampled prompts. The seed is fixed, so equal values give equal
-    results."""
+    """The mean of `values` with its percentile interval over resampled prompts. The seed is fixed, so that equal values
+    give equal results."""
     import numpy as np
 
     found = np.asarray(values, dtype=float)
@@ -128,7 +130,8 @@ def _judge(of: Interval, quality: float) -> Judged:
 
 
 def _bins(scored: Sequence[tuple[float | None, float]], quality: float) -> list[Bin]:
-    """Bins with the same number of prompts, easiest first. Prompts outside the grader's domain form the last bin."""
+    """Bins with about the same number of prompts, easiest bin first. Prompts outside the grader's domain form the last
+    bin."""
     known = sorted((hard, score) for hard, score in scored if hard is not None)
     outside = [score for hard, score in scored if hard is None]
     count = max(1, min(MOST_BINS, len(known) // LEAST_IN_BIN))

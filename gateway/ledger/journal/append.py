@@ -1,5 +1,5 @@
-"""Appends rows that do not come from a request. They go through a journal, so that they become part of the ledger's
-chain."""
+"""Appends rows that do not come from a request to the ledger. The rows go through a journal, so that they become part
+of the ledger's hash chain."""
 
 from __future__ import annotations
 

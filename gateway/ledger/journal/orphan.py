@@ -1,4 +1,5 @@
-"""Builds the row of an attempt whose worker died, from journal and slot. Missing values are estimated."""
+"""Builds the ledger row of an attempt whose worker died, from the worker's journal and progress slots. Missing values
+are estimated."""
 
 from __future__ import annotations
 
@@ -13,35 +14,36 @@ from gateway.ledger.rows import MOST_PICO, TOKENS, Row, believable
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The progress of a stream at the time `at` (Unix seconds; None: unknown)."""
+    """The progress of a stream. `at`: Unix time of this progress in seconds; None if unknown."""
 
     at: float | None
     chunks: int
     output_bytes: int
     spoke_at: float | None = None
-    """Unix seconds at which the text began; None: unknown."""
+    """Unix time in seconds at which the first text arrived; None if unknown."""
 
 
 class BackendPace(NamedTuple):
-    """A backend's speed, as the worker last recorded it."""
+    """A backend's speed, as its worker last recorded it."""
 
     plain: float
-    """Maximum tokens per second of plain answers; 0: unknown."""
+    """Maximum tokens per second of answers that are not streamed; 0 if unknown."""
     hidden: float
-    """Maximum tokens per second of streams before their text begins; 0: unknown."""
+    """Maximum tokens per second that a stream generates before its first text; 0 if unknown."""
     frame_bytes: float
-    """Number of bytes of a streamed event without its text."""
+    """Number of bytes of a streamed event, without the event's text."""
     most: int | None
-    """Maximum tokens of one answer; None: unknown."""
+    """Maximum tokens of one answer; None if unknown."""
 
     def or_else(self, before: BackendPace) -> BackendPace:
-        """This pace, with unknown values taken from an earlier record."""
+        """This pace. Values that are unknown in it are taken from `before`, an earlier record."""
         frame_bytes = before.frame_bytes if self.frame_bytes == FIRST_FRAME_BYTES else self.frame_bytes
         return BackendPace(self.plain or before.plain, self.hidden or before.hidden, frame_bytes, self.most)
 
 
 def classes_of(usage: Usage) -> dict[str, Any]:
-    """Tokens by class, for a mark. Classes without tokens are omitted. Empty if not even the input is known."""
+    """Token class → tokens, for a mark in the journal. Classes without tokens are omitted. Empty if the number of input
+    tokens is unknown or a number is out of range."""
     counts = {name: getattr(usage, name) for name in TOKENS} if usage.all_input and believable(usage) else {}
     return {name: tokens for name, tokens in counts.items() if tokens}
 
@@ -54,15 +56,16 @@ def orphan(
     known: BackendPace | None = None,
     ended_at: float | None = None,
 ) -> Row:
-    """The row of an attempt whose worker died. Its outcome is *interrupted*, with the tokens delivered up to the last
-    mark.
+    """The row of an attempt whose worker died. Its outcome is *interrupted*.
 
-    `opened`: the row's first fields. `entry`: its *opened* line, with the input's `tokens` and, if there is a price,
-    its `source` and `prices`; earlier versions wrote `pico` instead: pico-dollars of the input and of an output token.
-    `reported`: tokens by class that the backend had reported at a mark. `ended_at`: when the worker died.
+    `opened`: the row's first fields. `entry`: the attempt's *opened* line, with the input's `tokens` and, if there is a
+    price, its `source` and `prices`. Earlier versions wrote `pico` in place of `prices`: pico-dollars of the input and
+    of one output token. `mark`: the last known progress; it has the tokens that were delivered. `reported`: token class
+    → tokens that the backend had reported at a mark. `known`: the backend's speed. `ended_at`: Unix time at which the
+    worker died.
 
-    The backend may have generated tokens that were not delivered. They are estimated at the highest likely rate
-    (`known`), because their number will never be reported, and a hard budget must not be overrun because of them.
+    The backend may have generated tokens that were not delivered. Their number will never be reported. So they are
+    estimated at the highest likely speed, so that a hard budget is not overrun.
     """
     called_at = opened["at"] + opened.get("waited_ms", 0) / 1000
     frame_bytes = FIRST_FRAME_BYTES if known is None else known.frame_bytes

@@ -20,13 +20,14 @@ Place = tuple[int, int]
 """(Segment number, byte offset in the segment)."""
 
 MARK_S = 0.5
-"""Seconds between progress marks. On a busy event loop they are still less than a second apart."""
+"""Seconds between two progress marks. On a busy event loop the time is longer, but less than a second."""
 _OPEN = b'{"open":["'
 _CLOSE = b'{"close":'
 
 
 class JournalReader:
-    """Reads one lane from `place` on. Reading a part twice is harmless, because rows are recognised by id."""
+    """Reads one lane, the journal of one worker process, from `place` on. Reading a part twice is harmless, because a
+    row with a known id is ignored."""
 
     def __init__(self, name: str, place: Place = (0, 0)) -> None:
         self.name, self.place = name, place
@@ -36,20 +37,21 @@ class JournalReader:
         self._marks: dict[str, Mark] = {}
         self._reported: dict[str, dict[str, int]] = {}
         self._known: dict[str, BackendPace] = {}
-        """Speeds of backends, by name."""
+        """Backend name → the backend's speed."""
         self._marked_at = 0.0
         """Unix time at which the worker last recorded the progress of its streams."""
         self._fields: dict[int, list[str]] = {}
 
     @property
     def resume(self) -> Place:
-        """The position from which to read after a restart: the oldest open attempt, or else the end."""
+        """The position from which to read after a restart: that of the oldest open attempt, or else the end of what was
+        read."""
         for place, _ in self.open.values():
             return place
         return self.place
 
     def read(self, found: list[Segment]) -> list[Values]:
-        """Read the next piece of the segments `found`. Returns the rows closed in it.
+        """Read the next piece of the segments `found`. Returns the rows of attempts that end in this piece.
 
         `place` does not change when there is nothing to read. Raises OSError.
         """
@@ -58,7 +60,7 @@ class JournalReader:
             if segment.number < number:
                 continue
             start = position if segment.number == number else 0
-            # Tested before the read: the next segment follows only when this one can no longer grow.
+            # This is tested before the read: later segments are read only if this segment can no longer grow.
             whole = segment is not found[-1] and segments.released(segment)
             lines, end = segments.read(segment, start)
             rows = self._take(segment, start, lines)
@@ -70,14 +72,15 @@ class JournalReader:
         return []
 
     def orphans(self, progress: Sequence[int] | None = None) -> list[Row]:
-        """Rows of the attempts that were open when the worker died. `progress`: words of its slots (`slots.read`)."""
+        """Rows of the attempts that were open when the worker died. `progress`: the words of all slots of the worker (a
+        result of `slots.read`)."""
         found, left = [], list[tuple[str, dict[str, Any], dict[str, Any]]]()
         for id, ((number, _), payload) in self.open.items():
             entry = orjson.loads(payload)
             left.append(
                 (id, entry, dict(zip(self._fields[number], entry["open"], strict=False)) | entry.get("more", {}))
             )
-        # The worker died after it opened the last of these, and before its next mark.
+        # The worker died after it opened the latest of these attempts, and before its next mark.
         ended_at = max([self._marked_at + MARK_S / 2, *(opened["at"] for _, _, opened in left)])
         for id, entry, opened in left:
             mark = self._marks.get(id)
@@ -145,5 +148,5 @@ class JournalReader:
 
 
 def _ours(row: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a row that this version has. Another version may have written the row."""
+    """The fields in `row` that this version has. Another version may have written the row."""
     return {name: row[name] for name in FIELDS if name in row}

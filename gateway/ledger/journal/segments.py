@@ -1,10 +1,9 @@
-"""The journal's files: checksummed lines in numbered segments, one lane per worker process.
+"""The journal's files: checksummed lines in numbered segments. The segments of one worker process are a lane.
 
 A line is eight hex digits of CRC-32, a space, a JSON object and a newline. If a crash or a full disk leaves a line
-incomplete, its check fails and the line is skipped. The first line names the fields of the rows in the file, so that
-later versions can read them. A worker locks a segment before the segment gets its name, and it creates the next one
-before it releases the lock on the last one. So a lane's last segment can be locked by another process only if its
-worker is dead.
+incomplete, its check fails and the line is skipped. The first line of a segment names the fields of the rows in it, so
+that later versions can read them. A worker locks a segment before the segment gets its name. It creates the next
+segment before it unlocks the present one. So a worker is dead if another process can lock the last segment of its lane.
 """
 
 from __future__ import annotations
@@ -25,7 +24,8 @@ import orjson
 SUFFIX = ".journal"
 READ_BYTES = 2**20
 _LEASES = "~"
-"""Separator in a lane's name, between the worker's name and the name under which the worker leases budgets."""
+"""Separator in a lane's name. The worker's name stands before it. The name under which the worker leases budgets stands
+after it."""
 _MOST_PLAIN = 40
 
 
@@ -54,7 +54,7 @@ def new_lane(worker: str, leases_as: str = "") -> str:
 
 
 def leases_as(lane: str) -> str:
-    """The name under which the lane's worker leases budgets; empty if it leases none."""
+    """The name under which the worker of `lane` leases budgets; empty if it leases none."""
     return lane.partition(_LEASES)[2]
 
 
@@ -90,7 +90,7 @@ def _readable(value: Any) -> Any:
 
 
 def checked(line: bytes) -> bytes | None:
-    """The JSON of a line without its newline; None if the line is damaged."""
+    """The JSON text of a line, without newline; None if the checksum does not match."""
     payload = line[9:]
     return payload if line[:8] == b"%08x" % crc32(payload) else None
 
@@ -141,8 +141,8 @@ def fields(segment: Segment) -> list[str] | None:
 
 
 def read(segment: Segment, position: int) -> tuple[list[bytes], int]:
-    """Read about 1 MiB of whole lines from `position` on. Returns the lines (unchecked, without newlines) and the next
-    position.
+    """Read about 1 MiB of whole lines from byte `position` on. Returns the lines (unchecked, without newlines) and the
+    position after them.
 
     A last line without a newline is not read. Raises OSError.
     """
@@ -157,7 +157,7 @@ def read(segment: Segment, position: int) -> tuple[list[bytes], int]:
 
 
 def released(segment: Segment) -> bool:
-    """Whether the segment's worker has closed it. Also true if the segment does not exist."""
+    """Whether the segment's worker has closed the segment. Also true if the segment does not exist."""
     try:
         os.close(_share(segment))
     except FileNotFoundError:
@@ -168,8 +168,8 @@ def released(segment: Segment) -> bool:
 
 
 def _share(segment: Segment) -> int:
-    """Open a segment with a shared lock. Readers share the lock; the writing worker has an exclusive lock until it
-    closes the segment."""
+    """Open a segment with a shared lock and return the file descriptor. Several readers can hold a shared lock. It
+    fails with OSError while the worker that writes the segment has its exclusive lock."""
     fd = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -181,8 +181,8 @@ def _share(segment: Segment) -> int:
 
 @contextmanager
 def ended(directory: Path, last: Segment) -> Iterator[bool]:
-    """Yield whether the worker whose lane ends with `last` is dead. If it is, nothing can be appended while this
-    context is open."""
+    """Yield whether the worker whose lane ends with the segment `last` is dead. If the worker is dead, nothing can be
+    appended to the lane while this context is open."""
     try:
         fd = _share(last)
     except OSError:

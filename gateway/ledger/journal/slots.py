@@ -1,8 +1,8 @@
 """The progress of open attempts, in a memory-mapped file that survives the worker.
 
-Storing in it is as fast as storing in any other memory. So the progress is stored for every piece of a stream, before
-the piece is passed on. After a process is killed, its data are still in the kernel. After a power cut they may be lost:
-a table from another boot is ignored, and the journal's last marks are used instead.
+Writing to the file is as fast as writing to any other memory. So the progress is stored for every piece of a stream,
+before the piece is passed on. After a process is killed, the kernel still has the data. After a power cut the data may
+be lost: a table from an earlier boot is ignored, and the last marks in the journal are used instead.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from gateway.domain.record import CHUNK_BITS
 
 SUFFIX = ".slots"
 SLOTS = 8190
-"""Maximum attempts of one worker that have a slot at the same time. Further attempts have only the marks in the
-journal."""
+"""Maximum number of open attempts of one worker that have a slot. Only the marks in the journal record the progress of
+further attempts."""
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _HEAD = 16
 _WORDS = 2
-"""Number of 64-bit words per slot: the attempt's progress, and the time at which its text began (Unix ms)."""
+"""Number of 64-bit words per slot. The first word is the attempt's progress. The second is the Unix time in
+milliseconds at which the first text arrived."""
 _SIZE = _HEAD + 8 * _WORDS * SLOTS
 
 
@@ -38,11 +39,11 @@ class Progress(NamedTuple):
     chunks: int
     output_bytes: int
     spoke_at: float | None
-    """Unix time at which the text began; None: no text has arrived."""
+    """Unix time at which the first text arrived; None if no text has arrived."""
 
 
 def progress_of(words: Sequence[int], number: int) -> Progress | None:
-    """The progress in slot `number`; None: nothing has arrived."""
+    """The progress in slot `number`; None if nothing has arrived. `words`: the words of all slots."""
     word, spoke_ms = words[_WORDS * number : _WORDS * (number + 1)]
     if not word:
         return None
@@ -63,10 +64,10 @@ class Slots:
             os.close(fd)
         self._free: list[int] = []
         self._taken = 0
-        """Number of slots that have been used so far; they have the lowest numbers."""
+        """Number of slots that have ever been used. They are the slots with the lowest numbers."""
 
     def take(self) -> int | None:
-        """The number of an empty slot; None if all are in use."""
+        """Reserve a slot and return its number; None if all slots are in use."""
         if self._free:
             number = self._free.pop()
         elif self._taken < SLOTS:
@@ -78,17 +79,17 @@ class Slots:
         return number
 
     def words(self, number: int) -> memoryview:
-        """The words of slot `number`, for `Attempt.progress`."""
+        """The words of slot `number`, for the attribute `progress` of an `Attempt`."""
         return self._words[_WORDS * number : _WORDS * (number + 1)]
 
     def give_back(self, number: int) -> None:
-        """Free a slot. Call it only after the attempt's end is in the journal, because a crash before that needs the
-        slot."""
+        """Make slot `number` available again. Call it only after the attempt's end is in the journal: if the worker
+        dies before that, the slot is needed."""
         self._free.append(number)
 
 
 def read(path: Path) -> memoryview | None:
-    """All words that a dead worker stored; None if there is no file, or if the file is from another boot of the
+    """The words of all slots of a dead worker. None if there is no file, or if the file is from an earlier boot of the
     machine."""
     try:
         data = path.read_bytes()

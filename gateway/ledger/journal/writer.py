@@ -31,8 +31,8 @@ log = logging.getLogger(__name__)
 
 SEGMENT_BYTES = 16 * 2**20
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Errors after which the same file can be written again when there is space. After any other error, its disk may be
-lost."""
+"""Errors after which the same file can be written again as soon as there is space. After any other error, the disk of
+the file may be lost."""
 CLOSE_S = 5.0
 
 
@@ -44,16 +44,18 @@ class _Open:
     slot: int | None
     seen_bytes: int = 0
     reported: dict[str, int] | None = None
-    """Tokens by class that the backend had reported at the first mark. If a backend reports before the end at all, it
-    nearly always does so at the beginning."""
+    """Token class → tokens that the backend had reported at the first mark. Later reports are not recorded, because
+    backends that report before the end nearly always do so at the beginning."""
 
 
 class Journal:
-    """Implements `AttemptJournal`: an *opened* line before a call, marks while it streams, a *closed* line at its end.
+    """Implements `AttemptJournal`. Writes an *opened* line before a call, marks while the answer streams, and a
+    *closed* line at its end.
 
-    The progress of a stream is stored in the attempt's slot with every piece, and in the journal at every mark. Lines
-    are written to the kernel at once, so a killed process loses none, and flushed to disk about every second. `open`
-    raises an error if its line cannot be written. A *closed* line that cannot be written waits in memory.
+    The progress of a stream is stored in the attempt's slot with every piece, and in the journal at every mark. Each
+    line is passed to the kernel at once, so no line is lost when the process is killed. Lines are flushed to disk about
+    every second. `open` raises an error if its line cannot be written. A *closed* line that cannot be written waits in
+    memory.
     """
 
     def __init__(
@@ -76,12 +78,13 @@ class Journal:
         self._torn = self._troubled = self._lost = False
         self._waiting: list[bytes] = []
         self._unflushed: list[bytes] = []
-        """Lines that were written but may not be on disk yet. If the disk is lost, they are written again."""
+        """Lines that were written but may not be on disk yet. They are written again if the disk is lost."""
         self._slots: slots.Slots | None = None
         self._ended_slots: list[int] = []
         self._open: dict[str, _Open] = {}
         self._terms: dict[str, Terms] = {}
-        """Backend name → its prices. Kept until the price list returns another object."""
+        """Backend name → its prices. An entry is replaced when the price list returns another object for the backend.
+        """
         self._refused = ""
         self._closed = self._refusals = 0
         self._tasks = Tasks()
@@ -101,7 +104,7 @@ class Journal:
         return segments.create(segment, rows.FIELDS)
 
     async def aclose(self) -> None:
-        """Write waiting lines and release the lock. The ledger's writer then treats the lane as ended."""
+        """Write waiting lines and unlock the last segment. The ledger's writer then treats the lane as ended."""
         self._stopping.set()
         await self._tasks.drain(CLOSE_S)
         await self._tasks.aclose()
@@ -110,15 +113,15 @@ class Journal:
         if self._open:
             log.warning("%d attempts were still open; the ledger closes them as interrupted", len(self._open))
         if not self._append(b""):
-            # The log may be on another disk; then these costs are not lost.
+            # The log may be on another disk. Then these costs are not lost.
             log.error("the ledger journal could not take %d lines: %r", len(self._waiting), b"".join(self._waiting))
         fd, self._fd = self._fd, -1
-        with contextlib.suppress(OSError):  # already in the log
+        with contextlib.suppress(OSError):  # these lines are already in the log
             await asyncio.to_thread(segments.retire, fd)
 
     def open(self, attempt: Attempt, record: Record) -> None:
-        """Write to the journal that `attempt` will be called. Raises LedgerUnavailable; then the call must not be
-        made."""
+        """Record in the journal that `attempt` will be called. Raises LedgerUnavailable. After this error, the backend
+        must not be called."""
         if self._fd < 0 or self._slots is None:
             raise _unavailable("the journal is not open")
         terms, opening = self._terms_of(attempt.backend), rows.opening(attempt, record)
@@ -180,7 +183,8 @@ class Journal:
         self._keep(opened.opening + rows.ending(attempt, record, usage, prices, decided), opened.slot)
 
     def _decided(self, attempt: Attempt, decision: Decision, usage: Usage) -> rows.Decided | None:
-        """Routing's decision for an answer that it did not choose (observe mode, hold-out); None for other answers."""
+        """What routing decided for an answer that another backend gave (observe mode, outside the rollout, hold-out).
+        None if the attempt gave no complete answer to the client."""
         if attempt.outcome != "ok" or attempt.kind:
             return None
         cost: float | None = 0
@@ -192,12 +196,12 @@ class Journal:
         return rows.Decided(names, pico, round(decision.adequacy * 1e6))
 
     def cached(self, record: Record, usage: Usage, saved_pico: int | None, outcome: Outcome = "ok") -> None:
-        """Write an answer from the cache to the journal. `saved_pico`: its cost without the cache. Disk errors do not
-        raise."""
+        """Record an answer from the cache in the journal. `saved_pico`: the cost of the answer without the cache. A
+        disk error does not raise."""
         self._keep(rows.from_cache(record, usage, saved_pico, outcome), None)
 
     def _keep(self, values: rows.Values, slot: int | None) -> None:
-        """Write a *closed* line. When it has been written, `slot` is freed."""
+        """Write a *closed* line. When the line has been written, `slot` can be used again."""
         line = segments.encode({"close": values})
         self._closed += 1
         if self._append(line):
@@ -228,7 +232,7 @@ class Journal:
         return True
 
     def _recovered(self) -> None:
-        """Called when all waiting lines have been written."""
+        """Update the state after all waiting lines have been written."""
         if self._refused:
             log.info("the ledger journal is written again")
         self._refused, self._torn = "", False
@@ -266,7 +270,8 @@ class Journal:
             return False
 
     def _mark(self) -> None:
-        """Write a mark: the progress of all open attempts since the last mark, and the backends' speeds."""
+        """Write a mark: the progress of the open attempts that received something since the last mark, and the speeds
+        of their backends."""
         if not self._open:
             if self._waiting:
                 self._append(b"")
@@ -304,8 +309,8 @@ class Journal:
         return found
 
     def _flush(self) -> bool:
-        """Flush to disk. Returns False if the file is no longer in the directory, so that the ledger's writer cannot
-        read it."""
+        """Flush the segment to disk. Returns False if the file is no longer in its directory, so that the ledger's
+        writer cannot read it."""
         if self._size != self._flushed:
             size, written = self._size, len(self._unflushed)
             os.fdatasync(self._fd)
@@ -317,7 +322,7 @@ class Journal:
             return False
 
     async def _roll(self) -> None:
-        """Continue in a new segment. The old one is deleted when all of it is in the ledger.
+        """Continue in a new segment. The ledger's writer deletes the old segment when all its rows are in the ledger.
 
         If the disk was lost and replaced, the new segment is on the new disk.
         """
@@ -326,7 +331,7 @@ class Journal:
         old, self._fd, self._size, self._flushed, self._torn = self._fd, fd, 0, 0, False
         written, self._unflushed = self._unflushed, []
         lost, self._lost = self._lost, False
-        if lost:  # before any new line, because these lines exist in memory only
+        if lost:  # before any new line is written, because these lines exist in memory only
             self._write_again(written)
         try:
             await asyncio.to_thread(segments.retire, old)
@@ -335,7 +340,7 @@ class Journal:
                 self._write_again(written)
 
     def _write_again(self, lines: list[bytes]) -> None:
-        """Write again the lines that the old disk may have lost. A row that is written twice counts once."""
+        """Write lines again that the old disk may have lost. A row that is written twice counts once."""
         self._waiting[:0] = lines
         self._append(b"")
 
@@ -351,7 +356,8 @@ class Journal:
 
 
 def _newly_reported(opened: _Open) -> dict[str, int]:
-    """Tokens by class that an open attempt has reported. Empty after the first call for the attempt."""
+    """Token class → tokens that an open attempt has reported. Only the first call for an attempt returns them, later
+    calls return an empty dict."""
     if opened.reported is not None:
         return {}
     try:
@@ -371,7 +377,8 @@ def _unavailable(reason: str) -> LedgerUnavailable:
 
 
 def _at_most(price: Price, usage: Usage, attempt: Attempt) -> Usage:
-    """`usage` with the largest possible output, if tokens are charged and the backend did not report their number."""
+    """`usage` with the largest possible number of output tokens, if output costs money and the backend did not report a
+    usage."""
     missing = (attempt.most_output or 0) - usage.all_output
     if price.every_tier or not usage.total or missing <= 0:
         return usage
@@ -383,7 +390,7 @@ def _at_most(price: Price, usage: Usage, attempt: Attempt) -> Usage:
 
 
 def _countable(price: Price, usage: Usage, attempt: Attempt, record: Record) -> bool:
-    """Whether an estimated usage can be priced. It cannot if audio or images arrived without reported tokens and
-    without a limit."""
+    """Whether an estimated usage can be priced. It cannot if audio or images were delivered, the backend reported no
+    tokens, and the output had no limit."""
     unbounded = FACTS[record.dialect].opaque and usage.total > 0 and attempt.most_output is None
     return not unbounded or price.every_tier or not (price.output or price.audio or price.image)

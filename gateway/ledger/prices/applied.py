@@ -1,4 +1,4 @@
-"""The unit prices with which a row's cost was computed. They are stored in the row."""
+"""The unit prices with which the cost of a row was computed. The row contains them as text."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ MOST_SOURCE = 200
 
 
 def text_of(price: Price) -> str:
-    """The price as text, such as `input=150000 output=600000` (pico-dollars per token). Classes without a price are
-    omitted."""
+    """The price as text, such as `input=150000 output=600000` (pico-dollars per token). Token classes without a price
+    of their own are omitted."""
     classes = ((name, getattr(price, name)) for name in _CLASSES)
     return " ".join(f"{name}={pico}" for name, pico in classes if pico is not None)
 
@@ -29,7 +29,8 @@ def price_of(prices: str) -> Price:
 
 
 class Terms:
-    """A price and its texts for rows. The texts are made once for all attempts with that price."""
+    """A price, and the texts that rows with this price contain. The texts are made once for all attempts with the
+    price."""
 
     __slots__ = ("_above", "_text", "flat", "price", "source")
 
@@ -38,7 +39,7 @@ class Terms:
         self.source = _source(price)
         self._text, self._above = text_of(price), dict[int, tuple[str, str]]()
         self.flat = self._text if price.beyond is None else ""
-        """The result of `text` if it is the same for all calls; else empty."""
+        """The result of `text`, if it does not depend on the number of input tokens; else empty."""
 
     def text(self, input_tokens: int) -> str:
         """The price text of a call with this number of input tokens at the standard tier."""
@@ -47,7 +48,7 @@ class Terms:
         return self._written(self.price.tier(input_tokens))[0]
 
     def billed(self, usage: Usage) -> tuple[str, str]:
-        """The texts of prices and price source for `usage` at its service tier."""
+        """(Prices, price source) as texts, for `usage` at its service tier."""
         if not usage.service_tier:
             return self.flat or self.text(usage.all_input), self.source
         return self._written(self.price.billed(usage))

@@ -27,7 +27,7 @@ PACKAGED = Path(__file__).with_name("prices.json")
 _DATED = re.compile(r"([-@]\d{4}-\d{2}-\d{2}|[-@]\d{8})$")
 """Matches a date suffix, as in gpt-4o-2024-08-06, claude-sonnet-4-5-20250929, claude-sonnet-4-5@20250929."""
 _PACKING = re.compile(r"[-_.](awq|gptq|gguf|fp8|fp4|nvfp4|bnb|int[48]|w[48]a(8|16)|\d+bit|i?q\d(_\w+)*)$")
-"""Matches a suffix that names how weights were quantised, which does not change the context window."""
+"""Matches a suffix that names how the weights were quantised. Quantising does not change the context window."""
 
 
 class ListedPrice(Classes):
@@ -38,14 +38,15 @@ class ListedPrice(Classes):
     aliases: tuple[str, ...] = ()
     beyond: LongContext | None = None
     batch: Classes | None = None
-    """Prices in the provider's own batches. Not used for the gateway's batches, which are sent as single requests at
-    the usual price."""
+    """Prices in the provider's own batches. Not used for the gateway's batches, because the gateway sends their lines
+    as single requests at the usual price."""
     service_tiers: ServiceTiers = Field(default_factory=dict)
-    """Tier, as in `Usage.service_tier` → its prices, or a factor on all standard prices."""
+    """Service tier (as in `Usage.service_tier`) → its prices, or a factor on all standard prices."""
     regions: dict[str, Decimal] = Field(default_factory=dict)
-    """Region → factor on all prices. The region with which the provider's host name begins applies."""
+    """Region → factor on all prices. The region of a call is the beginning of the provider's host name, or else the
+    backend's `region`. An entry such as `eu` also applies to regions that begin with `eu-`."""
     valid_from: date | None = None
-    """First day on which the price is valid. If a model has several entries, the latest valid one applies."""
+    """First day on which the price is valid. If a model has several entries, the latest valid entry applies."""
     window_tokens: int | None = Field(None, gt=0)
     max_output_tokens: int | None = Field(None, gt=0)
     capabilities: frozenset[Capability] = frozenset()
@@ -61,42 +62,46 @@ class Provider(Section):
     """A provider in the price list."""
 
     hosts: tuple[str, ...]
-    """Host names to which its prices apply. A leading dot means any subdomain."""
+    """Host names to which the provider's prices apply. A leading dot means any subdomain."""
     prefixes: tuple[str, ...]
-    """Prefixes that may precede a model's name."""
+    """Prefixes that may stand before a model's name."""
     exclusive: bool = False
-    """Whether only this provider serves models with these names. Then they are recognised at any address."""
+    """Whether no other provider serves models with these names. Then the models are recognised at any address."""
     source: str
     """The web page with its public prices."""
     service_tiers: dict[str, Decimal] = Field(default_factory=dict)
-    """Tier → factor, for its models without own tiers."""
+    """Service tier → factor on the prices, for models of the provider that have no tiers of their own."""
     choosable_tiers: tuple[str, ...] = ()
-    """Tiers at which it may serve a call that names none, because of a setting in the account at the provider."""
+    """Service tiers that the provider may use for a call that names no tier, because of a setting in the account there.
+    """
 
     def serves(self, host: str) -> bool:
         return any(host == known or (known[0] == "." and host.endswith(known)) for known in self.hosts)
 
 
 class Weights(Section):
-    """An open model on any server. Its capabilities beyond text depend on how the server was started."""
+    """An open model, whose weights can run on any server. Its capabilities other than text depend on how the server was
+    started."""
 
     model: str
     window_tokens: int = Field(gt=0)
 
 
 class Listing(Section):
-    """The content of the file: USD per 1M tokens at the standard tier and global endpoints. A backend's own `price` has
-    priority."""
+    """The content of the file: prices in USD per 1M tokens at the standard tier and global endpoints. The `price` of a
+    backend in gateway.yaml has priority."""
 
     as_of: date
     via: str
-    """The list from which these figures were taken. litellm's list has the MIT licence."""
+    """The list from which the figures of this file were taken. litellm's list has the MIT licence."""
     providers: dict[str, Provider]
     models: tuple[dict[str, Any], ...]
-    """Model entries. An entry becomes a `ListedPrice` when it is looked up, because few of the many models are used."""
+    """Model entries. An entry becomes a `ListedPrice` only when it is looked up, because a gateway uses few of the many
+    models."""
     weights: tuple[Weights, ...]
     hypothetical: dict[str, str]
-    """Tier → model whose price is used for simulated backends. Used only in figures marked as hypothetical."""
+    """Tier → model whose price is used for simulated backends. The price is used only in figures that are marked as
+    hypothetical."""
 
 
 class OwnPrices(Section):
@@ -144,7 +149,7 @@ class Catalogue:
             for name in (facts["model"], *facts.get("aliases", ())):
                 self._models.setdefault((facts["provider"], _plain(name)), []).append(facts)
         self.dated = any("valid_from" in facts for several in self._models.values() for facts in several)
-        """Whether any prices depend on the day."""
+        """Whether any price in the list depends on the day."""
 
     @classmethod
     def load(cls, path: Path = PACKAGED, own: Path | None = None) -> Catalogue:
@@ -186,7 +191,7 @@ class Catalogue:
         return next((name for name, facts in self.listing.providers.items() if facts.serves(host)), "")
 
     def factor(self, listed: ListedPrice, backend: Backend) -> Decimal:
-        """The factor on all prices for the region of `backend`."""
+        """The factor on all prices of `listed` in the region of `backend`."""
         premium = backend.facts.regional_factor
         if premium and "global" not in (backend.region, backend.model.partition(".")[0]):
             return premium
@@ -206,7 +211,7 @@ class Catalogue:
         return None
 
     def window(self, backend: Backend) -> int | None:
-        """The context window in tokens of an open model at an address that no list entry has; None if unknown."""
+        """The context window, in tokens, of an open model that runs at an address outside the list; None if unknown."""
         name = backend.model.rsplit("/", 1)[-1].lower()
         while shorter := _PACKING.sub("", name):
             if shorter == name:
@@ -242,8 +247,8 @@ def _plain(name: str) -> str:
 
 
 def _spellings(name: str) -> Iterator[str]:
-    """Yield spellings in the order in which to look them up. First is the full name, because a dated model may have its
-    own price; then the name without the date, or the base of a fine-tuned model."""
+    """Yield spellings of `name` in the order in which to look them up. The full name is first, because a dated model
+    may have a price of its own. Then comes the name without the date, or the base model of a fine-tuned model."""
     yield _plain(name)
     if name.startswith("ft:"):
         yield _plain(":".join(name.split(":")[:2]))

@@ -21,7 +21,8 @@ LESS = ", less "
 
 
 def discounted(price: Price, backend: Backend, provider: str, discounts: Iterable[Discount], on: date) -> Price:
-    """`price` minus the discount valid on that day: the backend's own, or else its provider's."""
+    """`price` minus the discount that is valid on the day `on`. A discount for the backend has priority over a discount
+    for its provider."""
     holding = [discount for discount in discounts if discount.holds(on)]
     own = [discount for discount in holding if discount.backend == backend.name]
     common = [discount for discount in holding if provider and discount.provider == provider]
@@ -32,7 +33,8 @@ def discounted(price: Price, backend: Backend, provider: str, discounts: Iterabl
 
 
 def undiscounted(unit_pico: int, price_source: str) -> Decimal:
-    """The list price behind a row's unit price (pico-dollars per token), computed with the discount in its source."""
+    """The list price from which a row's unit price (pico-dollars per token) was computed. `price_source`: the row's
+    source of the price, which contains the discount."""
     _, less, rest = price_source.rpartition(LESS)
     if not less:
         return Decimal(unit_pico)
@@ -42,7 +44,7 @@ def undiscounted(unit_pico: int, price_source: str) -> Decimal:
 
 @dataclass(frozen=True, slots=True)
 class CreditUse:
-    """The balance of a credit in pico-dollars. `over_pico`: spend above the credit."""
+    """The state of a prepaid credit, in pico-dollars. `over_pico`: spend that exceeded the credit."""
 
     credit: Credit
     used_pico: int
@@ -51,7 +53,7 @@ class CreditUse:
 
 
 def drawn(connection: Connection, credits: Iterable[Credit], providers: Mapping[str, str]) -> list[CreditUse]:
-    """The balance of each credit after the spend in the ledger. `providers`: backend → provider."""
+    """The state of each credit after the spend in the ledger. `providers`: backend → provider."""
     found = []
     for credit in credits:
         amount, cost = usd_to_pico(credit.usd), spent(connection, _meant(credit, providers))

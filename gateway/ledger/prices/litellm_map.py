@@ -38,7 +38,7 @@ OWNERS = {
     "perplexity": ("perplexity",),
     "voyage": ("voyage",),
 }
-"""Provider in this gateway's list → corresponding values of `litellm_provider` in the map."""
+"""Provider in this gateway's list → the corresponding values of `litellm_provider` in the map."""
 CLASSES = {
     "input": "input_cost_per_token",
     "cached_input": "cache_read_input_token_cost",
@@ -55,18 +55,20 @@ COMPARED = (*CLASSES, "beyond", "batch", "service_tiers")
 TIERS = ("priority", "flex", "ultrafast")
 """Service tiers that have prices in the map. Keys in the map have them as suffixes."""
 INCLUSIVE = ("xai",)
-"""Providers whose price for long calls applies at the map's threshold itself, and not only above it."""
+"""Providers whose price for long calls applies to calls of exactly the map's threshold, and not only to longer calls.
+"""
 FACTORS = ("fast", "us")
 """Service tiers given as factors, in the map's `provider_specific_entry`."""
 MOST_CHANGE = 10
-"""Maximum factor by which a price may change. A larger change is refused, because it is usually a mistake."""
+"""Maximum factor between an old and a new price. A larger change is refused, because it is usually a mistake."""
 _ABOVE = re.compile(r"^input_cost_per_token_above_(\d+)k_tokens$")
 _MODES = ("chat", "responses", "completion", "embedding")
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A changed or new entry. `differs`: field → (old, new) as JSON values; empty for a new model."""
+    """A changed or new entry of the gateway's list. `differs`: field → (old, new) as JSON values; empty for a new
+    model."""
 
     listed: ListedPrice
     differs: dict[str, tuple[Any, Any]]
@@ -78,7 +80,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An implausible entry. `text`: file, key and reason."""
+    """An implausible entry of the map. `text`: file, key and reason."""
 
     known: bool
     """Whether the gateway's list contains the model."""
@@ -90,24 +92,24 @@ class Comparison:
     """The differences between the gateway's list and the map."""
 
     changes: tuple[Change, ...]
-    """Changed entries, then new models."""
+    """The changed entries, followed by new models."""
     gone: tuple[str, ...]
     """Models of the gateway's list that are missing from the map."""
     refused: tuple[Refusal, ...]
     same: int
-    """Number of models without differences."""
+    """Number of models without differences between the two lists."""
 
 
 def installed() -> Path | None:
-    """Path of the installed litellm's map; None if it is not installed. litellm itself is not imported, because that is
-    slow."""
+    """Path of the price map of the installed litellm; None if litellm is not installed. The package itself is not
+    imported, because that is slow."""
     spec = find_spec("litellm")
     path = Path(spec.origin).with_name(FILE) if spec is not None and spec.origin else None
     return path if path is not None and path.is_file() else None
 
 
 def read(path: Path) -> dict[str, dict[str, Any]]:
-    """Name → facts about the model. Raises ConfigError."""
+    """Read the map: name → facts about the model. Raises ConfigError."""
     try:
         found = orjson.loads(path.read_bytes())
     except (OSError, orjson.JSONDecodeError) as error:
@@ -118,8 +120,8 @@ def read(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def compare(register: Catalogue, found: dict[str, dict[str, Any]], name: str, today: date) -> Comparison:
-    """Compare the gateway's list with the map `found`. Refusals call the map `name`. Providers that are not in the list
-    are skipped."""
+    """Compare the gateway's list with the map `found`. Providers that are not in the gateway's list are skipped.
+    `name`: the name of the map in refusals."""
     changes, gone, refused, same, seen = [], [], [], 0, set()
     for ours in _latest(register):
         key = _theirs(ours, register.listing.providers[ours.provider], found)
@@ -145,7 +147,7 @@ def compare(register: Catalogue, found: dict[str, dict[str, Any]], name: str, to
 
 
 def own_file(changes: tuple[Change, ...], before: tuple[ListedPrice, ...], via: str, today: date) -> bytes:
-    """The new content of the operator's file: the entries `before`, replaced and extended by `changes`."""
+    """The new content of the operator's file: the entries `before`, in which `changes` replace or add entries."""
     models = {
         (one.provider, one.model, one.valid_from): one for one in (*before, *(change.listed for change in changes))
     }
@@ -157,7 +159,7 @@ def own_file(changes: tuple[Change, ...], before: tuple[ListedPrice, ...], via: 
 
 
 def _latest(register: Catalogue) -> Iterator[ListedPrice]:
-    """Yield the entries that apply. A later entry of the same name replaces earlier ones."""
+    """Yield the entries of the gateway's list that apply. A later entry of the same name replaces earlier entries."""
     models = {listed.name: listed for listed in register.models if listed.provider in register.listing.providers}
     yield from models.values()
 
@@ -172,8 +174,8 @@ def _theirs(ours: ListedPrice, provider: Provider, found: dict[str, dict[str, An
 
 
 def _unknown(register: Catalogue, found: dict[str, dict[str, Any]], seen: set[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield (key, provider, model) for models of listed providers that are missing from the gateway's list, each
-    once."""
+    """Yield (key, provider, model) for each model of a listed provider that is missing from the gateway's list. Each
+    model is yielded once. `seen`: keys of the map that belong to models of the list."""
     yielded = set()
     providers = {theirs: ours for ours, owners in OWNERS.items() for theirs in owners}
     for key, facts in found.items():
@@ -194,8 +196,8 @@ def _bare(key: str, prefixes: tuple[str, ...]) -> str:
 
 
 def listed_of(provider: str, model: str, facts: dict[str, Any], today: date) -> ListedPrice:
-    """The map's entry in the gateway's format. Raises ValueError, with one line of text, for invalid or missing
-    prices."""
+    """The map's entry in the gateway's format. Raises ValueError with one line of text if prices are invalid or
+    missing."""
     classes = _classes(facts, "")
     if facts.get("mode") == "embedding":
         classes.setdefault("output", Decimal(0))  # embeddings have no output
@@ -223,7 +225,8 @@ def listed_of(provider: str, model: str, facts: dict[str, Any], today: date) -> 
 
 
 def _beyond(facts: dict[str, Any], tier: str) -> dict[str, Any] | None:
-    """The price of long calls at `tier` (a suffix of keys); None if the map contains none. Raises ValueError."""
+    """The price of long calls at `tier` (a suffix of keys in the map). None if the map has no such price. Raises
+    ValueError."""
     above = min((int(match[1]) for name in facts if (match := _ABOVE.match(name))), default=None)
     if above is None or (part := _whole(_classes(facts, f"_above_{above}k_tokens{tier}"))) is None:
         return None
@@ -245,7 +248,7 @@ def _tiers(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _whole(part: dict[str, Any]) -> dict[str, Any] | None:
-    """`part` if it has prices of both input and output; else None."""
+    """`part` if it has prices of both input and output, otherwise None."""
     return part if {"input", "output"} <= part.keys() else None
 
 
@@ -264,14 +267,14 @@ def _classes(facts: dict[str, Any], suffix: str) -> dict[str, Decimal]:
             raise ValueError(f"{theirs}{suffix}: must not be negative, but is {value!r}")
         if not usd and ours.startswith("cache_write"):
             continue  # in the map, 0 means no extra charge for writing; it does not mean that these tokens are free
-        # The map's figures were divided as floats, so some have rounding errors far below a pico-dollar.
+        # The map's figures were computed with floats, so some have rounding errors far below a pico-dollar.
         found[ours] = Decimal(f"{usd.quantize(Decimal('0.000001')).normalize():f}")
     return found
 
 
 def _differences(ours: ListedPrice, theirs: ListedPrice) -> dict[str, tuple[Any, Any]]:
-    """Field → (old, new). A field that is missing from the map is not a difference. Raises ValueError for changes that
-    are too large."""
+    """Field → (old, new). A field that the map lacks does not count as a difference. Raises ValueError if a change is
+    too large."""
     differs = {}
     for name in COMPARED:
         was, now = getattr(ours, name), getattr(theirs, name)
@@ -291,12 +294,12 @@ def _same(name: str, ours: ListedPrice, was: Any, now: Any) -> bool:
         return all(_covered(was.get(tier), value) for tier, value in now.items())
     if was is not None or name in ("beyond", "batch"):
         return _covered(was, now)
-    # A class without a price has its parent's price.
+    # A token class without a price has the price of its parent class.
     return bool(now == (ours.output if name in ("reasoning", "audio", "image") else ours.input))
 
 
 def _covered(was: Any, now: Any) -> bool:
-    """Whether `was` has the same values as `now` in all fields that `now` sets."""
+    """Whether `was` has the same values as `now` in all fields that are set in `now`."""
     if isinstance(now, Classes) and isinstance(was, Classes):
         return all(_covered(getattr(was, name), value) for name, value in now if value is not None)
     return bool(was == now)

@@ -21,14 +21,15 @@ TOKENS_PER_SECOND = Decimal(1000)
 LOCAL_TOKENS_PER_SECOND = Decimal(25)
 """Assumed throughput in tokens per second for `kind: local`: a small model on one CPU thread."""
 READING_SHARE = Decimal("0.1")
-"""Cost of an input token as a share of the cost of an output token. A machine reads about ten times as fast as it
-writes."""
+"""Cost of an input token, divided by the cost of an output token. A machine reads tokens about ten times as fast as it
+generates them."""
 
 _MOST_NAMES = 4096
 
 
 class PriceBook:
-    """Implements `PriceList`: the backend's own price, or else the list's. An unknown price is None, never 0."""
+    """Implements `PriceList`. The price of a backend is the price in gateway.yaml, or else the price in the list. An
+    unknown price is None, never 0."""
 
     def __init__(
         self,
@@ -57,8 +58,8 @@ class PriceBook:
 
     def price(self, backend: Backend) -> Price | None:
         """The price; None if it is unknown, or if the backend is simulated."""
-        if self._dated:
-            self._follow_day()
+        if self._dated and self._day != (today := self._today()):
+            self._begin_day(today)
         known = self._known.get(backend.name)
         if known is not None and known[0] is backend:
             return known[1]
@@ -68,8 +69,8 @@ class PriceBook:
 
     def listed(self, model: str) -> Price | None:
         """The list price of `model` by its name alone, or as `provider/model`; None if unknown."""
-        if self._dated:
-            self._follow_day()
+        if self._dated and self._day != (today := self._today()):
+            self._begin_day(today)
         try:
             return self._by_name[model]
         except KeyError:
@@ -79,16 +80,15 @@ class PriceBook:
             price = self._by_name[model] = None if found is None else self._listed(found)
             return price
 
-    def _follow_day(self) -> None:
+    def _begin_day(self, today: date) -> None:
         """Forget the prices of another day."""
-        if self._day != (today := self._today()):
-            self._known.clear()
-            self._by_name.clear()
-            self._day = today
+        self._known.clear()
+        self._by_name.clear()
+        self._day = today
 
     def learn(self, measured: Mapping[str, Decimal]) -> None:
         """Store measured throughputs (backend → tokens per second). A backend that is not in `measured` keeps its last
-        one."""
+        throughput."""
         for name, rate in measured.items():
             if self._measured.get(name) != rate:
                 self._measured[name] = rate
@@ -113,8 +113,8 @@ class PriceBook:
         return discounted(price, backend, listed.provider, self._discounts, on)
 
     def complete(self, backend: Backend) -> Backend:
-        """`backend`, completed from the list: window, longest answer and capabilities that gateway.yaml does not
-        set."""
+        """`backend` with values from the list for window, longest answer and capabilities, where gateway.yaml sets
+        none."""
         listed = self._register.find(backend, self._today())
         window = listed.window_tokens if listed else self._register.window(backend)
         found: dict[str, object] = {}
@@ -127,18 +127,18 @@ class PriceBook:
         return backend.model_copy(update=found) if found else backend
 
     def hypothetical(self, backend: Backend) -> tuple[Price, str] | None:
-        """The list price and name of a real model that stands for a simulated backend. Used only in figures marked as
-        hypothetical."""
+        """(List price, name) of a real model that stands for the simulated backend. The price is used only in figures
+        that are marked as hypothetical. None if the backend is not simulated, or if no such model is known."""
         return self.stand_in(backend.model, backend.tier) if backend.simulated else None
 
     def stand_in(self, model: str, tier: str) -> tuple[Price, str] | None:
-        """List price and name of `model` if the list contains it; else those of the list's example for `tier`."""
+        """(List price, name) of `model` if the list contains it. Otherwise those of the list's example for `tier`."""
         on, stand_ins = self._today(), self._register.listing.hypothetical
         listed = self._register.named(model, on) or self._register.named(stand_ins.get(tier, ""), on)
         return None if listed is None else (self._listed(listed), listed.name)
 
     def entries(self) -> tuple[tuple[ListedPrice, Price], ...]:
-        """All entries of the list with their prices. Each has its source page and date."""
+        """All entries of the list with their prices. Each entry has its source page and date."""
         listing = self._register.listing
         return tuple(
             (
@@ -194,8 +194,8 @@ def prior(backend: Backend) -> Decimal:
 
 
 def _machine(hour_usd: Decimal, rate: Decimal, how: str) -> Price:
-    """The price per token of a machine with an hourly price. It is rounded up to whole pico-dollars, so that it is
-    never 0."""
+    """The price per token of a machine with an hourly price. The price is rounded up to whole pico-dollars, so that it
+    is never 0."""
     output = hour_usd * PICO_PER_USD / 3600 / rate
     return Price(
         input=rounded_up(output * READING_SHARE),

@@ -1,4 +1,4 @@
-"""Prices rows that had no price. A new row supersedes the old one, because rows are never changed."""
+"""Computes prices for rows that had no price. A new row supersedes the old row, because rows are never changed."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from gateway.ledger.rows import MOST_PICO, Row
 def repriced(
     rows: Iterable[Row], prices_on: Callable[[date], PriceList], backends: Mapping[str, Backend]
 ) -> Iterator[Row]:
-    """Yield new rows that supersede those of `rows` whose price is now known. `prices_on(day)`: the prices of that day
+    """Yield new rows with prices. Each new row supersedes one of `rows`. `prices_on(day)`: the price list of that day
     (UTC).
 
-    Rows are skipped if their backend is not in `backends`, or if their price is still unknown or unchanged.
+    No row is yielded for a row whose backend is not in `backends` or has another model now, or whose price is still
+    unknown or unchanged.
     """
     for row in rows:
         backend = backends.get(row.backend)
@@ -42,6 +43,7 @@ def repriced(
 
 
 def _next_id(id: str) -> str:
-    """`req_1-1` → `req_1-1~1` → `req_1-1~2`; a repeated repricing gives the same id."""
+    """The id of the row that supersedes the row `id`: `req_1-1` → `req_1-1~1` → `req_1-1~2`. If the same row is
+    repriced again, the result is the same, so that it is stored once."""
     first, _, times = id.partition("~")
     return f"{first}~{int(times or 0) + 1}"

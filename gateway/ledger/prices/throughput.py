@@ -21,15 +21,17 @@ log = logging.getLogger(__name__)
 
 WINDOW_S = 900.0
 PRIOR_S = 60
-"""Weight of the configured or assumed throughput, as seconds of measurement."""
+"""Weight of the configured or assumed throughput in the mean with the measured throughput. The weight is that of so
+many seconds of measurement."""
 EVERY_S = 60.0
 MOST_ATTEMPTS = 5000
 _DIGITS = 2
-"""Number of significant digits after the first. Changes below one percent do not change the price."""
+"""Number of significant digits after the first digit. So changes below one percent do not change the price."""
 
 
 async def follow(database: Database, backends: Sequence[Backend], prices: PriceBook, clock: Clock) -> None:
-    """Update the measured throughputs in `prices` forever. While the database does not answer, they stay unchanged."""
+    """Measure the throughput of machines forever and store it in `prices`. While the database does not answer, the
+    stored throughput does not change."""
     machines = [backend for backend in backends if backend.price and backend.price.machine_hour_usd]
     while machines:
         try:
@@ -41,10 +43,11 @@ async def follow(database: Database, backends: Sequence[Backend], prices: PriceB
 
 
 def measured(connection: Connection, backends: Iterable[Backend], now: float) -> dict[str, Decimal]:
-    """Backend → tokens per second during the busy time of the last 15 minutes. Backends without attempts are omitted.
+    """Backend → tokens per second during the busy time of the last 15 minutes. The value is a mean with the configured
+    or assumed throughput (see `PRIOR_S`). Backends without attempts are omitted.
 
-    Tokens are weighted as in a machine's price: output 1, input 0.1. Time with several concurrent attempts counts once,
-    so that the rows' costs add up to the price of the busy time.
+    Output tokens have weight 1 and input tokens 0.1, as in a machine's price. Time with several concurrent attempts
+    counts once, so that the costs of all rows add up to the price of the busy time.
     """
     found = {}
     for backend in backends:

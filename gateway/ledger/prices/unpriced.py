@@ -17,13 +17,14 @@ from gateway.ledger.store.entries import entries, newest, within
 from gateway.state.sql.tables import ledger
 
 PAGE = 1000
-"""Number of rows that are in memory at a time."""
+"""Maximum number of rows that are in memory at a time."""
 _ROW = [ledger.c[name] for name in FIELDS]
 _TOKENS: ColumnElement[Any] = sum((ledger.c[name] for name in TOKENS), start=literal(0))
 unpriced = and_(ledger.c.cost_pico.is_(None), _TOKENS > 0)
 """Condition for rows without a price. Their cost is missing from every total."""
 tier_unknown = and_(ledger.c.cost_pico.is_not(None), ledger.c.unpriced.contains(TIER, autoescape=True))
-"""Condition for rows whose service tier had no price. The price of the most expensive tier was used."""
+"""Condition for rows whose service tier had no price. Their cost was computed with the price of the most expensive
+tier."""
 repriceable = or_(unpriced, tier_unknown)
 free = and_(ledger.c.cost_pico == 0, _TOKENS > 0)
 """Condition for rows whose cost is 0. This is suspicious if the backend has a price above 0."""
@@ -31,18 +32,19 @@ free = and_(ledger.c.cost_pico == 0, _TOKENS > 0)
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Rows of one backend and model with the same problem."""
+    """Rows of one backend and one model that have the same problem."""
 
     backend: str
     model: str
     why: str
-    """`unpriced`: without a price; `units`: fees or a service tier without a price; `zero`: cost 0 despite a price."""
+    """The problem. `unpriced`: the rows have no price. `units`: fees or a service tier have no price. `zero`: the cost
+    is 0 although the backend has a price."""
     rows: int
     tokens: int
     first_at: float
     last_at: float
     price_source: str = ""
-    """Source of the price that is known now; empty if none is known."""
+    """Source of the price that is known now; empty if no price is known."""
     units: str = ""
     """Units without a price and their sums, such as `web_search:12,service_tier=scale`."""
 
@@ -68,8 +70,8 @@ def groups(
     since: float | None = None,
     until: float | None = None,
 ) -> list[Group]:
-    """All groups: first `unpriced`, then `units` (including rolled-up rows), then `zero`. Within each, those with most
-    tokens come first."""
+    """All groups. Groups are ordered by problem: `unpriced`, `units`, `zero`. Groups with the same problem are ordered
+    by tokens, most tokens first. Only `units` includes rolled-up rows."""
     c, found = ledger.c, list[Group]()
     for why, condition in (("unpriced", unpriced), ("zero", free)):
         columns = (func.count(), func.sum(_TOKENS), func.min(c.at), func.max(c.at))
@@ -119,7 +121,7 @@ def _together(one: Group, other: Group) -> Group:
 
 
 def _times(units: str, count: int) -> str:
-    """The units of `count` rows, each of which has `units`."""
+    """The units of `count` rows if each row has `units`."""
     return _written([(name, of_one * count) for name, of_one in _read(units)])
 
 

@@ -32,7 +32,7 @@ METHOD = (
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The hourly price and throughput (tokens per second) of a machine that serves one size of model."""
+    """A machine that serves one size of model, with hourly price and throughput (tokens per second)."""
 
     name: str
     size: str
@@ -43,8 +43,8 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The traffic of one hosted model. `tokens` are weighted (`METHOD`); `busiest`: weighted tokens of the busiest
-    hour."""
+    """The traffic of one hosted model. `tokens`: weighted tokens (see `METHOD`). `busiest`: weighted tokens in the
+    busiest hour."""
 
     model: str
     requests: int
@@ -55,8 +55,8 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A model's traffic at the provider's API compared with the same traffic on a machine. `hours`: length of the
-    period."""
+    """A model's traffic at the provider's API, compared with the same traffic on machines of one kind. `hours`: length
+    of the period."""
 
     load: Load
     machine: Machine
@@ -64,13 +64,13 @@ class Comparison:
 
     @property
     def needed(self) -> Decimal:
-        """Share of the machine's capacity above which the machine is cheaper than the API. If it is above 1, the API is
-        always cheaper."""
+        """Share of a machine's capacity. If the traffic uses more than this share, the machine is cheaper than the API.
+        A value above 1 means that the API is always cheaper."""
         return self.machine.hour_pico * self.load.tokens / (self.machine.tokens_per_second * 3600 * self.load.cost_pico)
 
     @property
     def utilisation(self) -> Decimal:
-        """Share of the machines' capacity that this load would use."""
+        """Share of the capacity of all needed machines that the traffic would use."""
         return self.load.tokens / (self.machine.tokens_per_second * 3600 * self.hours * self.machines)
 
     @property
@@ -98,7 +98,8 @@ def hardware(billing: str, path: Path = HARDWARE) -> Iterator[Machine]:
 
 
 def owned(backends: Iterable[Backend], measured: Mapping[str, Decimal]) -> Iterator[Machine]:
-    """Yield the machines in gateway.yaml. `measured`: backend → tokens per second, if known."""
+    """Yield the machines that are backends in gateway.yaml. `measured`: backend → tokens per second, where it was
+    measured."""
     for backend in backends:
         if backend.price is not None and backend.price.machine_hour_usd:
             rate = measured.get(backend.name)
@@ -110,7 +111,8 @@ def owned(backends: Iterable[Backend], measured: Mapping[str, Decimal]) -> Itera
 def loads(
     connection: Connection, since: float, until: float, *, team: str | None = None, pattern: str = ""
 ) -> list[Load]:
-    """Loads of hosted models with costs in `[since, until)` (Unix seconds), most expensive first."""
+    """The traffic of each hosted model that had costs in `[since, until)` (Unix seconds), most expensive first.
+    `pattern`: only models whose name contains it."""
     c = entries.c
     hour = column(entries, "hour", sqlite=connection.dialect.name == "sqlite").label("hour")
     sent = (

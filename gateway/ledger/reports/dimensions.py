@@ -1,4 +1,4 @@
-"""Dimensions by which reports group, and their values in readable form."""
+"""The dimensions by which reports can be grouped, and readable forms of their values."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ COLUMNS = {
 }
 """Dimension → the ledger's column."""
 TAG = "tag:"
-"""Prefix of a dimension that groups by the values of one tag; its groups add up to the total. The dimension `tag`
-counts a request once for each of its tags."""
+"""Prefix of a dimension that groups by the values of one tag, such as `tag:project`. Its groups add up to the total. In
+contrast, the dimension `tag` counts a request once for each of its tags."""
 CACHE = "(cache)"
 """Backend, model and tier shown for answers from the cache."""
 STANDARD = "standard"
@@ -52,17 +52,18 @@ def dimensions(by: str) -> tuple[str, ...]:
 
 
 def column(table: Any, name: str, *, sqlite: bool) -> ColumnElement[Any]:
-    """The SQL expression for the dimension `name`. `table`: the ledger, or a subquery with its columns."""
+    """The SQL expression for the dimension `name`. `table`: the ledger, or a subquery with the ledger's columns."""
     found: ColumnElement[Any] = table.c["tags" if name.startswith(TAG) else COLUMNS[name]]
     if (seconds := _SECONDS.get(name)) is None:
         return found
     steps = found / seconds
-    # SQLite may lack FLOOR, PostgreSQL's CAST rounds.
+    # SQLite may lack FLOOR. PostgreSQL's CAST rounds.
     return cast(steps, Integer) if sqlite else cast(func.floor(steps), Integer)
 
 
 def written(by: tuple[str, ...], values: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """The readable groups for a group of column values: several for `tag`, else one."""
+    """The readable groups of one group of column values. `by`: dimensions of `values`. The dimension `tag` can give
+    several groups, other dimensions give one."""
     groups: list[tuple[str, ...]] = [()]
     for name, value in zip(by, values, strict=True):
         groups = [(*group, one) for group in groups for one in _written(name, value)]

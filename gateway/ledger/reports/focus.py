@@ -1,8 +1,8 @@
 """Spend as FOCUS rows: the FinOps Open Cost and Usage Specification, version 1.2 (https://focus.finops.org).
 
-A row is one class of tokens that one team used of one model at one price in one hour. Billed cost and contracted cost
-are equal; `ListCost` is the cost before a negotiated discount. Answers from the cache are not charges. Attempts without
-a known price are omitted, because FOCUS has no unknown cost; the command that writes the file reports them.
+A row has the tokens of one class that one team used of one model at one price in one hour. Billed cost and contracted
+cost are equal. `ListCost` is the cost before a negotiated discount. Answers from the cache are not charges. Attempts
+without a known price are omitted, because FOCUS has no unknown cost; the command that writes the file reports them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ PARENTS = {
     "audio": "output",
     "image": "output",
 }
-"""Class without its own price → the class whose price it has."""
+"""Token class without a price of its own → the class whose price it has."""
 OWN = "self-hosted"
 _PICO = Decimal("1e-12")
 _BY = (
@@ -152,7 +152,8 @@ def as_parquet(found: list[dict[str, Any]]) -> bytes:
 
 
 def _parts(facts: dict[str, Any], cost_pico: int) -> list[Part]:
-    """The cost by class of tokens. If the split is no longer known, as in rolled-up rows, the result is one part."""
+    """The cost, divided by token class. If the division is no longer known, as in rolled-up rows, the result is one
+    part."""
     source = str(facts["price_source"])
     if facts["kind"] == IDLE:
         return [Part("idle", "Idle Machine Time", "Hours", int(facts["count"]), cost_pico, Decimal(cost_pico))]
@@ -175,7 +176,8 @@ def _unit(price: Any, sku: str) -> int:
 
 
 def _provider(facts: dict[str, Any], providers: Mapping[str, str]) -> str:
-    """The provider from whose list the price comes, or else the backend's provider, or else `OWN`."""
+    """The provider from whose list the price comes. If the price comes from no list: the backend's provider, or else
+    `OWN`."""
     source = str(facts["price_source"])
     if source.startswith("list "):
         return source.removeprefix("list ").partition("/")[0]
@@ -238,21 +240,21 @@ def _costs(part: Part) -> dict[str, Any]:
 
 
 def _details(facts: dict[str, Any]) -> str | None:
-    """The service tier unless it is the standard one. FOCUS requires the prefix `x_` for names that it does not
-    define."""
+    """The service tier as a field of FOCUS; None for the standard tier. FOCUS requires the prefix `x_` for fields that
+    it does not define."""
     tier = facts["service_tier"]
     return orjson.dumps({"x_ServiceTier": tier}).decode() if tier else None
 
 
 def _tags(facts: dict[str, Any]) -> str:
-    """The tags of the request and of the ledger. The ledger's tags replace a client's tags of the same name."""
+    """The tags of the request and of the ledger. If both have a tag of the same name, the ledger's tag is used."""
     ours = {"thriftgate/key": facts["key_id"], "thriftgate/cost_centre": facts["cost_centre"]}
     return orjson.dumps(orjson.loads(facts["tags"]) | {name: value for name, value in ours.items() if value}).decode()
 
 
 def _text(value: Any) -> str:
     if isinstance(value, Decimal):
-        # Always with a decimal point, so that a reader that guesses types does not read integers.
+        # Always with a decimal point. Otherwise a reader that guesses types would read integers.
         return f"{value:f}".rstrip("0") if value % 1 else f"{value:.1f}"
     if isinstance(value, datetime):
         return value.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -30,35 +30,35 @@ HOUR_S, DAY_S = 3600.0, 86_400.0
 HISTORY_S = 56 * DAY_S
 """Seconds of history that are used. Older spend is ignored."""
 GRAIN_S, FINE_GRAIN_S = 900, 60
-"""Seconds of spend that one point sums. `FINE_GRAIN_S` is used for windows of an hour."""
+"""`GRAIN_S`: seconds of spend that one point sums. `FINE_GRAIN_S`: the same for windows of an hour."""
 
 _DAY, _WEEK = 24, 168
-"""Number of cells in a season, for windows whose cells are hours."""
+"""Number of cells in a day and in a week. Used for windows whose cells are hours."""
 _ENOUGH = 3
-"""Minimum number of past seasons for a seasonal profile."""
+"""Minimum number of past days or weeks for a profile with that season."""
 _SHORT_BLOCK = 6
 """Maximum number of cells in a block if the profile is constant."""
 _RUN = 7
-"""Mean number of blocks in a run."""
+"""Mean number of consecutive blocks that are drawn together as a run."""
 _NEW_RUN = math.log(1 - 1 / _RUN)
 _LEAST_SHARE = 0.1
-"""Minimum length of the past, as a share of the time that is forecast."""
+"""Minimum length of the known past, as a share of the time that is forecast."""
 _HALF_LIFE_S = 14 * DAY_S
 _LEAST_RHO, _MOST_RHO = 0.3, 0.9
-"""Limits of the autocorrelation. The lower limit is above 0 even after a constant past, because today's level may be a
-new one."""
+"""Limits of the autocorrelation. The lower limit is above 0, so that today's spend has an effect on the next blocks
+even if the past shows no autocorrelation."""
 _USUAL_RHO, _RHO_BLOCKS = 0.5, 8
 """Autocorrelation that is assumed if there are fewer than `_RHO_BLOCKS` blocks."""
 _MOST_LEVEL = 4.0
 _DRIFT, _NO_WEEK = 0.06, 0.25
-"""Standard deviations of the logarithm of the drift, with a weekly profile and without."""
+"""Standard deviations of the logarithm of the drift: `_DRIFT` with a weekly profile, `_NO_WEEK` without."""
 _DRAWS = 300
 _LOW, _HIGH = 0.1, 0.9
 _HORIZON_S = 180 * DAY_S
-"""Seconds that are forecast for a window without an end."""
+"""Seconds that are forecast if the window has no end."""
 
 Point = tuple[float, int]
-"""(Unix seconds, spend in a short span around that time in any integer unit)."""
+"""(Unix seconds, spend in a short span around that time). The spend may have any integer unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Forecast:
     """A forecast. `low` and `high` are the 10th and 90th percentiles, so the true value should be between them in 80 %
     of cases.
 
-    Amounts have the unit of the points.
+    Amounts have the unit of the points from which the forecast was made.
     """
 
     total_low: int | None
@@ -74,19 +74,19 @@ class Forecast:
     total: int | None
     total_high: int | None
     exhausted_at_low: float | None
-    """Earliest Unix time at which the limit is reached; None: not before the window ends."""
+    """Earliest Unix time at which the limit is reached; None if it is not reached before the window ends."""
     exhausted_at: float | None
     exhausted_at_high: float | None
-    """Latest Unix time at which the limit is reached; None: not before the window ends."""
+    """Latest Unix time at which the limit is reached; None if it is not reached before the window ends."""
 
 
 def grain_s(window: tuple[float, float]) -> int:
-    """Seconds that each point should sum, for a forecast of `window`."""
+    """Seconds of spend that each point should sum for a forecast of `window`."""
     return FINE_GRAIN_S if _cell_s(window) < HOUR_S else GRAIN_S
 
 
 def history_since(window: tuple[float, float], now: float) -> float:
-    """Unix time from which points are used. It is before all spend in the window."""
+    """Unix time from which points are needed for a forecast of `window`."""
     return now - _history_s(window)
 
 
@@ -101,7 +101,7 @@ def forecast(
     """Forecast the spend in `window` (`[start, end)`, Unix seconds) from past `points`, including those in the window.
 
     `spent`: spend in the window so far, if it is known more exactly than from the points. Returns None if `now` is
-    outside the window, or if the past is shorter than a tenth of the remaining time.
+    outside the window, or if the known past is shorter than a tenth of the remaining time (of 180 days without an end).
     """
     start, end = window
     points = [point for point in points if point[0] <= now]
@@ -123,8 +123,8 @@ def forecast(
 
 
 def _history_s(window: tuple[float, float]) -> float:
-    """Seconds of history. It is longer than any window that has an end, so the points include all spend in the
-    window."""
+    """Seconds of history that are used. The history is longer than any window that has an end, so it includes all spend
+    in the window."""
     return DAY_S if _cell_s(window) < HOUR_S else HISTORY_S
 
 
@@ -133,7 +133,8 @@ def _cell_s(window: tuple[float, float]) -> float:
 
 
 def _cells(points: Sequence[Point], now: float, since: float, cell_s: float) -> list[float]:
-    """The spend in each cell, the most recent first; 0 in cells without a point."""
+    """The spend in each cell, most recent cell first; 0 in cells without a point. `since`: Unix time at which the past
+    begins."""
     cells = [0.0] * max(1, math.ceil((now - since) / cell_s))
     for at, amount in points:
         cells[min(int((now - at) / cell_s), len(cells) - 1)] += amount
@@ -141,7 +142,7 @@ def _cells(points: Sequence[Point], now: float, since: float, cell_s: float) -> 
 
 
 class _Paths:
-    """Simulates future spend from `cells` of the past, the most recent first."""
+    """Simulates future spend from the spend in past cells. `cells` has the most recent cell first."""
 
     def __init__(self, cells: Sequence[float], cell_s: float) -> None:
         self._season, self._block = _rhythm(len(cells), seasonal=cell_s == HOUR_S)
@@ -150,7 +151,7 @@ class _Paths:
         ratios = self._past_ratios(cells)
         mean = sum(ratios) / len(ratios)
         seasons = len(cells) / self._season
-        # The profile contains some of the past's noise, so the past's ratios vary too little.
+        # The profile contains some of the noise of the past, so the ratios of the past vary too little.
         wider = math.sqrt(seasons / (seasons - 1)) if seasons >= _ENOUGH and self._season > 1 else 1.0
         self._ratios = [max(0.0, 1 + (ratio / mean - 1) * wider) for ratio in ratios] if mean else [1.0]
         self._level = min(max(ratios[0], 1 / _MOST_LEVEL), _MOST_LEVEL) if self._season > 1 else 1.0
@@ -158,8 +159,8 @@ class _Paths:
         self._drift = 0.0 if cell_s < HOUR_S else _DRIFT if self._season == _WEEK else _NO_WEEK
 
     def draw(self, ahead: float, left: int | None, random: Random) -> tuple[list[float], list[float]]:
-        """Simulate the next `ahead` cells. Returns two lists, each sorted over all paths: the spend, and the number of
-        cells after which `left` is spent (inf: not within them)."""
+        """Simulate the next `ahead` cells many times. Returns two lists, each sorted over all simulations: the spend,
+        and the number of cells after which `left` is spent (inf: `left` is not spent in these cells)."""
         steps = range(math.ceil(ahead / self._block))
         widths = [min(self._block, ahead - step * self._block) for step in steps]
         planned = [
@@ -179,7 +180,8 @@ class _Paths:
         return sorted(totals), sorted(times)
 
     def _run(self, random: Random, count: int) -> list[float]:
-        """Draw `count` ratios in runs of about `_RUN` from random places of the past, in their order."""
+        """Draw `count` past ratios at random, in runs of about `_RUN` ratios. The ratios of a run are consecutive and
+        in order of time."""
         ratios, drawn = self._ratios, list[float]()
         while len(drawn) < count:
             begin = int(random.random() * len(ratios))
@@ -189,7 +191,7 @@ class _Paths:
         return drawn[:count]
 
     def _past_ratios(self, cells: Sequence[float]) -> list[float]:
-        """Actual spend divided by expected spend, for each whole block of the past, the most recent first; never
+        """Actual spend divided by expected spend, for each whole block of the past, most recent block first. Never
         empty."""
         found = []
         for number in range(len(cells) // self._block):
@@ -199,7 +201,7 @@ class _Paths:
         return found
 
     def _expected(self, begin: float, width: float) -> float:
-        """The profile's spend in the `width` cells that begin `begin` cells after now."""
+        """The profile's spend in `width` cells, of which the first begins `begin` cells after now."""
         return self._until(begin + width) - self._until(begin)
 
     def _until(self, cell: float) -> float:
@@ -209,8 +211,8 @@ class _Paths:
         return seasons * self._sums[-1] + self._sums[whole] + part
 
     def _when(self, spends: Sequence[float], widths: Sequence[float], left: int) -> float:
-        """Number of cells after which `left` is spent, if spend within a block follows the profile; inf: not within
-        them."""
+        """Number of cells after which `left` is spent; inf if it is not spent in these cells. The spend within a block
+        follows the profile. `spends`, `widths`: spend and number of cells of each block."""
         if left <= 0:
             return 0.0
         before = 0.0
@@ -225,7 +227,8 @@ class _Paths:
 
 
 def _profile(cells: Sequence[float], season: int, half_life: float) -> list[float]:
-    """Weighted mean spend of each cell of a season that begins now. `half_life`: half-life of the weights, in cells."""
+    """Weighted mean spend of each cell of a season. The season begins now. `half_life`: age, in cells, at which the
+    weight of a past cell is one half."""
     sums, weights = [0.0] * season, [0.0] * season
     for ago, amount in enumerate(cells):
         phase, weight = -(ago + 1) % season, 2 ** (-ago / half_life)
@@ -235,7 +238,7 @@ def _profile(cells: Sequence[float], season: int, half_life: float) -> list[floa
 
 
 def _alike(ratios: Sequence[float]) -> float:
-    """Autocorrelation of neighbouring blocks, limited to `_LEAST_RHO`..`_MOST_RHO`."""
+    """Autocorrelation of neighbouring blocks in `ratios`, limited to `_LEAST_RHO`..`_MOST_RHO`."""
     if len(ratios) < _RHO_BLOCKS:
         return _USUAL_RHO
     mean = sum(ratios) / len(ratios)
@@ -246,7 +249,8 @@ def _alike(ratios: Sequence[float]) -> float:
 
 
 def _rhythm(length: int, *, seasonal: bool) -> tuple[int, int]:
-    """Number of cells in a season (1: constant profile) and in a block, for a past of `length` cells."""
+    """(Number of cells in a season, number of cells in a block), for a past of `length` cells. A season of 1 cell means
+    a constant profile."""
     if seasonal and length >= _ENOUGH * _WEEK:
         return _WEEK, _DAY
     if seasonal and length >= _ENOUGH * _DAY:
@@ -255,5 +259,6 @@ def _rhythm(length: int, *, seasonal: bool) -> tuple[int, int]:
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:
-    """The quantile as an element of `ordered`, because infinities cannot be interpolated."""
+    """The quantile `share` of the sorted values `ordered`. It is always one of the values, because infinities cannot be
+    interpolated."""
     return ordered[round(share * (len(ordered) - 1))]

@@ -26,8 +26,8 @@ MONEY = {
     "checks_pico": "checks_usd",
 }
 ADEQUACY = "decided_adequacy"
-"""Column with the mean adequacy that routing expected for answers that it did not choose; null (in CSV empty) if there
-are none."""
+"""Column with the mean adequacy that routing expected for answers that another backend gave. Null (in CSV: empty) if
+there are no such answers."""
 NAMES = tuple(ADEQUACY if name == "decided_ppm" else MONEY.get(name, name) for name in COUNTS)
 
 
@@ -61,7 +61,7 @@ def as_csv(report: Report) -> str:
 
 
 def as_table(report: Report, currency: Currency | None = None) -> RenderableType:
-    """A table for the terminal, with notes below it. `currency`: also show costs in that currency."""
+    """A table for the terminal, with notes below it. `currency`: a second currency in which costs are shown, too."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Group
     from rich.table import Table
@@ -81,7 +81,7 @@ def as_table(report: Report, currency: Currency | None = None) -> RenderableType
 
 
 def _columns(total: Line, currency: Currency | None) -> dict[str, str]:
-    """Name → title of the columns to show. Some columns are omitted if their total is 0."""
+    """Name → title of the columns to show. Some columns are not shown if their total is 0."""
     wanted = {
         "requests": "requests",
         "cache_answers": "cached",
@@ -103,7 +103,7 @@ def _rate(currency: Currency) -> str:
 
 
 def notes(report: Report) -> list[str]:
-    """Sentences that say what the figures include besides requests, and what is missing from them."""
+    """Notes below the table: what the figures include besides clients' requests, and what is missing from them."""
     found = []
     if count := report.total.checks:
         found.append(
@@ -141,10 +141,13 @@ def _shown(name: str, row: dict[str, Any], currency: Currency | None) -> str:
 
 
 def cents(pico: int | None) -> str:
-    """US dollars for display, rounded to four places; `<0.0001` for smaller amounts above 0."""
-    usd = pico_to_usd(pico or 0)
-    rounded = usd.quantize(Decimal("0.0001"))
-    return f"{rounded:,f}" if rounded or not usd else "<0.0001"
+    """US dollars for display: with two decimals from 1 USD on, and with three significant digits below 1 USD."""
+    usd = pico_to_usd(abs(pico or 0))
+    sign = "-" if (pico or 0) < 0 else ""
+    if not usd or usd >= 1:
+        return f"{sign}{usd:,.2f}"
+    whole, _, part = f"{usd:.{2 - usd.adjusted()}f}".partition(".")
+    return f"{sign}{whole}.{part.rstrip('0').ljust(2, '0')}"
 
 
 def _object(line: Line, by: tuple[str, ...]) -> dict[str, Any]:
@@ -176,8 +179,8 @@ def _simulated(line: Simulated) -> dict[str, Any]:
 
 
 def cell(value: str) -> str:
-    """Text for a CSV cell. If a spreadsheet would read it as a formula, an apostrophe is added, because clients choose
-    the text."""
+    """Text for a CSV cell. Clients choose the text. If a spreadsheet would read it as a formula, an apostrophe is put
+    before it."""
     return f"'{value}" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 
 

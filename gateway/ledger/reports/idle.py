@@ -1,4 +1,4 @@
-"""Writes the idle cost of machines with an hourly price, so that attempts and idle rows add up to the machine's
+"""Books the idle cost of machines with an hourly price. The costs of attempts and of idle rows add up to the machine's
 price."""
 
 from __future__ import annotations
@@ -31,20 +31,22 @@ TEAM = "(machines)"
 """The team of idle rows. No real team can have this name."""
 HOUR_S = 3600
 GRACE_S = 900.0
-"""Seconds to wait after the end of an hour, so that its attempts end and are drained."""
+"""Seconds to wait after the end of an hour before its idle cost is booked. Within this time, attempts end and their
+rows reach the ledger."""
 LOOK_BACK_H = 48
-"""Number of past hours that are corrected if attempts are drained late. Attempts drained even later do not change idle
-rows."""
+"""Number of past hours whose idle rows are corrected if attempts reach the ledger late. Attempts that arrive even later
+do not change idle rows."""
 EVERY_S = 300.0
 SEEN = "machines.json"
 
 
 class Idle:
-    """Writes idle rows into its own journal, which the ledger's writer drains like any other. One instance per host.
+    """Writes idle rows into a journal of its own, which the ledger's writer drains like other journals. One instance
+    per host.
 
-    Hours that are booked, by the machine's billing: on_demand: every hour in which this gateway ran, also partly; spot:
-    those of them in which the machine answered; reserved: every hour since the machine was first configured; busy:
-    none.
+    The machine's billing determines which hours are booked. on_demand: every hour in which this gateway ran, even for a
+    part of the hour. spot: every hour in which this gateway ran and the machine answered. reserved: every hour since
+    the machine was first configured. busy: none.
     """
 
     def __init__(self, directory: Path, database: Database, backends: Sequence[Backend], clock: Clock = time) -> None:
@@ -56,7 +58,7 @@ class Idle:
         }
 
     async def run(self) -> None:
-        """Write idle rows until cancelled. After an error, they are written later."""
+        """Write idle rows until cancelled. If writing fails, it is tried again later."""
         while self._machines:
             try:
                 await self.write_once()
@@ -74,7 +76,8 @@ class Idle:
         return len(rows)
 
     def _see(self, hour: int) -> dict[str, list[int]]:
-        """Record that the gateway ran in `hour`. Returns machine → hours in which it ran, ascending."""
+        """Record that the gateway ran in `hour`. Returns machine → hours in which the gateway ran, ascending. Hours are
+        counted from the epoch."""
         path = self._directory / SEEN
         try:
             known: dict[str, list[int]] = orjson.loads(path.read_bytes())
@@ -110,15 +113,16 @@ class Idle:
 
 
 def _hours(seen: list[int], price: PriceEntry, last: int) -> Iterator[int]:
-    """Yield the hours since the epoch that may need a row, or a correction for late attempts."""
+    """Yield the hours (counted from the epoch) that may need an idle row, or a correction because of late attempts.
+    `seen`: hours in which the gateway ran. `last`: last hour to consider."""
     first = max(seen[0], last - LOOK_BACK_H + 1)
     known = set(seen)
     yield from (hour for hour in range(first, last + 1) if price.billing == "reserved" or hour in known)
 
 
 def _row(connection: Connection, backend: Backend, price: PriceEntry, hour: int) -> Row | None:
-    """The row that makes the hour's total cost equal to the machine's price. It is negative if the cost was higher;
-    None: no difference."""
+    """The idle row with which the total cost of `hour` is equal to the machine's hourly price. Its cost is negative if
+    the total was higher than the price. None if the total is already equal, or if the hour is not booked."""
     c, start = entries.c, float(hour * HOUR_S)
     ours = [c.backend == backend.name, c.at >= start, c.at < start + HOUR_S]
     asked = [*ours, c.kind != IDLE, c.outcome != "failed"]

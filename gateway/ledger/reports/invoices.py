@@ -30,20 +30,21 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "usd": ("cost_usd", "usd", "amount_usd", "cost", "amount_value", "amount"),
     "cents": ("amount_cents",),
 }
-"""Field → accepted column names, in order of preference. Fields without a column are not compared."""
+"""Field → column names that are accepted for it, in order of preference. A field without a column is not compared."""
 ANTHROPIC_INPUT = (
     *("uncached_input_tokens", "usage_input_tokens_no_cache"),
     *("cache_read_input_tokens", "usage_input_tokens_cache_read"),
     *("cache_creation_input_tokens", "usage_input_tokens_cache_write_5m", "usage_input_tokens_cache_write_1h"),
     *("cache_creation_ephemeral_5m_input_tokens", "cache_creation_ephemeral_1h_input_tokens"),
 )
-"""Anthropic's classes of input tokens. They do not overlap. Their sum corresponds to the input of other providers."""
+"""Columns of Anthropic's classes of input tokens. Each token is in one class. The sum of the classes is what other
+providers call input tokens."""
 _DATED = re.compile(r"([-@]\d{4}-\d{2}-\d{2}|[-@]\d{8})$")
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of an export; None: value not given. `at`: Unix seconds; `pico`: pico-dollars."""
+    """One line of an export. `at`: Unix seconds. `pico`: pico-dollars. None: the line has no value for the field."""
 
     at: float
     model: str = ""
@@ -65,7 +66,7 @@ class Invoice:
         return bool(self.lines) and all(line.id for line in self.lines)
 
     def period(self) -> tuple[float, float]:
-        """Start and end of the days (UTC) with lines, in Unix seconds."""
+        """Start and end of the period, in Unix seconds. It has all days (UTC) from the first to the last line."""
         first, last = (pick(line.at for line in self.lines) for pick in (min, max))
         return first // DAY_S * DAY_S, (math.floor(last / DAY_S) + 1) * DAY_S
 
@@ -87,13 +88,14 @@ def read(path: Path, dialect: Dialect) -> Invoice:
 
 
 def plain(model: str) -> str:
-    """A model's name for comparison, without prefix, date, capitals, and additions of a cost line."""
+    """The model's name in the form in which names are compared: without prefix, date, capitals, and what a cost line
+    adds to it."""
     return _DATED.sub("", model.split(",")[0].strip().rsplit("/", 1)[-1].lower())
 
 
 def _json(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a list, or of an API page with `data`: the results of each bucket, with the bucket's
-    time."""
+    """Yield objects from a JSON list, or from a page of a usage API. A page has buckets in `data`. Each result in a
+    bucket is yielded with the bucket's time."""
     found = orjson.loads(text)
     for bucket in found.get("data", [found]) if isinstance(found, dict) else found:
         if not isinstance(bucket, dict):

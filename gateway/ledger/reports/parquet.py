@@ -22,7 +22,7 @@ class ParquetMissing(RuntimeError):
 
 
 def as_parquet(report: Report) -> bytes:
-    """The report's rows, without totals, like `as_csv`. Raises ParquetMissing."""
+    """The report's rows as a Parquet file. Like `as_csv`, it has no totals. Raises ParquetMissing."""
     groups: dict[str, list[Any]] = {name: [line.group[at] for line in report.rows] for at, name in enumerate(report.by)}
     lines = [figures(line) for line in report.rows]
     counts = {

@@ -18,10 +18,10 @@ def spend_points(
     now: float,
     column: ColumnElement[Any] | None = None,
 ) -> list[Point]:
-    """Points for a forecast of `window`, in order of time, from rows for which `which` holds. Simulated rows are
-    excluded.
+    """Points for a forecast of `window`, in order of time. Each point sums the rows of a short span for which `which`
+    holds. Simulated rows are excluded.
 
-    Amounts are sums of `column`, by default pico-dollars.
+    `column`: the column to sum; None: the cost in pico-dollars.
     """
     c = entries.c
     grain = grain_s(window)
@@ -39,7 +39,8 @@ def spend_points(
 
 
 def spans(connection: Connection, seconds: int) -> ColumnElement[int]:
-    """The SQL expression of a row's span number: spans are `seconds` long and counted from the epoch."""
+    """SQL expression for the number of the span in which a row began. A span is `seconds` long, and spans are counted
+    from the epoch."""
     quotient = entries.c.at / cast(seconds, Float)
-    # SQLite may lack FLOOR, PostgreSQL's CAST rounds.
+    # SQLite may lack FLOOR. PostgreSQL's CAST rounds.
     return cast(quotient if connection.dialect.name == "sqlite" else func.floor(quotient), Integer)

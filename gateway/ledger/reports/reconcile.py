@@ -17,12 +17,12 @@ from gateway.ledger.store.sums import pico_sum, whole
 
 DAY_S = 86400.0
 KINDS = ("matched", "differing", "missing", "extra")
-"""Results for a pair: equal on both sides, different, only in the invoice, only in the ledger."""
+"""The kind of a pair: figures are equal, figures differ, only the invoice has it, only the ledger has it."""
 
 
 @dataclass(slots=True)
 class Sums:
-    """The figures of one side; None: the side lacks the figure."""
+    """The figures of one side of a pair. None: the side does not have the figure."""
 
     requests: int | None = None
     input_tokens: int | None = None
@@ -38,7 +38,7 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The two sides of one request id, or of one model on one day (`2026-01-31 gpt-4o`)."""
+    """What invoice and ledger have for one request id, or for one model on one day (`2026-01-31 gpt-4o`)."""
 
     name: str
     invoiced: Sums | None
@@ -51,12 +51,12 @@ class Reconciliation:
     """The comparison of an invoice with the ledger."""
 
     by: str
-    """The unit of comparison: `request` or `day and model`."""
+    """What is compared: `request` or `day and model`."""
     pairs: tuple[Pair, ...]
     invoiced: Sums
     booked: Sums
     unpriced: int = 0
-    """Number of attempts in the ledger without a known price. They cause a part of the difference in USD."""
+    """Number of attempts in the ledger without a known price. They are a part of the difference in USD."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """Number of pairs by kind (`KINDS`)."""
 
@@ -64,11 +64,11 @@ class Reconciliation:
 def reconcile(
     connection: Connection, invoice: Invoice, backends: Iterable[str], provider: str, *, tolerance_pico: int = 0
 ) -> Reconciliation:
-    """Compare `invoice` with the ledger's attempts in its period that ran on `backends` (names) or were priced by
-    `provider`'s list.
+    """Compare `invoice` with the ledger's attempts in the invoice's period. Attempts are compared if they ran on one of
+    `backends` (names), or if `provider`'s list gave their price.
 
-    Compares by request id if every line has one, else by day and model. In a pair, tokens must be equal, and costs may
-    differ by `tolerance_pico`.
+    If every line of the invoice has a request id, pairs are formed by request id, otherwise by day and model. In a
+    pair, tokens must be equal, and costs may differ by `tolerance_pico`.
     """
     since, until = invoice.period()
     chosen = _chosen(list(backends), provider, since, until)
@@ -109,7 +109,7 @@ def _chosen(backends: Sequence[str], provider: str, since: float, until: float) 
     c = entries.c
     listed = c.price_source.startswith(f"list {provider}/", autoescape=True)
     asked = [c.attempt > 0, c.kind != IDLE, c.simulated.is_(False)]
-    # The provider counts a call on the day on which it was made. Sums have no waiting time.
+    # The provider counts a call on the day on which the call was made. Sums have no waiting time.
     called = [_called_at() >= since, _called_at() < until]
     return [or_(c.backend.in_(backends), listed), *asked, *called, *within(since - DAY_S, until)]
 
@@ -139,7 +139,7 @@ def _by_day(connection: Connection, chosen: Sequence[Any]) -> dict[str, Sums]:
     c = entries.c
     sent, came = _tokens()
     days = _called_at() / DAY_S
-    # SQLite may lack FLOOR, PostgreSQL's CAST rounds.
+    # SQLite may lack FLOOR. PostgreSQL's CAST rounds.
     day = cast(days if connection.dialect.name == "sqlite" else func.floor(days), Integer).label("day")
     query = select(day, c.model, func.sum(c.attempts), func.sum(sent), func.sum(came), *pico_sum(c.cost_pico))
     return _sums(
@@ -150,7 +150,8 @@ def _by_day(connection: Connection, chosen: Sequence[Any]) -> dict[str, Sums]:
 
 
 def _sums(connection: Connection, query: Any, name: Any) -> dict[str, Sums]:
-    """Sums by `name(row)`. As in the invoice, models whose names differ only in date or prefix are combined."""
+    """Sums by `name(row)`, for the rows of `query`. Models whose names differ only in date or prefix are combined, as
+    in the invoice."""
     found: dict[str, Sums] = defaultdict(Sums)
     for row in connection.execute(query):
         requests, sent, came, high, low = row[-5:]
@@ -166,7 +167,8 @@ def _unpriced(connection: Connection, chosen: Sequence[Any]) -> int:
 
 
 def as_object(found: Reconciliation, *, details: bool = True) -> dict[str, Any]:
-    """JSON values. A difference is the invoice's figure minus the ledger's; null if the invoice lacks the figure."""
+    """JSON values. A difference is the invoice's figure minus the ledger's figure. It is null if the invoice lacks the
+    figure."""
     pairs = [_object(pair) for pair in found.pairs if pair.kind != "matched"] if details else []
     totals = {"invoiced": _side(found.invoiced), "booked": _side(found.booked)}
     return {

@@ -17,13 +17,13 @@ from gateway.ledger.store.sums import pico_sum, snapshot, whole
 from gateway.state.sql.database import Database
 
 _NO_REQUESTS = (IDLE, CHECK)
-"""Kinds of rows that are not caused by a client's request."""
+"""Kinds of rows that no client's request has caused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The figures of one group. Token counts are those of backends; tokens of answers from the cache are
-    `cache_tokens`."""
+    """The figures of one group. Token counts are those of backends. `cache_tokens` are the tokens of answers from the
+    cache."""
 
     group: tuple[str, ...] = ()
     requests: int = 0
@@ -38,27 +38,27 @@ class Line:
     output_tokens: int = 0
     reasoning_tokens: int = 0
     estimated: int = 0
-    """Number of attempts whose tokens the gateway counted itself."""
+    """Number of attempts for which the gateway counted the tokens, because the backend did not."""
     unpriced: int = 0
-    """Number of attempts with tokens, fees or a service tier of unknown price. Because of them, `cost_pico` is too low.
-    """
+    """Number of attempts whose tokens, fees or service tier have no known price. The cost that is missing from
+    `cost_pico` is unknown."""
     cost_pico: int = 0
     saved_pico: int = 0
     idle_pico: int = 0
-    """Part of `cost_pico`: idle cost of machines by the hour."""
+    """Idle cost of machines with an hourly price. It is a part of `cost_pico`."""
     decided: int = 0
-    """Number of answers that routing did not choose (observe mode, outside the rollout, hold-out) and for which both
-    costs are known."""
+    """Number of answers for which routing chose one backend and another backend answered (observe mode, outside the
+    rollout, hold-out), and for which both costs are known."""
     undecided_pico: int = 0
-    """Actual cost of the `decided` answers."""
+    """Actual cost of the answers that `decided` counts."""
     decided_pico: int = 0
-    """Cost that the tokens of the `decided` answers would have had if routing had chosen."""
+    """Cost that the tokens of the answers in `decided` would have had on the backends that routing chose."""
     decided_ppm: int = 0
-    """Sum of the adequacies that routing expected for the `decided` answers, in millionths."""
+    """Sum of the adequacies, in millionths, that routing expected for the answers in `decided`."""
     checks: int = 0
-    """Number of attempts that are background checks. `requests` does not include them."""
+    """Number of attempts that are background checks. `requests` does not count them."""
     checks_pico: int = 0
-    """Part of `cost_pico`: cost of background checks."""
+    """Cost of background checks. It is a part of `cost_pico`."""
 
     def plus(self, other: Line) -> Line:
         """The sum of both lines, with this line's group."""
@@ -79,7 +79,7 @@ class Simulated:
     input_tokens: int
     output_tokens: int
     like: str = ""
-    """The real model whose list price gives `hypothetical_pico`."""
+    """The real model whose list price was used for `hypothetical_pico`."""
     hypothetical_pico: int | None = None
 
 
@@ -99,7 +99,7 @@ class SimulatedCall(Protocol):
     """Provides list prices for simulated backends."""
 
     def stand_in(self, model: str, tier: str) -> tuple[Price, str] | None:
-        """The list price used for a simulated backend, and its model's name; None if there is none."""
+        """(List price, name) of the model whose price is used for a simulated backend; None if there is none."""
         ...
 
 
@@ -141,8 +141,8 @@ def read_usage(
     until: float | None = None,
     prices: SimulatedCall | None = None,
 ) -> list[Report]:
-    """One report for each of `groupings` (results of `dimensions`). If `connection` is a snapshot, all reports are
-    computed from the same rows."""
+    """One report for each grouping in `groupings` (results of `dimensions`). If `connection` is a snapshot, all reports
+    are computed from the same rows."""
     table, sqlite = of(connection), connection.dialect.name == "sqlite"
     conditions = within(since, until, team, table)
     real = and_(table.c.simulated.is_(False), *conditions)
@@ -208,7 +208,8 @@ def _lines(
 def _alike(
     connection: Connection, which: ColumnElement[bool], group: Sequence[ColumnElement[Any]]
 ) -> dict[tuple[str, ...], int]:
-    """Number of requests in rolled-up rows, by group. In such a row, one `request_id` stands for `alike` requests."""
+    """Number of requests in rolled-up rows, by group. One `request_id` of a rolled-up row stands for as many requests
+    as its column `alike` says."""
     c = entries.c
     named = [column.label(f"g{number}") for number, column in enumerate(group)]
     asked = and_(which, c.alike > 0, c.kind.not_in(_NO_REQUESTS))
@@ -219,7 +220,7 @@ def _alike(
 
 
 def _read(values: Sequence[Any]) -> Iterator[int]:
-    """Yield one number for each of `COUNTS`. A sum of money takes two columns."""
+    """Yield one number for each column in `COUNTS`. A sum of money takes two of `values`."""
     columns = iter(values)
     for name in COUNTS:
         first = next(columns)
@@ -231,8 +232,8 @@ def _sum(what: ColumnElement[Any] | int, *conditions: ColumnElement[bool]) -> Co
 
 
 def _readable(lines: list[Line], by: tuple[str, ...]) -> list[Line]:
-    """Lines with readable groups: days as dates, one line per tag (not per combination of tags), and a name for the
-    cache."""
+    """Lines with readable groups: days are dates, and the cache has a name. A combination of tags becomes one line for
+    each tag."""
     merged: dict[tuple[str, ...], Line] = {}
     for line in lines:
         for group in written(by, line.group):

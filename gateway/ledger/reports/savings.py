@@ -1,4 +1,4 @@
-"""Computes what routing, cache and trimming saved (or lost), compared with using one model for all requests."""
+"""Computes what routing, cache and trimming save (or lose), compared with one model for all requests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ _SERVED = ("ok", "interrupted")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One team's savings. `saved_pico` is baseline minus cost, and may be negative; None: no reference has a price."""
+    """One team's savings. `saved_pico` is baseline minus cost, and may be negative. It is None if no reference has a
+    price."""
 
     team: str
     reference: str
@@ -50,7 +51,8 @@ class Statement:
 
 
 def reference_of(policy: Policy, backends: Sequence[Backend], prices: PriceList) -> Backend | None:
-    """The backend that would have served all requests without routing; None if none has a price above 0."""
+    """The backend that would have served all requests of a team without routing. None if no backend has a price above
+    0."""
     rule = policy.rule("auto")
     named = rule.reference if isinstance(rule, ModelRule) else rule
     wanted = rule.candidates if isinstance(rule, ModelRule) and rule.candidates else ()
@@ -62,7 +64,7 @@ def reference_of(policy: Policy, backends: Sequence[Backend], prices: PriceList)
 
 
 def priced_reference(policy: Policy, backends: Sequence[Backend], prices: PriceList) -> tuple[Backend, Price] | None:
-    """`reference_of` with its price."""
+    """(`reference_of`, its price); None if there is no reference."""
     reference = reference_of(policy, backends, prices)
     price = None if reference is None else prices.price(reference)
     return None if reference is None or price is None else (reference, price)
@@ -128,7 +130,7 @@ def _is_overhead(which: str) -> ColumnElement[bool]:
 def _baseline(
     connection: Connection, which: ColumnElement[bool], reference: tuple[Backend, Price] | None
 ) -> tuple[int, int | None]:
-    """The number of requests, and the pico-dollars that they would have cost on the reference."""
+    """The number of requests, and the pico-dollars that these requests would have cost on the reference."""
     threshold = reference[1].beyond[0] if reference is not None and reference[1].beyond is not None else None
     served = _served(which)
     s = served.c
@@ -150,8 +152,8 @@ def _baseline(
 
 
 def _served(which: ColumnElement[bool]) -> Any:
-    """A subquery of served requests: input tokens before trimming, input tokens that a warm cache would have had,
-    output tokens."""
+    """A subquery with one row for each served request. Columns: input tokens before trimming; input tokens that a
+    prompt cache would have had if the reference had served all requests of the session; output tokens."""
     c: Any = entries.c
     kept = c.cached_tokens
     sent = (
@@ -177,7 +179,7 @@ def _served(which: ColumnElement[bool]) -> Any:
 
 
 def _flat(price: Price) -> Price:
-    """`price` without its price for long calls, because a sum of many calls is not a long call."""
+    """`price` without its price for long calls. Used for sums of many calls, because such a sum is not a long call."""
     return Price(price.input, price.output, price.cached_input, reasoning=price.reasoning)
 
 

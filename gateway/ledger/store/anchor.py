@@ -1,4 +1,5 @@
-"""A file beside the database with the heads of this host's chains. It shows whether the ledger was truncated.
+"""A file beside the database with the heads of this host's chains. The head is the newest entry. With this file, a
+missing end of the ledger is detected.
 
 After a crash the file may be older than the database, but never newer.
 """
@@ -19,7 +20,7 @@ NAME = "ledger.anchor"
 
 @dataclass(frozen=True, slots=True)
 class Anchors:
-    """The heads by chain. `current`: the chain that is being written; other chains ended when their database was lost
+    """Chain → its head. `current`: the chain that is being written. The other chains ended when their database was lost
     or truncated."""
 
     current: str
@@ -51,7 +52,7 @@ def write(path: Path, head: Head, now: float) -> None:
     """Write `head` as the current head and flush it to disk. Raises OSError, ValueError."""
     known = read(path)
     chains = {}
-    if known is not None:  # without a chain whose first transaction may have failed
+    if known is not None:  # a chain with `seq` 0 is left out: its first transaction may have failed
         chains = {name: _entry(one, known.at[name]) for name, one in known.heads.items() if one.seq}
     chains[head.chain] = _entry(head, now)
     hidden = path.with_suffix(".new")

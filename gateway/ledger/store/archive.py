@@ -19,20 +19,20 @@ from gateway.state.sql.tables import ledger
 log = logging.getLogger(__name__)
 
 MOST_ATTEMPTS = 64
-"""Maximum attempts of one request that are read."""
+"""Maximum number of a request's attempts that are read."""
 FIND_S = 5.0
 _COLUMNS = [ledger.c[name] for name in Row._fields]
 
 
 class Archive:
-    """Finds requests in the ledger. It never writes, so any worker may use it. A row can be found after the writer has
-    drained it, about a second later."""
+    """Finds requests in the ledger. It never writes, so any worker may use it. A request can be found about a second
+    after it ends, when the ledger's writer has drained its rows."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def find(self, request_id: str, team: str) -> dict[str, Any] | None:
-        """The request's flight record as JSON values; None if it is unknown or the database does not answer."""
+        """The request's flight record as JSON values. None if the request is unknown or the database is down."""
         its = (ledger.c.request_id == request_id, ledger.c.team == team, newest)
         query = select(*_COLUMNS).where(*its).order_by(ledger.c.attempt).limit(MOST_ATTEMPTS)
 
@@ -48,10 +48,10 @@ class Archive:
 
 
 def retold(rows: Sequence[Row]) -> dict[str, Any]:
-    """The flight record of one request. `rows`: all its rows, by attempt.
+    """The flight record of one request. `rows`: all rows of the request, in the order of attempts.
 
-    Costs and times exclude background checks, but the attempts include them. Fields that the ledger lacks are None or
-    empty: the route with its candidates, the notes, the client's error.
+    Costs and times exclude background checks. The list of attempts includes them. Fields that the ledger does not have
+    are None or empty: the route with its candidates, the notes, the client's error.
     """
     calls = [row for row in rows if row.attempt > 0]  # attempt 0 is an answer from the cache
     rows = [row for row in rows if row.kind != CHECK] or rows  # background checks do not serve the client
@@ -130,7 +130,8 @@ def _cost(rows: Sequence[Row]) -> int | None:
 
 
 def _since(first: Row, row: Row, after_ms: float | None) -> float | None:
-    """Milliseconds from the request's start to the moment `after_ms` after the start of the call of `row`."""
+    """Milliseconds from the start of the request to a moment of the attempt in `row`. `first`: the request's first row.
+    `after_ms`: milliseconds from the start of the attempt's call to the moment; None if there was no such moment."""
     return None if after_ms is None else round((row.called_at - first.at) * 1000 + after_ms, 3)
 
 

@@ -29,12 +29,13 @@ class Head:
 
 
 def genesis(chain: str, begun_at: float, outside: int) -> bytes:
-    """The hash before the first entry. It includes the number of rows that are `outside` of any chain."""
+    """The hash before the first entry of a chain. `outside`: number of rows that are in no chain; it is part of the
+    hash."""
     return hashlib.sha256(orjson.dumps([chain, float(begun_at), outside])).digest()
 
 
 def canonical(values: Values) -> bytes:
-    """A row's bytes: its values as JSON, up to the last one that is not its column's default.
+    """The bytes of a row for its hash: the values as JSON, up to the last value that is not the default of its column.
 
     So adding a column in a later version does not change the bytes of earlier rows.
     """
@@ -52,7 +53,7 @@ def _with_floats(values: Values) -> Values:
 
 
 def following(before: bytes, entry: bytes) -> bytes:
-    """The hash of `entry` (canonical bytes) that follows the hash `before`."""
+    """The hash of an entry. `entry`: the entry's canonical bytes. `before`: the hash of the previous entry."""
     return hashlib.sha256(before + entry).digest()
 
 
@@ -68,7 +69,8 @@ def linked(head: Head, rows: Sequence[Values]) -> tuple[list[Values], Head]:
 
 @dataclass(frozen=True, slots=True)
 class Rollup:
-    """An entry that lists the rows replaced by sums. Numbers and hashes are None for rows that are in no chain."""
+    """An entry of a chain that lists rows that were replaced by sums. Numbers and hashes are None if these rows were in
+    no chain."""
 
     id: str
     at: float
@@ -87,12 +89,12 @@ class Rollup:
 
 
 _LATER = (("", ""), ("", ""), ("", None, 0))
-"""Defaults of columns that were added to sums later, the latest first. Hashes leave such columns out if all have their
-defaults, so that older hashes stay valid."""
+"""Defaults of columns that were added to sums in later versions, latest version first. A hash leaves out the columns of
+a version if all of them have their defaults. So older hashes stay valid."""
 
 
 def sums_hash(sums: Sequence[Sequence[Any]]) -> bytes:
-    """The hash of all rows of one roll-up in `ledger_sums`, in order."""
+    """The hash of all sums of one roll-up: its rows in `ledger_sums`, in order."""
     whole = hashlib.sha256()
     for values in sums:
         values_left = tuple(values)

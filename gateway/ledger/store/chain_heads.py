@@ -1,4 +1,4 @@
-"""The chain that this host's writer continues, and the position in it, in the database and in the anchor file."""
+"""The chain that this host's writer continues, and its head, in the database and in the anchor file."""
 
 from __future__ import annotations
 
@@ -19,20 +19,19 @@ from gateway.state.sql.tables import ledger, ledger_chains, ledger_rollups
 log = logging.getLogger(__name__)
 
 ANCHOR_S = 1.0
-"""Minimum seconds between writes of the anchor, because each write waits for the disk."""
+"""Minimum seconds between writes of the anchor file. Each write waits for the disk."""
 LOG_S = 3600.0
-"""Seconds between log lines with the chain's head. Logs are stored elsewhere, where someone who alters the ledger
-cannot change them."""
+"""Seconds between log lines with the head of the chain. Logs are stored elsewhere, so someone who alters the ledger
+cannot alter them."""
 
 
 class ChainForked(Exception):
-    """Raised if the chain in the database has changed since this writer's last entry, so that a new chain must
-    begin."""
+    """The chain in the database has changed since this writer's last entry, so a new chain must begin."""
 
 
 class ChainHeads:
-    """Used only by the ledger's writer, in its thread. A chain that cannot be continued is not changed, so that
-    `verify` can examine it."""
+    """The head of this host's chain. Only the ledger's writer uses it, in its thread. If a chain cannot be continued,
+    the chain stays unchanged, so that `verify` can examine it."""
 
     def __init__(self, path: Path, database: Database, clock: Clock) -> None:
         self._path, self._database, self._clock = path, database, clock
@@ -49,7 +48,7 @@ class ChainHeads:
         return chained, head
 
     def append(self, connection: Connection, make: Rollup) -> Head:
-        """Write a roll-up as the chain's next entry. Its id must be `next_id`. Raises ChainForked."""
+        """Write a roll-up as the next entry of the chain. The id of `make` must be `next_id`. Raises ChainForked."""
         before = self._current(connection)
         head = Head(before.chain, before.seq + 1, following(before.hash, make.canonical()))
         self._move(connection, before, head)
@@ -64,14 +63,14 @@ class ChainHeads:
         return f"{head.chain}-{head.seq + 1}"
 
     def committed(self, head: Head) -> None:
-        """Called after the transaction with `head` was committed."""
+        """Must be called after the transaction with `head` was committed."""
         self._head, self._anew = head, False
 
     def lost(self, *, fork: bool = False) -> None:
-        """Read the head again before the next entry, because the last transaction may not have been committed.
+        """Read the head again before the next entry, because it is unknown whether the last transaction was committed.
 
-        `fork`: begin another chain. The old head is written to the anchor file first, so that entries that others
-        append to the old chain are detected. Raises OSError or ValueError if that fails.
+        `fork`: begin another chain. First, the head of the old chain is written to the anchor file. So entries that
+        others append to the old chain are detected. Raises OSError or ValueError if writing the file fails.
         """
         try:
             if fork:
@@ -80,7 +79,8 @@ class ChainHeads:
             self._head, self._anew = None, self._anew or fork
 
     def anchor(self, *, now: bool = False) -> None:
-        """Write the head to the anchor file if it has changed, at most every `ANCHOR_S` seconds unless `now`.
+        """Write the head to the anchor file if the head has changed. Without `now`, at most one write every `ANCHOR_S`
+        seconds.
 
         Raises OSError, ValueError, SQLAlchemyError.
         """
@@ -102,7 +102,7 @@ class ChainHeads:
             log.info("the ledger's chain %s: entry %d has the hash %s", head.chain, head.seq, head.hash.hex())
 
     def _sync(self) -> None:
-        """Flush SQLite's file to disk. After a power cut, the anchor must not be newer than the database."""
+        """Flush SQLite's file to disk. Otherwise the anchor file could be newer than the database after a power cut."""
         file = self._database.engine.url.database if self._database.sqlite else None
         if file:
             log_file = Path(f"{file}-wal")
@@ -118,12 +118,12 @@ class ChainHeads:
         found = None if self._anew else self._found(connection)
         if found is None:
             found = self._begin(connection)
-        # Stored in `_head` only after the commit (`committed`).
+        # Stored in `_head` only after the commit (see `committed`).
         return found
 
     def _found(self, connection: Connection) -> Head | None:
-        """The end of the chain named in the anchor; None if there is no such chain, or if it does not match the
-        anchor."""
+        """The head of the chain that the anchor file names. None if the database does not have this chain, or if the
+        chain does not match the file."""
         try:
             known = anchor.read(self._path)
         except ValueError as error:
@@ -154,7 +154,7 @@ class ChainHeads:
         outside = outside_rows(connection)
         head = Head(chain, 0, genesis(chain, at, outside))
         connection.execute(insert(ledger_chains).values(id=chain, begun_at=at, outside=outside, seq=0, hash=head.hash))
-        # Before the commit: otherwise a crash in between would leave a chain without an anchor.
+        # Before the commit: a crash after the commit would leave a chain without an anchor.
         anchor.write(self._path, head, at)
         return head
 
@@ -170,7 +170,7 @@ class ChainHeads:
 
 
 def outside_rows(connection: Connection) -> int:
-    """Number of rows that are in no chain because they are older than chains. Removed rows count too."""
+    """Number of rows that are in no chain, because they are older than the first chain. Removed rows count, too."""
     there = connection.scalar(select(func.count()).select_from(ledger).where(ledger.c.chain == ""))
     gone = connection.scalar(select(func.sum(ledger_rollups.c.rows)).where(ledger_rollups.c.of_chain == ""))
     return int(there or 0) + int(gone or 0)

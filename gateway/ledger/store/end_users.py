@@ -1,5 +1,5 @@
-"""Stores the names of end users behind pseudonyms, if the policy says so. They are stored apart from the ledger and can
-be erased."""
+"""Stores the names of end users and their pseudonyms, if the policy says so. The names are stored apart from the ledger
+and can be erased."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 WRITE_S = 1.0
 """Seconds between writes of new names."""
 MOST_KNOWN = 50_000
-"""Maximum number of pseudonyms that a worker remembers as already written."""
+"""Maximum number of pseudonyms of which a worker remembers that their names are stored."""
 _KEEP = text(
     "INSERT INTO end_users (pseudonym, team, name, seen_at) VALUES (:pseudonym, :team, :name, :seen_at) "
     "ON CONFLICT (pseudonym, team) DO NOTHING"
@@ -55,7 +55,7 @@ def secret(path: Path) -> bytes:
 
 
 class EndUsers:
-    """Sets the pseudonyms of requests in one worker. A name that a crash loses is written at the end user's next
+    """Sets the pseudonyms of requests in one worker. If a crash loses a name, the name is stored at the end user's next
     request."""
 
     def __init__(self, path: Path, database: Database, clock: Clock = time) -> None:
@@ -111,10 +111,10 @@ class EndUsers:
 
 
 def forget(connection: Connection, name: str, pseudonyms: Pseudonyms, now: float) -> tuple[str, int]:
-    """Erase an end user's name. `name`: as clients write it, or a pseudonym.
+    """Erase an end user's name. `name`: the name as clients write it, or its pseudonym.
 
-    Returns the pseudonym and the number of erased names. The name is not stored again if a later request contains it.
-    The ledger's rows keep the pseudonym, so that the chain stays valid.
+    Returns the pseudonym and the number of erased names. If a later request contains the name, it is not stored again.
+    The ledger's rows keep the pseudonym, so that the hash chain stays valid.
     """
     pseudonym = name if name.startswith(PREFIX) else pseudonyms.of(name)
     named_by = connection.execute(
@@ -130,7 +130,7 @@ def forget(connection: Connection, name: str, pseudonyms: Pseudonyms, now: float
 
 
 def rows_of(connection: Connection, pseudonym: str) -> int:
-    """Number of the ledger's raw rows under `pseudonym`."""
+    """Number of raw rows in the ledger that have this pseudonym."""
     counted = select(func.count()).select_from(ledger).where(ledger.c.end_user == pseudonym)
     return int(connection.scalar(counted) or 0)
 

@@ -12,8 +12,8 @@ from gateway.state.sql.tables import ledger, ledger_sums
 IDLE = "idle"
 """Kind of a row with a machine's idle cost: its hourly price minus the cost of its attempts."""
 CHECK = "shadow"
-"""Kind of a background check: an attempt whose answer is only compared with others. The team pays for it, so all
-figures of spend include it."""
+"""Kind of a background check: an attempt whose answer is only compared with other answers. The team pays for the check,
+so all figures of spend include it."""
 _BOTH = [column.name for column in ledger.columns if column.name in ledger_sums.c and column.name != "attempts"]
 newest = ledger.c.id.not_in(select(ledger.c.supersedes).where(ledger.c.supersedes != ""))
 """Condition for rows that no later row supersedes."""
@@ -28,13 +28,15 @@ _summed = select(
     *(ledger_sums.c.attempts, ledger_sums.c.requests.label("alike")),
 )
 entries = union_all(_raw, _summed).subquery("entries")
-"""The columns that ledger and sums share. Sums have empty `session`, `prices` and `waited_ms`. `attempts`: number of
-raw rows in this row. `alike`: 0 for a raw row; otherwise the number of requests for which its `request_id` stands."""
+"""The columns that table `ledger` and the table of sums share. Sums have empty `session`, `prices` and `waited_ms`.
+`attempts`: number of raw rows that the row stands for. `alike`: 0 for a raw row; for a sum, the number of requests for
+which its `request_id` stands."""
 _alone = _raw.subquery("alone")
 
 
 def of(connection: Connection) -> Any:
-    """`entries`. While nothing is rolled up, only the raw rows, because summing them takes half the time."""
+    """The table of entries to read: `entries`. As long as no row is rolled up, it has the raw rows only, because
+    reading these takes half the time."""
     rolled_up = connection.execute(select(ledger_sums.c.rollup).limit(1)).first()
     return _alone if rolled_up is None else entries
 
@@ -49,7 +51,8 @@ def spent(connection: Connection, *which: ColumnElement[bool]) -> int:
 def within(
     since: float | None, until: float | None, team: str | None = None, table: Any = entries
 ) -> list[ColumnElement[bool]]:
-    """Conditions for rows of `table` (and of `team`) that began in `[since, until)` (Unix seconds)."""
+    """Conditions for rows of `table` that began in `[since, until)` (Unix seconds), and that belong to `team` if one is
+    given."""
     c = table.c
     return [
         *([c.team == team] if team is not None else []),

@@ -14,20 +14,23 @@ from gateway.domain.routing.standing import Judged
 from gateway.state.sql.tables import evidence, feedback
 
 WINDOW_S = 30 * 86400.0
-"""Maximum age, in seconds, of judgements that are used."""
+"""Maximum age, in seconds, of judgements that count."""
 KEEP_S = 3 * WINDOW_S
-"""Age, in seconds, at which comparisons are deleted."""
+"""Age, in seconds, at which comparisons are deleted from the database."""
 MOST = 400
-"""Maximum comparisons, and maximum ratings, that are read for one backend of a team; the newest are read."""
+"""Maximum number of comparisons, and maximum number of ratings, that are read for one backend of a team. The newest are
+read."""
 RATINGS_PER_KEY = 2
-"""Maximum ratings of one backend by one key that count; the newest count."""
+"""Maximum number of ratings that count for one backend and one key. The newest count."""
 RATING_WEIGHT = 0.25
-"""Weight of a rating; a comparison has weight 1. So the ratings of one key weigh at most half a comparison, which is
-too little to cause an alarm."""
+"""Weight of a rating, relative to a comparison. So all ratings of one key weigh at most half as much as a comparison,
+which is too little to cause an alarm."""
 BASELINE, BASELINE_KEYS = 0.8, 5.0
-"""Prior for the mean rating of the reference's answers, and its weight as a number of keys."""
+"""`BASELINE`: assumed mean rating of the reference's answers before there are ratings. `BASELINE_KEYS`: weight of this
+assumption, as a number of keys."""
 _TRIMMED, _LEAST_TO_TRIM = 0.1, 5
-"""Share of keys that are left out at each end of a mean, and the minimum number of keys for leaving any out."""
+"""`_TRIMMED`: share of keys that are left out of a mean at each end. `_LEAST_TO_TRIM`: minimum number of keys for
+leaving any out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +68,13 @@ def prune(connection: Connection, now: float) -> None:
 
 
 def newest(connection: Connection) -> tuple[int, int]:
-    """Ids of the newest comparison and the newest rating; 0 if there is none."""
+    """Id of the newest comparison and id of the newest rating. An id is 0 if there is none."""
     return tuple(connection.scalar(select(func.max(table.c.id))) or 0 for table in (evidence, feedback))  # type: ignore[return-value]
 
 
 def judged_pairs(connection: Connection, after: tuple[int, int], since: float) -> set[tuple[str, str]]:
-    """(Team, backend) of judgements that are newer than `after` (a result of `newest`) and not older than `since` (Unix
-    seconds)."""
+    """(Team, backend) of each judgement that is newer than `after` and not older than `since` (Unix seconds). `after`:
+    an earlier result of `newest`."""
     found: set[tuple[str, str]] = set()
     for table, id, more in (
         (evidence, after[0], [evidence.c.weight > 0]),
@@ -83,8 +86,8 @@ def judged_pairs(connection: Connection, after: tuple[int, int], since: float) -
 
 
 def read(connection: Connection, team: str, backend: str, since: float) -> list[Judged]:
-    """Judgements of one backend of a team, oldest first. Ids are changed so that those of comparisons are even and
-    those of ratings are odd."""
+    """Judgements of one backend of a team, oldest first. Comparisons get even ids and ratings get odd ids, so that no
+    id occurs twice."""
     c = evidence.c
     rows = connection.execute(
         select(c.id, c.predicted, c.target, c.score, c.weight, c.at)
@@ -98,8 +101,8 @@ def read(connection: Connection, team: str, backend: str, since: float) -> list[
 
 
 def escalations(connection: Connection, since: float) -> dict[tuple[str, str], tuple[int, float]]:
-    """(Team, backend) → number of escalated answers that were compared with the stronger backend's answer, and the
-    share of them that agreed. These escalations were not needed."""
+    """(Team, backend) → two figures about escalated answers that were compared with the answer of the stronger backend:
+    their number, and the share that agreed with it. An escalation was not needed if the answers agreed."""
     c = evidence.c
     found = connection.execute(
         select(c.team, c.backend, func.count(), func.avg(c.score))
@@ -129,7 +132,7 @@ def _ratings(connection: Connection, team: str, backend: str, since: float) -> I
 
 
 def _of_reference(connection: Connection, team: str, since: float) -> tuple[float, int]:
-    """Mean rating of the reference's answers, and the number of keys that gave ratings."""
+    """Mean rating of the reference's answers, and number of keys that rated them."""
     c = feedback.c
     rows = connection.execute(
         select(c.key_id, c.score)
@@ -142,7 +145,7 @@ def _of_reference(connection: Connection, team: str, since: float) -> tuple[floa
 
 
 def by_key(rated: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
-    """The ratings that count, by key. `rated`: (key, score), newest first."""
+    """Key → its ratings that count. `rated`: (key, score) of each rating, newest first."""
     ratings: dict[str, list[float]] = {}
     for key, score in rated:
         of_key = ratings.setdefault(key, [])
@@ -152,10 +155,10 @@ def by_key(rated: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
 
 
 def robust_mean(ratings: Mapping[str, Sequence[float]]) -> float:
-    """Mean of the keys' means, weighted by their number of ratings. If there are many keys, those at both ends are left
-    out.
+    """Mean of the keys' mean ratings, weighted by the number of ratings of each key. If there are many keys, those with
+    the highest and lowest means are left out.
 
-    `ratings`: ratings by key. Raises ValueError if there are none.
+    `ratings`: key → its ratings. Raises ValueError if there are none.
     """
     if not ratings:
         raise ValueError("there are no ratings")

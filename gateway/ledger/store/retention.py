@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 DAY_S = 86400.0
 EVERY_S = 3600.0
-"""Seconds between searches for old rows while there are none."""
+"""Seconds until the next search for old rows, if the last search found none."""
 BATCH = 5000
 """Maximum rows in one transaction."""
 MANY = 500
@@ -34,8 +34,8 @@ _ROW = [ledger.c[name] for name in FIELDS]
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Old rows of one chain (empty: rows in no chain) in the chain's order, without gaps. Also has the hashes before
-    and after them."""
+    """Old rows of one chain, in the order of the chain and without gaps, and the hashes before and after them. `chain`
+    is empty for rows that are in no chain."""
 
     chain: str
     rows: list[Row]
@@ -46,13 +46,13 @@ class _Batch:
 
 
 class Retention:
-    """Removes old rows. Used by the ledger's writer between drains, in its thread."""
+    """Replaces old rows by sums. The ledger's writer uses it between drains, in its thread."""
 
     def __init__(self, database: Database, heads: ChainHeads, keep_days: int, clock: Clock = time) -> None:
         self._database, self._heads, self._keep_days, self._clock = database, heads, keep_days, clock
         self._next_at = float("-inf")
         self._broken: set[str] = set()
-        """Chains whose rows must not be removed, because they differ from what was written."""
+        """Chains whose rows must not be removed, because their rows have changed since they were written."""
 
     def due(self) -> bool:
         """Whether it is time to search for old rows."""
@@ -94,7 +94,7 @@ class Retention:
         return None
 
     def _old_of(self, connection: Connection, start: Head, cutoff: float, now: float) -> _Batch | None:
-        """The oldest remaining rows of a chain, up to the first row that is not old or that follows a gap."""
+        """The oldest remaining rows of a chain. They end before the first row that is not old or that follows a gap."""
         seq, hash = ledger.c.chain_seq, ledger.c.chain_hash
         found = connection.execute(
             select(*_ROW, seq, hash).where(ledger.c.chain == start.chain).order_by(seq).limit(BATCH)
@@ -102,7 +102,7 @@ class Retention:
         rows: list[Row] = []
         for number, row in enumerate(found):
             if row[-2] != found[0][-2] + number or cutoff <= row.at <= now + DAY_S:
-                break  # a row far in the future counts as old, so that it does not block later rows
+                break  # a row far in the future counts as old: otherwise all later rows would stay
             rows.append(Row(*row[:-2]))
         rows = _removable(connection, rows)
         if not rows:
@@ -145,7 +145,8 @@ class Retention:
 
 
 def old(cutoff: float, now: float) -> ColumnElement[bool]:
-    """Condition for rows to remove: older than `cutoff`, or more than a day in the future, which means a wrong time."""
+    """Condition for rows to remove: rows older than `cutoff`, and rows more than a day in the future, whose time is
+    wrong."""
     return or_(ledger.c.at < cutoff, ledger.c.at > now + DAY_S)
 
 
@@ -160,8 +161,8 @@ def _parts(ids: Sequence[str]) -> list[Sequence[str]]:
 
 
 def _removable(connection: Connection, rows: list[Row]) -> list[Row]:
-    """`rows` up to the first one that supersedes a remaining row. If it were removed, the remaining row would count
-    again."""
+    """`rows` up to the first row that supersedes a remaining row. That row must stay: without it, the superseded row
+    would count again."""
     gone: set[str] = set()
     for number, row in enumerate(rows):
         if row.supersedes and row.supersedes not in gone:
@@ -173,7 +174,8 @@ def _removable(connection: Connection, rows: list[Row]) -> list[Row]:
 
 
 def _hash_before(connection: Connection, start: Head, first: int) -> bytes | None:
-    """The hash before entry `first` of the chain, whose previous row was removed; None if the hash is unknown."""
+    """The hash before entry `first` of the chain. The row of the previous entry has been removed. None if the hash is
+    unknown."""
     if first == 1:
         return start.hash
     table = ledger_rollups.c
@@ -187,8 +189,8 @@ def _hash_before(connection: Connection, start: Head, first: int) -> bytes | Non
 
 
 def _split(connection: Connection, requests: set[str]) -> set[str]:
-    """Those of `requests` that have further rows, raw or in sums. They keep their ids, so that each request counts
-    once."""
+    """Those of `requests` that have further rows, as raw rows or in sums. They keep their ids, so that each request
+    counts once."""
     found: set[str] = set()
     for part in _parts(sorted(requests)):
         for table in (ledger, ledger_sums):

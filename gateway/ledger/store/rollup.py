@@ -1,4 +1,4 @@
-"""Sums rows by quarter hour and by every report dimension."""
+"""Sums rows by quarter of an hour and by every dimension of the reports."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from gateway.ledger.rows import MOST_PICO, TOKENS, Row
 from gateway.state.sql.tables import ledger_sums
 
 QUARTER_S = 900
-"""Length of a sum's period in seconds. Time zones differ by whole quarter hours, so no sum contains a midnight of any
-zone."""
+"""Length of a sum's period in seconds. All time zones differ by whole quarters of an hour, so midnight of any zone is
+at the border of a period."""
 _SUMMED = tuple(
     column.name
     for column in ledger_sums.columns
@@ -24,14 +24,15 @@ _KEY = tuple(
 _MONEY = ("cost_pico", "saved_pico", "decided_pico")
 
 Key = tuple[Any, ...]
-"""The values of `_KEY`, then a flag for each of `_MONEY` that is None, and a flag for any tokens."""
+"""The values of the columns `_KEY`, then one flag for each column of `_MONEY` (whether it is None), then a flag for
+whether the row has tokens."""
 
 
 class _Sum(dict[str, int]):
-    """The sum of the rows with one key. A column is missing if all its values were None."""
+    """The sum of the rows with one key. A column is missing if it is None in all these rows."""
 
     def add(self, row: Row) -> bool:
-        """Add a row. Returns False if the row was not added, because the sum would be too large for its column."""
+        """Add a row. Returns False, and adds nothing, if the sum would be too large for its column."""
         if any((self.get(name) or 0) + (getattr(row, name) or 0) > MOST_PICO for name in _MONEY):
             return False
         self["attempts"] = self.get("attempts", 0) + 1
@@ -42,11 +43,11 @@ class _Sum(dict[str, int]):
 
 
 def summed(rollup: str, rows: Iterable[Row], split: set[str]) -> list[tuple[Any, ...]]:
-    """The rows for `ledger_sums`, without their first column.
+    """The rows for table `ledger_sums`, without their first column.
 
-    A request may have rows with different keys, but must count as one request under any grouping. So requests whose
-    rows have the same set of keys are summed together and share one `request_id`, with their number in `requests`.
-    Requests in `split` have further rows elsewhere: they keep their ids, and `requests` is 0.
+    A request may have rows with different keys, but must count as one request in every grouping. So all requests with
+    the same set of keys are summed together. They share one `request_id`, and `requests` is their number. Requests in
+    `split` have further rows elsewhere. They keep their ids, and their `requests` is 0.
     """
     of_request: dict[str, list[Row]] = {}
     for row in rows:

@@ -14,8 +14,8 @@ _SPLIT = 10**6
 
 
 def pico_sum(column: ColumnElement[Any]) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
-    """The two columns that `whole` combines to a sum. They are needed because SQLite's sum of integers fails above 9.2
-    million USD."""
+    """The two columns from which `whole` computes a sum of `column`. One column is not enough, because SQLite's sum of
+    integers fails above 9.2 million USD."""
     return func.sum(column // _SPLIT), func.sum(column % _SPLIT)
 
 
@@ -26,7 +26,7 @@ def whole(high: Any, low: Any) -> int:
 
 @contextmanager
 def snapshot(database: Database) -> Iterator[Connection]:
-    """A reading transaction in which every statement sees the same rows. Call it in a thread."""
+    """A reading transaction in which all statements see the same rows. Open it in a thread, because it blocks."""
     with database.read() as connection:
         if not database.sqlite:  # in SQLite, reading transactions are always snapshots
             connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")

@@ -16,7 +16,7 @@ from gateway.ledger.store.chain_heads import outside_rows
 from gateway.state.sql.tables import ledger, ledger_chains, ledger_rollups, ledger_sums
 
 PAGE = 2000
-"""Number of entries that are in memory at a time."""
+"""Maximum number of entries that are in memory at a time."""
 _ROW = [ledger.c[name] for name in FIELDS]
 _ROLLUP = [ledger_rollups.c[name] for name in Rollup.__slots__]
 SUMS = [column for column in ledger_sums.columns if column.name != "rollup"]
@@ -35,16 +35,16 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class ChainCheck:
-    """The result for one chain. `entries`: number of entries; `removed`: number of entries that were replaced by
-    sums."""
+    """The result for one chain. `entries`: number of its entries. `removed`: number of entries whose rows were replaced
+    by sums."""
 
     chain: str
     begun_at: float
     entries: int
     removed: int
     anchored: int | None
-    """Number of the entry in this host's anchor; None: the anchor is on another host, so missing entries at the end may
-    not be detected."""
+    """Number of the entry in this host's anchor file. None if another host has the anchor; then missing entries at the
+    end of the chain may not be detected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,8 @@ class Verdict:
 
 
 class _Step(NamedTuple):
-    """One entry, or a range of removed entries from `first` to `seq`, with the hashes before and after."""
+    """One entry of a chain, or a range of entries whose rows were removed. It has the hashes before and after. `first`,
+    `seq`: first and last number of the range."""
 
     what: Literal["row", "rollup", "removed"]
     first: int
@@ -70,7 +71,7 @@ class _Step(NamedTuple):
 
 
 def verify(connection: Connection, anchors: Anchors | None) -> Verdict:
-    """Verify all chains. `connection`: a snapshot taken after `anchors` were read.
+    """Verify all chains. `connection`: a snapshot that was begun after `anchors` were read.
 
     Memory use does not depend on the size of the ledger. Raises SQLAlchemyError.
     """
@@ -84,7 +85,7 @@ def verify(connection: Connection, anchors: Anchors | None) -> Verdict:
         walked.append(ChainCheck(row.id, row.begun_at, *one))
         findings += found
     for lost in heads.values():
-        if lost.seq:  # at 0, its first transaction may have failed
+        if lost.seq:  # a chain with `seq` 0 may be missing: its first transaction may have failed
             findings.append(Finding(lost.chain, None, "", f"all of its {lost.seq} entries are missing"))
     there = connection.scalar(select(func.count()).select_from(ledger).where(ledger.c.chain == "")) or 0
     if begun and (extra := outside_rows(connection) - begun[-1].outside) > 0:
@@ -112,9 +113,10 @@ def _strangers(connection: Connection) -> Iterator[Finding]:
 def _walk(
     connection: Connection, start: Head, end: Head, anchored: Head | None, *, left: bool
 ) -> tuple[tuple[int, int, int | None], list[Finding]]:
-    """Follow one chain. Returns (entries, removed, anchored), and a list with the first error, if any.
+    """Follow one chain from `start` to `end`. Returns (entries, removed, anchored), as in `ChainCheck`, and a list with
+    the first error, if any.
 
-    `left`: the chain's writer has begun another chain.
+    `left`: whether the chain's writer has begun another chain.
     """
     chain, at, removed = start.chain, start, 0
     for step in _steps(connection, chain):
@@ -192,7 +194,7 @@ def _rollups(connection: Connection, chain: str) -> Iterator[_Step]:
 
 
 def _removed(connection: Connection, chain: str) -> Iterator[_Step]:
-    """Yield the ranges of the chain's rows that any writer has replaced by sums."""
+    """Yield the ranges of rows in the chain that were replaced by sums, by any writer."""
     table, last, more = ledger_rollups.c, -(2**62), True
     while more:
         page = connection.execute(
@@ -212,7 +214,7 @@ def _rollup(values: tuple[object, ...]) -> Rollup:
 
 
 def _wrong_sums(connection: Connection, chain: str, step: _Step) -> Finding | None:
-    """A finding if the sums of a roll-up have changed since they were written; else None."""
+    """A finding if the sums of a roll-up have changed since they were written; otherwise None."""
     table = ledger_rollups.c
     row = connection.execute(select(table.sums, table.sums_hash).where(table.id == step.id)).one()
     found = connection.execute(select(*SUMS).where(ledger_sums.c.rollup == step.id).order_by(ledger_sums.c.number))

@@ -36,7 +36,7 @@ INTERVAL_S = 0.3
 SLOWEST_S = 10.0
 """Maximum seconds between attempts while the database does not answer."""
 LOUD_AFTER_S = 60.0
-"""Seconds without success after which errors, and not only warnings, are logged."""
+"""Seconds without success from which on errors are logged in place of warnings."""
 _SAVE_PLACE = text(
     "INSERT INTO journal_offsets (lane, segment, position, updated_at) "
     "VALUES (:lane, :segment, :position, :updated_at) ON CONFLICT (lane) DO UPDATE "
@@ -55,10 +55,11 @@ class _Twice(Exception):
 
 
 class Writer:
-    """Drains the journals. One process per host does this; others wait for its lock. Drained journals are deleted.
-    Offsets are saved together with the rows.
+    """Drains the journals of a host into the SQL ledger and deletes drained journals. One process per host does this;
+    other processes wait for its lock. The position in each journal is saved together with the rows.
 
-    `on_rows` is called on the event loop with the rows that are new in the ledger. A crash may lose one such call.
+    `on_rows` is called on the event loop with the rows that are new in the ledger. If the process crashes, one such
+    call may be lost.
     """
 
     def __init__(
@@ -158,13 +159,14 @@ class Writer:
             return self._drained - before
 
     def _start_over(self, *, fork: bool = False) -> None:
-        """Load the state from the database again, because the state in memory may be ahead of it."""
+        """Load the state from the database again. The state in memory may be ahead of the database."""
         self._lanes.clear()
         with suppress(OSError, ValueError, SQLAlchemyError):
             self._heads.lost(fork=fork)
 
     def _retain(self) -> None:
-        """Replace a batch of old rows by sums. After a failure, the rows stay and the next drain tries again."""
+        """Replace a batch of old rows by sums. If this fails, the rows stay, and it is tried again after the next
+        drain."""
         if self._retention is None or not self._retention.due():
             return
         try:
@@ -174,7 +176,7 @@ class Writer:
             self._start_over(fork=isinstance(error, ChainForked))
 
     def _anchor(self, *, now: bool = False) -> None:
-        """Write the anchor. A disk error is only logged, because it must not stop the drain; the next drain tries
+        """Write the anchor file. A disk error is only logged, because it must not stop the drain. The next drain tries
         again."""
         try:
             self._heads.anchor(now=now)
@@ -215,7 +217,7 @@ class Writer:
             del self._lanes[name]
 
     def _resume(self, names: Iterable[str]) -> None:
-        """Load lanes that are not in memory, with their saved offsets."""
+        """Load the lanes in `names` that are not in memory, with their saved positions."""
         new = list(names)
         if not new:
             return
@@ -229,7 +231,7 @@ class Writer:
         self._lanes.update({name: JournalReader(name, places.get(name, (0, 0))) for name in new})
 
     def _gather(self, found: dict[str, list[Segment]]) -> list[tuple[JournalReader, list[Values]]]:
-        """Read the next piece of every lane that has one."""
+        """Read the next piece of each lane. Lanes in which there is nothing to read are omitted."""
         moved = []
         for name, files in found.items():
             lane = self._lanes[name]
@@ -241,9 +243,9 @@ class Writer:
         return moved
 
     def _save(self, rows: Sequence[Values], lanes: Sequence[JournalReader], replay: bool) -> None:
-        """Save rows and the offsets of their lanes in one transaction. Without rows, nothing is saved.
+        """Save rows and the positions in their lanes in one transaction. If there are no rows, nothing is saved.
 
-        `replay`: some rows may already be in the ledger.
+        `replay`: whether some rows may already be in the ledger.
         """
         if not rows:
             return
@@ -261,8 +263,8 @@ class Writer:
         self._fresh += map(Row.of, fresh)
 
     def _commit(self, rows: Sequence[Values], lanes: Sequence[JournalReader], replay: bool) -> Sequence[Values]:
-        """Insert the new ones of `rows`, linked to the chain, and return them. Without `replay`, raises _Twice if a row
-        is not new."""
+        """Insert those of `rows` that are new, linked to the chain, and return them. Without `replay`, raises _Twice if
+        a row is not new."""
         with self._database.begin() as connection:
             if replay:
                 unique = {row[0]: row for row in reversed(rows)}  # the first row with an id counts
@@ -284,8 +286,8 @@ class Writer:
         return rows
 
     def _save_each(self, rows: Sequence[Values]) -> list[Values]:
-        """Save row by row, with values cut to their columns' sizes, so that one refused row does not prevent the
-        others."""
+        """Save each row in a transaction of its own, so that one refused row does not prevent the others. Values are
+        cut to the sizes of their columns."""
         fresh: list[Values] = []
         for row in map(_fitted, rows):
             try:
@@ -310,7 +312,7 @@ class Writer:
         self._delete(files)
 
     def _shorten(self, files: list[Segment], needed: int) -> None:
-        """Delete the segments before number `needed`."""
+        """Delete the segments with numbers below `needed`."""
         self._delete([segment for segment in files[:-1] if segment.number < needed])
 
     def _delete(self, files: list[Segment]) -> None:
@@ -372,7 +374,8 @@ def _save_places(connection: Connection, lanes: Sequence[JournalReader], now: fl
 
 
 def _fitted(values: Values) -> Row:
-    """The row with text cut to its column's length, and without NUL characters, which PostgreSQL refuses."""
+    """The row, with text cut to the lengths of its columns. NUL characters are removed, because PostgreSQL refuses
+    them."""
     fitted = Row.of(values)._asdict()
     for name, value in fitted.items():
         if isinstance(value, str):

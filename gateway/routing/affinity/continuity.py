@@ -31,15 +31,15 @@ class Affinity:
         self._groups = {name: group for name, group in groups.items() if sizes[group] > 1}
 
     def prefix(self, request: CompletionRequest, tenant: Tenant, session: str, input_tokens: int) -> Prefix | None:
-        """The conversation of the request; None if it has no influence, because the prompt is short and without tools,
-        and there are no replicas."""
+        """The conversation of the request. None if the conversation has no influence on the route: the prompt is short,
+        the request has no tools, and no backend has replicas."""
         if input_tokens < LEAST_TOKENS and not self._groups and "tools" not in request.needs:
             return None
         return prefix_of(request, tenant.key.lineage, session)
 
     def arrange(self, candidates: list[Candidate], prefix: Prefix | None, input_tokens: int) -> list[Candidate]:
-        """The candidates, with replicas in their calling order. All replicas get the cost of the first one, so that a
-        choice of the first cheapest candidate selects it."""
+        """The candidates, with replicas in their calling order. All replicas of a group get the cost of the first
+        replica. So the first replica is chosen whenever the group is cheapest."""
         if prefix is None or not self._groups:
             return candidates
         together: dict[tuple[str, str, str], list[int]] = {}
@@ -68,7 +68,7 @@ class Affinity:
         route.prefix = prefix
         busy = [each.backend for each in candidates if each.cause == "busy"]
         holder = self.sessions.holder(prefix) if prefix is not None else ""
-        if holder in route.above:  # it took over after failures, and its own loop has no more right to cost too much
+        if holder in route.above:  # it took over after failures; its tool loop does not justify exceeding the ceiling
             holder = ""
         held = next((each for each in (*route.backends, *busy) if each.name == holder), None) if holder else None
         if held is not None:
@@ -94,6 +94,6 @@ class Affinity:
         known = [load.capacity for load in loads if load.capacity is not None]
         capacities = [max(1.0, each) for each in known] if len(known) == len(loads) else [1.0] * len(loads)
         return [
-            Replica(backend, load.running + load.waiting, capacity)
-            for backend, load, capacity in zip(backends, loads, capacities, strict=True)
+            Replica(backend, load.running + load.waiting, capacity, 1.0 if state.headroom is None else state.headroom)
+            for backend, load, capacity, state in zip(backends, loads, capacities, states, strict=True)
         ]

@@ -1,4 +1,5 @@
-"""Orders the backends with one model so that a conversation stays on the same replica, unless that one is overloaded.
+"""Orders the backends with one model so that a conversation stays on the same replica, unless that replica is
+overloaded.
 
 Consistent hashing with bounded loads (Mirrokni, Thorup, Zadimoghaddam 2016, arXiv:1608.01350): each replica has many
 points on a circle, and a conversation has one point. The conversation goes to the next replica clockwise whose load is
@@ -18,10 +19,13 @@ from typing import NamedTuple
 from gateway.domain.backend import Backend
 
 POINTS = 64
-"""Number of points of each replica on the circle. With 64, the shares of replicas differ by about 1 / √64."""
+"""Number of points of each replica on the circle. With 64 points, the shares of traffic of the replicas differ by about
+1 / √64."""
 SHARED_TOKENS = 256
 """Minimum input tokens of a prompt for which the replica matters. A shorter prompt goes to the replica with the lowest
 load, because reading it again is fast."""
+_LEAST_ROOM = 0.01
+"""Share of a replica's capacity that is assumed even when its provider's rate limit is used up."""
 
 
 class Replica(NamedTuple):
@@ -32,11 +36,17 @@ class Replica(NamedTuple):
     """Number of requests in progress and in its queue."""
     capacity: float = 1.0
     """Capacity relative to that of the other replicas."""
+    headroom: float = 1.0
+    """Share of its provider's rate limit that is left."""
 
     @property
     def pressure(self) -> float:
-        """Load relative to the capacity."""
-        return self.outstanding / self.capacity
+        """Load relative to the capacity that the rate limit leaves."""
+        return self.outstanding / self.room
+
+    @property
+    def room(self) -> float:
+        return self.capacity * max(self.headroom, _LEAST_ROOM)
 
 
 def group_of(backend: Backend) -> tuple[str, str, str]:
@@ -52,8 +62,9 @@ def order(
 ) -> list[Backend]:
     """The replicas in their calling order.
 
-    `key`: identifies the conversation. `on_demand`: share of conversations that do not use spot machines, so that other
-    machines are in use and can take over when spot machines end.
+    `key`: identifies the conversation. `input_tokens`: length of the prompt. `overload`: maximum load of a replica, as
+    a multiple of the mean load. `on_demand`: share of conversations that use spot machines only as a fallback. So the
+    other machines always have some traffic and can take over when spot machines end.
     """
     place = _place(key)
     if _keeps_off_spot(replicas, place, on_demand):
@@ -64,7 +75,7 @@ def order(
 
 
 def _order(replicas: Sequence[Replica], place: int, input_tokens: int, overload: float) -> list[Backend]:
-    least = sorted(replicas, key=lambda each: each.pressure)
+    least = sorted(replicas, key=lambda each: (each.pressure, -each.headroom))
     if input_tokens < SHARED_TOKENS:
         return [each.backend for each in least]
     first = affine(replicas, place, overload)
@@ -72,8 +83,8 @@ def _order(replicas: Sequence[Replica], place: int, input_tokens: int, overload:
 
 
 def affine(replicas: Sequence[Replica], place: int, overload: float) -> Replica:
-    """The first replica clockwise from `place` (64 bits) whose load stays within its limit when one request is
-    added."""
+    """The first replica clockwise from the point `place` (64 bits) that may take one more request: its load stays
+    within `overload` times the mean."""
     known = {each.backend.name: each for each in replicas}
     bounds = _bounds(known, overload)
     points, names = circle(tuple(sorted(known)))
@@ -86,16 +97,16 @@ def affine(replicas: Sequence[Replica], place: int, overload: float) -> Replica:
 
 
 def _bounds(known: Mapping[str, Replica], overload: float) -> dict[str, float]:
-    """Maximum requests of each replica: `overload` times its share of all requests, including the new one, rounded
-    up."""
+    """Maximum number of requests of each replica: `overload` times the replica's share of all requests, rounded up. The
+    new request is included in all requests."""
     present = sum(each.outstanding for each in known.values()) + 1
-    capacity = sum(each.capacity for each in known.values())
-    return {name: math.ceil(overload * present * each.capacity / capacity) for name, each in known.items()}
+    room = sum(each.room for each in known.values())
+    return {name: math.ceil(overload * present * each.room / room) for name, each in known.items()}
 
 
 @lru_cache(maxsize=256)
 def circle(names: tuple[str, ...]) -> tuple[list[int], list[str]]:
-    """All points in ascending order, and the replica at each."""
+    """All points of the circle in ascending order, and the replica of each point."""
     found = sorted((_place(f"{name}#{number}".encode()), name) for name in names for number in range(POINTS))
     return [point for point, _ in found], [name for _, name in found]
 
@@ -108,7 +119,7 @@ def _keeps_off_spot(replicas: Sequence[Replica], place: int, on_demand: float) -
     """Whether the conversation at `place` avoids spot machines. The result is random, but always the same for a
     conversation.
 
-    The multiplication makes it independent of the conversation's place on the circle.
+    The hash is multiplied by a constant, so that the result does not depend on the conversation's point on the circle.
     """
     spot = sum(each.backend.spot for each in replicas)
     return 0 < spot < len(replicas) and (place * 0x9E3779B97F4A7C15 & 2**64 - 1) / 2**64 < on_demand

@@ -21,17 +21,18 @@ from gateway.domain.request import CompletionRequest
 from gateway.domain.routing.route import Prefix
 
 MOST_SESSIONS = 8192
-"""Maximum number of sessions, of about 500 bytes each. The least recently used ones are forgotten."""
+"""Maximum number of sessions, of about 500 bytes each. The sessions with the oldest update are forgotten."""
 MOST_BACKENDS = 4
 """Maximum number of backends that are remembered per session."""
 LEAST_TOKENS = 1024
-"""Minimum tokens of a prompt that is remembered. Providers with automatic caching do not cache shorter prompts, and
-elsewhere the saving is small."""
+"""Minimum tokens of a prompt that is remembered. Providers with automatic caching do not cache shorter prompts. On
+other servers, the cache saves little for shorter prompts."""
 OWN_S = 600.0
-"""Assumed seconds for which the operator's own servers keep a prefix. In reality they evict it when they need the
-memory."""
+"""Assumed seconds for which the operator's own servers keep a prefix. In reality a server evicts a prefix when it needs
+the memory."""
 _NEWEST = 0.2
-"""Weight of the newest answer in the moving average of the share of warm tokens that a backend reports as cached."""
+"""Weight of the newest answer in a moving average. The average is of the share of expected cached tokens that a backend
+reports as cached."""
 _DIGEST_BYTES = 16
 _MOST_LENGTHS = 256
 """Maximum number of turns whose lengths are remembered. Clients that rewrite their history change its beginning."""
@@ -41,8 +42,8 @@ _MOST_CHARACTERS = 4096
 
 @dataclass(slots=True)
 class Warm:
-    """The prefix of a session that one backend has in its cache: its tokens, and the lengths of its turns in
-    characters."""
+    """The prefix of a session that one backend has in its cache. `tokens`: its length. `lengths`: the lengths of its
+    turns in characters."""
 
     tokens: int
     until: float
@@ -69,7 +70,8 @@ class Sessions:
         self._most, self._monotonic = most, monotonic
         self._known: OrderedDict[bytes, Session] = OrderedDict()
         self._read: dict[str, float] = {}
-        """Backend → the share of the tokens expected to be warm that it has reported as cached, on average."""
+        """Backend → moving average of the tokens that the backend reported as cached, as a share of the tokens that
+        were expected to be cached."""
         self._counts = {"stayed": 0, "warm": 0}
 
     def warm_tokens(self, prefix: Prefix, backend: Backend, input_tokens: int) -> int:
@@ -81,15 +83,15 @@ class Sessions:
         return round(self._remembered(prefix, backend, input_tokens) * self._read.get(backend.name, 1.0))
 
     def warmest(self, prefix: Prefix, input_tokens: int) -> int:
-        """The most of the `input_tokens` that any backend is expected to have in its cache."""
+        """Expected cached tokens of the prompt at the backend that has the most of them in its cache."""
         session = self._known.get(prefix.session)
         if session is None:
             return 0
         return max([self._kept_of(warm, prefix, input_tokens) for warm in session.warm.values()], default=0)
 
     def holder(self, prefix: Prefix) -> str:
-        """The backend that must continue the session because it waits for tool results; empty if any backend may
-        continue it."""
+        """The backend that must continue the session, because its answer called tools and the request has their
+        results. Empty if any backend may continue the session."""
         if not prefix.in_tool_loop:
             return ""
         session = self._known.get(prefix.session)
@@ -107,8 +109,8 @@ class Sessions:
         if usage is None or not route.prefix.lengths:
             return
         prefix, backend, now = route.prefix, attempt.backend, self._monotonic()
-        if attempt.trimmed_tokens:
-            # the next request has another prefix, but must return to this backend after tool calls
+        if attempt.trimmed_tokens and not attempt.frozen:
+            # the next request has another prefix, but must still return to this backend after tool calls
             warm, keep_s = 0, rules_of(backend.model).ttl_s if backend.hosted else OWN_S
         else:
             self._compare(prefix, attempt, usage)
@@ -142,7 +144,7 @@ class Sessions:
         return min(warm.tokens, input_tokens)
 
     def _compare(self, prefix: Prefix, attempt: Attempt, usage: Usage) -> None:
-        """Compare the tokens expected to be warm with those that the backend reports as cached."""
+        """Update the share of expected cached tokens that the backend reports as cached."""
         expected = self._remembered(prefix, attempt.backend, usage.all_input)
         if expected and not usage.estimated:
             name, self._counts["warm"] = attempt.backend.name, self._counts["warm"] + 1
@@ -154,10 +156,11 @@ class Sessions:
 def prefix_of(request: CompletionRequest, key_id: str, session: str = "") -> Prefix:
     """The conversation to which a request of the key `key_id` belongs.
 
-    It is identified by `session`, `x-thriftgate-session` or `prompt_cache_key`; without these, by system prompt, first
-    question and `metadata.user_id`. A coding agent has several conversations in one session: helpers, and calls in the
-    background. So the id of its session counts only together with its model and first question. Its system prompt does
-    not count: Claude Code's begins with a line that differs in each request.
+    The conversation is identified by `session`, `x-thriftgate-session` or `prompt_cache_key`. Without these, it is
+    identified by the system prompt, the first question and `metadata.user_id`. A coding agent has several conversations
+    in one session: those of helpers, and calls in the background. So an agent's conversation is identified by its
+    session id, the model and the first question. The agent's system prompt does not count, because that of Claude Code
+    begins with a line that differs in each request.
     """
     turns = request.turns
     own = blake2b(key_id.encode(), digest_size=_DIGEST_BYTES)
@@ -187,7 +190,7 @@ def _text_field(section: object, field: str) -> str:
 
 
 def _kept(backend: Backend, usage: Usage) -> tuple[int, float]:
-    """Number of the prompt's tokens that are now in the backend's cache, and for how many seconds."""
+    """Number of the prompt's tokens that are now in the backend's cache, and the seconds for which they stay there."""
     if backend.facts.caches_marked_only:
         written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
         return usage.cached_tokens + written, LONG_S if usage.cache_write_1h_tokens else SHORT_S

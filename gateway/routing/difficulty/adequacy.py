@@ -15,16 +15,18 @@ if TYPE_CHECKING:  # it imports NumPy, which is needed only with a classifier
 Gap = Literal["equal", "near", "below"]
 
 SAME_PRICE = 1.25
-"""Factor below which the costs of two hosted models count as equal."""
+"""Costs of two hosted models that differ by less than this factor count as equal."""
 FAR_CHEAPER = 20.0
-"""Factor above which a hosted model that is cheaper than the reference counts as much weaker."""
+"""A hosted model that is cheaper than the reference by more than this factor counts as much weaker than the reference.
+"""
 
 _ROW: dict[Gap, int] = {"below": 0, "near": 1}
 
 
 def gap(backend: Backend, reference: Backend, cost_pico: int | None, reference_pico: int | None) -> Gap:
-    """How much weaker than `reference` the backend is, by tier or, if both are hosted, by cost."""
-    if backend.name == reference.name or backend.model == reference.model:
+    """How much weaker the backend is than `reference`. The tiers decide. If the tiers are equal and the backend is
+    hosted, the costs decide."""
+    if backend.name == reference.name or backend.same_model(reference):
         return "equal"
     below = RANK[reference.tier] - RANK[backend.tier]
     if below > 0:
@@ -46,17 +48,17 @@ class Adequacy:
         self._cutoffs = curves.cutoffs.tolist()
 
     def of(self, gap: Gap, difficulty: float) -> float:
-        """P(as good as the reference) at this difficulty. It is 1 for an equal backend by definition."""
+        """Probability that the answer of a backend with this gap is as good as the reference's, at this difficulty. For
+        an equal backend, the probability is 1 by definition."""
         if gap == "equal":
             return 1.0
         intercept, slope = self._coefficients[_ROW[gap]]
         return float(1 / (1 + math.exp(-(intercept + slope * _standard(difficulty)))))
 
     def enough(self, gap: Gap, difficulty: float, loss: float, learned: Learned = NOTHING) -> bool:
-        """Whether the backend may serve a request of this difficulty, if a share `loss` of answers may be worse.
-
-        `learned` shifts its curve, as if the request were easier or harder.
-        """
+        """Whether a backend with this gap may serve a request of this difficulty. `loss`: share of answers that may be
+        worse than the reference's. `learned`: evidence from the team's own answers, which shifts the backend's curve,
+        as if the request were easier or harder."""
         loss *= 1 - learned.margin
         if gap == "equal":
             return not learned.n or learned.adequacy(1.0) >= 1 - loss

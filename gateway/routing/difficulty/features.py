@@ -22,8 +22,8 @@ CHAR_BITS = 17
 BINS = (1 << WORD_BITS) + (1 << CHAR_BITS)
 VOCABULARY_BITS = 20
 COUNTS = 27
-"""Number of lexical features that are counts. The other features are sizes and shares, which have extreme values for
-any short text."""
+"""Number of lexical features that are counts. The other lexical features are sizes and shares, which have extreme
+values for any short text."""
 
 _CHAR_SIZES = (3, 4, 5)
 _MOST_BYTES = 8 * HALF + 16
@@ -68,8 +68,8 @@ _IS_WORD[[*range(48, 58), *range(97, 123), 95, *range(128, 256)]] = True
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """Features of one text. `bins`: ascending and distinct; `counts`: log(1 + occurrences) of each bin; `word_bins`:
-    number of bins for words or word pairs, which come first."""
+    """Features of one text. `bins`: the bins of its n-grams, ascending and distinct. `counts`: log(1 + occurrences) of
+    each bin. `word_bins`: number of bins for words or word pairs; these come first in `bins`."""
 
     bins: NDArray[np.int64]
     counts: Floats
@@ -90,7 +90,7 @@ def normalise(text: str) -> str:
 
 @lru_cache(maxsize=16)
 def extract(text: str) -> Features:
-    """Features of `text` after `normalise`. Cached, because grader and plan use the same features."""
+    """Features of `text` after `normalise`. They are cached, because the grader and the plan both need them."""
     plain = normalise(text)
     encoded = np.frombuffer(f" {plain} ".encode("utf-8", "replace"), np.uint8)[:_MOST_BYTES]
     byte_counts = np.bincount(encoded, minlength=256)
@@ -106,7 +106,8 @@ def extract(text: str) -> Features:
 
 
 def _prefixes(encoded: NDArray[np.uint8]) -> U64:
-    """Prefix sums. With them, the hash of any span (modulo 2^64) takes one subtraction and one multiplication."""
+    """Hashes of all prefixes. With them, the hash of any span (modulo 2^64) takes one subtraction and one
+    multiplication."""
     sums = np.zeros(len(encoded) + 1, dtype=np.uint64)
     np.cumsum((encoded.astype(np.uint64) + np.uint64(1)) * _POWERS[: len(encoded)], out=sums[1:])
     return sums
@@ -128,8 +129,8 @@ def _word_edges(encoded: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[
 
 
 def _ngrams(encoded: NDArray[np.uint8]) -> tuple[NDArray[np.int64], Floats, int]:
-    """Bins, counts and number of word bins. Words and word pairs have the lower bins. The upper bins are for sequences
-    of 3 to 5 bytes in a word and the spaces around it."""
+    """The bins of the text's n-grams, the counts of the bins, and the number of bins for words and word pairs, which
+    come first. The other bins are for sequences of 3 to 5 bytes in a word and the spaces around the word."""
     sums = _prefixes(encoded)
     begin, end = _word_edges(encoded)
     words = np.concatenate([_spans(sums, begin, end, 1), _spans(sums, begin[:-1], end[1:], 2)])

@@ -1,4 +1,5 @@
-"""Grades a prompt's difficulty with a linear classifier in less than a millisecond. Outside its domain, it abstains."""
+"""Grades a prompt's difficulty with a linear classifier in less than a millisecond. The classifier abstains from
+prompts that are outside its domain."""
 
 from __future__ import annotations
 
@@ -20,10 +21,11 @@ from gateway.routing.difficulty.features import COUNTS, Features, extract
 from gateway.routing.difficulty.weights_file import Artefact, load
 
 MOST_TURNS = 4
-"""Number of latest user turns that are graded. The hardest one counts."""
+"""Number of latest user turns that are graded. The highest difficulty among them is the result."""
 
 MOST_REMEMBERED = 16_384
-"""Maximum cached grades of turns, of about 200 bytes each. In a conversation, only the newest turn is not cached."""
+"""Maximum number of cached grades of turns, of about 200 bytes each. In a conversation, usually only the newest turn
+must be graded."""
 
 _OUTSIDE = Grade(0.5, abstained=True)
 
@@ -50,10 +52,11 @@ class Grader:
     def grade_turns(
         self, turns: Sequence[Turn], needs: frozenset[str] = frozenset(), owner: str | None = None
     ) -> Grade:
-        """The difficulty of the hardest recent user turn. Abstains for tools, images and files, for which there are no
-        measurements.
+        """The difficulty of the hardest recent user turn. Abstains from requests with tools, images or files, because
+        such requests were not measured.
 
-        `owner`: grades are cached per owner, so that response times reveal nothing about other owners' prompts.
+        `needs`: capabilities that the request needs. `owner`: grades are cached per owner, so that response times
+        reveal nothing about other owners' prompts.
         """
         if needs & {"tools", "vision"} or any(
             turn.calls or turn.results or turn.images or turn.files for turn in turns
@@ -79,7 +82,8 @@ class Grader:
         return grade
 
     def score(self, features: Features) -> float:
-        """Expected gain of the strong tier, minus about half the mean gain for prompts of the same kind."""
+        """A score of difficulty. It estimates how much better the strong tier answers the prompt than the weak tier,
+        minus about half the mean difference for prompts of the same kind."""
         return self.artefact.scorer.score(features)
 
     def outside(self, text: str, features: Features) -> str:
@@ -92,8 +96,8 @@ class Grader:
         return "unknown words" if self.coverage(features) < support.least_coverage else ""
 
     def strangeness(self, features: Features) -> float:
-        """Distance of the lexical counts from those of training, in standard deviations. High for code, logs and
-        data."""
+        """How far the lexical counts are from the mean in training: root mean square, in standard deviations. High for
+        code, logs and data."""
         standard = self.artefact.scorer.standard(features.lexical)[:COUNTS]
         return math.sqrt(float(standard @ standard) / len(standard))
 
@@ -103,7 +107,8 @@ class Grader:
 
 
 def grade_lines(lines: Iterable[bytes], grader: Grader) -> Iterator[bytes]:
-    """Grade JSON lines `{"id","prompt"|"messages"}` and yield lines `{"id","difficulty"[,"abstained"]}` with newline.
+    """Grade prompts in JSON lines `{"id","prompt"|"messages"}`. Yields lines `{"id","difficulty"[,"abstained"]}`, each
+    with a newline.
 
     Raises BadRequest, which names the line.
     """

@@ -12,7 +12,7 @@ Floats = NDArray[np.float32]
 Places = NDArray[np.int64]
 
 _CHUNK = 4_000_000
-"""Maximum products in memory at a time (16 MB)."""
+"""Maximum number of products that are in memory at one time (16 MB)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,16 +21,16 @@ class Design:
     column, so that products read memory sequentially."""
 
     by_row: tuple[Places, Places, Floats]
-    """Start of each row (n + 1 numbers), columns, values."""
+    """The sparse part by rows: the start of each row (n + 1 numbers), the columns, and the values."""
     by_column: tuple[Places, Places, Floats]
-    """Start of each column (one more than columns), rows, values."""
+    """The sparse part by columns: the start of each column (one number more than columns), the rows, and the values."""
     dense: Floats
-    """The dense columns, n × d."""
+    """The dense columns, an array of n rows × d columns."""
 
     @classmethod
     def of(cls, rows: Places, columns: Places, values: Floats, width: int, dense: Floats) -> Design:
-        """The matrix with the given (row, column, value) triples, whose rows ascend. `width`: number of sparse
-        columns."""
+        """The matrix with the given sparse and dense entries. `rows`, `columns`, `values`: the sparse entries; `rows`
+        must ascend. `width`: number of sparse columns."""
         order = np.argsort(columns, kind="stable")
         return cls(
             (_begins(rows, len(dense)), columns, values),
@@ -39,7 +39,7 @@ class Design:
         )
 
     def part(self, chosen: NDArray[np.bool_]) -> Design:
-        """The rows that a mask selects."""
+        """The matrix with only the rows that the mask `chosen` selects."""
         begins, columns, values = self.by_row
         sizes = np.diff(begins)
         inside = np.repeat(chosen, sizes)
@@ -47,13 +47,15 @@ class Design:
         return Design.of(rows, columns[inside], values[inside], len(self.by_column[0]) - 1, self.dense[chosen])
 
     def times(self, vectors: Floats) -> Floats:
-        """The product with `vectors` (columns × k, sparse columns first), n × k."""
+        """The product of the matrix with `vectors`. `vectors` has one row per column of the matrix (sparse columns
+        first) and k columns. The result has n rows and k columns."""
         width = len(self.by_column[0]) - 1
         product: Floats = _gather(*self.by_row, vectors[:width]) + self.dense @ vectors[width:]
         return product
 
     def transposed_times(self, vectors: Floats) -> Floats:
-        """The product of the transposed matrix with `vectors` (n × k), columns × k."""
+        """The product of the transposed matrix with `vectors`. `vectors` has n rows and k columns. The result has one
+        row per column of the matrix (sparse columns first) and k columns."""
         return np.concatenate([_gather(*self.by_column, vectors), self.dense.T @ vectors])
 
 
@@ -81,10 +83,12 @@ def _gather(begins: Places, places: Places, values: Floats, vectors: Floats) -> 
 def solve(
     design: Design, targets: Floats, weights: Floats, penalty: float, *, tolerance: float = 3e-3, most_steps: int = 60
 ) -> tuple[Floats, Floats]:
-    """For each column k, the b (d numbers) and c that minimise Σᵢ wᵢₖ (yᵢₖ − xᵢ·b − c)² + penalty |b|².
+    """Weighted ridge regression for several target columns at once.
 
-    `targets` and `weights` are n × k; a weight of 0 leaves a row out. Uses conjugate gradients on the centred normal
-    equations, for all columns at once (Hestenes and Stiefel 1952). Returns b (d × k) and c (k).
+    The design has n rows x of d numbers. For each target column k, the result minimises Σᵢ wᵢₖ (yᵢₖ − xᵢ·b − c)² +
+    penalty |b|². `targets` (y) and `weights` (w) are n × k; a weight of 0 leaves a row out. Returns the coefficients b
+    (d × k) and the intercepts c (k). Uses conjugate gradients on the centred normal equations (Hestenes and Stiefel
+    1952).
     """
     total = np.maximum(weights.sum(0), 1e-9)
     level = (weights * targets).sum(0) / total
@@ -116,9 +120,10 @@ def solve(
 
 
 def logistic(scores: Array, outcomes: Array, weights: Array) -> tuple[float, float]:
-    """Intercept and slope of P(outcome = 1 | score), by bounded Newton steps. A positive slope is replaced by 0.
+    """Intercept and slope of P(outcome = 1 | score), fitted by bounded Newton steps. If the fitted slope is positive,
+    it is replaced by 0.
 
-    A slight shrinkage keeps both finite if the scores separate the outcomes or all outcomes are equal.
+    A slight shrinkage keeps both numbers finite, also if the scores separate the outcomes or all outcomes are equal.
     """
     shrinkage = 1e-4 * weights.sum()
     columns = np.column_stack([np.ones(len(scores)), scores])

@@ -14,34 +14,36 @@ CLIP = np.float32(3.0)
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """score = shared(x) + Σ gate(x) · expert(x). All are linear in the features; gates are limited to 0..1.
+    """Computes a score x → shared(x) + Σ gate(x) · expert(x) from the features x of a text.
 
-    An expert orders the prompts of one kind. Its gate estimates how much a text belongs to that kind (a mixture of
-    experts, Jacobs et al. 1991, with linear gates).
+    All parts are linear in the features. Gates are limited to 0..1. An expert orders the prompts of one kind. Its gate
+    estimates how much a text belongs to that kind (a mixture of experts, Jacobs et al. 1991, with linear gates).
     """
 
     weights: Floats
-    """Weights, bins × (1 + k): the shared scorer, then k experts. One row per bin, because a text needs all weights of
-    a bin."""
+    """Weights of the n-gram bins: one row per bin, one column for the shared scorer and one for each of k experts. A
+    text needs all weights of a bin, so these are together."""
     idf: Floats
     lexical_mean: Floats
     lexical_deviation: Floats
     lexical_weights: Floats
-    """Weights per standard deviation, (1 + k) × 46."""
+    """Weights of the 46 lexical counts, in score per standard deviation. One row for the shared scorer and one for each
+    of k experts."""
     intercepts: Floats
-    """Intercepts of the shared scorer and the k experts, 1 + k."""
+    """Intercepts: one of the shared scorer, then one of each of k experts."""
     gates: Floats
-    """Gate weights per standard deviation, k × 46."""
+    """Weights of the 46 lexical counts in the gates, per standard deviation. One row for each of k experts."""
     gate_intercepts: Floats
-    """Gate intercepts, k."""
+    """Intercepts of the gates of k experts."""
 
     def standard(self, lexical: Floats) -> Floats:
-        """The lexical counts as standard deviations from the mean in training."""
+        """The lexical counts minus their means in training, in standard deviations of the training prompts."""
         standard: Floats = (lexical - self.lexical_mean) / self.lexical_deviation
         return standard
 
     def score(self, features: Features) -> float:
-        """Expected gain of the strong tier, minus about half the mean gain for prompts of the same kind."""
+        """A score of difficulty. It estimates how much better the strong tier answers the prompt than the weak tier,
+        minus about half the mean difference for prompts of the same kind."""
         weighted = features.counts * self.idf[features.bins]
         standard = self.standard(features.lexical).clip(-CLIP, CLIP)
         parts = self.intercepts + self.lexical_weights @ standard

@@ -19,10 +19,11 @@ from gateway.routing.difficulty.scorer import Scorer
 
 FORMAT = 2
 IDF_STEP = 24.0
-"""Number of steps per unit of inverse document frequency. It is stored in one byte and is at least 1."""
+"""Number of steps per unit in which an inverse document frequency is stored. The frequency is at least 1 and is stored
+in one byte."""
 LEVELS = 31
-"""Number of positive levels of a stored weight. The file is half as large as with 127 levels, and grades differ by
-hundredths of their standard deviation."""
+"""Number of positive levels of a stored weight. Compared with 127 levels, the file is half as large, and grades differ
+by hundredths of their standard deviation."""
 PACKAGED = "data/difficulty.npz"
 TRAIN = "python -m gateway.routing.fit.difficulty"
 
@@ -47,15 +48,17 @@ class Support:
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """Calibration: logistic curves of P(as good as the reference) as a function of the standardised score."""
+    """Calibration: logistic curves that turn a standardised score into the probability that a weaker backend's answer
+    is as good as the reference's."""
 
     coefficients: NDArray[np.float64]
-    """Two rows of (intercept, slope): for a backend much weaker than the reference, and for one slightly weaker."""
+    """Two rows of (intercept, slope). The first is for backends that are much weaker than the reference, the second for
+    slightly weaker backends."""
     losses: NDArray[np.float64]
     """Shares of answers that may be worse than the reference's, ascending."""
     cutoffs: NDArray[np.float64]
-    """One row per curve: for each of `losses`, the highest standardised score at which the expected loss is within it.
-    """
+    """One row per curve. For each of `losses`, the highest standardised score up to which the expected loss is at most
+    that value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ class Artefact:
 
 
 def save(artefact: Artefact, path: Path) -> None:
-    """Write the file, with weights rounded to one byte. An older file is replaced atomically. Raises OSError."""
+    """Write the file. Weights are rounded to one byte. An older file is replaced atomically. Raises OSError."""
     scorer = artefact.scorer
     steps = np.maximum(np.abs(scorer.weights).max(0), 1e-12) / LEVELS
     support, curves = artefact.support, artefact.curves

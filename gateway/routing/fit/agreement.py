@@ -1,4 +1,4 @@
-"""Estimates an answer's quality from the models that agree with it, for searches with few rows."""
+"""Estimates the quality of an answer from the models that gave an equal answer. Used by searches with few rows."""
 
 from __future__ import annotations
 
@@ -14,30 +14,33 @@ Labels = NDArray[np.int64]
 DEPTH = 4
 """Maximum answers per set of models in the fit."""
 SETS = 60
-"""Maximum sets of models per number of answers."""
+"""Maximum number of sets of models in the fit, for each number of answers."""
 RIDGE = 2.0
 TRUST = 4.0
-"""Total weight of all rows of one prompt."""
+"""Total weight of all rows that come from one prompt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Logistic regression of an answer's quality on the skill of its model and of the other models that answered."""
+    """Logistic regression of an answer's quality. The inputs are the skill of the answer's model and the skills of the
+    other models that answered."""
 
     skills: Array
-    """Log odds of each model's mean quality, m."""
+    """For each of m models, the log odds of its mean quality."""
     weights: Array
     mean: Array
     deviation: Array
 
     def of(self, labels: Labels, asked: tuple[int, ...]) -> Array:
-        """Expected quality of each answer, n × len(asked). `labels`: n × m; equal labels agree; −1: no vote."""
+        """Expected quality of each answer: n prompts × `len(asked)` models. `labels`: n prompts × m models; equal
+        labels mean equal answers; −1 means no vote. `asked`: indexes of the models that answered."""
         columns = (_columns(labels, asked, self.skills) - self.mean) / self.deviation
         return np.asarray(1 / (1 + np.exp(-(columns @ self.weights).clip(-30, 30))))
 
 
 def fit_agreement(labels: Labels, quality: Array, able: NDArray[np.bool_], *, seed: int = 0) -> Agreement:
-    """Fit on random sets of up to `DEPTH` models. `able`: n × m, whether the outcome is known."""
+    """Fit on random sets of up to `DEPTH` models. `labels` and `quality`: n prompts × m models, as in `Agreement.of`.
+    `able`: n × m, whether the outcome is known."""
     count = quality.shape[1]
     level = (np.where(able, quality, 0).sum(0) / np.maximum(able.sum(0), 1)).clip(0.02, 0.98)
     skills = np.log(level / (1 - level))
@@ -59,8 +62,8 @@ def fit_agreement(labels: Labels, quality: Array, able: NDArray[np.bool_], *, se
 
 
 def _columns(labels: Labels, asked: tuple[int, ...], skills: Array) -> Array:
-    """Features of each answer, n × len(asked) × f: skills and numbers of the models that agree with it and that
-    disagree."""
+    """Features of each answer: n prompts × `len(asked)` models × f features. The features are the skill of the model,
+    and number and skills of the models that agree with the answer and of those that disagree."""
     votes = labels[:, asked]
     skill = np.broadcast_to(skills[list(asked)], votes.shape)
     voted = votes >= 0

@@ -11,17 +11,18 @@ from gateway.routing.fit.corpus import Corpus
 
 LOSSES = np.concatenate([np.linspace(0.0, 0.1, 21), np.linspace(0.11, 0.5, 40)])
 EVERYTHING = 30.0
-"""A standardised score that is above the score of any prompt."""
+"""A standardised score that is higher than the score of any prompt."""
 NEAR = (0.5, 0.95)
-"""A model counts as slightly weaker than the reference if it closes a share in this range of the gap between a set's
-weak and strong model."""
+"""Limits for a slightly weaker model. Such a model closes at least the first and at most the second share of the gap
+between a set's weak and strong model."""
 
 
 def curves(corpus: Corpus, standard: Array) -> Curves:
     """Fit two logistic curves to the standardised scores of prompts on which the scorer was not trained.
 
-    *Below*: a set's weak model compared with its strong one. *Near*: models that close most of that gap; if there are
-    none, the first curve is used. All sets have the same weight.
+    The first curve is for much weaker backends: it compares a set's weak model with the set's strong model. The second
+    curve is for slightly weaker backends: it compares the models within `NEAR` with the strong model. If there are no
+    such models, the second curve is equal to the first. All sets have the same weight.
     """
     below = (np.arange(len(corpus)), (corpus.weak >= corpus.strong).astype(np.float64))
     pairs = [below, _near(corpus) if any(each.qualities for each in corpus.outcomes) else below]
@@ -61,7 +62,8 @@ def _near(corpus: Corpus) -> tuple[NDArray[np.int64], Array]:
 
 
 def _cutoffs(standard: Array, adequacy: Array, weights: Array) -> Array:
-    """For each of `LOSSES`, the highest score up to which accepting prompts causes at most that loss."""
+    """For each of `LOSSES`, the highest standardised score up to which prompts can be accepted without exceeding that
+    loss."""
     order = np.argsort(standard)
     lost = np.cumsum(weights[order] * (1 - adequacy[order]))
     last = np.searchsorted(lost, LOSSES, side="right") - 1
@@ -71,7 +73,8 @@ def _cutoffs(standard: Array, adequacy: Array, weights: Array) -> Array:
 
 
 def calibration_error(corpus: Corpus, standard: Array, fitted: Curves, parts: int = 10) -> float:
-    """Mean difference between estimated and measured adequacy of the weak model, over tenths of the prompts."""
+    """Mean absolute difference between the estimated and the measured adequacy of the weak model. The prompts are
+    divided into `parts` groups by estimated adequacy, and the difference is computed per group."""
     intercept, slope = fitted.coefficients[0]
     promised = 1 / (1 + np.exp(-(intercept + slope * standard)))
     measured = (corpus.weak >= corpus.strong).astype(np.float64)

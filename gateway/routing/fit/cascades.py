@@ -20,14 +20,14 @@ from gateway.routing.strategy.strategy import Pattern, State, ordered
 Array = NDArray[np.float64]
 
 LONGEST = 6
-"""Maximum models in one cascade."""
+"""Maximum number of models in one cascade."""
 BEAM = 800
-"""Maximum sets of models of one size that are extended by one model."""
+"""Maximum number of sets of one size that the beam search keeps and extends by one more model."""
 ORDERED = 4
-"""Maximum size of a set of which all orders are tried. The order affects the cost, and which two answers agree first.
-"""
+"""Maximum size of the sets whose models are tried in all orders. The order affects the cost, and it affects which two
+answers agree first."""
 CELLS = 20_000_000
-"""Maximum prompts times orders that are tried. The orders of the best sets come first."""
+"""Maximum product of prompts and orders that are tried. The orders of the best sets are tried first."""
 
 
 class Cascade(NamedTuple):
@@ -42,28 +42,31 @@ class Tried(NamedTuple):
 
     cascades: list[Cascade]
     quality: Rows
-    """Quality, k × n."""
+    """Quality of each cascade on each prompt, k × n."""
     usd: Rows
     sets: Whole
-    """k numbers that identify the set of models; they are equal for orders of one set with the same `agree`."""
+    """For each of the k cascades, a number that identifies its set of models and its `agree`. Cascades that differ only
+    in the order of their models have equal numbers."""
     real: float
     """Share of the variance between orders of a set that is real and not random (see `shrink.py`)."""
 
     def level(self, weights: Array) -> Array:
-        """Expected quality, k × f. `weights`: weights of the prompts, n × f; each column adds up to 1."""
+        """Expected quality: k cascades × f columns of `weights`. `weights`: weights of the n prompts, n × f; each
+        column adds up to 1."""
         return shrunken(self.quality @ weights.astype(np.float32), self.sets, self.real)
 
     def part(self, chosen: NDArray[np.bool_]) -> Tried:
-        """The cascades selected by a mask."""
+        """The results of the cascades that the mask `chosen` selects."""
         kept = [self.cascades[place] for place in np.flatnonzero(chosen).tolist()]
         return Tried(kept, self.quality[chosen], self.usd[chosen], self.sets[chosen], self.real)
 
 
 def try_all(evidence: Evidence, price: Array, *, orders: bool = True) -> Tried:
-    """Run all cascades of up to `LONGEST` models that a beam search finds, cheapest first. Small sets are run in all
-    orders.
+    """Run cascades of up to `LONGEST` models. A beam search finds the sets of models, and each set is run with its
+    cheapest model first. Sets of up to `ORDERED` models are run in further orders too.
 
-    `price`: prices of money for which the beam keeps the best sets.
+    `price`: prices of money; the beam search keeps the best sets at each price. `orders`: whether further orders are
+    run.
     """
     order = np.argsort(np.where(evidence.able, evidence.usd, 0).sum(0) / evidence.able.sum(0)).tolist()
     level = np.where(evidence.able, evidence.quality, 0).sum(0) / evidence.able.sum(0)
@@ -106,7 +109,7 @@ def _run_all(evidence: Evidence, cascades: list[Cascade], level: Array) -> tuple
 
 
 def _best(cascades: Sequence[Cascade], quality: Rows, usd: Rows, price: Array) -> list[tuple[int, ...]]:
-    """The model sets that the best cascades have at any price of money, best first."""
+    """The sets of models of the best cascades at any price of money, best first; at most `BEAM` sets."""
     level, cost = quality.mean(1, dtype=np.float64), usd.mean(1, dtype=np.float64)
     ranks = (-(level[:, None] - price * cost[:, None])).argsort(0).argsort(0).min(1)
     kept: dict[tuple[int, ...], None] = {}
@@ -118,7 +121,8 @@ def _best(cascades: Sequence[Cascade], quality: Rows, usd: Rows, price: Array) -
 
 
 def run(evidence: Evidence, members: tuple[int, ...], agree: int, level: Array) -> tuple[Array, Array]:
-    """Quality and US dollars (n each) of one cascade. Models that cannot be called are skipped.
+    """Quality and US dollars of one cascade on each of n prompts. Models that cannot be called for a prompt are
+    skipped.
 
     If several answers have the same number of votes, the answer of the model with the best `level` is served.
     """
@@ -143,8 +147,8 @@ def run(evidence: Evidence, members: tuple[int, ...], agree: int, level: Array) 
 
 
 def states(cascade: Cascade, models: Sequence[str]) -> dict[Pattern, State]:
-    """A cascade's states, in the form of a strategy. States in which it ends are omitted; in them, the most frequent
-    answer is served."""
+    """The states of a cascade, in the form of a strategy. States in which the cascade ends are omitted: there, the most
+    frequent answer is served."""
     found: dict[Pattern, State] = {}
     for count in range(len(cascade.members)):
         onward = models[cascade.members[count]]

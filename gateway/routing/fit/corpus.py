@@ -16,7 +16,7 @@ from gateway.routing.difficulty.ridge import Array
 from gateway.routing.fit.evaluation import Outcome, read_outcomes
 
 SEEN_IN = 3
-"""Minimum number of prompts that contain a word of the vocabulary."""
+"""Minimum number of training prompts in which a word must occur to be part of the vocabulary."""
 
 _FIRST_OPTION = re.compile(r"(?: |^)\(?a[.)] ")
 Progress = Callable[[str], None]
@@ -32,8 +32,8 @@ class Corpus:
     sets: NDArray[np.int64]
     """Index of each prompt's set in `names`."""
     questions: NDArray[np.uint64]
-    """Numbers that are equal for variants of one question. They keep a fold from being tested on a variant of a
-    training prompt."""
+    """For each prompt, a number that is equal for all variants of one question. With these numbers, no fold is tested
+    on a variant of a prompt on which it was trained."""
     weak: Array
     strong: Array
     rows: NDArray[np.int64]
@@ -72,7 +72,8 @@ def read_corpus(paths: Iterable[Path], progress: Progress) -> Corpus:
 
 
 def _question(prompt: str) -> int:
-    """A hash of a question's first sentences, without its options and final instruction."""
+    """A hash of the first sentences of the question in `prompt`. Lettered options and the final instruction are left
+    out."""
     stem = _FIRST_OPTION.split(normalise(prompt))[0]
     key = ""
     for number, sentence in enumerate(re.split(r"(?<=[.!?]) ", stem)):
@@ -83,20 +84,22 @@ def _question(prompt: str) -> int:
 
 
 def known_words(corpus: Corpus, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """The vocabulary of the `chosen` prompts: words in at least `SEEN_IN` of them."""
+    """Which words are in the vocabulary of the `chosen` prompts. A word must occur in at least `SEEN_IN` of these
+    prompts."""
     texts = [corpus.features[number] for number in np.flatnonzero(chosen).tolist()]
     places = np.concatenate([np.unique(text.vocabulary) for text in texts])
     return np.bincount(places, minlength=1 << VOCABULARY_BITS) >= SEEN_IN
 
 
 def coverage(corpus: Corpus, words: NDArray[np.bool_], chosen: NDArray[np.bool_]) -> Array:
-    """Share of known words in each chosen prompt that has words."""
+    """For each chosen prompt that has words, the share of its words that are known. `words`: mask of known words."""
     places = [corpus.features[number].vocabulary for number in np.flatnonzero(chosen).tolist()]
     return np.array([words[each].mean() for each in places if len(each)])
 
 
 def strangeness(corpus: Corpus, training: NDArray[np.bool_], chosen: NDArray[np.bool_]) -> Array:
-    """Distance of each chosen prompt's lexical counts from those of `training`, in standard deviations."""
+    """For each chosen prompt, how far its lexical counts are from the mean of the `training` prompts: root mean square,
+    in standard deviations."""
     mean, deviation = spread(corpus, training)
     standard: Array = np.sqrt((((corpus.lexical[chosen] - mean) / deviation)[:, :COUNTS] ** 2).mean(1))
     return standard

@@ -37,15 +37,17 @@ LEAST = 200
 LEAST_MORE = 50
 """Minimum number of prompts for refining a prior."""
 ABSTAIN = 0.01
-"""Share of the prompts of an unseen set that may be outside of each limit of the classifier's domain."""
+"""Each limit of the classifier's domain is set so that this share of the prompts of an unseen set is outside."""
 REACH = 1.5
-"""Maximum length of a prompt in the domain, as a multiple of the longest training prompt."""
+"""Maximum length of a prompt in the domain, as a multiple of the length of the longest training prompt."""
 
 
 def fit(paths: Sequence[Path], progress: Progress, *, seed: int = 0, prior: Artefact | None = None) -> Artefact:
-    """Cross-validate, hold out each set once, calibrate, then train on all prompts. Raises DataError, OSError.
+    """Train a classifier. Cross-validates, trains without each set once, calibrates, and then trains on all prompts.
+    Raises DataError, OSError.
 
-    With a `prior`, its scorer is refined with these outcomes, and the results for unseen sets are those of the prior.
+    `prior`: a classifier that is refined with the outcomes in `paths`. Results for unseen sets are then those of the
+    prior.
     """
     corpus = read_corpus(paths, progress)
     least = LEAST if prior is None else LEAST_MORE
@@ -91,7 +93,7 @@ def fit(paths: Sequence[Path], progress: Progress, *, seed: int = 0, prior: Arte
 
 
 def _cross_validated(corpus: Corpus, train: Callable[[Mask], Model], progress: Progress) -> Array:
-    """The score of each prompt, from a fit that used neither the prompt nor a variant of its question."""
+    """The score of each prompt. It comes from a fit that used neither the prompt nor a variant of its question."""
     scores = np.zeros(len(corpus))
     for number, test in enumerate(folds(corpus, FOLDS), 1):
         scores[test] = train(~test).scores[test]
@@ -106,10 +108,10 @@ def _known_before(corpus: Corpus, prior: Artefact) -> tuple[Array, tuple[float, 
 
 
 def _held_out(corpus: Corpus, progress: Progress) -> tuple[Array, tuple[float, float]]:
-    """Scores of each set from a fit on the other sets, and limits of coverage and strangeness that nearly all prompts
-    keep.
+    """The scores of each set from a fit on the other sets, and two limits: minimum coverage and maximum strangeness.
+    Nearly all prompts of unseen sets are within the limits.
 
-    With only one set, the scores are NaN and the limits come from its folds.
+    With only one set, the scores are NaN, and the limits come from folds of that set.
     """
     scores = np.full(len(corpus), np.nan)
     several = len(corpus.names) > 1

@@ -60,10 +60,11 @@ def _outcome(row: dict[str, Any], name: str) -> Outcome:
 
 
 def apgr(scores: Array, weak: Array, strong: Array) -> float:
-    """∫ (quality(f) − weak) / (strong − weak) df, where f is the share of prompts sent to the strong model, hardest
-    first.
+    """Area under the curve of the recovered gap in quality: ∫ (quality(f) − weak) / (strong − weak) df.
 
-    Prompts with equal scores count with their mean. A random order gives 0.5. NaN if the strong model is not better.
+    f is the share of prompts that are sent to the strong model, the prompts with the highest `scores` first. quality(f)
+    is the resulting mean quality. Prompts with equal scores count with their mean. A random order gives 0.5. NaN if the
+    strong model is not better.
     """
     gain = strong - weak
     if len(gain) == 0 or gain.sum() <= 0:
@@ -77,7 +78,7 @@ def apgr(scores: Array, weak: Array, strong: Array) -> float:
 def apgr_interval(
     scores: Array, weak: Array, strong: Array, *, rounds: int = 200, seed: int = 0
 ) -> tuple[float, float]:
-    """95 % bootstrap interval of `apgr`."""
+    """95 % bootstrap interval of `apgr`. `rounds`: number of bootstrap samples."""
     chance = np.random.default_rng(seed)
     values = []
     for _ in range(rounds):
@@ -99,7 +100,8 @@ class SetReport:
     low: float
     high: float
     abstained: float
-    """Share of prompts outside the classifier's domain. Their scores are used all the same."""
+    """Share of the prompts that are outside the classifier's domain. The report includes the scores of these prompts.
+    """
 
 
 def evaluate(paths: Iterable[Path], grader: Grader) -> list[SetReport]:

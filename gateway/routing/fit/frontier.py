@@ -1,7 +1,7 @@
 """Builds the frontier of quality and cost of fitted strategies.
 
-Quality and cost of a strategy are measured on prompts that were not used to fit it (outer cross-validation), because
-results on the fitted prompts are too good. `selection.py` selects the strategies to keep.
+Quality and cost of a strategy are measured on prompts that were not used to fit it (outer cross-validation). On the
+prompts of the fit, the results would be too good. `selection.py` selects the strategies to keep.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ Progress = Callable[[str], None]
 OUTER = 5
 """Number of folds of the outer cross-validation."""
 REPEATS = 6
-"""Number of divisions into folds over which results of plain cascades are averaged."""
+"""Number of random divisions of the prompts into folds. Results of plain cascades are averaged over the divisions."""
 PRICES = 60
-"""Number of prices of money (quality per US dollar) for each of which a plain cascade is chosen."""
+"""Number of prices of money (quality per US dollar). A plain cascade is chosen for each price."""
 STRICT = 2.0
-"""`selection.CONFIDENCE` for searched strategies with several answers. It is higher, because there are many more of
-them and they must also beat plain cascades."""
+"""Standard errors by which searched strategies with several answers must beat simpler strategies, in place of
+`selection.CONFIDENCE`. The number is higher, because there are many more such strategies and they must also beat plain
+cascades."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,9 @@ class Frontier:
 
     points: tuple[Point, ...]
     singles: tuple[Point, ...]
-    """A strategy for each model alone."""
+    """For each model, the strategy that calls only this model."""
     reserves: tuple[Strategy, ...] = ()
-    """Plain cascades that are used if a model cannot be called or its price has changed."""
+    """Plain cascades for the case that a model cannot be called or that its price has changed."""
 
     @property
     def strategies(self) -> tuple[Strategy, ...]:
@@ -86,9 +87,11 @@ def plain(models: Sequence[str], evidence: Evidence, *, seed: int = 0) -> Fronti
 def _cascades(
     models: Sequence[str], tried: Tried, price: Array, ranking: tuple[str, ...], seed: int, repeats: int = REPEATS
 ) -> list[Point]:
-    """The best plain cascade for each price of money, measured on prompts that were not used to choose it.
+    """The best plain cascade for each price of money. Each cascade has results from prompts that were not used to
+    choose a cascade.
 
-    A cascade that is best at several prices gets the mean of its results at these prices.
+    `tried`: results of all cascades. `repeats`: number of divisions into folds. A cascade that is best at several
+    prices gets the mean of its results at these prices.
     """
     count = tried.quality.shape[1]
     rows = np.arange(count)
@@ -117,8 +120,12 @@ def _cascades(
 def _reserves(
     models: Sequence[str], tried: Tried, price: Array, ranking: tuple[str, ...], seed: int
 ) -> tuple[Strategy, ...]:
-    """For each model, the best plain cascades without it and the best ones that always call it. The former are for when
-    it cannot be called or is more expensive, the latter for when it is cheaper."""
+    """For each model, the best plain cascades that never call the model, and the best plain cascades that always call
+    it.
+
+    Cascades without the model are used when the model cannot be called or has become more expensive. Cascades that
+    always call the model are used when it has become cheaper.
+    """
     found: dict[Hashable, Strategy] = {}
     for model in range(len(models)):
         without = np.array([model not in each.members for each in tried.cascades])
@@ -151,7 +158,7 @@ def _outer(count: int, seed: int) -> NDArray[np.int64]:
 
 
 def _singles(models: Sequence[str], evidence: Evidence) -> tuple[list[Point], tuple[str, ...]]:
-    """Each model alone as a point, and the ranking of the models, best first."""
+    """For each model, the point of the strategy that calls only this model. Also all models, best first."""
     found = []
     for place, model in enumerate(models):
         able = evidence.able[:, place]
@@ -169,7 +176,8 @@ def only(model: str) -> dict[Pattern, State]:
 
 
 def _measured(evidence: Evidence, price: Array, settings: Settings) -> tuple[Array, Array]:
-    """Quality and US dollars (n × L) of n prompts at L prices of money, from fits that did not use the prompts."""
+    """Quality and US dollars of n prompts at L prices of money, each n × L. The results of a prompt come from a fit
+    that did not use the prompt."""
     folds = _outer(len(evidence), settings.seed)
     quality, usd = np.zeros((len(evidence), len(price))), np.zeros((len(evidence), len(price)))
     for fold in range(OUTER):
@@ -182,13 +190,13 @@ def _measured(evidence: Evidence, price: Array, settings: Settings) -> tuple[Arr
 
 
 def written(models: Sequence[str], evidence: Evidence, learned: Learned, place: int) -> dict[Pattern, State]:
-    """The states that prompts reach at the price with index `place`, with the models' names."""
+    """The states that prompts reach at the price with index `place`. Models are written by name."""
     states: dict[Pattern, State] = {}
     for asked, level, state, onward in walk(evidence, learned, place):
         ask = {models[model]: _short(level.worth[model][state, :, place]) for model in onward}
         if (
             evidence.features.shape[1] == 1 and ask
-        ):  # further models are for prompts for which the best cannot be called
+        ):  # these models are called for prompts for which the best model cannot be called
             ask = {max(ask, key=lambda model: ask[model][0]): (1.0,)}
         names = [models[model] for model in asked]
         serve = names[int(level.serve[state])] if names else ""
@@ -201,7 +209,7 @@ def _short(worth: Array) -> tuple[float, ...]:
 
 
 def describe(strategy: Strategy) -> Strategy:
-    """`strategy` with its kind and a description of the usual calling order."""
+    """`strategy` with its `kind` and with a description of the calls that it usually makes."""
     first = sorted(strategy.first)
     conditional = any(len(worth) > 1 for state in strategy.states.values() for worth in state.ask.values())
     if not strategy.several and len(first) == 1:

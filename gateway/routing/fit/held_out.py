@@ -1,4 +1,4 @@
-"""Evaluates a plan on outcomes that were not used to fit it, and compares it with the hull of single models."""
+"""Evaluates a plan on outcomes that were not used to fit it, and compares the plan with the hull of single models."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ TARGETS = 7
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The result for one target quality, in US dollars per request. Intervals are 95 %, from a bootstrap over
-    prompts."""
+    """The result for one target quality. Costs are in US dollars per request. Intervals are 95 % bootstrap intervals
+    over the prompts."""
 
     wanted: float
     reached: float
@@ -30,15 +30,16 @@ class Kept:
     calls: float
     usd: float
     hull_usd: float
-    """Cost of the best single model, or of a random mix of two, that has the reached quality on these outcomes. If the
-    quality is above that of the best model, the cost of the best model."""
+    """Cost at which single models have the reached quality on these outcomes: the cost of the best single model, or of
+    a random mix of two models. If the reached quality is above that of the best model, the cost of the best model."""
     saving: float
     saving_low: float
     saving_high: float
 
 
 def kept(plan: Plan, outcomes: Outcomes, *, rounds: int = 400, seed: int = 0) -> list[Kept]:
-    """Results at several target qualities, from that of the plan's cheapest strategy to that of its best one."""
+    """Results of `plan` at several target qualities. The targets range from the quality of the plan's cheapest strategy
+    to the quality of its best strategy. `rounds`: number of bootstrap samples."""
     known = ~np.isnan(outcomes.quality)
     quality = np.where(known, outcomes.quality, np.nanmean(outcomes.quality, 0))
     usd = np.where(known, outcomes.usd, np.where(known, outcomes.usd, 0).sum(0) / known.sum(0))

@@ -14,8 +14,8 @@ from gateway.routing.difficulty.weights_file import IDF_STEP
 from gateway.routing.fit.corpus import Corpus, spread
 
 PENALTY = 60.0
-"""Ridge penalty of the shared scorer, chosen by cross-validation. The results with 30 to 100 do not differ
-significantly."""
+"""Ridge penalty of the shared scorer, chosen by cross-validation. Penalties from 30 to 100 give results that do not
+differ significantly."""
 LEXICAL_SCALE = 0.05
 """Scale of a standardised lexical count relative to the n-gram vectors, which have unit length."""
 EXPERT_PENALTY = 15.0
@@ -23,14 +23,14 @@ EXPERT_SCALE = 0.1
 GATE_PENALTY = 10.0
 REFINE_PENALTY = 8.0
 PRIOR_SCALE = 0.3
-"""Scale of a prior's standardised score among the features that refine it."""
+"""Scale of the prior's standardised score, which is one of the features when a prior is refined."""
 BALANCE = 0.25
-"""Exponent of a prompt's weight: the size of its set to the power of −`BALANCE`. So prompts of small sets count
-slightly more."""
+"""Determines the weight of a prompt: the number of prompts in its set to the power of −`BALANCE`. So prompts of small
+sets count slightly more."""
 LEVEL = 0.5
-"""Share of a set's mean gain that is subtracted from the gains of its prompts."""
+"""Share of the set's mean gain that is subtracted from the gain of each prompt in the set."""
 LEAST = 100
-"""Minimum number of prompts in a set that gets an expert."""
+"""Minimum number of prompts in a set for which an expert is fitted."""
 MOST_EXPERTS = 8
 
 Mask = NDArray[np.bool_]
@@ -38,19 +38,21 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One fit, and its scores of all prompts of the corpus, including those that were not used for training."""
+    """A fitted scorer, and its scores of all prompts of the corpus. Prompts that were not used for training have scores
+    too."""
 
     scorer: Scorer
     scores: Array
 
 
 def fit_model(corpus: Corpus, chosen: Mask) -> Model:
-    """Fit a shared scorer to the `chosen` prompts, and an expert to each larger set among them.
+    """Fit a shared scorer to the `chosen` prompts, and an expert to each larger set among these prompts.
 
-    Sets differ in difficulty, which should be learned. They also differ in how far their two models are apart, which
-    does not depend on the prompt. Subtracting half of a set's mean gain orders prompts of unseen sets as well as
-    subtracting all of it, and keeps the estimated adequacy right for all sets. An expert is fitted to the gains minus
-    its set's mean.
+    A prompt's gain is the quality of the strong model minus that of the weak model. Sets differ in mean gain for two
+    reasons. Their prompts differ in difficulty; this should be learned. Their pairs of models differ in strength; this
+    does not depend on the prompt. So half of a set's mean gain is subtracted. This orders prompts of unseen sets as
+    well as subtracting all of it, and keeps the estimated adequacy right for all sets. For experts, all of it is
+    subtracted.
     """
     idf, design = _design(corpus, chosen)
     target, weights = gains(corpus, chosen)
@@ -84,10 +86,11 @@ def fit_model(corpus: Corpus, chosen: Mask) -> Model:
 
 
 def refine(prior: Scorer, corpus: Corpus, chosen: Mask) -> Model:
-    """Fit an expert to all `chosen` prompts, with the prior's score as an additional feature, and merge it into the
-    prior.
+    """Refine `prior` with the outcomes of the `chosen` prompts. An expert with the prior's score as an additional
+    feature is fitted to these outcomes and merged into the prior.
 
-    With few outcomes the prior dominates, and with many the expert does. The result is a scorer of the same form.
+    With few outcomes the prior dominates the result, and with many outcomes the expert does. The result is a scorer of
+    the same form as `prior`.
     """
     values = _values(corpus, prior.idf.astype(np.float64))
     before = np.array([prior.score(each) for each in corpus.features], dtype=np.float32)
@@ -114,8 +117,8 @@ def refine(prior: Scorer, corpus: Corpus, chosen: Mask) -> Model:
 
 
 def gains(corpus: Corpus, chosen: Mask) -> tuple[Floats, Floats]:
-    """For each prompt, the strong model's gain minus a part of its set's mean, and the prompt's weight (0: not
-    chosen)."""
+    """For each prompt: its gain (the strong model's quality minus the weak model's) minus a part of its set's mean
+    gain, and its weight. The weight of a prompt that is not chosen is 0."""
     gain, weights, target = corpus.strong - corpus.weak, np.zeros(len(corpus)), np.zeros(len(corpus))
     for number in range(len(corpus.names)):
         members = chosen & (corpus.sets == number)
@@ -126,13 +129,14 @@ def gains(corpus: Corpus, chosen: Mask) -> tuple[Floats, Floats]:
 
 
 def _own(corpus: Corpus, chosen: Mask) -> list[int]:
-    """The larger sets, which get an expert."""
+    """Indexes of the larger sets, for each of which an expert is fitted."""
     sizes = np.bincount(corpus.sets[chosen], minlength=len(corpus.names))
     return sorted(number for number in np.argsort(-sizes)[:MOST_EXPERTS].tolist() if sizes[number] >= LEAST)
 
 
 def _design(corpus: Corpus, chosen: Mask) -> tuple[Floats, Design]:
-    """Inverse document frequencies, rounded as in the file, and the design matrix of all prompts."""
+    """Inverse document frequencies of the n-gram bins, rounded as in the weights file, and the design matrix of all
+    prompts."""
     seen = np.bincount(corpus.bins[chosen[corpus.rows]], minlength=BINS)
     idf = 1 + np.log((int(chosen.sum()) + 1) / (seen + 1))
     idf = 1 + np.clip(np.round((idf - 1) * IDF_STEP), 0, 255) / IDF_STEP
@@ -143,7 +147,8 @@ def _design(corpus: Corpus, chosen: Mask) -> tuple[Floats, Design]:
 
 
 def _values(corpus: Corpus, idf: Array) -> Floats:
-    """Tf-idf values of n-grams. The word part of a prompt has unit length, and so has its character part."""
+    """Tf-idf values of the n-grams. The values of a prompt's word bins form a vector of length 1, and so do the values
+    of its other bins."""
     values = corpus.counts * idf[corpus.bins]
     block = corpus.rows * 2 + (corpus.bins >= 1 << WORD_BITS)
     length = np.sqrt(np.bincount(block, values**2, minlength=2 * len(corpus)))
@@ -151,8 +156,8 @@ def _values(corpus: Corpus, idf: Array) -> Floats:
 
 
 def _gates(corpus: Corpus, chosen: Mask, sets: list[int], dense: Floats) -> tuple[Floats, Floats]:
-    """Linear regressions of membership in each set on the lexical counts. The weight of a set is the square root of its
-    size."""
+    """Weights and intercepts of the gates: linear regressions of membership in each of `sets` on the lexical counts. In
+    the regression, the total weight of a set is the square root of its size."""
     sizes = np.bincount(corpus.sets[chosen], minlength=len(corpus.names))
     rows, kinds = dense[chosen].astype(np.float64), corpus.sets[chosen]
     weights = 1 / np.sqrt(sizes[kinds])

@@ -34,18 +34,18 @@ class Outcomes:
     prompts: tuple[str, ...]
     models: tuple[str, ...]
     quality: Array
-    """Quality, n × m, 0..1; NaN: the model was not called."""
+    """Quality of each answer, n × m, 0..1. NaN: the model was not called."""
     usd: Array
-    """US dollars of the call, n × m."""
+    """US dollars of each call, n × m."""
     votes: tuple[tuple[str | None, ...], ...]
-    """Normalised final answers, n × m; None: no vote."""
+    """Normalised final answers, n × m. None: the answer has no vote."""
 
     def __len__(self) -> int:
         return len(self.ids)
 
     @property
     def labels(self) -> NDArray[np.int64]:
-        """Vote numbers, n × m. Equal numbers in a row are equal votes; −1: no vote."""
+        """Numbers for the votes, n × m. In the row of a prompt, equal numbers mean equal votes; −1 means no vote."""
         rows = []
         for row in self.votes:
             known: dict[str, int] = {}
@@ -53,7 +53,7 @@ class Outcomes:
         return np.array(rows, dtype=np.int64).reshape(len(self), len(self.models))
 
     def part(self, chosen: NDArray[np.bool_]) -> Outcomes:
-        """The outcomes of the prompts selected by a mask."""
+        """The outcomes of the prompts that the mask `chosen` selects."""
         places = np.flatnonzero(chosen).tolist()
         return Outcomes(
             tuple(self.ids[each] for each in places),
@@ -131,8 +131,9 @@ def _row(line: bytes, place: str, prices: Prices) -> dict[str, Any]:
 
 
 def _pair(tokens: Mapping[str, Any], prices: Prices) -> tuple[str, str]:
-    """The models of a row's weak and strong quality: in the order of its lengths, or else the cheaper and the more
-    expensive model of the pool."""
+    """The models to which a row's weak and strong quality belong. If the row has lengths for two models of the pool,
+    the models are in the order of these lengths: weak, strong. Otherwise the pool must have two models, and the cheaper
+    one is the weak one."""
     if len(tokens) == 2 and all(model in prices for model in tokens):
         weak, strong = tokens
     elif len(prices) == 2:
@@ -147,8 +148,11 @@ def _number(value: Any) -> float:
 
 
 def _usd(prompts: Sequence[str], tokens: Array, given: Array, prices: Sequence[tuple[float, float]]) -> Array:
-    """Costs, n × m: from length and price. Without a length, the given cost is used, or else a cost from the model's
-    mean length."""
+    """Costs of the calls in US dollars, n × m. `tokens`: output lengths; NaN if unknown. `given`: recorded costs.
+
+    The cost is computed from length and price. If the length is unknown, the recorded cost is used. If there is none,
+    the cost is computed from the mean length of the model's answers.
+    """
     price = np.array(prices)
     inputs = np.array([len(prompt) for prompt in prompts]) / TOKEN_CHARACTERS
     known = ~np.isnan(tokens)
@@ -158,7 +162,7 @@ def _usd(prompts: Sequence[str], tokens: Array, given: Array, prices: Sequence[t
 
 
 def normalise(answer: Any) -> str | None:
-    """The answer without differences in case, spaces and number formats; None: no vote."""
+    """The answer without differences in case, spaces and number formats; None if there is no vote."""
     if answer is None:
         return None
     if isinstance(answer, dict | list):

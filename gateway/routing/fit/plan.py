@@ -26,7 +26,8 @@ from gateway.routing.strategy.prompt_features import fit_prompt_features
 LEAST = 100
 """Minimum number of prompts for a fit."""
 STEM = 160
-"""Number of first characters. Prompts that have the same ones count as variants of one question."""
+"""Number of characters at the beginning of a prompt. Prompts that are equal in these characters count as variants of
+one question."""
 
 
 def fit_plan(

@@ -1,8 +1,9 @@
 """Makes a plan for models without measurements, from a prior by model name and price.
 
-The prior was fitted to other pools. It has four parts: how quality rises with price, how much single models differ from
-that, how much prompts are hard for all models at once, and how often two wrong answers are equal. Outcomes are drawn
-from it, and plain cascades are chosen on them as on measured outcomes (a Rasch model, 1960, with a common error).
+The prior was fitted to other pools. It has four parts: how quality rises with price, how much single models deviate
+from that, how much some prompts are hard for all models, and how often two wrong answers are equal. Outcomes are drawn
+at random from the prior. Plain cascades are chosen on them as on measured outcomes (a Rasch model, 1960, with a common
+error).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Array = NDArray[np.float64]
 PACKAGED = "data/prior.json"
 PROMPTS = 2000
 INPUT_TOKENS, OUTPUT_TOKENS = 100.0, 200.0
-"""Tokens of the request for which costs are compared."""
+"""Input and output tokens of the request for which costs are compared."""
 
 
 class Prior(NamedTuple):
@@ -37,20 +38,20 @@ class Prior(NamedTuple):
 
     level: float
     slope: float
-    """Slope per natural logarithm of a price: that of 1M output tokens plus a third of 1M input tokens, in US dollars.
-    """
+    """Slope of the log odds per natural logarithm of a model's price. The price is that of 1M output tokens plus a
+    third of that of 1M input tokens, in US dollars."""
     spread: float
     coincidence: float
-    """Share of pairs of wrong answers in which both are equal."""
+    """Share of the pairs of wrong answers in which both answers are equal."""
     models: Mapping[str, float]
-    """Model → its value in the sum above."""
+    """Model → the model's own value in the sum above."""
 
     def skill(self, model: str, price: tuple[float, float]) -> float:
         return self.level + self.slope * _log_price(price) + self.models.get(model, 0.0)
 
 
 def prior(prices: Prices) -> Plan:
-    """A plan for a pool without measured outcomes. `prices`: prices of the pool's models."""
+    """A plan for a pool of models without measured outcomes. `prices`: prices of the models in the pool."""
     known = orjson.loads((files("gateway.routing") / PACKAGED).read_bytes())
     fields = {name: known[name] for name in Prior._fields}
     models = tuple(prices)
@@ -102,7 +103,8 @@ def _log_odds(outcomes: Outcomes) -> Array:
 
 
 def _spread(outcomes: Outcomes, odds: Array) -> float:
-    """The spread for which simulated outcomes have the same correlation as the measured ones."""
+    """The spread for which simulated outcomes of the models have the same mean correlation as the measured outcomes.
+    `odds`: log odds of each model's mean quality."""
     rows = outcomes.quality[~np.isnan(outcomes.quality).any(1)]
     wanted = _correlation(rows)
     chance = np.random.default_rng(0)

@@ -1,5 +1,5 @@
-"""Replays recorded outcomes through the decisions of serving. An answer is used only if the replayed decisions call its
-model."""
+"""Replays recorded outcomes through the decisions of serving. The recorded answer of a model is used only if the
+replayed decisions call that model."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Replayed:
 
 
 def replay(outcomes: Outcomes, plan: Plan, quality: float) -> Iterator[Replayed]:
-    """The results in the order of the outcomes. If the plan contains none of a prompt's models, the cheapest model
-    answers."""
+    """Yield the results in the order of `outcomes`. `quality`: the target quality. If the plan contains none of the
+    models with an outcome for a prompt, the cheapest of these models answers."""
     for place, prompt in enumerate(outcomes.prompts):
         row = Row(outcomes, place)
         able = {model: model for model in row.columns}
@@ -45,7 +45,7 @@ def replay(outcomes: Outcomes, plan: Plan, quality: float) -> Iterator[Replayed]
 
 
 class Row:
-    """The models' answers to one prompt."""
+    """The recorded answers of all models to one prompt."""
 
     def __init__(self, outcomes: Outcomes, place: int) -> None:
         self._outcomes, self._place = outcomes, place

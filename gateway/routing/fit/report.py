@@ -29,15 +29,16 @@ class Target:
     quality: float
     usd: float
     hull_usd: float
-    """Cost of the best single model, or of a random mix of two. If none reaches the quality, the cost of the best
-    model."""
+    """Cost at which single models reach the quality: the cost of the best single model, or of a random mix of two. If
+    no single model reaches the quality, the cost of the best model."""
     oracle_usd: float | None
-    """Cost of an oracle; None if even the oracle does not reach the quality."""
+    """Cost at which an oracle reaches the quality; None if even the oracle does not reach it. An oracle knows all
+    outcomes in advance."""
     saving: float
-    """Saved share of the hull's cost. Negative means more expensive."""
+    """Saved share of the hull's cost. A negative share means that the frontier is more expensive."""
     low: float
     high: float
-    """`low` and `high` are the 95 % bootstrap interval of the saving, over prompts."""
+    """Upper end of the 95 % bootstrap interval of the saving, over the prompts. `low` is the lower end."""
     strategy: str
 
 
@@ -47,12 +48,12 @@ class Report:
 
     targets: tuple[Target, ...]
     frontier: tuple[tuple[float, float, str, str], ...]
-    """(Quality, US dollars, kind, description) of each strategy, cheapest first. Measured on prompts that were not used
-    for the fit."""
+    """(Quality, US dollars, kind, description) of each strategy, cheapest first. The figures were measured on prompts
+    that were not used for the fit."""
     hull: tuple[tuple[float, float, str], ...]
     oracle: tuple[tuple[float, float], ...]
     random: tuple[float, float]
-    """Quality and US dollars of calling a model at random."""
+    """Mean quality and US dollars if a random model is called for each prompt."""
 
     def values(self) -> dict[str, Any]:
         """JSON values."""
@@ -67,7 +68,7 @@ class Report:
 
 
 def report(frontier: Frontier, outcomes: Outcomes, *, seed: int = 0) -> Report:
-    """The report. `outcomes`: those from which the frontier was built."""
+    """The report about `frontier`. `outcomes`: the outcomes from which the frontier was built."""
     points, singles = frontier.points, frontier.singles
     hull = [singles[place] for place in _corners(singles)]
     oracle = _oracle(outcomes)
@@ -135,7 +136,7 @@ def _target(
 
 
 def _oracle(outcomes: Outcomes) -> list[tuple[float, float]]:
-    """Quality and US dollars, at many prices of money, of an oracle that knows all outcomes in advance."""
+    """Points (quality, US dollars) of an oracle that knows all outcomes in advance, for many prices of money."""
     known = ~np.isnan(outcomes.quality)
     quality = np.where(known, outcomes.quality, -np.inf)
     rows = np.arange(len(outcomes))
@@ -165,7 +166,8 @@ def table(shown: Report) -> str:
 
 
 def plot(shown: Report, path: str) -> None:
-    """Draw a PNG or SVG, by the file's suffix. Raises ImportError without matplotlib, ValueError for another suffix."""
+    """Draw the report as a PNG or SVG file; the suffix of `path` decides. Raises ImportError without matplotlib,
+    ValueError for another suffix."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -192,8 +194,8 @@ def plot(shown: Report, path: str) -> None:
 
 
 def _drawn(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The points with intermediate points between them. A mix of two points is a straight line in cost, and so a curve
-    on a logarithmic scale."""
+    """The points, with intermediate points between neighbours. A mix of two points is a straight line when cost is
+    drawn on a linear scale. On a logarithmic scale the line is a curve."""
     steps: list[tuple[float, float]] = []
     for (quality, usd), (more, dearer) in itertools.pairwise(points):
         shares = np.linspace(0, 1, 20).tolist()

@@ -51,7 +51,7 @@ class Evidence:
         return Evidence(self.labels[rows], self.quality[rows], self.usd[rows], self.able[rows], self.features[rows])
 
     def only(self, features: int) -> Evidence:
-        """The same evidence with only the first `features` features."""
+        """The evidence restricted to the first `features` columns of its features."""
         return Evidence(self.labels, self.quality, self.usd, self.able, self.features[:, :features])
 
     def __len__(self) -> int:
@@ -62,14 +62,15 @@ class Settings(NamedTuple):
     """Depth of the search, and regularisation of states with few rows."""
 
     depth: int = 4
-    """Maximum models that are called for one prompt."""
+    """Maximum number of models that are called for one prompt."""
     realised: float = 0.5
-    """Share of a gain that is taken from the actual outcomes. The rest is taken from the estimate, which varies less.
-    """
+    """Weight, 0..1, of the actual outcomes in the gain of a call. The rest of the weight is for the estimated outcomes,
+    which vary less."""
     agreement: float = 20.0
-    """Weight, as a number of rows, of the general estimate of an answer's quality (`Agreement`) in each state."""
+    """Weight of the general estimate of an answer's quality (see `Agreement`) in each state. The estimate counts like
+    this number of rows with measured outcomes."""
     reluctance: float = 5.0
-    """Number of rows without gain that are added to each state in which a further model may be called."""
+    """Number of imaginary rows without any gain that are added to each state in which a further model may be called."""
     slopes: float = 50.0
     """Ridge penalty on the features of the prompt."""
     folds: int = 5
@@ -77,27 +78,34 @@ class Settings(NamedTuple):
 
 
 SUPPORT = 5
-"""Minimum number of prompts in a state. Decisions of states with fewer prompts are ignored."""
+"""Minimum number of prompts in a state. The decisions of states with fewer prompts are not used."""
 
 
 class Level(NamedTuple):
-    """The decisions for one set of called models, with c states and L prices of money."""
+    """The fitted decisions for one set of called models. The set has c states, and decisions exist for L prices of
+    money. The features of a prompt have d columns."""
 
     codes: Whole
-    """Results of `encode`, ascending, c."""
+    """The numbers of the c states, ascending. `encode` makes these numbers."""
     serve: Whole
-    """The model whose answer is served, as an index in the set, c."""
+    """For each of the c states: the model whose answer is served, as an index in the set of called models."""
     worth: dict[int, Array]
-    """Further model → weights of its gain, c × d × L."""
+    """Further model → the weights of the prompt's features in the expected gain of calling that model. Shape c × d × L.
+    """
     rows: Whole
-    """Number of prompts in the state, c."""
+    """For each of the c states: the number of prompts in it."""
 
 
 Learned = dict[Asked, Level]
 
 
 class _Value(NamedTuple):
-    """Results of the best continuation, n × L each: actual quality, estimated quality, cost in US dollars."""
+    """Results if the best further calls are made from one state. Each array has one row per prompt and one column per
+    price of money.
+
+    `realised`: measured quality of the answer that is served. `estimated`: its estimated quality. `usd`: US dollars of
+    the further calls.
+    """
 
     realised: NDArray[np.floating]
     estimated: NDArray[np.floating]
@@ -105,15 +113,15 @@ class _Value(NamedTuple):
 
 
 def prices(usd: Array, able: NDArray[np.bool_], count: int = 20) -> Array:
-    """Prices of money in quality per US dollar, from almost 0 up to a price at which only the cheapest model is
-    called."""
+    """`count` prices of money, in quality per US dollar, ascending. At the lowest price, money hardly matters. At the
+    highest price, only the cheapest model is called."""
     mean = np.where(able, usd, 0).sum(0) / able.sum(0)
     return np.asarray(np.geomspace(0.01 / mean.max(), 0.1 / max(mean.min(), mean.max() * 1e-6), count))
 
 
 def affordable(models: int, prompts: int, votes: bool) -> int:
-    """The depth of a search with an acceptable running time. Without votes it is 1, because further answers have no
-    effect."""
+    """The largest search depth (models per prompt) with an acceptable running time. Without votes the depth is 1,
+    because further answers would have no effect."""
     if not votes:
         return 1
     for depth in (4, 3, 2):
@@ -124,7 +132,7 @@ def affordable(models: int, prompts: int, votes: bool) -> int:
 
 
 def encode(labels: Whole, asked: Asked) -> Whole:
-    """n numbers, each of which encodes how the answers of `asked` agree."""
+    """One number per prompt. The number encodes which of the answers of the models `asked` agree."""
     count = len(asked)
     canonical = np.zeros((len(labels), count), dtype=np.int64)
     code = np.zeros(len(labels), dtype=np.int64)
@@ -151,7 +159,7 @@ def decode(code: int, count: int) -> tuple[int, ...]:
 
 
 def learn(evidence: Evidence, price: Array, settings: Settings) -> Learned:
-    """Fit the decisions of all states at all prices of money."""
+    """Fit the decisions of all states, for each price of money in `price`."""
     models = evidence.quality.shape[1]
     folds = np.random.default_rng(settings.seed).permutation(len(evidence)) % settings.folds
     agreement = fit_agreement(evidence.labels, evidence.quality, evidence.able, seed=settings.seed)
@@ -167,7 +175,8 @@ def learn(evidence: Evidence, price: Array, settings: Settings) -> Learned:
 
 
 class _Cells:
-    """Computes sums per state, both over the rows outside of each fold and over all rows."""
+    """Computes sums over the rows of each state: once for each fold, over the rows outside the fold, and once over all
+    rows."""
 
     def __init__(self, codes: Whole, folds: Whole, count: int) -> None:
         self.codes, self.cell = np.unique(codes, return_inverse=True)
@@ -179,7 +188,8 @@ class _Cells:
         self._keys = ordered[self._starts]
 
     def sums(self, values: Array) -> Array:
-        """Sums, c × (folds + 1) × …: index k excludes fold k, and the last index includes all rows."""
+        """Sums of `values`, with shape c states × (folds + 1) × … . Index k of the second axis excludes the rows of
+        fold k. Its last index includes all rows."""
         found = np.zeros((self._shape[0] * self._shape[1], *values.shape[1:]))
         found[self._keys] = np.add.reduceat(values[self._order], self._starts, axis=0)
         inside = found.reshape(*self._shape, *values.shape[1:])
@@ -227,8 +237,11 @@ def _ask(
     cells: _Cells,
     stop: _Value,
 ) -> tuple[_Value, dict[int, Array]]:
-    """The value of calling the most valuable further model if that is worth it, and the weights of each model's
-    gain."""
+    """The value of the state if the most valuable further model is called where that is worth its cost, and, for each
+    further model, the weights of its gain.
+
+    `above`: values of the states with one more called model. `stop`: value of calling no further model.
+    """
     features = evidence.features
     width = features.shape[1]
     gram = cells.sums((features[:, :, None] * features[:, None, :]).reshape(len(features), -1))
@@ -270,9 +283,10 @@ def _ask(
 
 
 def walk(evidence: Evidence, learned: Learned, place: int) -> Iterator[tuple[Asked, Level, int, list[int]]]:
-    """The states that prompts reach at the price with index `place`, each once.
+    """Yield each state that prompts reach at the price of money with index `place`.
 
-    Yields the called models, their level, the state's index in it, and the models that are called next for any prompt.
+    Each item has the called models, their level, the index of the state in the level, and all models that are called
+    next for at least one prompt.
     """
     codes: dict[Asked, Whole] = {(): encode(evidence.labels, ())}
     front: list[tuple[Asked, int]] = [((), 0)]
@@ -297,8 +311,8 @@ def walk(evidence: Evidence, learned: Learned, place: int) -> Iterator[tuple[Ask
 
 
 def choose(evidence: Evidence, level: Level, state: int, place: int, *, stops: bool) -> Whole:
-    """The model that is called next for each of n prompts in one state; −1: none. `stops`: whether the run may end
-    here."""
+    """For each of n prompts in one state, the model that is called next; −1: no further model. `stops`: whether the run
+    may end in this state."""
     best = np.full(len(evidence), 0.0 if stops else -np.inf)
     chosen = np.full(len(evidence), -1)
     for model, worth in level.worth.items():
@@ -309,7 +323,7 @@ def choose(evidence: Evidence, level: Level, state: int, place: int, *, stops: b
 
 
 def play(evidence: Evidence, learned: Learned, place: int) -> tuple[Array, Array]:
-    """Quality and US dollars (n each) of the decisions for the price with index `place`."""
+    """Quality and US dollars of each of n prompts if the decisions for the price with index `place` are followed."""
     quality, usd = np.zeros(len(evidence)), np.zeros(len(evidence))
     front: dict[Asked, Whole] = {(): np.arange(len(evidence))}
     while front:
@@ -341,13 +355,14 @@ def _found(level: Level, codes: Whole) -> tuple[Whole, NDArray[np.bool_]]:
 
 
 def _voted(labels: Whole, asked: Asked) -> Whole:
-    """Like `encode`, but each answer without a vote counts as a different vote."""
+    """Like `encode`, but each answer without a vote counts as a vote that no other answer has."""
     own = -2 - np.arange(labels.shape[1])
     return encode(np.where(labels < 0, labels.max() + 1 - own, labels), asked)
 
 
 def _plural(evidence: Evidence, rows: Whole, asked: Asked) -> Whole:
-    """Index in `asked` of the answer with the most votes. If several have the most, that of the best model."""
+    """Index in `asked` of the answer that agrees with the most answers. Among equals, the answer of the model with the
+    best mean quality."""
     votes = evidence.labels[rows][:, asked]
     agree = ((votes[:, :, None] == votes[:, None, :]) & (votes >= 0)[:, :, None]).sum(2)
     level = evidence.quality[:, asked].mean(0)

@@ -1,9 +1,11 @@
 """Selects strategies for the frontier of quality and cost, and corrects their expected quality.
 
-A strategy is kept only if, at its own cost, it beats simpler strategies and mixes of two of these, with some
-confidence. The frontier is the hull of the kept strategies. Its corners were selected because of their measured
-quality, so that quality is too high on average. The correction is a difference, for a frontier selected on some of the
-prompts: its quality measured on these, minus its quality on the other prompts (Efron 1983, on this optimism).
+A strategy is kept only if, at its own cost, it beats simpler strategies and mixes of two simpler strategies, with some
+confidence. The frontier is the hull of the kept strategies.
+
+The corners of the frontier were selected because of their measured quality, so this quality is too high on average: it
+is optimistic (Efron 1983). The optimism is estimated by selecting a frontier on some of the prompts. It is the quality
+of that frontier on these prompts, minus its quality on the other prompts.
 """
 
 from __future__ import annotations
@@ -22,10 +24,10 @@ Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 CONFIDENCE = 1.0
-"""Standard errors by which a cascade must beat simpler strategies. A single model must be this much better than a
-cheaper strategy."""
+"""Number of standard errors by which a cascade must beat simpler strategies. A single model must beat cheaper
+strategies by this number, too."""
 DIVISIONS = 6
-"""Number of random divisions of the prompts over which the optimism is averaged."""
+"""Number of random divisions of the prompts. The optimism is averaged over the divisions."""
 PARTS = 5
 
 
@@ -37,13 +39,14 @@ class Point(NamedTuple):
     usd: Array
 
     def on(self, rows: Mask) -> Point:
-        """The point restricted to the given prompts."""
+        """The point with only the prompts that the mask `rows` selects."""
         quality, usd = self.quality[rows], self.usd[rows]
         return Point(replace(self.strategy, quality=float(quality.mean()), usd=float(usd.mean())), quality, usd)
 
 
 class Family(NamedTuple):
-    """Points that were measured in the same way, and the standard errors by which they must beat simpler strategies."""
+    """Points that were measured in the same way. `confidence`: number of standard errors by which they must beat
+    simpler strategies."""
 
     points: tuple[Point, ...]
     confidence: float
@@ -53,16 +56,16 @@ class Family(NamedTuple):
 
 
 def select(singles: Sequence[Point], families: Sequence[Family]) -> tuple[Point, ...]:
-    """The frontier, cheapest first. `families`: those with simpler strategies come first.
+    """The frontier, cheapest first. `families`: the families with simpler strategies must come first.
 
-    A single model is removed if a cheaper strategy is not worse with confidence.
+    A single model is removed if it is not better than some cheaper strategy by `CONFIDENCE` standard errors.
     """
     everybody = _everybody(singles, families)
     return tuple(everybody[place] for place in _places(singles, families))
 
 
 def promised(singles: Sequence[Point], families: Sequence[Family], *, seed: int = 0) -> tuple[Point, ...]:
-    """Like `select`, with the expected qualities corrected for optimism."""
+    """Like `select`, but the expected qualities are corrected for optimism."""
     frontier = select(singles, families)
     if len(frontier) == 1:
         return frontier
@@ -73,7 +76,8 @@ def promised(singles: Sequence[Point], families: Sequence[Family], *, seed: int 
 
 
 def _optimism(singles: Sequence[Point], families: Sequence[Family], wanted: Sequence[float], seed: int) -> Array:
-    """Expected minus reached quality, at each target quality."""
+    """For each quality in `wanted`: the quality that a selected frontier promises minus the quality that it reaches on
+    other prompts."""
     everybody = _everybody(singles, families)
     count = len(everybody[0].quality)
     missed = np.zeros(len(wanted))
@@ -95,7 +99,7 @@ def _everybody(singles: Sequence[Point], families: Sequence[Family]) -> list[Poi
 
 
 def _places(singles: Sequence[Point], families: Sequence[Family]) -> list[int]:
-    """Indexes of the frontier's points in `_everybody`."""
+    """Indexes of the frontier's points in the result of `_everybody`."""
     everybody = _everybody(singles, families)
     learnt: list[int] = []
     place = len(singles)
@@ -130,8 +134,8 @@ def _equals(dear: Point, cheap: Point) -> bool:
 
 
 def _beats(point: Point, rivals: Sequence[Point], confidence: float) -> bool:
-    """Whether the point is better than `rivals`, and than mixes of two of them, at the same cost, by `confidence`
-    standard errors."""
+    """Whether the point is better than `rivals` and than mixes of two rivals at the same cost. The difference must be
+    at least `confidence` standard errors."""
     quality, usd = point.quality, point.usd
     cost = np.array([each.strategy.usd for each in rivals])
     level = np.array([each.strategy.quality for each in rivals])

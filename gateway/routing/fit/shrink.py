@@ -1,9 +1,9 @@
 """Corrects the optimism of choosing the best of many orders of the same models.
 
-The orders of one set have nearly the same quality. The variance of their measured means has a real part, and a part
-from the random choice of prompts. An order's estimate is a weighted mean of its own mean and the mean of all orders of
-its set. The weight of its own mean is the share of the real part (empirical Bayes: James and Stein 1961, Efron and
-Morris 1973).
+The orders of one set of models have nearly the same quality. The variance of their measured mean qualities has a real
+part, and a part that comes from the random choice of prompts. The estimate for an order is a weighted mean of two
+values: the measured mean of this order, and the mean of all orders of its set. The weight of the first value is the
+share of the real part in the variance (empirical Bayes: James and Stein 1961, Efron and Morris 1973).
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ Whole = NDArray[np.int64]
 
 
 def real_share(quality: Rows, sets: Whole) -> float:
-    """The real part's share of the variance, 0..1, over all sets together; 1 if no set has two orders.
+    """The share of the variance between orders that is real, 0..1, over all sets together. It is 1 if no set has two
+    orders.
 
-    `quality`: k orders × n prompts; `sets`: k numbers, equal for the same set.
+    `quality`: k orders × n prompts. `sets`: k numbers; orders of the same set have equal numbers.
     """
     count = quality.shape[1]
     seen = chance = 0.0
@@ -33,7 +34,7 @@ def real_share(quality: Rows, sets: Whole) -> float:
 
 
 def shrunken(level: NDArray[np.floating], sets: Whole, share: float) -> Array:
-    """The k × f means, moved towards the means of their sets. `share`: weight of the own mean."""
+    """The k × f means in `level`, moved towards the means of their sets. `share`: weight of an order's own mean."""
     sizes = np.bincount(sets)
     common = np.stack([np.bincount(sets, column) / np.maximum(sizes, 1) for column in level.T], axis=1)
     return np.asarray(share * level + (1 - share) * common[sets], dtype=np.float64)

@@ -12,14 +12,14 @@ from gateway.routing.fit.replay import Row, ask
 from gateway.routing.strategy.strategy import RunState, Step, Strategy
 
 MOST = 1000
-"""Maximum prompts that are replayed."""
+"""Maximum number of prompts that are replayed."""
 
 
 def with_spending(strategy: Strategy, outcomes: Outcomes, features: NDArray[np.float64]) -> Strategy:
-    """`strategy` with its `asks`, measured on evenly chosen prompts of `outcomes`. The costs add up to the strategy's
-    cost.
+    """`strategy` with its `asks`: for each model, its calls and its costs. They are measured on prompts of `outcomes`
+    that are chosen at equal distances. The costs of all models add up to the strategy's cost.
 
-    `features`: features of the outcomes' prompts, n × d.
+    `features`: the features of the prompts of `outcomes`, n prompts × d features.
     """
     calls: dict[str, int] = {}
     usd: dict[str, float] = {}

@@ -1,4 +1,5 @@
-"""The best quality that one backend, or a random mix of two, reaches at a cost: the baseline for strategies."""
+"""The best quality that one backend, or a random mix of two backends, reaches at a given cost. Strategies are compared
+with it."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ Array = NDArray[np.float64]
 def corners(usd: Sequence[float] | Array, quality: Sequence[float] | Array) -> list[int]:
     """Indexes of the points on the upper hull, cheapest first (Andrew's monotone chain, 1979).
 
-    The first is the cheapest point, and the last is the best one. At the same cost, no mix of two other points is
-    better.
+    The first point is the cheapest, and the last point is the best. No point and no mix of two points is better than
+    the hull at the same cost.
     """
     cost, value = np.asarray(usd, dtype=np.float64), np.asarray(quality, dtype=np.float64)
     kept: list[int] = []
@@ -33,8 +34,8 @@ def _below(first: int, middle: int, last: int, cost: Array, value: Array) -> boo
 
 
 def between(qualities: Sequence[float], target: float) -> tuple[int, int, float]:
-    """Indexes of the two neighbours of `target` in the ascending `qualities`, and the weight of the upper one in the
-    mix that has the quality `target`."""
+    """For a mix that has the quality `target`: the indexes of its two parts in the ascending `qualities`, and the
+    weight of the upper part. The parts are neighbours."""
     if target <= qualities[0]:
         return 0, 0, 0.0
     for upper in range(1, len(qualities)):
@@ -45,16 +46,16 @@ def between(qualities: Sequence[float], target: float) -> tuple[int, int, float]
 
 
 def cost_of(target: float | Array, usd: Array, quality: Array) -> Array:
-    """US dollars at which corners, or mixes of two, reach the quality `target`. Outside of their range, the cost of the
-    nearest corner."""
+    """US dollars for the quality `target`, reached by a corner or by a mix of two corners. Outside the range of the
+    corners, the cost of the nearest corner."""
     return np.asarray(np.interp(target, quality, usd), dtype=np.float64)
 
 
 def savings(quality: Array, usd: Array, single_quality: Array, single_usd: Array, weights: Array) -> Array:
-    """For each bootstrap sample, the share of the hull's cost that is saved at the same quality.
+    """For each bootstrap sample, the saved share of the hull's cost at the same quality.
 
-    The hull is computed for each sample. `quality`, `usd`: n prompts; `single_quality`, `single_usd`: n × m models.
-    `weights`: samples × n; each row adds up to 1.
+    The hull is computed again for each sample. `quality`, `usd`: results of n prompts. `single_quality`, `single_usd`:
+    results of single models, n prompts × m models. `weights`: samples × n; each row adds up to 1.
     """
     level, cost = weights @ single_quality, weights @ single_usd
     found = []

@@ -14,51 +14,53 @@ from gateway.routing.difficulty.ridge import Array, Design, solve
 from gateway.routing.difficulty.scorer import CLIP
 
 GOOD = 0.5
-"""Minimum quality of an adequate answer."""
+"""Minimum quality of an answer that counts as good."""
 RANK = 4
-"""Number of directions in which prompts differ for the models. With only a few thousand prompts, further directions
-would be noise."""
+"""Maximum number of scores per prompt (r). With only a few thousand prompts, further scores would be noise."""
 PENALTY = 15.0
 LEXICAL_SCALE = 0.1
 SHRINKAGE = 2.0
-"""Strength with which a calibration's slopes are pulled towards their earlier values."""
+"""Strength with which the slopes of a calibration are pulled towards their earlier values."""
 LEVEL_SHRINKAGE = 0.1
 BEND_SHRINKAGE = 8.0
 
 
 @dataclass(frozen=True, slots=True)
 class ModelAdequacies:
-    """P(quality ≥ 0.5) of each model, from a few scores that all models share.
+    """Estimates P(quality ≥ 0.5) of each of m models. All models share r scores of the prompt.
 
-    scores = lexical and n-gram features · weights (reduced-rank regression, Izenman 1975); P = logistic(intercept +
-    slopes · (scores, their squares)), calibrated on prompts that were not used in training.
+    The scores are linear in the lexical and n-gram features (reduced-rank regression, Izenman 1975). The probability of
+    a model is a logistic function of the scores and their squares. It is calibrated on prompts that were not used in
+    training.
     """
 
     models: tuple[str, ...]
     places: NDArray[np.int64]
-    """Bins that occurred at least twice in training, ascending."""
+    """Bins of n-grams that occurred at least twice in training, ascending."""
     weights: Floats
-    """Weights including tf-idf, len(places) × r."""
+    """Weights of the bins in the scores, `len(places)` × r. They are already multiplied by inverse document
+    frequencies."""
     idf: Floats
     """Inverse document frequency of each of `places`."""
     lexical: Floats
-    """(2 + r) × 46: means, deviations, then weights per standard deviation."""
+    """An array of 2 + r rows for the 46 lexical counts: means, standard deviations, then r rows of weights per standard
+    deviation."""
     intercepts: Floats
     """Intercepts of the scores, r."""
     curves: Array
-    """Intercept and slopes of each model, m × (1 + 2r)."""
+    """For each of m models, the intercept, the slopes of the r scores and the slopes of their squares: m × (1 + 2r)."""
 
     def of(self, text: str) -> dict[str, float]:
-        """Model → P(quality ≥ 0.5)."""
+        """Model → P(quality ≥ 0.5) for the prompt `text`."""
         return self.of_features(extract(text))
 
     def of_features(self, features: Features) -> dict[str, float]:
-        """Model → P(quality ≥ 0.5), for the features of a text."""
+        """Model → P(quality ≥ 0.5) for a prompt with these features."""
         chances = _chance(self.curves, self.scores(features)[None])[0]
         return dict(zip(self.models, chances.tolist(), strict=True))
 
     def scores(self, features: Features) -> Array:
-        """The r scores of a prompt. The calibration turns them into probabilities."""
+        """The r scores of a prompt. The calibration turns the scores into probabilities."""
         found = np.minimum(np.searchsorted(self.places, features.bins), len(self.places) - 1)
         known = self.places[found] == features.bins
         weighted = np.where(known, features.counts * self.idf[found], 0)
@@ -71,7 +73,7 @@ class ModelAdequacies:
         return np.asarray(total, dtype=np.float64)
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """All arrays for storage, with weights rounded to one byte. The models' names are not included."""
+        """All arrays for storage. Weights are rounded to one byte. The names of the models are not included."""
         step = np.maximum(np.abs(self.weights).max(0), 1e-12) / 127
         return {
             "places": np.diff(self.places, prepend=0).astype(np.uint32),
@@ -85,8 +87,8 @@ class ModelAdequacies:
 
     @classmethod
     def read(cls, models: Sequence[str], arrays: Mapping[str, NDArray[np.generic]]) -> Self:
-        """The adequacies from the result of `arrays`. Raises KeyError for a missing array, ValueError for inconsistent
-        shapes."""
+        """Make the adequacies from the result of `arrays`. Raises KeyError if an array is missing, ValueError if the
+        shapes do not fit together."""
         weights = arrays["weights"].astype(np.float32) * arrays["step"].astype(np.float32)
         curves = arrays["curves"].astype(np.float64)
         if curves.shape != (len(models), 2 * weights.shape[1] + 1) or len(weights) != len(arrays["places"]):
@@ -105,10 +107,11 @@ class ModelAdequacies:
 def fit_adequacies(
     features: Sequence[Features], qualities: Mapping[str, Array], folds: NDArray[np.int64]
 ) -> tuple[ModelAdequacies, Array]:
-    """Fit on n measured prompts. `qualities`: model → n values 0..1, NaN where the model was not called.
+    """Fit on n measured prompts. `qualities`: model → n values 0..1, NaN where the model was not called. `folds`: n
+    numbers, equal for variants of one question.
 
-    `folds`: n numbers, equal for variants of one question. Returns the fit for serving, and n × m probabilities for the
-    search for strategies. These come from fits that did not use the prompt's fold.
+    Returns the fit for serving, and probabilities for the search for strategies (n prompts × m models). The
+    probabilities of a prompt come from fits that did not use the prompt's fold.
     """
     if not qualities or not features:
         raise ValueError("adequacies need at least one model and one prompt")
@@ -141,8 +144,8 @@ def fit_adequacies(
 
 
 def _directions(good: Array) -> tuple[Array, Array]:
-    """The main directions of the outcomes (n × r, with standard deviation 1), and the weight of each row (0: not
-    measured)."""
+    """The directions in which the prompts differ most in their outcomes, and the weight of each prompt. Directions: n
+    prompts × r, each with standard deviation 1. Weight: the measured share of the prompt's outcomes."""
     known = ~np.isnan(good)
     mean = np.where(known, good, 0).sum(0) / np.maximum(known.sum(0), 1)
     filled = np.where(known, good - mean, 0.0)
@@ -157,8 +160,8 @@ def _directions(good: Array) -> tuple[Array, Array]:
 
 
 def _design(features: Sequence[Features]) -> tuple[Design, NDArray[np.int64], Floats, Floats]:
-    """The design matrix (n-gram blocks of unit length, and lexical counts), its bins, their idf, and the means and
-    deviations."""
+    """The design matrix (n-grams in two blocks of unit length, and lexical counts). Also the bins of its columns, their
+    inverse document frequencies, and the means and standard deviations of the lexical counts."""
     bins = np.concatenate([each.bins for each in features])
     rows = np.repeat(np.arange(len(features)), [len(each.bins) for each in features])
     seen = np.bincount(bins, minlength=BINS)
@@ -179,9 +182,11 @@ def _design(features: Sequence[Features]) -> tuple[Design, NDArray[np.int64], Fl
 
 
 def _calibrate(scores: Array, good: Array, folds: NDArray[np.int64]) -> tuple[Array, Array]:
-    """A calibration curve per model, and n × m probabilities from curves that did not use the prompt's fold.
+    """A calibration curve for each of m models, and probabilities (n prompts × m models). The probabilities of a prompt
+    come from curves that did not use the prompt's fold.
 
-    `scores`: n × r, from fits that did not use the prompt's fold.
+    `scores`: n × r, from fits that did not use the prompt's fold. `good`: n × m, whether the answer is good; NaN: not
+    measured.
     """
     flat = np.zeros(1 + 2 * scores.shape[1])
     curves = np.zeros((good.shape[1], len(flat)))
@@ -197,8 +202,8 @@ def _calibrate(scores: Array, good: Array, folds: NDArray[np.int64]) -> tuple[Ar
 
 
 def _curve(scores: Array, good: NDArray[np.generic], before: Array) -> Array:
-    """Logistic regression by bounded Newton steps, pulled towards `before`. Slopes are pulled more strongly than the
-    intercept."""
+    """A curve that is fitted by logistic regression with bounded Newton steps. The regression pulls the curve towards
+    `before`, and pulls slopes more strongly than the intercept."""
     columns, outcomes = _columns(scores), good.astype(np.float64)
     strength = np.full(len(before), SHRINKAGE)
     strength[0] = LEVEL_SHRINKAGE
@@ -216,11 +221,12 @@ def _curve(scores: Array, good: NDArray[np.generic], before: Array) -> Array:
 
 
 def _columns(scores: Array) -> Array:
-    """Intercept, scores and their squares. The squares allow a model to be best at medium scores."""
+    """The columns of the regression: 1, the scores, and the squares of the scores. With squares, a model can be best at
+    medium scores."""
     return np.column_stack([np.ones(len(scores)), scores, scores**2])
 
 
 def _chance(curves: Array, scores: Array) -> Array:
-    """Probabilities, n × m."""
+    """Probabilities of good answers, n prompts × m models."""
     chances: Array = 1 / (1 + np.exp(-(_columns(scores) @ curves.T).clip(-30, 30)))
     return chances

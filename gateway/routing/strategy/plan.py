@@ -15,18 +15,20 @@ from gateway.routing.strategy.strategy import RunState, Strategy, share_of
 from gateway.routing.strategy.tariff import Tariff, repriced_usd
 
 _MOST_FRONTIERS = 1024
-"""Maximum frontiers in the cache."""
+"""Maximum number of frontiers in the cache."""
 
 
 class Start(NamedTuple):
-    """The strategy chosen for a request."""
+    """The strategy that was chosen for a request, and what is expected of it."""
 
     asking: RunState
     strategy: Strategy
     adequacy: dict[str, float]
-    """Model → probability that its answer is good. Without a classifier, it is the same for all prompts."""
+    """Model → probability that its answer is good. If the plan has no classifier, the probability is the same for all
+    prompts."""
     expected: float
-    """Mean quality that the frontier is expected to reach for the requested quality."""
+    """Mean quality that is expected for the requested quality. It may be lower if no strategy reaches the requested
+    quality."""
     wanted: float
 
 
@@ -55,13 +57,13 @@ class Plan:
     def begin(
         self, prompt: str, quality: float, subject: str, able: Mapping[str, str], tariff: Tariff = ()
     ) -> Start | None:
-        """Choose the cheapest strategy, or a random mix of two, whose expected mean quality is `quality`.
+        """Choose the cheapest strategy, or a random mix of two strategies, whose expected mean quality is `quality`.
 
-        If none reaches that quality, the best one is chosen. Returns None if every strategy has a model that cannot be
-        called.
+        If no strategy reaches that quality, the best strategy is chosen. Returns None if each strategy has a model that
+        cannot be called.
 
-        `able`: models that can be called now → the backend for each. `subject`: equal subjects always get the same
-        strategy of a mix. `tariff`: present prices.
+        `able`: models that can be called now → the backend for each model. `subject`: identifies the conversation or
+        request; equal subjects always get the same strategy of a mix. `tariff`: present prices.
         """
         frontier = self._frontier(frozenset(able), tariff)
         if not frontier:
@@ -81,8 +83,8 @@ class Plan:
         return {model: single.quality for single in self.singles for model in single.first}
 
     def _frontier(self, able: frozenset[str], tariff: Tariff) -> tuple[Strategy, ...]:
-        """The frontier of the strategies whose models can all be called. If some models cannot, reserves and singles
-        are included."""
+        """The frontier of the strategies whose models can all be called. If some models of the plan cannot be called,
+        or prices have changed, reserves and singles can be part of the frontier."""
         known = self._frontiers.get((able, tariff))
         if known is None:
             known = self._at(able, tariff)
@@ -109,10 +111,11 @@ def _frontier(strategies: Sequence[Strategy], able: frozenset[str]) -> tuple[Str
 
 
 def _repriced(frontier: Sequence[Strategy], others: Sequence[Strategy], tariff: Tariff) -> tuple[Strategy, ...]:
-    """The frontier at the prices of `tariff`. `frontier`: the frontier at the fitted prices; `others`: further
-    strategies.
+    """The frontier at the prices of `tariff`. `frontier`: the frontier at the fitted prices. `others`: further
+    strategies that may be cheaper at the new prices.
 
-    `others` were measured less exactly, so their quality is limited to that of the frontier at the same fitted cost.
+    `others` were measured less exactly than the frontier. So the quality of each is limited to the quality of the
+    frontier at the same fitted cost.
     """
     usd, quality = [each.usd for each in frontier], [each.quality for each in frontier]
     ceiling = np.interp([each.usd for each in others], usd, quality).tolist()

@@ -1,4 +1,5 @@
-"""Grades difficulty with a plan: the difficulty is the expected gain of the plan's best model over its cheapest one."""
+"""Grades difficulty with a plan. The difficulty of a prompt is the expected gain of the plan's best model over the
+plan's cheapest model."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ SPAN = 4.0
 
 
 class PlanGrader(Grader):
-    """Scores prompts by the plan's adequacies. The packaged classifier decides which prompts are outside its domain."""
+    """Scores prompts by the plan's adequacies. The packaged classifier decides whether a prompt is in the domain."""
 
     def __init__(self, plan: Plan, name: str) -> None:
         """`name`: the file's name, for errors. Raises ArtefactError for a plan without adequacies or with only one
@@ -38,16 +39,16 @@ class PlanGrader(Grader):
         return cls(load_plan(path), str(path))
 
     def score(self, features: Features) -> float:
-        """P(the best model's answer is good) − P(the cheapest model's answer is good), on the scale of the packaged
-        artefact."""
+        """P(answer of the best model is good) − P(answer of the cheapest model is good), scaled like the scores of the
+        packaged classifier."""
         chances = self._adequacies.of_features(features)
         gain = chances[self._strong] - chances[self._weak]
         return self.artefact.centre + self.artefact.spread * SPAN * gain
 
 
 def grader_of(path: Path | None) -> Grader:
-    """The grader of a classifier file or of a plan file; None: the packaged classifier. Raises ArtefactError,
-    OSError."""
+    """The grader in the file `path`, which is a classifier or a plan. Without a path, the packaged classifier. Raises
+    ArtefactError, OSError."""
     if path is None:
         return Grader.load()
     with path.open("rb") as file:

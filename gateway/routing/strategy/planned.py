@@ -21,16 +21,16 @@ if TYPE_CHECKING:  # it brings NumPy
 
 
 class Planned(NamedTuple):
-    """The choice of a plan. `choice`: has the strategy's backends first. `asking`: the running strategy; None if one
-    answer is enough."""
+    """The choice of a plan. `choice`: the decision, with the strategy's backends first. `asking`: the running strategy;
+    None if the strategy calls a single backend. `strategy`: description of the strategy."""
 
     choice: Choice
     asking: RunningStrategy | None
     strategy: str
     calls: float = 1.0
-    """Expected cost, as a multiple of the cost of one call of the first backend."""
+    """Expected cost of all calls, divided by the cost of one call of the first backend."""
     adequacy: float = 1.0
-    """Expected quality, as a share of the reference's quality."""
+    """Expected quality, divided by the quality of the reference."""
 
 
 def planned(
@@ -43,13 +43,13 @@ def planned(
     learnt: Mapping[str, Learned] = MappingProxyType({}),
     tokens: tuple[int, int] = (0, 0),
 ) -> Planned | None:
-    """Choose by the plan; None: the plan does not apply, or its strategy is expected to cost more than the ceiling, so
-    the decision by difficulty `choice` counts.
+    """Choose by the plan. Returns None if the plan does not apply, or if its strategy is expected to cost more than the
+    ceiling. Then the decision by difficulty, `choice`, is used.
 
-    `quality`: target share of the reference's mean quality. `subject`: see `Plan.begin`. `learnt`: evidence from the
-    team's own answers, by backend. A backend that was found to be worse than expected is not called, unless it is the
-    reference. `tokens`: input and output tokens for which the candidates' costs were computed; 0: the plan's prices are
-    used.
+    `quality`: target share of the reference's mean quality. `subject`: see `Plan.begin`. `learnt`: backend → evidence
+    from the team's own answers. A backend whose answers were worse than expected is not called, unless it is the
+    reference. `tokens`: input and output tokens for which the candidates' costs were computed; if both are 0, the
+    prices of the plan are used.
     """
     trusted = choice.reference.backend.name
     dearer = {each.backend.name for each in candidates if choice.ceiling.exceeded_by(each)}
@@ -91,7 +91,8 @@ def planned(
 
 
 def _tariff(plan: Plan, able: Mapping[str, Candidate], input_tokens: int, output_tokens: int) -> Tariff:
-    """The models whose price differs from the plan's price. A model without a price counts as unchanged."""
+    """The models whose present price differs from their price in the plan. A model without a present price counts as
+    unchanged."""
     if not input_tokens + output_tokens:
         return ()
     found = []
@@ -109,7 +110,7 @@ def _tariff(plan: Plan, able: Mapping[str, Candidate], input_tokens: int, output
 def _calls(
     plan: Plan, strategy: Strategy, first: Sequence[str], able: Mapping[str, str], tariff: Mapping[str, int]
 ) -> float:
-    """Expected cost of `strategy`, as a multiple of one call of its first model."""
+    """Expected cost of all calls of `strategy`, divided by the cost of one call of its first model."""
     for single in plan.singles:
         if any(able.get(model) in first for model in single.first):
             usd = repriced_usd(single, tariff)
@@ -118,14 +119,15 @@ def _calls(
 
 
 def is_plain_question(request: CompletionRequest) -> bool:
-    """Whether the request is like those in recorded outcomes: a question, one answer, no tools, images or files."""
+    """Whether the request is like those in recorded outcomes: one question that asks for one answer, without tools,
+    images or files."""
     plain = not any(turn.calls or turn.results or turn.images or turn.files for turn in request.turns)
     return plain and request.parallel == 1 and not request.needs & {"tools", "vision"} and bool(request.last_user)
 
 
 def backends_for(plan: Plan, candidates: Sequence[Candidate]) -> dict[str, str]:
-    """Model of the plan → the backend to call for it: the backend with that name, or else the cheapest with that
-    model."""
+    """Model of the plan → the backend to call for it. That is the backend with the model's name, or else the cheapest
+    backend with that model."""
     able = sorted((each for each in candidates if not each.excluded), key=by_cost)
     found: dict[str, str] = {}
     for model in plan.models:
@@ -137,5 +139,6 @@ def backends_for(plan: Plan, candidates: Sequence[Candidate]) -> dict[str, str]:
 
 
 def in_domain(grade: Grade | None) -> bool:
-    """Whether a plan may be used. It may not for a prompt outside the grader's domain."""
+    """Whether a plan may decide about a request with this grade. A plan may not decide about a prompt that is outside
+    the grader's domain."""
     return grade is not None and not grade.abstained

@@ -13,30 +13,31 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 DIRECTIONS = 4
-"""Number of principal components that are used. Further ones are mostly noise."""
+"""Number of principal components that are used. Further components are mostly noise."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptFeatures:
-    """Principal components of the models' adequacies, and the logarithm of the length, each in standard deviations."""
+    """Computes features of a prompt: principal components of the models' adequacies, and the logarithm of the prompt's
+    length. All features are in standard deviations."""
 
     mean: tuple[float, ...]
     """Mean adequacy of each of m models."""
     directions: tuple[tuple[float, ...], ...]
-    """The principal components, r × m."""
+    """The principal components, r components × m models."""
     length: tuple[float, float]
-    """Mean and standard deviation of the logarithm of 1 + characters."""
+    """Mean and standard deviation of log(1 + characters of the prompt)."""
 
     def of(self, adequacies: Sequence[float], characters: int) -> tuple[float, ...]:
-        """The features of a prompt: 1, its length, then r components. `adequacies`: m values, in the order of the
-        fit."""
+        """The features of a prompt: 1, the length, then r components. `adequacies`: the m models' probabilities of a
+        good answer, in the order of the fit."""
         mean, deviation = self.length
         off = [one - usual for one, usual in zip(adequacies, self.mean, strict=True)]
         parts = [sum(a * b for a, b in zip(direction, off, strict=True)) for direction in self.directions]
         return 1.0, (math.log1p(characters) - mean) / deviation, *parts
 
     def matrix(self, adequacies: Array, characters: Sequence[int]) -> Array:
-        """The features of n prompts, n × (2 + r). `adequacies`: n × m."""
+        """The features of n prompts, n × (2 + r). `adequacies`: probabilities of good answers, n prompts × m models."""
         mean, deviation = self.length
         parts = (adequacies - np.array(self.mean)) @ np.array(self.directions).reshape(-1, len(self.mean)).T
         length = (np.log1p(np.asarray(characters, dtype=np.float64)) - mean) / deviation
@@ -44,7 +45,8 @@ class PromptFeatures:
 
 
 def fit_prompt_features(adequacies: Array, characters: Sequence[int]) -> PromptFeatures:
-    """Fit on n prompts that were not used to train the classifier. `adequacies`: n × m."""
+    """Fit on n prompts that were not used to train the classifier. `adequacies`: probabilities of a good answer, n × m
+    models."""
     length = np.log1p(np.asarray(characters, dtype=np.float64))
     mean = adequacies.mean(0)
     _, size, directions = np.linalg.svd(adequacies - mean, full_matrices=False)

@@ -1,11 +1,11 @@
 """A strategy decides which model to call first, which models to call next depending on agreement, and which answer to
 serve.
 
-A strategy is a table of states. A state is the set of models that were called and which of their answers agree. The
-state has the model whose answer is served if the run ends there. For each further model, it has weights per prompt
-feature: their product with the prompt's features is the expected gain in quality minus the weighted cost. The model
-with the largest gain above zero is called; if there is none, the run ends. One backend is a strategy with one state. A
-prompt-conditional choice has several possible first models. A cascade has further states.
+A strategy is a table of states. A state is the set of models that were called and which of their answers agree. Each
+state names the model whose answer is served if no further model is called. For each further model, the state has one
+weight per prompt feature. The sum of weights times features is the expected gain in quality minus the weighted cost of
+the call. The model with the largest sum above zero is called. If no sum is above zero, the run ends. One backend is a
+strategy with one state. A prompt-conditional choice has several possible first models. A cascade has further states.
 """
 
 from __future__ import annotations
@@ -18,26 +18,27 @@ from typing import NamedTuple
 from gateway.domain.routing.strategy import FAILED, StrategyAnswer
 
 Features = tuple[float, ...]
-"""The features of a prompt (see `PromptFeatures`); the first is 1."""
+"""The features of a prompt (see `PromptFeatures`). The first feature is 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The model whose answer is served if the run ends in this state, and the value of each further call."""
+    """The model whose answer is served if no further model is called in this state. Also the value of each further
+    call."""
 
     serve: str = ""
-    """A model that was called; empty if there is no answer yet."""
+    """The model whose answer is served. Empty in the state without answers."""
     ask: Mapping[str, Features] = field(default_factory=dict)
-    """Model → the value of calling it, as a weight per feature of the prompt."""
+    """Model → the value of calling it, as one weight per feature of the prompt."""
 
     def worth(self, model: str, features: Features) -> float:
-        """Expected gain in quality of calling `model`, minus its weighted cost."""
+        """Expected gain in quality from calling `model`, minus the weighted cost of the call."""
         return sum(a * b for a, b in zip(self.ask[model], features, strict=False))
 
 
 Pattern = tuple[tuple[str, ...], tuple[int, ...]]
-"""(Called models in alphabetical order, a label for each). Answers with equal labels agree. Labels count from 1; 0: no
-vote."""
+"""(Called models in alphabetical order, a label for each model's answer). Answers with equal labels agree. Labels count
+from 1; the label 0 means no vote."""
 
 
 def pattern(answers: Sequence[StrategyAnswer]) -> Pattern:
@@ -48,7 +49,7 @@ def pattern(answers: Sequence[StrategyAnswer]) -> Pattern:
 
 
 def ordered(names: Sequence[str], votes: Sequence[int | str]) -> Pattern:
-    """The state after the models `names` have given `votes`; 0: no vote."""
+    """The state after the models `names` have given the votes `votes`. A vote of 0 means no vote."""
     order = sorted(range(len(names)), key=lambda place: names[place])
     labels: dict[int | str, int] = {}
     return (
@@ -58,7 +59,7 @@ def ordered(names: Sequence[str], votes: Sequence[int | str]) -> Pattern:
 
 
 def voted(reached: Pattern) -> Pattern:
-    """The state in which each answer without a vote has a different vote."""
+    """The state `reached`, changed so that each answer without a vote has a vote that no other answer has."""
     names, labels = reached
     fresh: dict[int, int] = {}
     return names, tuple(
@@ -67,11 +68,11 @@ def voted(reached: Pattern) -> Pattern:
 
 
 class Step(NamedTuple):
-    """One model's part in a strategy, on average per request."""
+    """One model's part in a strategy: mean values per request."""
 
     calls: float
     usd: float
-    """US dollars at the fitted prices. The values of all models add up to the strategy's cost."""
+    """US dollars of the model's calls at the fitted prices. The values of all models add up to the strategy's cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +80,17 @@ class Strategy:
     """A fitted strategy. Expected values are per request, for traffic like that of the fit."""
 
     kind: str
-    """One backend, prompt-conditional choice, cascade, or prompt-conditional cascade."""
+    """Kind of the strategy: one backend, prompt-conditional choice, cascade, or prompt-conditional cascade."""
     description: str
     quality: float
     """Expected mean quality, 0..1."""
     usd: float
-    """Expected US dollars of all calls per request."""
+    """Expected US dollars per request for all calls together."""
     states: Mapping[Pattern, State]
     ranking: tuple[str, ...]
-    """All models of the pool, best first. Used in states that are not in the table."""
+    """All models of the pool, best first. Used when a run reaches a state that is not in the table."""
     asks: Mapping[str, Step] = field(default_factory=dict)
-    """Model → its expected calls per request; empty if they were not measured."""
+    """Model → its expected calls per request. Empty if the calls were not measured."""
 
     @property
     def models(self) -> frozenset[str]:
@@ -113,7 +114,7 @@ class RunState:
     __slots__ = ("_able", "_backends", "_features", "_models", "strategy")
 
     def __init__(self, strategy: Strategy, features: Features, able: Mapping[str, str]) -> None:
-        """`able`: models that can be called → the name of a backend for each."""
+        """`able`: model that can be called → name of a backend with this model."""
         self.strategy = strategy
         self._features = features
         self._able = frozenset(able)
@@ -127,13 +128,14 @@ class RunState:
         return self._serves(self._named(answers))
 
     def _named(self, answers: Sequence[StrategyAnswer]) -> Sequence[StrategyAnswer]:
-        """The answers with the names of models instead of backends."""
+        """The answers, with the name of the model in place of the name of its backend."""
         return [replace(each, backend=self._models.get(each.backend, each.backend)) for each in answers]
 
     def _next(self, answers: Sequence[StrategyAnswer]) -> tuple[str, ...]:
-        """The model to call next, as a tuple of at most one: the most valuable model, if its value is above 0.
+        """The model to call next, as a tuple with at most one model. It is the most valuable further model, if its
+        value is above 0.
 
-        While no answer may be shown, a further model is called in any case.
+        If there is no answer yet that may be shown, a further model is called even if no value is above 0.
         """
         asked = {each.backend for each in answers}
         open_ = self._able - asked
@@ -149,14 +151,14 @@ class RunState:
         return next(((model,) for model in self.strategy.ranking if model in open_), ())
 
     def _state(self, answers: Sequence[StrategyAnswer]) -> State | None:
-        """The state after `answers`. If it is not in the table, each answer without a vote counts as a different
-        vote."""
+        """The state after `answers`. If this state is not in the table, each answer without a vote is given a vote that
+        no other answer has."""
         reached = pattern(answers)
         return self.strategy.states.get(reached) or self.strategy.states.get(voted(reached))
 
     def _serves(self, answers: Sequence[StrategyAnswer]) -> int:
-        """Index of the answer to serve: the answer of the state's model if it may be shown, or else that of the best
-        model in the largest group of answers that agree."""
+        """Index of the answer to serve: the answer of the state's model, if that answer may be shown. Otherwise the
+        largest group of answers that agree is used, and the answer of the best model in this group is served."""
         state = self._state(answers)
         for place, each in enumerate(answers):
             if state is not None and each.backend == state.serve and not each.weak:
@@ -172,9 +174,9 @@ class RunState:
 
 
 def share_of(subject: str, purpose: bytes = b"") -> float:
-    """A number in 0..1 that is always the same for one session or request, so that all requests of a conversation are
-    treated the same.
+    """A number in 0..1 that depends only on `subject` (a session or a request) and `purpose`. So all requests of a
+    conversation are treated the same.
 
-    The numbers for different purposes are independent.
+    Numbers for different purposes are independent.
     """
     return int.from_bytes(blake2b(subject.encode(), digest_size=7, person=purpose).digest()) / 2**56

@@ -1,7 +1,8 @@
-"""Computes the cost of a strategy at present prices, which depend on machine load, warm prefixes and price changes.
+"""Computes the cost of a strategy at present prices, which depend on machine load, cached prefixes and price changes.
 
-A plan has the cost of each strategy per model at the fitted prices. Present prices are ratios to those, rounded to
-steps, so that the frontier is computed again only when a price changes noticeably.
+A plan has the cost of each strategy per model at the fitted prices. Present prices are expressed as ratios to the
+fitted prices. The ratios are rounded to steps, so that the frontier is computed again only when a price changes
+noticeably.
 """
 
 from __future__ import annotations
@@ -12,24 +13,24 @@ from collections.abc import Mapping
 from gateway.routing.strategy.strategy import Strategy
 
 Tariff = tuple[tuple[str, int], ...]
-"""Model → number of steps by which a call costs more than at the fitted price. Models at the fitted price are omitted.
-For a model that was free, steps count from one US dollar per call."""
+"""Model → number of steps by which a call costs more now than at the fitted price. Models at the fitted price are
+omitted. For a model whose fitted price is 0, steps count from one US dollar per call."""
 
 STEP = 0.1
-"""Size of a step in the natural logarithm of the price. Changes of up to 5 % do not count."""
+"""Size of a step, as a difference of natural logarithms of the price. Changes of up to 5 % do not count."""
 LEAST_USD = 1e-12
 
 
 def steps(live_usd: float, fitted_usd: float) -> int | None:
-    """Number of steps between two prices; None if they are equal. `live_usd`, `fitted_usd`: US dollars of the same
-    call."""
+    """Number of steps between the present and the fitted price of a call; None if the difference rounds to 0 steps.
+    `live_usd`: US dollars of the call now. `fitted_usd`: US dollars of the same call when the plan was fitted."""
     if fitted_usd > 0:
         return round(math.log(max(live_usd, LEAST_USD) / fitted_usd) / STEP) or None
     return round(math.log(live_usd) / STEP) if live_usd > 0 else None
 
 
 def repriced_usd(strategy: Strategy, tariff: Mapping[str, int]) -> float:
-    """US dollars per request at the prices of `tariff`."""
+    """US dollars per request for `strategy` at the prices of `tariff`."""
     usd = strategy.usd
     for model, asks in strategy.asks.items():
         change = tariff.get(model)

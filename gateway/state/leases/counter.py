@@ -1,4 +1,5 @@
-"""One worker's view of one counter: units that are leased, used, and not yet reported."""
+"""One worker's view of one counter: units that are leased, units that are used, and used units that are not reported
+yet."""
 
 from __future__ import annotations
 
@@ -11,22 +12,23 @@ from typing import Literal
 from gateway.state.leases.lease_script import STEP_MS, WINDOW_STEPS, Reply, Status
 
 Kind = Literal["rate", "gauge", "sum"]
-"""rate: units used in the last 60 s; gauge: units in use now; sum: all units ever settled, plus those in use."""
+"""What a counter counts. `rate`: units used in the last 60 s. `gauge`: units in use now. `sum`: all units ever settled,
+plus the units in use."""
 
 Want = tuple["Lease", int]
-"""A counter and the units wanted from it."""
+"""A counter, and the number of units that a request wants from it."""
 Rebuild = Callable[[], Awaitable[int]]
-"""Reads from the ledger how many units of a sum have been settled."""
+"""A function that reads from the ledger how many units of a sum have been settled."""
 
 LIFE_MS = 660_000
 """Milliseconds for which the server keeps a rate or gauge after its last use."""
 MOST = 2**52
-"""Maximum limit. A larger one is reduced to it, so that the server's doubles stay exact."""
+"""Maximum limit of a counter. A larger limit is reduced to this value, so that the server's doubles stay exact."""
 MARK_MS = 10
 """Resolution, in milliseconds, of the times at which units were settled."""
 _MARGIN_MARKS = 2
-"""Marks (of 10 ms) by which workers' clocks may differ. So units that were settled up to 20 ms before a rebuild are
-reported too."""
+"""Difference between the clocks of two workers that is tolerated, in marks of 10 ms. So units that were settled up to
+20 ms before a rebuild are reported too."""
 _FADE = 0.94
 """Factor by which the expected demand falls per tick. At five ticks per second, an unused lease is given back after
 about ten seconds."""
@@ -35,25 +37,26 @@ _AHEAD_TICKS = 3
 
 @dataclass(frozen=True, slots=True)
 class NotEnough:
-    """A counter that could not grant the requested units."""
+    """A counter that could not grant the requested units. `wanted`: number of these units."""
 
     lease: Lease
     wanted: int
     retry_after_s: float | None
-    """Seconds until the units are free if none are used until then; None if that depends on other workers."""
+    """Seconds until the units are available if no units are used until then. None if that depends on other workers."""
 
     @property
     def passing(self) -> bool:
-        """Whether a new attempt may soon succeed: other workers hold enough units that they do not use, or the counter
-        is being rebuilt."""
+        """Whether a new attempt may soon succeed. It may if other workers hold enough units that they do not use, or if
+        the counter is being rebuilt."""
         lease = self.lease
         return lease.settling or (lease.idle > 0 and lease.rest + lease.idle + max(lease.free, 0) >= self.wanted)
 
 
 class Lease:
-    """One counter as one worker knows it, made by `Leases.counter`. All methods are synchronous and only use memory."""
+    """One counter, as one worker knows it. `Leases.counter` makes it. All methods are synchronous and only use
+    memory."""
 
-    __slots__ = (  # a plain instance with more than thirty attributes would look each of them up in a dict of its own
+    __slots__ = (  # an instance with more than thirty attributes would need a dict for them
         *("__weakref__", "_acknowledged", "_biggest", "_demand", "_least", "_leased", "_pending", "_sent", "_seq"),
         *("_taken", "_unreported", "_window", "ahead", "busy", "free", "generation", "held", "idle", "key", "kind"),
         *("life_ms", "limit", "orphaned", "rated", "rebuild", "refused_least", "refused_until", "repair_at", "rest"),
@@ -67,34 +70,35 @@ class Lease:
         self.tag, self.key, self.kind, self.life_ms, self.rebuild = tag, key, kind, life_ms, rebuild
         self.rated = kind == "rate"
         self.ahead = ahead
-        """Whether units are leased ahead of need. They are not for counters of which there are very many, each rarely
-        used."""
+        """Whether units are leased before they are needed. False for kinds of counters of which there are very many,
+        because each is used rarely."""
         self.limit = min(limit, MOST)
         self.free = 0
-        """Units that can be taken without a round trip. Negative if more units were settled than held."""
+        """Units that can be taken without a round trip. Negative if more units were settled than were held."""
         self.busy = 0
         """Units in use, by open holds or requests in progress."""
         self.rest = self.settled = self.idle = self.held = 0
         self.orphaned = 0
-        """Units that have been held for dead workers, whose spend is unknown, for longer than `orphans.PATIENCE_S`."""
+        """Units that have been held for dead workers for longer than `orphans.PATIENCE_S` seconds. How much of them was
+        spent is unknown."""
         self.workers = 1
         self.settling = self.tight = self.stale = False
         self.seen = self.valid_until = self.refused_until = self.repair_at = float("-inf")
         self.refused_least = 0
         self.retry_at = float("-inf")
         self.waiting: list[int] = []
-        """Units for which requests wait, one entry per request."""
+        """The units that waiting requests want, one entry per request."""
         self.watched = False
-        """Whether `Leases` reports this counter."""
+        """Whether `Leases` reports this counter to the server."""
         self.touched = False
-        """Whether something changed since the last report that `_pending` does not show."""
+        """Whether the counter has changed since the last report in a way that `_pending` does not show."""
         self.generation = ""
         self._window: defaultdict[int, int] = defaultdict(int)
         self._pending: defaultdict[int, int] = defaultdict(int)
-        """Units that are not reported yet: by step for a rate, by mark for a sum."""
+        """Units that are not reported yet. For a rate: step → units. For a sum: mark → units."""
         self._sent: dict[int, int] = {}
         self._unreported = 0
-        """For a sum: the units in `_sent` and `_pending`."""
+        """Sum of all units in `_sent` and `_pending`. Only for a counter of the kind `sum`."""
         self._acknowledged = True
         self._seq = time.time_ns() // 1_000_000
         self._leased = 0
@@ -106,23 +110,25 @@ class Lease:
     # ── on the hot path ────────────────────────────────────────────────────────────────────────────────────────────
 
     def take(self, units: int, step: int) -> None:
-        """Take `units`, which must be `free`. Only a rate needs `step`."""
+        """Take `units`. Before the call, the caller must check that `free` is at least `units`. `step`: the server's
+        clock in steps of 100 ms; only counters of the kind `rate` use it."""
         take_all(((self, units),), step)
 
     def force(self, units: int, step: int) -> None:
-        """Take `units` that were not granted, because the server is unreachable and the policy says to serve anyway."""
+        """Take `units` even if the server has not leased them. This is for the case that the server is unreachable and
+        the policy says that requests are served anyway. `step`: see `take`."""
         self.free += units
         self.take(units, step)
 
     def give(self, units: int) -> None:
-        """Give back units of a gauge or sum that were not settled."""
+        """Return `units` that were taken and not settled. Only for a gauge or a sum."""
         self.busy -= units
         self.free += units
         self.touched = True
 
     def settle(self, held: int, cost: int, mark: int) -> None:
-        """Replace `held` units of a sum that were in use by `cost` units (which may be more) that were spent at
-        `mark`."""
+        """End the use of `held` units of a sum, and record `cost` units as spent at the time `mark`. `cost` may be
+        larger than `held`."""
         self.busy -= held
         self.free += held - cost
         self.touched = True
@@ -131,7 +137,7 @@ class Lease:
             self._unreported += cost
 
     def correct(self, units: int, step: int) -> None:
-        """Add `units`, which may be negative, to the units used of a rate at `step`."""
+        """Change the units of a rate that were used at `step` by `units`, which may be negative."""
         self._pending[step] += units
         if units > 0:
             self._window[step] += units
@@ -149,23 +155,24 @@ class Lease:
 
     @property
     def remaining(self) -> int:
-        """Units that all workers together can still use, as far as this worker knows."""
+        """Units that all workers together can still take, as far as this worker knows."""
         units = self.rest + self.free
         return units if units > 0 else 0
 
     @property
     def left(self) -> int:
-        """Units of a sum that are not spent, as far as this worker knows. Holds of living workers count as not spent,
-        those of dead workers as spent."""
+        """Units of a sum that are not spent, as far as this worker knows. Holds of living workers count as not spent.
+        Holds of dead workers count as spent."""
         return self.limit - self.settled - self._unreported - self.orphaned
 
     def used(self, step: int) -> int:
-        """Units of a rate that this worker has used within the window."""
+        """Units of a rate that this worker has used in the window of 60 s that ends at `step`."""
         oldest = step - WINDOW_STEPS
         return sum([units for at, units in self._window.items() if at > oldest])
 
     def wait_s(self, units: int, step: int) -> float | None:
-        """Seconds until `units` of this worker's own uses have left the window; None if it has used fewer units."""
+        """Seconds until at least `units` of the units that this worker has used have left the window. None if this
+        worker has used fewer units in the window."""
         for at in sorted(self._window):
             if at > step - WINDOW_STEPS:
                 units -= self._window[at]
@@ -174,29 +181,30 @@ class Lease:
         return None
 
     def refuses(self, units: int, now: float) -> bool:
-        """Whether a request for this many units was refused a moment ago, so that another round trip is useless."""
+        """Whether the server refused as many units a moment ago, so that another round trip is useless. `now`:
+        monotonic seconds."""
         return now < self.refused_until and units - max(self.free, 0) >= self.refused_least
 
     # ── reports to the server ──────────────────────────────────────────────────────────────────────────────────────
 
     @property
     def done(self) -> bool:
-        """Whether no units are held here and nothing must be reported."""
+        """Whether this worker holds no units of the counter and has nothing to report."""
         held = self.busy or self.free > 0 or self._leased
         return not (held or self._pending or self._sent or self.waiting or self.stale)
 
     @property
     def needs_report(self) -> bool:
-        """Whether there is anything to report, or there are free units that other workers may need."""
+        """Whether there is something to report, or free units that other workers may need."""
         return self.touched or bool(self._pending) or not self._acknowledged or self.free > 0
 
     def withdraw(self) -> None:
-        """Stop leasing ahead, because the worker is closing."""
+        """Stop leasing before units are needed, because the worker is closing."""
         self._taken = self._biggest = 0
         self._demand = 0.0
 
     def tick(self, step: int) -> None:
-        """Called once per period: reduce the expected demand and move the window to `step`."""
+        """Lower the expected demand and move the window to `step`. Must be called once per period."""
         self._demand = max(float(self._taken), self._demand * _FADE)
         self._taken = 0
         if self._demand < 0.02 * self._biggest:
@@ -208,15 +216,15 @@ class Lease:
             self._fold(step)
 
     def _fold(self, step: int) -> None:
-        """Limit the size of `_pending`."""
+        """Limit the number of entries in `_pending`."""
         if self.rated:
             self._pending = _counting({at: units for at, units in self._pending.items() if at > step - WINDOW_STEPS})
         else:
             self._pending = _counting({max(self._pending): sum(self._pending.values())})
 
     def report(self, base: str) -> list[str | int]:
-        """The arguments of the script for this counter. Until the reply arrives, only the units that the report keeps
-        may be taken.
+        """The arguments of the lease script for this counter. The report keeps some of the free units. Until the reply
+        arrives, only these can be taken.
 
         `base`: result of `rebuild.read_base`, or empty.
         """
@@ -232,7 +240,7 @@ class Lease:
         self.rest += spare - keep
         self.free = keep
         self.touched = False
-        # A report without an answer is sent again unchanged. So units used since then must still be held.
+        # A report without a reply is sent again unchanged. So units that were used since then must still be held.
         unsent = max(0, sum(self._pending.values()))
         uses = ",".join([f"{at}:{units}" for at, units in self._sent.items() if units])
         return [
@@ -241,7 +249,7 @@ class Lease:
         ]
 
     def _target(self) -> int:
-        """Units to lease ahead of need."""
+        """Number of units to lease before they are needed."""
         if not self.ahead:
             return 0
         demand = max(self._demand, float(self._taken))
@@ -250,7 +258,7 @@ class Lease:
     def learn(self, reply: Reply, floor: int, now: float, lease_s: float) -> None:
         """Apply the server's reply to a report that was sent at `now` (monotonic seconds).
 
-        `floor`: units that the report kept. `lease_s`: seconds from `now` for which the lease is valid.
+        `floor`: number of units that the report held. `lease_s`: seconds from `now` for which the lease is valid.
         """
         if reply.status is Status.UNKNOWN:
             return
@@ -272,7 +280,8 @@ class Lease:
             self.refused_until = now + STEP_MS / 1000
 
     def _start_over(self, reply: Reply) -> None:
-        """Called if the server has created the counter again: report again the units that its base does not include."""
+        """Prepare to report again all units that the counter's new base does not include. Called after the server has
+        created the counter again."""
         if self.rated:
             self._pending = _counting(self._window)
         else:
@@ -287,13 +296,14 @@ class Lease:
         self.generation = reply.generation
 
     def expire(self, now: float) -> None:
-        """Drop free units if the lease has expired, because the server may then grant them to other workers."""
+        """Drop the free units if the lease has expired. The server may then grant these units to other workers. `now`:
+        monotonic seconds."""
         if now >= self.valid_until:
             self.free = min(self.free, 0)
 
 
 def take_all(wants: Sequence[Want], step: int) -> None:
-    """Call `Lease.take` for all counters of a request."""
+    """Take the units in `wants`, which must be free in all counters. `step`: see `Lease.take`."""
     for lease, units in wants:
         lease.free -= units
         lease._taken += units

@@ -5,15 +5,16 @@ A counter is a hash with these fields:
 - `g`: its generation, which changes when the counter is created again;
 - `e`: the server's epoch; a worker that is new to the counter does not trust a counter of another epoch;
 - `s`: units settled; `w`: units that each worker holds;
-- `t`: until when units are short (Unix ms), so that none are leased ahead;
+- `t`: until when units are short (Unix ms), so that none are leased ahead of need;
 - `z`: whether the sum must be rebuilt; `r`: units settled since then, which the base may lack;
 - `a`: mark at which the base was read; `q`: until when nothing is granted (Unix ms);
 - rates only: `b<step>`: units used in that step of 100 ms; `o`: the oldest of these steps; `l`: the latest.
 
-A dead worker may have spent all of its lease of a sum, which only its journal shows. The whole lease stays held, also
-when the sum is rebuilt, until that journal is in the ledger and the caller names the worker among the `drained`. Then
-the sum is rebuilt and the lease dropped. Tokens that a backend had sent and the worker had not read when it died are on
-no ledger: a hundredth of the units that the worker had in use counts as settled for them.
+A dead worker may have spent all of its lease of a sum. Only its journal shows how much. So the whole lease stays held
+until that journal is in the ledger and the caller names the worker among the `drained`; until then, it stays held even
+if the sum is rebuilt. After that, the sum is rebuilt and the lease is dropped. The dead worker may not have read all
+tokens that a backend had sent. No ledger has these tokens. A hundredth of the units that the worker had in use counts
+as settled for them.
 
 Numbers are integers below 2^53, because Lua computes in doubles.
 """
@@ -28,7 +29,7 @@ from gateway.state.redis.connection import Script
 
 STEP_MS = 100
 WINDOW_STEPS = 600
-"""Length of a rate's sliding window: 60 s in steps of 100 ms. A use leaves the window 59.9 to 60 s later."""
+"""Length of a rate's sliding window in steps: 60 s in steps of 100 ms. A use leaves the window after 59.9 to 60 s."""
 
 
 class Status(IntEnum):
@@ -37,18 +38,17 @@ class Status(IntEnum):
     GRANTED = 0
     SHORT = 1
     CHANGED = 2
-    """The generation of the counter differs from the one that the worker knows. Nothing was done. The worker must
-    report again the units that the base does not include."""
+    """The counter has another generation than the one that the worker knows. The script has changed nothing. The worker
+    must report again all units that the base does not include."""
     UNKNOWN = 3
-    """The sum needs its base. Nothing was done."""
+    """The counter is a sum without a base. The script has changed nothing and needs the base."""
     SETTLING = 4
-    """The counter was created a moment ago. Nothing is granted until every worker has reported its holds."""
+    """The counter was created a moment ago. The server grants nothing until every worker has reported its holds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The server's reply for one counter. `units`: the worker's own lease; `rest`: units that are not leased by any
-    worker."""
+    """The server's reply for one counter. `units`: units that this worker holds. `rest`: units that no worker holds."""
 
     status: Status
     units: int
@@ -56,7 +56,7 @@ class Reply:
     settled: int
     retry_ms: int
     idle: int
-    """Units that other workers have leased ahead of need."""
+    """Units that other workers have leased and do not use."""
     held: int
     """Units that other workers have in use."""
     workers: int
@@ -64,15 +64,15 @@ class Reply:
     stale: bool
     generation: str
     since: int
-    """Mark at which the base was read."""
+    """The mark at which the counter's base was read."""
     holders: tuple[str, ...]
-    """Names of other workers that have leased some units. Only set if units are short."""
+    """Names of other workers that hold units. Set only if units are short."""
     orphans: str
-    """Units of a sum that are held for dead workers: `NAME=UNITS NAME=UNITS`."""
+    """Units of a sum that are held for dead workers, as text: `NAME=UNITS NAME=UNITS`."""
 
 
 def parse(reply: list[Any]) -> tuple[int, list[Reply]]:
-    """The server's clock (Unix ms) and one reply per counter."""
+    """(The server's clock in Unix ms, one reply per counter) from the result of the script."""
     now, *answers = reply
     return now, [_reply(*answer) for answer in answers]
 

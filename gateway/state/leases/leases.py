@@ -1,11 +1,11 @@
-"""Counters that all workers share. Each worker leases units ahead of need, so that requests need no round trip.
+"""Counters that all workers share. Each worker leases units before it needs them, so that requests need no round trip.
 
 `lease_script.py` is the server's side, and `counter.py` is one counter as one worker knows it. The units held by all
 workers plus the settled units never exceed a limit, so limits are exact. Far from the limit, taking units only uses
-memory. Near it, nothing is leased ahead, and taking units costs one round trip. Reports are numbered, so that a report
-that is repeated after a timeout counts once. A worker that has not reported for `ttl_s`, or whose process has ended,
-loses its lease. Money that it had leased stays held until its journal is in the ledger and the sum has been rebuilt,
-because only the journal contains its spend.
+memory. Near the limit, units are leased only when they are needed, and taking units costs one round trip. Reports are
+numbered, so that a report that is repeated after a timeout counts once. A worker that has not reported for `ttl_s`
+seconds, or whose process has ended, loses its lease. Money in that lease stays held until the worker's journal is in
+the ledger and the sum has been rebuilt, because only the journal contains its spend.
 """
 
 from __future__ import annotations
@@ -29,24 +29,25 @@ from gateway.state.redis.connection import State
 log = logging.getLogger(__name__)
 
 _MOST_COUNTERS = 48
-"""Maximum counters in one call."""
+"""Maximum number of counters in one call."""
 _MANY_CALLS = 64
-"""Maximum concurrent calls for counters that are not leased ahead, of which there are very many. So other counters
+"""Maximum number of concurrent calls for counters with `ahead` False, of which there are very many. So other counters
 never wait for thousands of calls."""
 _MOST_CALLS = 5
-"""Maximum calls in one round: to create a counter, after a change, to repair it, and one more."""
+"""Maximum number of calls in one round. They create a counter, repeat the report after a change, repair the counter,
+and one is spare."""
 _QUIET_S = 1.0
-"""Seconds after which an unchanged lease is confirmed."""
+"""Seconds after which an unchanged lease is reported again."""
 _SELDOM_S = 4.0
-"""Seconds after which the lease is confirmed for counters that are not leased ahead."""
+"""Seconds after which an unchanged lease of a counter with `ahead` False is reported again."""
 _LOSS_S = 2.0
-"""Seconds after a loss of the server's data for which a newly created sum grants nothing."""
+"""Seconds after the server has lost its data in which a newly created sum grants nothing."""
 _REBUILD_S = 5.0
 """Seconds between attempts to rebuild a sum."""
 _READS = 8
 _RECORD_FRESH_S = 1.0
-"""Maximum age in seconds of the data about drained workers and others' holds. Before a sum is rebuilt, older data are
-read again."""
+"""Maximum age, in seconds, of the data about drained workers and about holds of other workers. Older data are read
+again before a sum is rebuilt."""
 _CLOCK_S = 10.0
 """Seconds after which the server's clock is read again, because clocks drift."""
 _STEPS_A_SECOND = 1000 // STEP_MS
@@ -54,7 +55,7 @@ _MARKS_A_SECOND = 1000 // MARK_MS
 
 
 class _Group:
-    """The counters with one tag. One call can report them together."""
+    """The counters with one tag. One call can report all of them."""
 
     def __init__(self, tag: str) -> None:
         self.tag = tag
@@ -66,7 +67,7 @@ class _Group:
 
 
 class Leases:
-    """The counters of one package in one worker. Every round trip has the deadline of `State`'s calls."""
+    """The counters of one package in one worker. Each round trip has the deadline of `State`'s calls."""
 
     def __init__(
         self,
@@ -89,21 +90,22 @@ class Leases:
         self._period_s, self._ttl_s = period_s, ttl_s
         self._worker, self._dead_holders = worker or own_name(), DeadHolders(ttl_s)
         self._ahead_s = time.time() - monotonic()
-        """Unix time of the server's clock minus this process's monotonic time, in seconds."""
+        """Estimated Unix time of the server's clock minus the monotonic time of this process, in seconds."""
         self.taken_at = 0
-        """The step of the last `try_take` or `force`."""
+        """The server's clock in steps of 100 ms, at the time of the last `try_take` or `force`."""
         self._quickest_s, self._clock_set_at = float("inf"), float("-inf")
         self._groups: dict[str, _Group] = {}
         self._known: WeakValueDictionary[str, Lease] = WeakValueDictionary()
         self._report_now = asyncio.Event()
-        """Set to start the next round at once, because others may wait for units that have become free."""
+        """Set to start the next round at once, because other workers may wait for units that are free now."""
         self._many_calls = asyncio.Semaphore(_MANY_CALLS)
         self._tasks = Tasks()
         self._epoch = ""
         self._lost_at = float("-inf")
         self._counts = {"rounds": 0, "failed": 0, "short": 0, "rebuilt": 0}
         self.away: set[str] = set()
-        """Tags whose last report had no reply. Requests for them are served only from leased units."""
+        """Tags whose last report had no reply. Requests for counters with these tags get only units that are leased
+        already."""
 
     async def open(self) -> None:
         self._epoch = self._state.epoch
@@ -138,10 +140,11 @@ class Leases:
         rebuild: Rebuild | None = None,
         ahead: bool = True,
     ) -> Lease:
-        """The counter with this name. It is the same object as long as it is in use. `limit` may change with each call.
+        """The counter with this name. As long as the counter is in use, each call returns the same object. `limit` may
+        change with each call.
 
-        A sum needs `rebuild`. Without `ahead`, nothing is leased ahead of need, and this worker forgets the counter
-        between uses.
+        A sum needs `rebuild`. If `ahead` is False, units are leased only when they are needed, and this worker forgets
+        the counter between uses.
         """
         key = self._state.key("lease", *name, tag=tag)
         lease = self._known.get(key)
@@ -152,7 +155,7 @@ class Leases:
 
     @property
     def now(self) -> float:
-        """The clock of `Lease.seen`."""
+        """The present time by the clock of `Lease.seen`."""
         return self._monotonic()
 
     @property
@@ -166,7 +169,8 @@ class Leases:
     # ── using ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def try_take(self, wants: Sequence[Want]) -> bool:
-        """Take all of `wants` from leased units, without a round trip. Returns False if nothing was taken."""
+        """Take all units in `wants` from leased units, without a round trip. Returns False if they are not enough; then
+        nothing was taken."""
         for lease, units in wants:
             if lease.free < units:
                 return False
@@ -175,7 +179,8 @@ class Leases:
         return True
 
     def try_hold(self, leases: Sequence[Lease], units: int) -> bool:
-        """Like `try_take`, for the same number of units from each of several sums."""
+        """Take `units` from each of several sums, without a round trip. Returns False if they are not enough; then
+        nothing was taken."""
         for lease in leases:
             if lease.free < units:
                 return False
@@ -183,8 +188,8 @@ class Leases:
         return True
 
     async def take(self, wants: Sequence[Want]) -> NotEnough | None:
-        """Take all of `wants`, whose counters have one tag. Returns None, or the counter that is short; then nothing
-        was taken.
+        """Take all units in `wants`. Their counters must have the same tag. Returns None, or a counter that has too few
+        units; then nothing was taken.
 
         Raises StateUnavailable.
         """
@@ -203,14 +208,14 @@ class Leases:
         return None if self.try_take(wants) else await self._ask(wants)
 
     def give(self, leases: Sequence[Lease], units: int) -> None:
-        """Give back `units` of each of several gauges or sums."""
+        """Return `units` to each of several gauges or sums."""
         for lease in leases:
             lease.give(units)
             if lease.tight:
                 self._report_now.set()
 
     def settle(self, leases: Sequence[Lease], held: int, cost: int) -> None:
-        """Replace `held` units in use by `cost` spent units, in each of several sums."""
+        """End the use of `held` units and record `cost` units as spent, in each of several sums."""
         mark = self._clock(_MARKS_A_SECOND)
         for lease in leases:
             lease.settle(held, cost, mark)
@@ -218,13 +223,15 @@ class Leases:
                 self._report_now.set()
 
     def force(self, lease: Lease, units: int) -> None:
-        """Take `units` that were not granted, because the server is unreachable and the policy says to serve anyway."""
+        """Take `units` even if the server has not leased them. This is for the case that the server is unreachable and
+        the policy says that requests are served anyway."""
         self.taken_at = step = self.step
         lease.force(units, step)
         self._watch(lease)
 
     def correct(self, lease: Lease, units: int, step: int) -> None:
-        """Add `units`, which may be negative, to the units used of a rate at `step`. Positive units count from now."""
+        """Change the units of a rate that were used at `step` by `units`. Units above 0 count as used now, and not at
+        `step`."""
         lease.correct(units, step if units < 0 else self.step)
         if not lease.watched:
             self._watch(lease)
@@ -232,8 +239,8 @@ class Leases:
             self._report_now.set()
 
     async def refresh(self, leases: Sequence[Lease], max_age_s: float) -> None:
-        """Read counters with one tag from the server, except those read within the last `max_age_s` seconds. Raises
-        StateUnavailable."""
+        """Read the state of `leases` from the server. All of them must have the same tag. Counters that were read
+        within the last `max_age_s` seconds are not read again. Raises StateUnavailable."""
         now = self._monotonic()
         old = [lease for lease in leases if now - lease.seen > max_age_s]
         if old:
@@ -256,7 +263,8 @@ class Leases:
         lease.watched = True
 
     async def _ask(self, wants: Sequence[Want]) -> NotEnough | None:
-        """Ask the server for units. Requests that wait at the same time share one round trip."""
+        """Ask the server for units, unless it has just refused them. Requests that wait at the same time share one
+        round trip."""
         if short := self._refused(wants):
             return short
         group = self._group(wants[0][0].tag)
@@ -288,7 +296,8 @@ class Leases:
         return None
 
     async def _call(self, leases: Sequence[Lease]) -> None:
-        """Exchange reports until every counter has been granted or refused. The caller must hold the group's lock."""
+        """Exchange reports until the server has granted or refused units of each counter. The caller must hold the lock
+        of the group."""
         bases: dict[Lease, str] = {}
         drained = self._dead.drained
         for _ in range(_MOST_CALLS):
@@ -302,17 +311,15 @@ class Leases:
         raise StateUnavailable("the counters changed during every call")
 
     async def _drained(self, unknown: Sequence[Lease]) -> str:
-        """Read which workers are drained. Must be called before the base of any of `unknown` is read. Raises
-        StateUnavailable."""
+        """Names of drained workers. If `unknown` is not empty, they are read again; this must be done before the base
+        of any of these counters is read. Raises StateUnavailable."""
         if unknown:
             await self._dead.refresh(_RECORD_FRESH_S)
         return self._dead.drained
 
     async def _exchange(self, leases: Sequence[Lease], bases: dict[Lease, str], drained: str) -> dict[Lease, Status]:
-        """Make one call. Returns the counters that need another call, with the reason.
-
-        `drained`: names of dead workers whose spend is included in the bases.
-        """
+        """Make one call. Returns each counter that needs another call, with the status that is the reason. `bases`:
+        counter → its base. `drained`: names of dead workers whose spend is included in the bases."""
         sent = self._monotonic()
         reports = [lease.report(bases.get(lease, "")) for lease in leases]
         lost = "1" if sent - self._lost_at < _LOSS_S else "0"
@@ -341,15 +348,16 @@ class Leases:
         return repeat
 
     def _set_clock(self, clock_ms: int, sent: float) -> None:
-        """Estimate the server's clock. The shortest recent round trip gives the best estimate."""
+        """Estimate the server's clock from its time `clock_ms` (Unix ms) in a reply. `sent`: time at which the call was
+        sent. The shortest recent round trip gives the best estimate."""
         now = self._monotonic()
         if now - sent < self._quickest_s or now - self._clock_set_at > _CLOCK_S:
             self._quickest_s, self._clock_set_at = now - sent, now
             self._ahead_s = clock_ms / 1000 - (sent + now) / 2
 
     async def _base(self, lease: Lease, reads: int = 1) -> str:
-        """The units settled so far, the mark at which they were read, and the holds for dead workers, in the script's
-        format.
+        """The base of a sum as text for the script: the units settled so far, the mark at which they were read, and the
+        holds for dead workers.
 
         Raises StateUnavailable.
         """
@@ -397,7 +405,7 @@ class Leases:
             group.last = self._monotonic()
             leases = list(group.active)
             for start in range(0, len(leases), _MOST_COUNTERS):
-                async with group.lock:  # released between calls, for requests that wait for units
+                async with group.lock:  # the lock is released between calls, for requests that wait for units
                     await self._call(leases[start : start + _MOST_COUNTERS])
             if stale := [lease for lease in leases if lease.stale]:
                 async with group.lock:
@@ -409,7 +417,8 @@ class Leases:
             log.debug("leases of %s: %s", group.tag, error)
 
     async def _repair(self, leases: Sequence[Lease]) -> None:
-        """Rebuild sums of which a dead and drained worker had leased units, because only the ledger has its spend."""
+        """Rebuild those sums of which a dead and drained worker had leased units. Only the ledger has the spend of that
+        worker."""
         now = self._monotonic()
         due = [lease for lease in leases if lease.repair_at <= now]
         for lease in due:

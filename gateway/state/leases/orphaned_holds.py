@@ -1,7 +1,7 @@
-"""SQL records about dead workers: which ones are drained, and how much budgets hold for the others.
+"""SQL records about dead workers: which of them are drained, and how much budgets hold for those that are not.
 
-They are in the ledger's database, because they must survive the state server, and because the ledger's writer marks a
-worker as drained in the same transaction. Call all functions in a thread.
+The records are in the ledger's database, because they must survive the state server, and because the ledger's writer
+marks a worker as drained in the same transaction as its last rows. Call all functions in a thread.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gateway.domain.units import NANO_PER_USD
 from gateway.state.sql.tables import audit, drained_workers, orphaned_holds
 
 _KEEP_S = 90 * 86_400.0
-"""Seconds for which a drained worker is remembered, which is longer than any counter keeps its lease."""
+"""Seconds for which a drained worker is remembered. No counter keeps the lease of a dead worker for as long."""
 _MANY = 500
 
 
@@ -30,7 +30,7 @@ class OrphanedHold:
     counter: str
     """The counter's key on the state server."""
     tag: str
-    """The counter's tag: the team or `organisation NAME`; for an end user's counter, a digest follows."""
+    """The counter's tag: the team or `organisation NAME`. In the tag of an end user's counter, a digest follows."""
     units: int
     """Units held, in nano-dollars or tokens."""
     limit_units: int
@@ -69,7 +69,7 @@ class OrphanedHold:
 
     @property
     def _parts(self) -> list[str]:
-        """The parts of the counter's name: `budget`, level, meter, position, window, time zone, start."""
+        """The parts of the counter's name: `budget`, level, meter, position, window, time zone, start of the window."""
         name = self.counter.partition("}:lease:")[2].split(":")
         if len(name) < 7:
             return name
@@ -77,13 +77,13 @@ class OrphanedHold:
 
 
 def host_of(worker: str) -> str:
-    """The host name in a worker's name; empty for workers of older versions."""
+    """The host name in a worker's name; empty for workers of older versions, whose names have none."""
     return worker.partition("@")[2]
 
 
 def drained(connection: Connection, worker: str, *, by: str = "", now: float | None = None) -> None:
-    """Record that all spend of `worker` is in the ledger. With `by`, record that this operator declares its journal
-    lost."""
+    """Record that all spend of `worker` is in the ledger. `by`: the operator who declares the worker's journal lost, if
+    it is lost."""
     now = time.time() if now is None else now
     connection.execute(
         text("INSERT INTO drained_workers (worker, at, actor) VALUES (:worker, :at, :actor) ON CONFLICT DO NOTHING"),
@@ -102,7 +102,7 @@ def which_drained(connection: Connection, workers: Collection[str]) -> set[str]:
 
 
 def held(connection: Connection) -> list[OrphanedHold]:
-    """Holds for dead workers that are not drained, oldest first."""
+    """Holds for dead workers that are not drained, oldest hold first."""
     c = orphaned_holds.c
     rows = connection.execute(
         select(c.worker, c.counter, c.tag, c.units, c.limit_units, c.since)
@@ -113,7 +113,7 @@ def held(connection: Connection) -> list[OrphanedHold]:
 
 
 def record(connection: Connection, holds: Iterable[OrphanedHold]) -> None:
-    """Record those of `holds` that are not recorded yet."""
+    """Store those of `holds` that are not stored yet."""
     values = [
         {name: getattr(one, name) for name in ("worker", "counter", "tag", "units", "limit_units", "since")}
         for one in holds
@@ -135,8 +135,8 @@ def mark_alive(connection: Connection, worker: str) -> None:
 
 
 def release(connection: Connection, which: str, actor: str) -> Sequence[OrphanedHold]:
-    """Release the holds for dead workers whose name or host is `which`. Each gets an audit entry. Returns the released
-    holds."""
+    """Release the holds for all dead workers whose name or host is `which`. Each released hold gets an audit entry.
+    Returns the released holds."""
     found = [one for one in held(connection) if which in (one.worker, one.host)]
     now = time.time()
     for worker in sorted({one.worker for one in found}):

@@ -1,8 +1,8 @@
 """Tracks the dead workers for which counters hold money, and whether their journals are drained.
 
-A worker is drained when its host's ledger writer has read its journal to the end, or when an operator declares the
-journal lost. Both are recorded in the ledger's database. It is read only while there are dead workers, and never while
-a request waits.
+A worker is drained when the ledger writer of its host has read its journal to the end, or when an operator declares the
+journal lost. Both are recorded in the ledger's database. The database is read only while there are dead workers, and
+never while a request waits.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ from gateway.state.sql.database import Database
 log = logging.getLogger(__name__)
 
 ALL_WORKERS = "*"
-"""Used in place of names: every dead worker counts as drained."""
+"""Stands for the names of all dead workers: each of them counts as drained."""
 RECORD_S = 2.0
-"""Seconds after which the holds of a dead worker are recorded in SQL. If the worker's host is running, it is drained
-sooner."""
+"""Seconds after which the holds of a dead worker are recorded in SQL. If the worker's host is running, the worker is
+drained sooner."""
 PATIENCE_S = 10.0
-"""Seconds after which requests that wait for holds to end no longer wait for those of a dead worker."""
+"""Seconds for which requests wait for the holds of a dead worker to end. After that, they no longer wait for these
+holds."""
 _FORGET_S = 60.0
 _FRESH_S = 1.0
 _SOONEST_S, _SLOWEST_S, _IDLE_S = 0.2, 5.0, 15.0
@@ -46,19 +47,19 @@ class DeadWorkers(Protocol):
     """Names of drained workers, separated by spaces."""
 
     def note(self, lease: Lease, names: str) -> int:
-        """Store that a counter holds units for dead workers, given as `NAME=UNITS NAME=UNITS`.
+        """Store that the counter `lease` holds units for dead workers. `names`: `NAME=UNITS NAME=UNITS`.
 
-        Returns how many of the units have been held for longer than `PATIENCE_S` seconds.
+        Returns how many of these units have been held for longer than `PATIENCE_S` seconds.
         """
         ...
 
     async def refresh(self, max_age_s: float) -> None:
-        """Read which workers are drained, unless that was read within the last `max_age_s` seconds. Raises
+        """Read which workers are drained, unless this was read within the last `max_age_s` seconds. Raises
         StateUnavailable."""
         ...
 
     def recorded(self, lease: Lease) -> str:
-        """The recorded holds of a counter: ` NAME=UNITS NAME=UNITS`."""
+        """The recorded holds of a counter for dead workers, as text: ` NAME=UNITS NAME=UNITS`."""
         ...
 
     def stats(self) -> dict[str, int | float | str]: ...
@@ -69,7 +70,7 @@ class DeadWorkers(Protocol):
 
 
 class AllDrained:
-    """Implements DeadWorkers for a process that can itself read every journal when it rebuilds a sum."""
+    """Implements DeadWorkers for a process that reads all journals itself when it rebuilds a sum."""
 
     drained = ALL_WORKERS
 
@@ -90,7 +91,7 @@ class AllDrained:
 
 
 class Orphans:
-    """Implements DeadWorkers with the records in the ledger's database."""
+    """Implements DeadWorkers by the records in the ledger's database."""
 
     def __init__(
         self,
@@ -105,10 +106,10 @@ class Orphans:
         self.drained = ""
         self._drained: set[str] = set()
         self._seen: dict[str, tuple[float, float]] = {}
-        """Dead worker → (first, last) time at which its death was noticed, in monotonic seconds."""
+        """Dead worker → (first, last) time at which it was reported as dead, in monotonic seconds."""
         self._unrecorded: dict[tuple[str, str], OrphanedHold] = {}
         self._recorded: dict[str, list[OrphanedHold]] = {}
-        """Counter → its recorded holds."""
+        """Key of a counter → its recorded holds."""
         self._read_at = float("-inf")
         self._lock = asyncio.Lock()
         self._news = asyncio.Event()
@@ -136,7 +137,7 @@ class Orphans:
         return {"dead_workers": sum(name not in self._drained for name in self._seen)}
 
     def troubles(self) -> list[str]:
-        """Sentences for /health, which is public. They name no host and no team."""
+        """Sentences for /health. That page is public, so the sentences name no host and no team."""
         workers = {one.worker for holds in self._recorded.values() for one in holds}
         if not workers:
             return []
@@ -157,7 +158,7 @@ class Orphans:
             self._learn(found, now)
 
     def _due(self, now: float) -> list[OrphanedHold]:
-        """Holds that are old enough to be recorded and are not recorded yet."""
+        """Holds that are old enough to be recorded, without those that are recorded already."""
         known = {(one.worker, one.counter) for holds in self._recorded.values() for one in holds}
         return [
             hold
@@ -173,7 +174,7 @@ class Orphans:
         self._seen = {name: times for name, times in self._seen.items() if now - times[1] < _FORGET_S}
         older = {
             name for name in self._seen if "@" not in name
-        }  # of older versions, whose journals lack the worker's name
+        }  # workers of older versions, whose journals lack the worker's name
         self._drained = older | (found.gone & self._seen.keys())
         self.drained = " ".join(sorted(self._drained))
         self._recorded = {}
@@ -198,13 +199,13 @@ class Orphans:
             except StateUnavailable as error:
                 log.debug("%s", error)
                 await asyncio.sleep(_RETRY_S)
-            except Exception:  # must continue: otherwise, money held for dead workers would never be released
+            except Exception:  # the task must continue: otherwise, money held for dead workers would never be released
                 log.exception("dead workers")
                 await asyncio.sleep(_RETRY_S)
 
     def _pause_s(self) -> float:
-        """Seconds until the next read. The pause is short after a death, because most workers are drained soon, and
-        then grows."""
+        """Seconds until the next read of the records. The pause is short after a worker's death, because most workers
+        are drained soon. Then the pause grows."""
         now = self._monotonic()
         ages = [now - first for name, (first, _) in self._seen.items() if name not in self._drained]
         return min(_SLOWEST_S, max(_SOONEST_S, min(ages) / 4)) if ages else _IDLE_S
@@ -213,7 +214,7 @@ class Orphans:
 @dataclass(frozen=True, slots=True)
 class _Found:
     gone: set[str]
-    """Those of the given workers that are drained. Also this worker itself, if it is recorded as dead."""
+    """The drained workers among those that were asked for. Also this worker itself, if it is recorded as dead."""
     holds: list[OrphanedHold]
 
 

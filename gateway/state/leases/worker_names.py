@@ -1,5 +1,5 @@
-"""Names of workers that share counters. Any process of the same machine can find out from a name whether the worker has
-ended."""
+"""Names of workers that share counters. From a name, any process of the same machine can find out whether the worker
+has ended."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ class DeadHolders:
         """Names of the workers that were found dead in the last `remember_s` seconds, separated by spaces."""
 
     def add(self, names: Iterable[str]) -> None:
-        """Add workers that hold units which this worker needs. The next `check` tests them."""
+        """Add workers that hold units which this worker needs. The next call of `check` tests whether they have
+        ended."""
         self._unchecked.update(names)
 
     async def check(self) -> None:
-        """Test the workers that were added since the last check."""
+        """Test whether the workers that were added since the last check have ended."""
         holders, self._unchecked = self._unchecked, set()
         now = time.monotonic()
         if unknown := holders - self._dead.keys():
@@ -46,16 +47,16 @@ class DeadHolders:
 def own_name() -> str:
     """A unique name for this process, `MACHINE-PID-SINCE-RANDOM@HOST`.
 
-    Any process of the same machine can find out from it whether this process is still running. On systems without
-    /proc, MACHINE is empty and that is impossible. HOST is for display.
+    From the name, any process of the same machine can find out whether this process is still running. On systems
+    without /proc, MACHINE is empty, and other processes cannot find that out. HOST is for display.
     """
     name = "-".join((_MACHINE, f"{os.getpid():x}", f"{_since_boot():x}", secrets.token_hex(4)))
     return f"{name}@{re.sub('[^A-Za-z0-9._-]', '-', socket.gethostname())[:40] or 'host'}"
 
 
 def dead(names: Iterable[str]) -> list[str]:
-    """Those of `names` whose process on this machine has ended. Reads a small file for each name, so call it in a
-    thread."""
+    """Those of `names` whose process ran on this machine and has ended. Reads a small file for each name, so call it in
+    a thread."""
     return [name for name in names if _is_dead(name)]
 
 
@@ -69,13 +70,13 @@ def _is_dead(name: str) -> bool:
 
 
 def _since_boot() -> int:
-    """Seconds since boot, by the clock of the start times in /proc."""
+    """Seconds since boot, by the clock that /proc uses for the start times of processes."""
     return int(time.clock_gettime(time.CLOCK_BOOTTIME)) if _MACHINE else 0
 
 
 def _started(pid: int) -> int | None:
-    """Seconds since boot at which the process started; None if it has ended. A process whose parent has not waited for
-    it counts as ended, because its files are closed."""
+    """Seconds from boot to the start of process `pid`; None if the process has ended. A process whose parent has not
+    waited for it counts as ended, because its files are closed."""
     try:
         facts = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -84,7 +85,7 @@ def _started(pid: int) -> int | None:
 
 
 def _machine() -> str:
-    """A hash of the machine's current boot and of the PID namespace. Each container has its own namespace."""
+    """A hash of the machine's current boot and of the PID namespace. Each container has a PID namespace of its own."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text()
         return blake2b((boot + os.readlink(_PROC / "self/ns/pid")).encode(), digest_size=4).hexdigest()

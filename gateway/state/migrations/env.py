@@ -1,4 +1,4 @@
-"""Alembic's entry point: migrates on the connection in its configuration's attributes."""
+"""Alembic's entry point: migrates over the connection in the attributes of Alembic's configuration."""
 
 from __future__ import annotations
 

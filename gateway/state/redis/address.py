@@ -24,7 +24,8 @@ _DEFAULT_PORT: dict[Kind, int] = {"unix": 0, "tcp": 6379, "cluster": 6379, "sent
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A parsed state URL. `hosts` has one entry for tcp, and any number of seeds for sentinel and cluster."""
+    """A parsed state URL. `hosts` has one entry for tcp. For sentinel and cluster it has any number of addresses to try
+    first."""
 
     kind: Kind
     hosts: tuple[tuple[str, int], ...] = ()
@@ -36,17 +37,18 @@ class Address:
     """Options for redis-py, such as `ssl_ca_certs`."""
     tls: bool = False
     service: str = ""
-    """Name of the master in Sentinel."""
+    """Name under which Sentinel knows the master."""
     sentinel_password: str = ""
     own: bool = False
-    """Whether the server must run as the same user."""
+    """Whether the server must run as the same user as the gateway."""
 
     def __str__(self) -> str:
         """The address for messages, without login."""
         return self.path or ",".join(f"{host}:{port}" for host, port in self.hosts)
 
     def url(self, host: str = "", port: int = 0) -> str:
-        """The URL for redis-py of the server at `host` and `port`. Without them, that of the first host."""
+        """The URL of the server at `host` and `port` for redis-py. Without `host`, the URL of the first server in
+        `hosts`."""
         if self.kind == "unix":
             return f"unix://{self.login}{self.path}?{self.query}"
         if not host:
@@ -86,7 +88,7 @@ def parse(url: str) -> Address:
 
 
 def _segments(kind: Kind, parts: SplitResult, options: dict[str, str]) -> tuple[str, int]:
-    """The service and the database number from the URL's path."""
+    """(Service, database number) from the path of the URL."""
     segments = [] if kind == "unix" else [segment for segment in parts.path.split("/") if segment]
     service = ""
     if kind == "sentinel":

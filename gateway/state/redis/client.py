@@ -21,7 +21,8 @@ from gateway.state.redis.transport import CONNECTIONS, LATE, OwnTransport, Share
 
 
 def reason(error: BaseException) -> str:
-    """The error's text. For a server's error, it includes the code that redis-py removes."""
+    """The text of the error. For an error reply of the server, the text includes the error code, which redis-py
+    removes."""
     if isinstance(error, exceptions.InvalidResponse):
         return f"does not speak the Redis protocol ({error})"
     if isinstance(error, TimeoutError | exceptions.TimeoutError):
@@ -31,7 +32,8 @@ def reason(error: BaseException) -> str:
 
 
 def options(url: str, connect_s: float) -> dict[str, Any]:
-    """redis-py's options from the URL. Options on which the gateway's deadlines depend override those of the URL.
+    """Options for redis-py from the URL. Where the gateway's deadlines depend on an option, the value in the URL is
+    ignored.
 
     `connect_s`: maximum seconds for connecting.
     """
@@ -48,7 +50,8 @@ def options(url: str, connect_s: float) -> dict[str, Any]:
 
 
 class ServerClient:
-    """Implements Client for one server, or for the master that Sentinel names at the moment of connecting."""
+    """Implements Client for one server. The server is the one in the URL, or the master that Sentinel names at the
+    moment of connecting."""
 
     def __init__(self, address: Address, connect_s: float) -> None:
         self._address, self._connect_s = address, connect_s
@@ -78,8 +81,8 @@ class ServerClient:
         return BlockingConnectionPool(**{**options(url, self._connect_s), **limits})
 
     async def _master(self) -> tuple[str, int]:
-        """Host and port of the master. Raises redis-py's MasterNotFoundError without its text, which may contain a
-        password."""
+        """(Host, port) of the master. Raises redis-py's MasterNotFoundError, without its text, because the text may
+        contain a password."""
         sentinel = Sentinel(self._address.hosts, sentinel_kwargs=self._sentinel_options())
         try:
             host, port = await sentinel.discover_master(self._address.service)
@@ -91,7 +94,7 @@ class ServerClient:
         return host, port
 
     def _sentinel_options(self) -> dict[str, Any]:
-        """The server's options without address and login."""
+        """The options for connecting to the master, without address and login of a Sentinel."""
         given = options(self._address.url(), self._connect_s)
         for name in ("host", "port", "db", "username", "password", "connection_class"):
             given.pop(name, None)

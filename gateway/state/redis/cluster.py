@@ -15,11 +15,13 @@ from gateway.state.redis.client import options, reason
 from gateway.state.redis.commands import Command, Lost
 
 AT_ONCE = 64
-"""Maximum concurrent exchanges. Each uses a connection to a node, and redis-py raises an error if none is free."""
+"""Maximum number of concurrent exchanges. Each exchange uses a connection to a node, and redis-py raises an error if no
+connection is free."""
 _PATIENCE = 0.8
-"""Share of a call's deadline after which redis-py stops waiting for a node and asks the other nodes for its slots."""
+"""Share of a call's deadline. After this time, redis-py stops waiting for a node and asks the other nodes which of them
+has the slots."""
 _NOT_REPLIES = ("CLUSTER", "COMMAND")
-"""Commands that redis-py sends for its own use. redis-py must parse their replies itself."""
+"""Commands that redis-py sends for its own use. Their replies must be parsed by redis-py."""
 
 
 class ClusterClient:
@@ -29,8 +31,8 @@ class ClusterClient:
         self._address, self._connect_s, self._call_s = address, connect_s, call_s
 
     async def connect(self, on_lost: Lost) -> ClusterTransport:
-        """A transport of the cluster. `on_lost` is never called, because only a lost node's slots fail. The heartbeat
-        tests the cluster."""
+        """A transport of the cluster. `on_lost` is never called: if a node is lost, only the calls for its slots fail.
+        The heartbeat tests the cluster."""
         return await self._open(self._call_s * _PATIENCE)
 
     async def dial(self) -> ClusterTransport:
@@ -91,7 +93,8 @@ class ClusterTransport:
         return replies
 
     def _place(self, command: Command) -> dict[str, Any]:
-        """The node for an XREAD, which redis-py itself could find only with a round trip. Empty for other commands."""
+        """The node to which an XREAD must be sent, as options for redis-py. Without them, redis-py needs a round trip
+        to find the node. Empty for other commands."""
         if command[0] != "XREAD":
             return {}
         key = command[list(command).index("STREAMS") + 1]

@@ -10,12 +10,13 @@ Lost = Callable[[str], None]
 
 
 class Transport(Protocol):
-    """A connection to the server. After a failure, close it and connect again."""
+    """A connection to the server. After a failure, the caller must close it and connect again."""
 
     def exchange(self, commands: Sequence[Command], timeout_s: float) -> Awaitable[list[Any]]:
-        """One reply per command, in the same order. The reply to a refused command is a StateUnavailable.
+        """Send `commands` and return one reply per command, in the same order. The reply to a refused command is a
+        StateUnavailable object.
 
-        Raises StateUnavailable if the server does not answer in time. It is then unknown what the server has done.
+        Raises StateUnavailable if the server does not answer in time. Then it is unknown what the server has done.
         """
         ...
 
@@ -26,14 +27,14 @@ class Client(Protocol):
     """Makes connections to one address."""
 
     async def connect(self, on_lost: Lost) -> Transport:
-        """The connection that all callers share. `on_lost(reason)` is called once, when the connection fails. Raises
-        StateUnavailable."""
+        """Open the connection that all callers share. `on_lost(reason)` is called once, when the connection fails.
+        Raises StateUnavailable."""
         ...
 
     async def dial(self) -> Transport:
-        """A connection for one caller, for blocking commands. Raises StateUnavailable."""
+        """Open a connection for one caller, for commands that block. Raises StateUnavailable."""
         ...
 
     async def aclose(self) -> None:
-        """Close all connections, including those that a cancelled caller did not close."""
+        """Close all connections, including those that their callers did not close."""
         ...

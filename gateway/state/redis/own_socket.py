@@ -11,19 +11,20 @@ import tempfile
 from pathlib import Path
 
 _PATH_BYTES = 100
-"""Maximum bytes of a socket's path. The kernel's limit is 108 on Linux and 104 on macOS."""
+"""Maximum bytes of a socket's path. The kernel's limit is 108 bytes on Linux and 104 bytes on macOS."""
 _CREDENTIALS = struct.Struct("iII")
-"""`struct ucred`: process, user and group of the listening process."""
+"""The format of `struct ucred`: process, user and group of the process that listens on a socket."""
 QUERY = "peer=own"
-"""Query of a state URL that requires the server to run as the same user."""
+"""Query string of a state URL. It means that the server must run as the same user as the gateway."""
 
 
 class ForeignSocket(OSError):
-    """A folder or server belongs to another user. The message names it and the remedy."""
+    """A folder or server belongs to another user. The message names the folder or server, and the remedy."""
 
 
 def short(path: Path) -> Path:
-    """`path`, or a path in a private folder of the temporary directory if `path` is too long for the kernel."""
+    """`path` itself, or, if `path` is too long for the kernel, a path in a private folder of the temporary
+    directory."""
     if len(os.fsencode(path)) <= _PATH_BYTES:
         return path
     digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
@@ -54,8 +55,8 @@ def make_private_folder(folder: Path) -> None:
 
 
 def check_peer(connected: socket.socket, path: str) -> None:
-    """Raise ForeignSocket if the server belongs to another user. Does nothing on systems that do not report the
-    owner."""
+    """Raise ForeignSocket if the server at the other end of `connected` belongs to another user. Does nothing on
+    systems that do not report the user."""
     if not hasattr(socket, "SO_PEERCRED"):
         return
     _, user, _ = _CREDENTIALS.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))

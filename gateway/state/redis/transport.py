@@ -1,8 +1,9 @@
-"""Sends commands over a connection of one caller, or over one that all callers share, with a deadline for each.
+"""Sends commands over a connection, with a deadline for each call. The connection belongs to one caller, or all callers
+share it.
 
 redis-py's client uses a connection for only one command at a time. `SharedTransport` sends the commands of all callers
-as they arrive, and assigns the replies by their order. That takes at most half the CPU time per GET and needs one
-connection, and a cancelled caller does not break it.
+as they arrive, and assigns the replies by their order. That takes at most half the CPU time per GET and needs only one
+connection. A caller that is cancelled does not break the connection.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from gateway.runtime.tasks import Tasks
 from gateway.state.redis.commands import Command, Lost
 
 CONNECTIONS = 16
-"""Maximum connections per worker: one that all callers share, and one for each caller with blocking commands."""
+"""Maximum number of connections per worker. One of them is shared by all callers. The others belong to callers with
+commands that block."""
 GRACE_S = 0.02
-"""Seconds that are added to a deadline. If this process's event loop was blocked, replies may be unread in the socket.
-"""
+"""Seconds that are added to each deadline. If the event loop of this process was blocked, replies may have arrived that
+were not read yet."""
 UNSENT_BYTES = 64 * 2**20
-"""Maximum bytes that wait for a server that does not read. Above it, commands fail at once."""
+"""Maximum bytes that wait to be sent to a server that does not read. If more bytes wait, commands fail at once."""
 LATE = "no reply in time"
 
 
@@ -34,22 +36,22 @@ class Channel(Protocol):
     async def write(self, packed: bytes) -> None: ...
 
     async def read(self) -> Any:
-        """The next reply; a server's error reply becomes a StateUnavailable. If the call is cancelled, no reply is
-        lost."""
+        """Return the next reply. An error reply of the server is returned as a StateUnavailable object. If the call is
+        cancelled, no reply is lost."""
         ...
 
     async def aclose(self) -> None: ...
 
 
 def pack(commands: Sequence[Command]) -> bytes:
-    """Encode commands in the Redis protocol. Raises TypeError for a word that is neither text nor number."""
+    """Encode commands in the Redis protocol. Raises TypeError for a word that is neither text nor a number."""
     words: list[Any] = [tuple(command) for command in commands]  # the type stub allows one word only
     return b"".join(map(pack_command, words))
 
 
 class OwnTransport:
-    """Implements `Transport` for one caller at a time. An interrupted exchange closes the connection, so that the next
-    exchange does not get the late reply."""
+    """Implements `Transport` for one caller at a time. If an exchange is interrupted, the connection is closed, so that
+    the next exchange does not get a late reply."""
 
     def __init__(self, name: str, channel: Channel) -> None:
         self.name, self._channel = name, channel
@@ -97,8 +99,8 @@ class _Call:
 
 
 class SharedTransport:
-    """Implements `Transport` for all callers. A late reply closes the connection, because the replies after it would be
-    late too."""
+    """Implements `Transport` for all callers. If a reply is late, the connection is closed, because all later replies
+    would be late too."""
 
     def __init__(self, transport: OwnTransport, on_lost: Lost) -> None:
         self._transport = transport
@@ -134,7 +136,8 @@ class SharedTransport:
         await self._transport.aclose()
 
     async def _write(self) -> None:
-        """Send what callers have queued. Commands queued in the same turn of the event loop share one write."""
+        """Send the commands that callers have queued. All commands that were queued in the same turn of the event loop
+        are sent with one write."""
         while True:
             await self._called.wait()
             self._called.clear()
@@ -144,7 +147,8 @@ class SharedTransport:
             await self._transport.write(packed)
 
     async def _read(self) -> None:
-        """Assign replies to callers. Also reads while no caller waits, so that a lost server is noticed at once."""
+        """Read replies and assign them to callers. This continues while no caller waits, so that a lost server is
+        noticed at once."""
         while True:
             reply = await self._transport.read()
             if not self._calls:
@@ -175,7 +179,7 @@ class SharedTransport:
             self._end(f"{self._transport.name}: {LATE}")
 
     def _end(self, why: str) -> None:
-        """Fail all waiting callers, once."""
+        """End all waiting calls with an error. A second call does nothing."""
         if self._lost:
             return
         self._lost = why

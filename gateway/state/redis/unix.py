@@ -98,7 +98,7 @@ class UnixChannel:
     async def aclose(self) -> None:
         if self._open:
             self._open = False
-            self._writer.transport.abort()  # no caller waits for what is still unsent
+            self._writer.transport.abort()  # no caller waits for bytes that are not sent yet
             self._on_close(self)
             with suppress(OSError):
                 await self._writer.wait_closed()

@@ -42,11 +42,11 @@ RUN_S = 30.0
 CLOSE_S = 5.0
 _BUSY_MS = 10_000
 _ADVISORY_LOCK = 0x7468726966740001
-"""Id of the PostgreSQL advisory lock that a process takes to migrate."""
+"""Id of the PostgreSQL advisory lock that a process holds while it migrates the tables."""
 
 
 class Database:
-    """A connection pool and its threads. All errors are SQLAlchemyErrors."""
+    """A connection pool and its threads. All errors that methods raise are SQLAlchemyErrors."""
 
     def __init__(self, url: str) -> None:
         """`url`: sqlite:///PATH or postgresql://…"""
@@ -83,7 +83,7 @@ class Database:
                 connection.execute(insert(_versions).values(version_num=HEAD))
 
     def _version(self) -> str | None:
-        """The database's migration; None if it is empty or cannot be read."""
+        """The newest migration that the database has had. None if the database is empty or cannot be read."""
         try:
             with self.read() as connection:
                 return connection.execute(select(_versions.c.version_num)).scalar()
@@ -105,8 +105,8 @@ class Database:
             yield connection
 
     async def run(self, work: Callable[[Connection], T], *, timeout_s: float = RUN_S, writes: bool = True) -> T:
-        """Run `work(connection)` in a thread, within a transaction. Raises SQLAlchemyError (DatabaseTimeout if it takes
-        too long)."""
+        """Run `work(connection)` in a thread, within a transaction. `writes`: whether the transaction may write. Raises
+        SQLAlchemyError; it is a DatabaseTimeout if the transaction takes longer than `timeout_s`."""
         future = self._threads.submit(self._transact, work, writes)
         self._running.add(future)
         future.add_done_callback(self._running.discard)
@@ -128,7 +128,8 @@ class Database:
 
 
 def _own_alone(file: Path) -> None:
-    """Make the database file readable by its owner only. SQLite gives the files beside it the same mode."""
+    """Make the database file readable by its owner only. SQLite gives the files that it creates beside it the same
+    mode."""
     with suppress(FileExistsError):  # an existing file is not opened, because closing it would release SQLite's locks
         os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     for one in (file, *(file.with_name(file.name + end) for end in ("-wal", "-shm"))):

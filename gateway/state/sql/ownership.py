@@ -1,5 +1,5 @@
-"""Decides which stored rows a key may see: those of its lineage and those of the whole team. An admin sees all rows of
-a team."""
+"""Decides which stored rows a key may see: rows of its lineage and rows of the whole team. An admin sees all rows of a
+team."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ TEAMS = ""
 
 
 def seen_by(table: Table, viewer: Viewer) -> ColumnElement[bool]:
-    """Condition for the rows of `table`, which has the columns `team` and `owner`, that `viewer` may see."""
+    """Condition for the rows of `table` that `viewer` may see. `table` must have the columns `team` and `owner`."""
     of_team = table.c.team == viewer.team
     return and_(of_team, table.c.owner.in_((viewer.key, TEAMS))) if viewer.key else of_team

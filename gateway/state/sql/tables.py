@@ -1,4 +1,4 @@
-"""All SQL tables. The migrations must lead to them (a test compares)."""
+"""All SQL tables. The migrations must produce the same tables (a test compares them)."""
 
 from __future__ import annotations
 

@@ -17,8 +17,9 @@ from gateway.domain.backend import Backend
 from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest
 from gateway.errors import AllBackendsFailed, BackendRefused, StreamBroken
-from tests.fakes.bedrock import CLAUDES, MODELS, NOVAS, Bedrock, Frames, Refuse, throttled
+from tests.fakes.bedrock import CLAUDES, MODELS, NOVAS, Bedrock, refuse, throttled
 from tests.fakes.caller import Caller, read
+from tests.fakes.scripted import Pieces, Refuse
 from tests.support.requests import chat_request, messages_request, responses_request
 
 CLAUDE, NOVA = MODELS
@@ -136,7 +137,7 @@ async def test_a_wrong_clock_is_corrected_by_awss(bedrock: Bedrock, ask: Any, ah
 
 async def test_throttling_as_the_first_event_of_a_200_is_tried_again(bedrock: Bedrock, ask: Any) -> None:
     for model in MODELS:
-        bedrock.script(Frames((throttled(),)))
+        bedrock.script(Pieces((throttled(),)))
         _, data = await ask(chat_request(stream=True), model=model)
         assert b"[DONE]" in data
 
@@ -145,7 +146,7 @@ async def test_throttling_as_the_first_event_of_a_200_is_tried_again(bedrock: Be
 async def test_throttling_in_the_middle_is_an_error_event_of_its_kind(
     bedrock: Bedrock, ask: Any, model: str, frames: tuple[bytes, ...]
 ) -> None:
-    bedrock.script(Frames((*frames[:3], throttled())))
+    bedrock.script(Pieces((*frames[:3], throttled())))
     with pytest.raises(StreamBroken, match="Too many requests") as broken:
         await ask(chat_request(stream=True), model=model)
     assert (broken.value.kind, broken.value.status) == ("rate_limit_error", 429)
@@ -157,7 +158,7 @@ async def test_throttling_in_the_middle_is_an_error_event_of_its_kind(
 async def test_half_a_frame_breaks_the_stream(
     bedrock: Bedrock, ask: Any, model: str, frames: tuple[bytes, ...], kept: int, cut: bool
 ) -> None:
-    bedrock.script(Frames((*frames[:4], frames[4][:kept]), cut=cut))
+    bedrock.script(Pieces((*frames[:4], frames[4][:kept]), cut=cut))
     with pytest.raises(StreamBroken):
         await ask(chat_request(stream=True), model=model)
 
@@ -170,14 +171,14 @@ async def test_a_stream_in_pieces_of_any_size_is_the_same(
     assert "".join(texts(expected)).startswith("Hello from")
     data = b"".join(frames)
     for size in (1, 7, 100):
-        bedrock.script(Frames(tuple(data[at : at + size] for at in range(0, len(data), size))))
+        bedrock.script(Pieces(tuple(data[at : at + size] for at in range(0, len(data), size))))
         _, found = await ask(chat_request(stream=True), model=model)
         assert texts(found) == texts(expected)
 
 
 async def test_a_stream_without_its_end_is_broken(bedrock: Bedrock, ask: Any) -> None:
     for model, frames in ((CLAUDE, CLAUDES), (NOVA, NOVAS)):
-        bedrock.script(Frames(frames[:-1]))
+        bedrock.script(Pieces(frames[:-1]))
         with pytest.raises(StreamBroken):
             await ask(chat_request(stream=True), model=model)
 
@@ -185,15 +186,15 @@ async def test_a_stream_without_its_end_is_broken(bedrock: Bedrock, ask: Any) ->
 @pytest.mark.parametrize(
     ("step", "error", "status"),
     [
-        (Refuse(400, "ValidationException", "messages: roles must alternate"), BackendRefused, 400),
-        (Refuse(400, "ValidationException", "Input is too long for requested model."), BackendRefused, 400),
-        (Refuse(403, "AccessDeniedException", "You don't have access to the model"), AllBackendsFailed, 502),
-        (Refuse(404, "ResourceNotFoundException", "Could not resolve the foundation model"), AllBackendsFailed, 502),
-        (Refuse(429, "ThrottlingException", "Too many tokens"), AllBackendsFailed, 429),
-        (Refuse(400, "ServiceQuotaExceededException", "Your quota"), AllBackendsFailed, 429),
-        (Refuse(408, "ModelTimeoutException"), AllBackendsFailed, 502),
-        (Refuse(424, "ModelErrorException"), AllBackendsFailed, 502),
-        (Refuse(503, "ServiceUnavailableException"), AllBackendsFailed, 503),
+        (refuse(400, "ValidationException", "messages: roles must alternate"), BackendRefused, 400),
+        (refuse(400, "ValidationException", "Input is too long for requested model."), BackendRefused, 400),
+        (refuse(403, "AccessDeniedException", "You don't have access to the model"), AllBackendsFailed, 502),
+        (refuse(404, "ResourceNotFoundException", "Could not resolve the foundation model"), AllBackendsFailed, 502),
+        (refuse(429, "ThrottlingException", "Too many tokens"), AllBackendsFailed, 429),
+        (refuse(400, "ServiceQuotaExceededException", "Your quota"), AllBackendsFailed, 429),
+        (refuse(408, "ModelTimeoutException"), AllBackendsFailed, 502),
+        (refuse(424, "ModelErrorException"), AllBackendsFailed, 502),
+        (refuse(503, "ServiceUnavailableException"), AllBackendsFailed, 503),
     ],
 )
 async def test_bedrocks_exceptions_are_what_they_mean(
@@ -208,7 +209,7 @@ async def test_bedrocks_exceptions_are_what_they_mean(
 
 
 async def test_too_long_has_openais_code(bedrock: Bedrock, ask: Any) -> None:
-    bedrock.script(Refuse(400, "ValidationException", "Input is too long for requested model."))
+    bedrock.script(refuse(400, "ValidationException", "Input is too long for requested model."))
     with pytest.raises(BackendRefused) as caught:
         await ask(chat_request())
     assert caught.value.code == "context_length_exceeded"

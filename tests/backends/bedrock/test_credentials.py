@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from gateway.backends.providers.bedrock.credentials import EARLY_S, CredentialChain
+from gateway.backends.providers.bedrock.credentials import CredentialChain
 from gateway.backends.providers.bedrock.signature import Credentials
+from gateway.backends.providers.renewal import EARLY_S
 from gateway.errors import BackendFailed
 from tests.support.http_server import HttpServer
 

@@ -10,8 +10,9 @@ from typing import Any
 import orjson
 import pytest
 
+from gateway.backends.providers.renewal import EARLY_S
 from gateway.backends.providers.vertex.rsa import PrivateKey
-from gateway.backends.providers.vertex.tokens import EARLY_S, Tokens
+from gateway.backends.providers.vertex.tokens import Token, Tokens
 from gateway.errors import BackendFailed
 from tests.fakes.google import Google, key_pair
 
@@ -51,7 +52,7 @@ def written(folder: Path, value: dict[str, Any]) -> str:
 
 async def test_a_service_account_signs_for_its_token(google: Google, keys: tuple[str, Path], tmp_path: Path) -> None:
     file = written(tmp_path, account(google, keys[0]))
-    assert await Tokens("v", file).current() == "ya29.token-1"
+    assert (await Tokens("v", file).current()).value == "ya29.token-1"
     assert google.granted == ["jwt-bearer"]
 
 
@@ -59,7 +60,7 @@ async def test_the_environment_names_the_file(
     google: Google, keys: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", written(tmp_path, account(google, keys[0])))
-    assert await Tokens("v", None).current() == "ya29.token-1"
+    assert (await Tokens("v", None).current()).value == "ya29.token-1"
 
 
 async def test_a_signature_of_another_key_is_refused_and_the_log_has_no_secret(
@@ -105,8 +106,8 @@ def test_what_is_no_key_is_refused_without_its_text(text: str) -> None:
 async def test_a_users_refresh_token_and_the_metadata_server(google: Google, tmp_path: Path) -> None:
     user = {"type": "authorized_user", "client_id": "c", "client_secret": "s", "refresh_token": "r"}
     file = written(tmp_path, {**user, "token_uri": f"{google.url}/token"})
-    assert await Tokens("v", file).current() == "ya29.token-1"
-    assert await Tokens("v", None, metadata=google.url).current() == "ya29.token-2"
+    assert (await Tokens("v", file).current()).value == "ya29.token-1"
+    assert (await Tokens("v", None, metadata=google.url).current()).value == "ya29.token-2"
     assert google.granted == ["refresh_token", "metadata"]
 
 
@@ -151,19 +152,17 @@ async def test_a_token_is_replaced_before_it_ends_and_used_on_while_none_comes(
 ) -> None:
     google.life_s = int(EARLY_S)
     tokens = Tokens("v", written(tmp_path, account(google, keys[0])))
-    assert await tokens.current() == "ya29.token-1"
+    first = await tokens.current()
     google.down = True
     await asyncio.sleep(1.05)  # at least a second lies between two looks
-    assert await tokens.current() == "ya29.token-1"
+    assert await tokens.current() is first
     google.down = False
-    assert await tokens.replaced("ya29.token-1")
-    assert await tokens.current() == "ya29.token-2"
-    assert await tokens.replaced("ya29.token-1"), "another one came meanwhile"
+    assert await tokens.replaced(first)
+    assert (await tokens.current()).value == "ya29.token-2"
+    assert await tokens.replaced(first), "another one came meanwhile"
     assert len(google.granted) == 2
 
 
 def test_a_token_is_not_shown() -> None:
-    from gateway.backends.providers.vertex.tokens import Token
-
     assert "ya29" not in repr(Token("ya29.x", 1.0))
     assert "12345" not in repr(PrivateKey(1, 2, 12345))

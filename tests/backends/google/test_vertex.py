@@ -25,11 +25,10 @@ from tests.fakes.google import (
     KEY,
     LOCATION,
     PROJECT,
-    Events,
     Google,
-    Refuse,
     event,
 )
+from tests.fakes.scripted import Pieces, Refuse
 from tests.support.requests import chat_request, completions_request, messages_request, responses_request
 
 SPOKEN = Usage(input_tokens=9, cached_tokens=5, output_tokens=4, reasoning_tokens=3)
@@ -163,14 +162,14 @@ LIMITED = {"error": {"code": 429, "message": "Resource has been exhausted", "sta
 
 
 async def test_throttling_as_the_first_event_of_a_200_is_tried_again(google: Google, ask: Any) -> None:
-    google.script(Events((event(LIMITED),)))
+    google.script(Pieces((event(LIMITED),)))
     _, data = await ask(chat_request(stream=True), studio(google))
     assert b"[DONE]" in data
 
 
 @pytest.mark.parametrize("shape", [LIMITED, [LIMITED]])
 async def test_throttling_in_the_middle_is_an_error_of_its_kind(google: Google, ask: Any, shape: Any) -> None:
-    google.script(Events((*EVENTS[:2], event(shape))))
+    google.script(Pieces((*EVENTS[:2], event(shape))))
     with pytest.raises(StreamBroken, match="exhausted") as broken:
         await ask(chat_request(stream=True), studio(google))
     assert (broken.value.kind, broken.value.status) == ("rate_limit_error", 429)
@@ -179,16 +178,16 @@ async def test_throttling_in_the_middle_is_an_error_of_its_kind(google: Google, 
 @pytest.mark.parametrize("cut", [False, True])
 async def test_a_stream_without_its_end_is_broken(google: Google, ask: Any, cut: bool) -> None:
     for pieces in (EVENTS[:2], (*EVENTS[:2], EVENTS[2][:30])):
-        google.script(Events(pieces, cut=cut))
+        google.script(Pieces(pieces, cut=cut))
         with pytest.raises(StreamBroken):
             await ask(chat_request(stream=True), studio(google))
-    google.script(Events(CLAUDES[:-1], cut=cut))
+    google.script(Pieces(CLAUDES[:-1], cut=cut))
     with pytest.raises(StreamBroken):
         await ask(chat_request(stream=True), vertex(google, model=CLAUDE))
 
 
 async def test_a_stream_that_is_cut_after_its_finish_reason_is_broken(google: Google, ask: Any) -> None:
-    google.script(Events(EVENTS, cut=True))
+    google.script(Pieces(EVENTS, cut=True))
     with pytest.raises(StreamBroken):
         await ask(chat_request(stream=True), studio(google))
 
@@ -196,7 +195,7 @@ async def test_a_stream_that_is_cut_after_its_finish_reason_is_broken(google: Go
 async def test_a_stream_in_pieces_of_any_size_is_the_same(google: Google, ask: Any) -> None:
     data = b"".join(EVENTS)
     for size in (1, 7, 100):
-        google.script(Events(tuple(data[at : at + size] for at in range(0, len(data), size))))
+        google.script(Pieces(tuple(data[at : at + size] for at in range(0, len(data), size))))
         answer, found = await ask(chat_request(stream=True), studio(google))
         assert found.endswith(b"data: [DONE]\n\n")
         assert orjson.loads(answer.completion())["choices"][0]["message"]["content"] == "Hello from Gemini"

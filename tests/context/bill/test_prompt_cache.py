@@ -101,11 +101,11 @@ def test_an_earlier_gpt_reads_in_steps_and_charges_no_write() -> None:
     [
         ("claude-opus-4-6", CacheRules("marks", 4096)),
         ("claude-sonnet-4-5-20250929", CacheRules("marks", 1024)),
-        ("anthropic/claude-sonnet-5-5", CacheRules("marks", 512)),
+        ("anthropic/claude-sonnet-5-5", CacheRules("marks", 512, read=0.05)),
         ("claude-3-5-haiku-latest", CacheRules("marks", 2048)),
         ("gpt-5.6-terra", CacheRules("newest", 1024, 1800.0)),
-        ("gpt-5.4", CacheRules("common", 1024)),
-        ("gpt-4o-mini", CacheRules("common", 1024)),
+        ("gpt-5.4", CacheRules("common", 1024, read=0.25, write=1.0)),
+        ("gpt-4o-mini", CacheRules("common", 1024, read=0.25, write=1.0)),
     ],
 )
 def test_rules_follow_the_models_name(model: str, rules: CacheRules) -> None:

@@ -13,6 +13,10 @@ from gateway.cli.main import cli
 COMMON = ("config", "data_dir", "policies", "as_json", "help")
 
 
+FORMER = ("--output", "--concurrent")
+"""Former spellings of options, which work but are not listed."""
+
+
 def leaves(command: click.Command, context: click.Context, path: str = "") -> Iterator[tuple[str, click.Command]]:
     """`serve`, `keys create` …"""
     if not isinstance(command, click.Group):
@@ -21,6 +25,8 @@ def leaves(command: click.Command, context: click.Context, path: str = "") -> It
     for name in command.list_commands(context):
         sub = command.get_command(context, name)
         assert sub is not None
+        if sub.hidden:
+            continue
         yield from leaves(sub, context, f"{path} {name}".strip())
 
 
@@ -70,7 +76,7 @@ def _paragraph(text: str) -> Iterator[str]:
 
 
 def _option(option: click.Option) -> str:
-    names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
+    names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts) if name not in FORMER)
     metavar = option.make_metavar(click.Context(click.Command("_")))
     takes = "" if option.is_flag or option.count else f" {_escaped(metavar)}".removesuffix(" RANGE")
     if isinstance(option.type, click.IntRange | click.FloatRange):

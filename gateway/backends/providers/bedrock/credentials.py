@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import configparser
-import logging
 import re
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -19,13 +17,11 @@ from urllib.parse import urlencode, urlsplit
 
 import orjson
 
-from gateway.backends.http.client import connect
 from gateway.backends.providers.bedrock.signature import Credentials
+from gateway.backends.providers.renewal import Headers, Renewed, ask
 from gateway.domain.routing.whereabouts import loopback
-from gateway.errors import BackendError, BackendFailed
+from gateway.errors import BackendError
 from gateway.settings.environment import variables
-
-log = logging.getLogger(__name__)
 
 INSTANCE = "http://169.254.169.254"
 """URL of the metadata endpoint of an EC2 instance, at a fixed link-local address."""
@@ -37,12 +33,6 @@ _INSTANCE_PATH = "/latest/meta-data/iam/security-credentials/"
 _TOKEN_PATH = "/latest/api/token"  # noqa: S105 - a path
 _WAIT_S = 2.0
 """Maximum seconds to wait for an endpoint."""
-_MOST_BYTES = 64 * 2**10
-EARLY_S = 300.0
-"""Credentials are replaced this many seconds before they expire."""
-_LOOK_AGAIN_S = 30.0
-"""Seconds between two searches for better credentials. Needed because files may have changed, or because the last
-search failed."""
 
 _FIELD = re.compile(r"<(AccessKeyId|SecretAccessKey|SessionToken|Expiration)>([^<]+)<")
 """Matches fields of the token service's answer, which is XML. Their values never contain escapes."""
@@ -50,49 +40,22 @@ _FIELD = re.compile(r"<(AccessKeyId|SecretAccessKey|SessionToken|Expiration)>([^
 Source = Callable[[], Awaitable[Credentials | None]]
 
 
-class CredentialChain:
-    """The current AWS credentials. Temporary credentials are replaced before they expire."""
+class CredentialChain(Renewed[Credentials]):
+    """The current credentials."""
 
     def __init__(
         self, backend: str, profile: str | None, *, region: str = "us-east-1", instance: str = INSTANCE
     ) -> None:
         """`region`: the region whose token service is called. `instance`: URL of the instance endpoint."""
-        self._backend, self._profile, self._instance = backend, profile, instance
+        super().__init__(backend, "AWS credentials", "docs/how-to/bedrock.md")
+        self._profile, self._instance = profile, instance
         self._tokens = variables("AWS_").get("AWS_ENDPOINT_URL_STS") or f"https://sts.{region}.amazonaws.com"
-        self._lock = asyncio.Lock()
-        self._look_at = 0.0
-        self.found: Credentials | None = None
 
-    async def current(self) -> Credentials:
-        """The current credentials. Raises BackendFailed if no credentials were found."""
-        if self.found is None or time.time() >= self._look_at:
-            async with self._lock:
-                if self.found is None or time.time() >= self._look_at:
-                    await self._look()
-        if self.found is None:
-            raise BackendFailed(f"{self._backend} has no AWS credentials; see docs/how-to/bedrock.md").of_operator()
-        return self.found
-
-    async def replaced(self, refused: Credentials) -> bool:
-        """Search again, because AWS does not accept the credentials `refused`. Returns whether different credentials
-        are available now."""
-        async with self._lock:
-            if self.found is refused:
-                await self._look()
-        return self.found is not None and self.found != refused
-
-    async def _look(self) -> None:
-        """Search for credentials. If the search fails, the last credentials stay in use while AWS accepts them."""
-        found: Credentials | None = None
-        try:
-            for source in self._sources():
-                if found := await source():
-                    break
-        except (BackendError, OSError, ValueError, LookupError, TypeError) as error:
-            log.warning("%s: AWS credentials cannot be read: %s", self._backend, error)
-        self.found, now = found or self.found, time.time()
-        early = found.expires_at - EARLY_S if found and found.expires_at else now + _LOOK_AGAIN_S
-        self._look_at = max(early, now + (_LOOK_AGAIN_S if found is None else 1.0))
+    async def _find(self) -> Credentials | None:
+        for source in self._sources():
+            if found := await source():
+                return found
+        return None
 
     def _sources(self) -> list[Source]:
         if self._profile:
@@ -120,7 +83,7 @@ class CredentialChain:
             "WebIdentityToken": (await asyncio.to_thread(Path(file).read_text, encoding="utf-8")).strip(),
         }
         headers = [(b"content-type", b"application/x-www-form-urlencoded")]
-        answer = await _ask(self._tokens, "POST", "/", headers, urlencode(form).encode())
+        answer = await _ask("POST", self._tokens + "/", headers, urlencode(form).encode())
         named = dict(_FIELD.findall(answer.decode()))
         ends = datetime.fromisoformat(named["Expiration"]).timestamp()
         return Credentials(named["AccessKeyId"], named["SecretAccessKey"], named["SessionToken"], ends)
@@ -139,22 +102,20 @@ class CredentialChain:
         token = given.get("AWS_CONTAINER_AUTHORIZATION_TOKEN", "")
         if file := given.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"):
             token = (await asyncio.to_thread(Path(file).read_text, encoding="utf-8")).strip()
-        at = urlsplit(url)
-        headers = [(b"authorization", token.encode())] if token else []
-        path = f"{at.path}?{at.query}" if at.query else at.path
-        return _temporary(await _ask(f"{at.scheme}://{at.netloc}", "GET", path, headers))
+        return _temporary(await _ask("GET", url, [(b"authorization", token.encode())] if token else []))
 
     async def _of_instance(self) -> Credentials | None:
         if variables("AWS_").get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
             return None
         life = (b"x-aws-ec2-metadata-token-ttl-seconds", b"21600")
         try:
-            token = await _ask(self._instance, "PUT", _TOKEN_PATH, [life])
+            token = await _ask("PUT", self._instance + _TOKEN_PATH, [life])
         except BackendError:
             return None  # this machine is not an EC2 instance
         headers = [(b"x-aws-ec2-metadata-token", token)]
-        role = (await _ask(self._instance, "GET", _INSTANCE_PATH, headers)).split()[0].decode("ascii")
-        return _temporary(await _ask(self._instance, "GET", _INSTANCE_PATH + role, headers))
+        roles = self._instance + _INSTANCE_PATH
+        role = (await _ask("GET", roles, headers)).split()[0].decode("ascii")
+        return _temporary(await _ask("GET", roles + role, headers))
 
 
 def _check_container(url: str) -> None:
@@ -165,18 +126,8 @@ def _check_container(url: str) -> None:
         raise ValueError(f"AWS_CONTAINER_CREDENTIALS_FULL_URI names {at.hostname}; without https only this machine may")
 
 
-async def _ask(base: str, method: str, path: str, headers: list[tuple[bytes, bytes]], body: bytes = b"") -> bytes:
-    """The body of an answer with status 200. Raises BackendError for any other answer."""
-    client = connect(base, concurrent=1, name="the endpoint of AWS credentials")
-    try:
-        until = asyncio.get_running_loop().time() + _WAIT_S
-        reply = await client.request(method, path, headers, body, deadline=until, first_byte_timeout=_WAIT_S)
-        answer = await reply.read(_MOST_BYTES)
-        if reply.status != 200:
-            raise BackendFailed(f"the endpoint of AWS credentials answered {path} with {reply.status}")
-        return answer
-    finally:
-        await client.aclose()
+async def _ask(method: str, url: str, headers: Headers, body: bytes = b"") -> bytes:
+    return await ask(method, url, headers, body, wait_s=_WAIT_S)
 
 
 def _temporary(body: bytes) -> Credentials:

@@ -13,9 +13,10 @@ from gateway.backends.providers.base import Call, Upstream, error_body
 from gateway.backends.providers.bedrock.answers import Events, anthropics_event, converse_event, refused
 from gateway.backends.providers.bedrock.credentials import CredentialChain
 from gateway.backends.providers.bedrock.event_stream import CONTENT_TYPE
-from gateway.backends.providers.bedrock.signature import signed
+from gateway.backends.providers.bedrock.signature import Credentials, signed
 from gateway.backends.providers.cloud_claude import asked_betas, claude_body
 from gateway.backends.providers.over_http import OverHttp
+from gateway.backends.providers.renewal import Headers
 from gateway.dialects.base import Translator
 from gateway.domain.backend import Backend
 from gateway.domain.request import CompletionRequest
@@ -60,20 +61,19 @@ class Bedrock(OverHttp):
         return f"/model/{self._model}/{_OPERATIONS[wire.backend, request.stream]}"
 
     async def send(self, call: Call) -> Upstream:
-        """Send the call. If AWS refuses its signature, and a different signature can be made, send the call again."""
-        upstream = await self._sent(call)
-        name = (upstream.header(b"x-amzn-errortype") or b"").decode("latin-1").partition(":")[0]
-        if not self._by_key and upstream.status in (400, 401, 403) and await self._mended(upstream, name):
+        """Send the call. Send it once more if AWS refuses its signature and a different one can be made."""
+        used = None if self._by_key else await self._credentials.current()
+        upstream = await self._sent(call, used)
+        if used and upstream.status in (400, 401, 403) and await self._mended(upstream, used):
             await upstream.aclose()
-            upstream = await self._sent(call)
-            name = (upstream.header(b"x-amzn-errortype") or b"").decode("latin-1").partition(":")[0]
+            upstream = await self._sent(call, await self._credentials.current())
         if upstream.status >= 400:
-            return await _refused(upstream, name)
+            return await _refused(upstream)
         if (upstream.header(b"content-type") or b"").startswith(CONTENT_TYPE):
             return Events(upstream, anthropics_event if call.wire.backend == "anthropic_messages" else converse_event)
         return upstream
 
-    async def _sent(self, call: Call) -> Upstream:
+    async def _sent(self, call: Call, used: Credentials | None) -> Upstream:
         request, wire = call.request, call.wire
         path, body = self.url(request, wire), call.body
         if wire.backend == "anthropic_messages":
@@ -82,11 +82,11 @@ class Bedrock(OverHttp):
             (b"content-type", b"application/json"),
             (b"accept", CONTENT_TYPE if request.stream else b"application/json"),
         ]
-        if self._by_key:
+        if used is None:
             headers.append((b"authorization", b"Bearer " + self.secret.encode()))
         else:
-            headers = await self._signed(path, headers, body)
-            call.secret = self.secret
+            headers = self._signed(path, headers, body, used)
+            call.secret = self.secret = used.token or used.secret
         return await self._client.post(
             self._client.opening(path, headers) + b"x-request-id: %b\r\n" % call.attempt_id.encode("ascii"),
             body,
@@ -95,9 +95,7 @@ class Bedrock(OverHttp):
             stall_timeout=call.stall_timeout,
         )
 
-    async def _signed(self, path: str, headers: list[tuple[bytes, bytes]], body: bytes) -> list[tuple[bytes, bytes]]:
-        self._used = credentials = await self._credentials.current()
-        self.secret = credentials.token or credentials.secret
+    def _signed(self, path: str, headers: Headers, body: bytes, credentials: Credentials) -> Headers:
         return signed(
             "POST",
             self._origin.target(path),
@@ -109,9 +107,10 @@ class Bedrock(OverHttp):
             now=time.time() + self._ahead_s,
         )
 
-    async def _mended(self, upstream: Upstream, name: str) -> bool:
-        """Whether AWS may accept a new signature. If AWS reported a wrong clock, the clock is corrected here. If AWS
-        reported outdated credentials, other credentials are searched here. `name`: the name of AWS's exception."""
+    async def _mended(self, upstream: Upstream, used: Credentials) -> bool:
+        """Whether a new signature may be accepted: the clock was wrong and is corrected, or the credentials are now
+        different."""
+        name = _name(upstream)
         if (
             name.startswith(_TIMED)
             and (ahead := _ahead_s(upstream)) is not None
@@ -120,7 +119,12 @@ class Bedrock(OverHttp):
             log.warning("this machine's clock differs from AWS's by %d s; signatures use AWS's", ahead)
             self._ahead_s = ahead
             return True
-        return name.startswith(_STALE) and await self._credentials.replaced(self._used)
+        return name.startswith(_STALE) and await self._credentials.replaced(used)
+
+
+def _name(upstream: Upstream) -> str:
+    """The exception's name; empty if there is none."""
+    return (upstream.header(b"x-amzn-errortype") or b"").decode("latin-1").partition(":")[0]
 
 
 def _ahead_s(upstream: Upstream) -> float | None:
@@ -131,9 +135,9 @@ def _ahead_s(upstream: Upstream) -> float | None:
     return theirs.replace(tzinfo=theirs.tzinfo or UTC).timestamp() - time.time()
 
 
-async def _refused(upstream: Upstream, name: str) -> Upstream:
+async def _refused(upstream: Upstream) -> Upstream:
     try:
         body = await error_body(upstream)
     finally:
         await upstream.aclose()
-    return refused(upstream.status, name, body, upstream.headers)
+    return refused(upstream.status, _name(upstream), body, upstream.headers)

@@ -8,7 +8,7 @@ from gateway.backends.providers.base import Call, Upstream
 from gateway.backends.providers.cloud_claude import asked_betas, claude_body
 from gateway.backends.providers.gemini import operation
 from gateway.backends.providers.over_http import OverHttp
-from gateway.backends.providers.vertex.tokens import Tokens
+from gateway.backends.providers.vertex.tokens import Token, Tokens
 from gateway.dialects.base import Translator
 from gateway.domain.backend import Backend
 from gateway.domain.request import CompletionRequest
@@ -54,17 +54,18 @@ class Vertex(OverHttp):
             call.body = claude_body(call.body, _VERSION, streams_by_path=False)
         if self._by_key:
             return await super().send(call)
-        await self._authorise(call)
+        token = await self._authorise(call)
         upstream = await super().send(call)
-        if upstream.status != 401 or not await self._tokens.replaced(call.secret):
+        if upstream.status != 401 or not await self._tokens.replaced(token):
             return upstream
         await upstream.aclose()
         await self._authorise(call)
         return await super().send(call)
 
-    async def _authorise(self, call: Call) -> None:
+    async def _authorise(self, call: Call) -> Token:
         token = await self._tokens.current()
-        if token != self.secret:
-            self.secret = token
+        if token.value != self.secret:
+            self.secret = token.value
             self.forget_heads()
-        call.secret = token
+        call.secret = token.value
+        return token

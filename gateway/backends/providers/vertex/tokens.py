@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 import orjson
 
-from gateway.backends.http.client import connect
+from gateway.backends.providers.renewal import Headers, Renewed, ask
 from gateway.backends.providers.vertex.rsa import PrivateKey
-from gateway.errors import BackendError, BackendFailed
 from gateway.settings.environment import variable
-
-log = logging.getLogger(__name__)
 
 METADATA = "http://169.254.169.254"
 """URL of the metadata server of a machine in Google's cloud, at a fixed link-local address."""
@@ -31,62 +27,24 @@ _EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ACCESS = "urn:ietf:params:oauth:token-type:access_token"
 _LIFE_S = 3600
 _WAIT_S = 10.0
-_MOST_BYTES = 64 * 2**10
-EARLY_S = 300.0
-"""A token is replaced this many seconds before it expires."""
-_RETRY_S = 10.0
-"""Seconds to wait after a failure before a token is fetched again. Until then, the last token is used."""
-
-Headers = list[tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
     value: str = field(repr=False)
-    expires_at: float
+    expires_at: float = field(compare=False)
     """Unix seconds."""
 
 
-class Tokens:
-    """The current access token. The token is replaced before it expires."""
+class Tokens(Renewed[Token]):
+    """The current token."""
 
     def __init__(self, backend: str, file: str | None, *, metadata: str = METADATA) -> None:
-        """`file`: path of the credentials; None: the path is taken from an environment variable. `metadata`: URL of the
-        metadata server."""
-        self._backend, self._path, self._metadata = backend, file, metadata
-        self._lock = asyncio.Lock()
-        self._look_at = 0.0
-        self.found: Token | None = None
+        """`file`: path of the credentials; None: the environment names it. `metadata`: URL of the metadata server."""
+        super().__init__(backend, "token of Google", "docs/how-to/vertex.md")
+        self._path, self._metadata = file, metadata
 
-    async def current(self) -> str:
-        """The current token. Raises BackendFailed if there is no token."""
-        if self.found is None or time.time() >= self._look_at:
-            async with self._lock:
-                if self.found is None or time.time() >= self._look_at:
-                    await self._look()
-        if self.found is None:
-            raise BackendFailed(f"{self._backend} has no token of Google; see docs/how-to/vertex.md").of_operator()
-        return self.found.value
-
-    async def replaced(self, refused: str) -> bool:
-        """Fetch another token, because Google does not accept the token `refused`. Returns whether a different token is
-        available now."""
-        async with self._lock:
-            if self.found is not None and self.found.value == refused:
-                await self._look()
-        return self.found is not None and self.found.value != refused
-
-    async def _look(self) -> None:
-        """Fetch a token. If the fetch fails, the last token stays in use while Google accepts it."""
-        now = time.time()
-        try:
-            self.found = await self._fetched()
-            self._look_at = max(self.found.expires_at - EARLY_S, now + 1.0)
-        except (BackendError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-            log.warning("%s: no token of Google can be fetched: %s", self._backend, error)
-            self._look_at = now + _RETRY_S
-
-    async def _fetched(self) -> Token:
+    async def _find(self) -> Token:
         path = self._path or variable("GOOGLE_APPLICATION_CREDENTIALS")
         if not path:
             return _token(await _ask("GET", self._metadata + _METADATA_PATH, [(b"metadata-flavor", b"Google")]))
@@ -158,34 +116,12 @@ async def _federated(given: dict[str, Any]) -> Token:
     return Token(acting["accessToken"], time.time() + _LIFE_S)
 
 
+async def _ask(method: str, url: str, headers: Headers, body: bytes = b"") -> bytes:
+    return await ask(method, url, headers, body, wait_s=_WAIT_S)
+
+
 async def _post(url: str, form: dict[str, str]) -> bytes:
     return await _ask("POST", url, [(b"content-type", b"application/x-www-form-urlencoded")], urlencode(form).encode())
-
-
-async def _ask(method: str, url: str, headers: Headers, body: bytes = b"") -> bytes:
-    """The body of an answer with status 200. Raises BackendError for any other answer. The text of the error contains
-    nothing that was sent."""
-    at = urlsplit(url)
-    client = connect(f"{at.scheme}://{at.netloc}", concurrent=1, name=f"Google's token endpoint {at.hostname}")
-    try:
-        until = asyncio.get_running_loop().time() + _WAIT_S
-        path = f"{at.path}?{at.query}" if at.query else at.path
-        reply = await client.request(method, path, headers, body, deadline=until, first_byte_timeout=_WAIT_S)
-        answer = await reply.read(_MOST_BYTES)
-        if reply.status != 200:
-            raise BackendFailed(f"{at.hostname} answered {reply.status}: {_why(answer)}")
-        return answer
-    finally:
-        await client.aclose()
-
-
-def _why(answer: bytes) -> str:
-    """The error code in an OAuth answer. The code contains no secret."""
-    try:
-        code = orjson.loads(answer).get("error")
-    except (ValueError, AttributeError):
-        return "no reason given"
-    return str(code)[:100] if type(code) is str else "no reason given"
 
 
 def _token(answer: bytes, clock: Callable[[], float] = time.time) -> Token:

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from gateway.dialects.anthropic_messages import thinking
-from gateway.dialects.openai_chat.message import generated_text
+from gateway.dialects.openai_chat.message import generated_text, objects
 from gateway.dialects.translate.messages_to_chat.tools import long_names
 from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest
@@ -133,11 +133,6 @@ def _text(content: Any) -> str:
     if type(content) is list:
         return "".join([_text(part.get("text")) for part in objects(content)])
     return content if type(content) is str else ""
-
-
-def objects(value: Any) -> list[dict[str, Any]]:
-    """The objects in the list `value`. Other elements are ignored, because a backend may send any value."""
-    return [item for item in value if type(item) is dict] if type(value) is list else []
 
 
 def _input(arguments: Any) -> dict[str, Any]:

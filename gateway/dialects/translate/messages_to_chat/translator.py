@@ -10,7 +10,7 @@ import orjson
 
 from gateway.dialects.anthropic_messages import thinking
 from gateway.dialects.anthropic_messages.request import output_schema
-from gateway.dialects.anthropic_messages.turns import shortened
+from gateway.dialects.anthropic_messages.turns import shortened, without_thinking
 from gateway.dialects.translate.messages_to_chat.answer import message
 from gateway.dialects.translate.messages_to_chat.parts import chat_messages, system_message
 from gateway.dialects.translate.messages_to_chat.tools import chat_tools
@@ -32,6 +32,13 @@ class MessagesToChat:
     """
 
     client: DialectName = "anthropic_messages"
+    fields: Mapping[str, str] = {
+        "max_completion_tokens": "max_tokens",
+        "reasoning_effort": "thinking",
+        "response_format": "output_config.format",
+        "stop": "stop_sequences",
+        "user": "metadata.user_id",
+    }
 
     def chat(self, request: CompletionRequest, plan: ContextPlan | None) -> dict[str, Any]:
         """The chat request. Raises BadRequest with the name of a block, tool or field that chat does not support."""
@@ -69,6 +76,8 @@ def _messages(body: Mapping[str, Any], plan: ContextPlan | None) -> list[dict[st
             continue
         if plan is not None and index in plan.replace:
             value = shortened(value, plan.replace[index])
+        if plan is not None and index in plan.no_thinking:
+            value = without_thinking(value)
         found += chat_messages(value, f"messages[{index}]")
     return found
 

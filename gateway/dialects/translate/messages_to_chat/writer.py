@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.dialects.anthropic_messages import events, thinking
-from gateway.dialects.openai_chat.message import TEXT_FIELDS
+from gateway.dialects.openai_chat.message import TEXT_FIELDS, objects
 from gateway.dialects.translate.messages_to_chat.answer import (
     call_id,
     ending,
     expected_input,
-    objects,
     opening,
     usage_of,
 )

@@ -52,6 +52,12 @@ class ResponsesToChat:
     """Implements `Translation` from OpenAI Responses to chat."""
 
     client: DialectName = "openai_responses"
+    fields: Mapping[str, str] = {
+        "max_completion_tokens": "max_output_tokens",
+        "messages": "input",
+        "reasoning_effort": "reasoning.effort",
+        "response_format": "text.format",
+    }
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         """`clock`: returns Unix seconds. The time is used for answers without a creation time."""

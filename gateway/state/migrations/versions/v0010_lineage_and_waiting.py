@@ -1,8 +1,8 @@
-"""Adds the lineage to keys (the id of the first key of a chain of rotations), and the time until the call to ledger
-rows.
+"""Adds two columns: the lineage of keys (the id of the first key in a chain of rotations), and, to ledger rows, the
+time from the start of the request to the call.
 
-The lineage of existing keys is their own id, under which the ledger has their spend. Existing rows have the call's
-start as their time, so their time until the call is 0.
+The lineage of an existing key is its own id, because the ledger has its spend under this id. Existing rows have the
+start of the call as their time, so their time until the call is 0.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Adds an owner, the lineage of a key, to files, batches and responses. Existing ones belong to the whole team.
+"""Adds an owner (the lineage of a key) to files, batches and responses. Existing rows belong to the whole team.
 
-Two keys of a team may get the same cached answer, whose items have the same ids. Therefore items are identified by
-response too.
+Two keys of a team may get the same cached answer, whose items have the same ids. Therefore the primary key of items now
+includes the response.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ depends_on = None
 def upgrade() -> None:
     for table in ("files", "batches", "responses"):
         op.add_column(table, sa.Column("owner", sa.String(32), nullable=False, server_default=""))
-    # SQLite cannot change a primary key. PostgreSQL needs the constraint's old name to be free before it is used again.
+    # SQLite cannot change a primary key. PostgreSQL cannot use the old constraint's name again before it is dropped.
     op.execute(sa.text("CREATE TABLE response_items_before AS SELECT team, id, response_id FROM response_items"))
     op.drop_table("response_items")
     op.create_table(

@@ -1,4 +1,4 @@
-"""Ledger rows get a mark for calls that were expected to cost more than the model that the client named."""
+"""Adds a mark to ledger rows of calls that were expected to cost more than the model that the client named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Ledger rows get the coding agent and the traffic class of their request; sessions are found by an index."""
+"""Adds the coding agent and the traffic class of the request to ledger rows, and an index by which sessions are
+found."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Commands for work on the gateway itself, and the demo."""

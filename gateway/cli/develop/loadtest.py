@@ -1,0 +1,78 @@
+"""`thriftgate loadtest`: runs the package `loadtests`, which exists only in a checkout."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gateway.cli.options import Context, common
+
+
+@click.command(short_help="Measure the gateway's cost per request; needs a checkout.")
+@common
+@click.option(
+    "--quick", is_flag=True, help="A few hundred requests a round at concurrency 16: for CI, not for published figures."
+)
+@click.option(
+    "--cells", default="", help="Run only these cells, e.g. 1k,paced-c64,footprint; loadtests/README.md lists them."
+)
+@click.option(
+    "--concurrency",
+    multiple=True,
+    type=click.IntRange(1),
+    help="Parallel requests; default: 1, 16, 64 and 256. Repeatable.",
+)
+@click.option(
+    "--rounds", type=click.IntRange(1), help="Interleaved rounds; their median is reported. Default: 5, quick 3."
+)
+@click.option("--requests", type=click.IntRange(1), help="Requests per cell and row; default: 20000, quick 1500.")
+@click.option(
+    "--peer",
+    "peers",
+    multiple=True,
+    type=click.Choice(["litellm"]),
+    help="Also measure this gateway, which must be installed separately.",
+)
+@click.option(
+    "--install-nginx/--no-install-nginx", default=None, help="Install nginx if it is missing; default: if root."
+)
+@click.option("--profile", is_flag=True, help="Sample a worker with py-spy after each cell.")
+@click.option("--minutes", default=120.0, show_default=True, help="Start no further cell after this many minutes.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("loadtest-results"), show_default=True,
+    help="Folder for loadtest.json, .txt, .png and .svg.",
+)  # fmt: skip
+def loadtest(context: Context, peers: tuple[str, ...], **options: Any) -> None:
+    """Measure the gateway's cost per request, side by side with nginx and with direct calls.
+
+    It starts its own gateways with their own gateway.yaml and policies, which it prints, so it does not accept --config
+    or --policies; --data-dir is their data directory during the run. Needs a checkout and Linux. Exit status: 1 when an
+    answer was wrong, the ledger differs from what the upstream sent, or a limit is exceeded.
+
+    \b
+    thriftgate loadtest --quick --cells 1k
+    thriftgate loadtest --peer litellm --profile --out results
+    """
+    if context.config or context.policies:
+        raise click.UsageError("loadtest writes its own gateway.yaml and policies; leave --config and --policies out.")
+    command = _package()
+    try:
+        status = command.run(command.Options(peers=peers, data=context.data_dir, as_json=context.as_json, **options))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    except RuntimeError as error:  # a server that was to be measured did not start
+        raise click.ClickException(str(error)) from error
+    sys.exit(status)
+
+
+def _package() -> Any:
+    checkout = Path(__file__).parents[3]
+    if not (checkout / "loadtests" / "command.py").is_file():
+        raise click.ClickException("loadtest needs a checkout: the package loadtests is not installed with thriftgate.")
+    if str(checkout) not in sys.path:
+        sys.path.insert(0, str(checkout))
+    return importlib.import_module("loadtests.command")

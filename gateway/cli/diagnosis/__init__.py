@@ -1,0 +1,1 @@
+"""Commands that find mistakes in files, backends and machine."""

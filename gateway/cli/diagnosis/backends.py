@@ -1,0 +1,111 @@
+"""`thriftgate backends`: the backends that the gateway uses, and whether they answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from gateway.backends.providers.discover import backends_of
+from gateway.backends.reachability import Reached, reach_all
+from gateway.cli import tables
+from gateway.cli.echo import echo
+from gateway.cli.options import Context, common
+from gateway.domain.backend import Backend
+from gateway.ledger.prices.price_book import PriceBook
+from gateway.settings.gateway import Settings
+from gateway.settings.remedies import did_you_mean
+from gateway.settings.running import local_model_url
+
+NONE = "No backend: export a provider's key or start a model server, then `thriftgate init` writes gateway.yaml."
+
+
+@click.group()
+def backends() -> None:
+    """List the backends of gateway.yaml, or else those found on this machine, and test whether they answer."""
+
+
+@backends.command("list")
+@common
+def list_(context: Context) -> None:
+    """List the backends with model, strength, location and price."""
+    settings = context.of_running()
+    found, book = asyncio.run(known(settings)), PriceBook.of(settings)
+    rows = [_facts(backend, book) for backend in map(book.complete, found)]
+    context.print(rows, lambda: _show(rows) if rows else echo(NONE))
+
+
+@backends.command(short_help="Test whether they answer, accept their keys, have their models.")
+@common
+@click.argument("names", nargs=-1)
+def test(context: Context, names: tuple[str, ...]) -> None:
+    """Test backends: does each answer, accept its key, and have its model? NAMES selects some; default: all.
+
+    One request for each, for its list of models. It costs nothing, and no prompt is sent. Exit status: 1 when a backend
+    would fail.
+
+    \b
+    thriftgate backends test
+    """
+    found = asyncio.run(known(context.of_running(keys=True)))
+    present = sorted(backend.name for backend in found)
+    for name in names:
+        if name not in present:
+            near = did_you_mean(name, present, f"there are {', '.join(present) or 'none'}")
+            raise click.BadParameter(f"there is no backend called {name!r}; {near}", param_hint="NAMES")
+    reached = asyncio.run(reach_all([backend for backend in found if not names or backend.name in names]))
+    context.print([asdict(each) for each in reached], lambda: show_reached(reached) if reached else echo(NONE))
+    if not reached or any(each.trouble for each in reached):
+        raise SystemExit(1)
+
+
+async def known(settings: Settings) -> Sequence[Backend]:
+    """The backends of gateway.yaml, or, if it lists none, those found on this machine."""
+    return await backends_of(settings.config, local_model_url(settings.paths))
+
+
+def mark(reached: Reached) -> str:
+    """One line for people."""
+    if reached.trouble:
+        return f"✗ {reached.name}: {reached.trouble}"
+    took = "" if reached.took_ms is None else f" ({reached.took_ms:.0f} ms)"
+    return f"✓ {reached.name}: {reached.note or 'answers'}{took}"
+
+
+def show_reached(reached: Sequence[Reached]) -> None:
+    for each in reached:
+        echo(mark(each))
+
+
+def _facts(backend: Backend, book: PriceBook) -> dict[str, Any]:
+    price = book.price(backend)
+    if price is None:
+        cost = "simulated" if backend.simulated else "unknown"
+    elif backend.price and backend.price.machine_hour_usd:
+        cost = f"{backend.price.machine_hour_usd:f}/hour"
+    else:
+        cost = f"{_per_million(price.input)} in, {_per_million(price.output)} out"
+    return {
+        "name": backend.name,
+        "kind": backend.kind,
+        "model": backend.model,
+        "tier": backend.tier,
+        "location": "hosted" if backend.hosted else "local",
+        "usd_per_million_tokens": cost,
+        "context_window": backend.window_tokens,
+    }
+
+
+def _per_million(pico: int) -> str:
+    return f"{pico / 10**6:g}"
+
+
+def _show(rows: list[dict[str, Any]]) -> None:
+    table = tables.Table("backend", "kind", "model", "tier", "prompts", "USD per 1M tokens", box=None, pad_edge=False)
+    for row in rows:
+        where = "leave" if row["location"] == "hosted" else "stay"
+        table.add_row(row["name"], row["kind"], row["model"], row["tier"], where, row["usd_per_million_tokens"])
+    tables.console(highlight=False).print(table)

@@ -1,0 +1,144 @@
+"""`thriftgate prices unpriced` and `prices reprice`: attempts whose price was not known."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from datetime import UTC, date, datetime
+
+import click
+
+from gateway.backends.providers.discover import discover
+from gateway.cli import tables
+from gateway.cli.echo import echo
+from gateway.cli.money.storage import open_database
+from gateway.cli.options import Context, common
+from gateway.domain.backend import Backend
+from gateway.domain.protocols import PriceList
+from gateway.domain.units import usd_text
+from gateway.ledger.journal.append import append
+from gateway.ledger.prices import unpriced
+from gateway.ledger.prices.catalogue import Catalogue
+from gateway.ledger.prices.price_book import PriceBook
+from gateway.ledger.prices.reprice import repriced
+from gateway.ledger.reports.period import parse_when
+from gateway.ledger.store.retention import DAY_S
+from gateway.ledger.store.sums import snapshot
+from gateway.ledger.store.writer import Writer
+from gateway.settings.gateway import Settings
+
+
+@click.command("unpriced")
+@common
+@click.option("--since", help="Start: 2026-01-31, or 7d for the last seven days.")
+@click.option("--until", help="End, in the same form.")
+def list_unpriced(context: Context, since: str | None, until: str | None) -> None:
+    """List attempts whose price was not known.
+
+    The list also has attempts with units that have no price (fees besides tokens, such as web searches), attempts with
+    an unknown service tier, whose tokens are charged like the most expensive tier, and attempts that cost nothing
+    although their backend has a price.
+    """
+    settings = context.of_running()
+    begin, end = _period(since, until)
+    backends = asyncio.run(_backends(settings))
+    with open_database(settings) as database, snapshot(database) as connection:
+        found = unpriced.groups(connection, _prices(settings)(_today()), backends, since=begin, until=end)
+    table = tables.Table("backend", "model", "what", "rows", "tokens", "first", "last", "price known today", "units")
+    for one in found:
+        table.add_row(
+            one.backend, one.model, one.why, str(one.rows), str(one.tokens),
+            moment(one.first_at), moment(one.last_at), one.price_source or "no", one.units or "–",
+        )  # fmt: skip
+    context.print(
+        [asdict(one) for one in found],
+        lambda: tables.console().print(table) if found else echo("Every attempt has a price."),
+    )
+
+
+@click.command()
+@common
+@click.option("--model", required=True, help="The backend's name for its model, or the backend's own name.")
+@click.option("--since", help="Start: 2026-01-31, or 7d for the last seven days.")
+@click.option("--until", help="End, in the same form.")
+@click.option("--zero", is_flag=True, help="Reprice rows that cost nothing instead of those without a price.")
+@click.option("--yes", is_flag=True, help="Write the rows; without it, only print what would be written.")
+def reprice(context: Context, model: str, since: str | None, until: str | None, zero: bool, yes: bool) -> None:
+    """Apply the price that is known now to attempts without a price.
+
+    Attempts of which only the service tier had no price are included.
+
+    No row is changed: a new row supersedes each old one, and reports count the newest. Rows that were rolled up into
+    sums cannot be repriced.
+    """
+    settings = context.of_running()
+    begin, end = _period(since, until)
+    if (keep := settings.config.ledger.keep_days) is not None:  # rows that are rolled up meanwhile would count twice
+        begin = max(begin or 0.0, time.time() - (keep - 0.5) * DAY_S)
+    backends, prices_on = asyncio.run(_backends(settings)), _prices(settings)
+    why = unpriced.free if zero else unpriced.repriceable
+    which = unpriced.which(why=why, model=model, since=begin, until=end)
+    with open_database(settings) as database, snapshot(database) as connection:
+        found = list(repriced(unpriced.rows(connection, which), prices_on, backends))
+        left = unpriced.count(connection, which) - len(found)
+    cost = usd_text(sum(row.cost_pico or 0 for row in found))
+    if yes and found:
+        append(settings.paths.journal, found, "reprice")
+        with_writer(settings, None, Writer.drain_once)
+    what = "superseded" if yes else "to supersede (give --yes)"
+    context.print(
+        {"rows": len(found), "cost_usd": cost, "left": left, "written": yes and bool(found)},
+        f"{len(found)} row(s) {what}, {cost} USD; {left} row(s) stay, because no other price is known for them.",
+    )
+
+
+def with_writer(settings: Settings, keep_days: int | None, work: Callable[[Writer], Awaitable[int]]) -> int:
+    """Run `work` with the ledger's writer and return its result. Does nothing while a running gateway has the writer's
+    lock."""
+
+    async def working() -> int:
+        writer = Writer(settings.paths.journal, database, keep_days=keep_days)
+        try:
+            return await work(writer)
+        finally:
+            await writer.aclose()
+
+    with open_database(settings) as database:
+        return asyncio.run(working())
+
+
+async def _backends(settings: Settings) -> dict[str, Backend]:
+    listed = settings.config.backends
+    found = list(listed) if listed is not None else await discover(settings.config, None, False)
+    return {backend.name: backend for backend in found}
+
+
+def _prices(settings: Settings) -> Callable[[date], PriceList]:
+    """Returns a function from a day to the price list as of that day."""
+    register, terms = Catalogue.load(own=settings.paths.prices), settings.config.prices
+    known: dict[date, PriceBook] = {}
+
+    def on(day: date) -> PriceList:
+        if day not in known:
+            known[day] = PriceBook(register, terms, today=lambda: day)
+        return known[day]
+
+    return on
+
+
+def _today() -> date:
+    return datetime.now(UTC).date()
+
+
+def _period(since: str | None, until: str | None) -> tuple[float | None, float | None]:
+    now = time.time()
+    try:
+        return (parse_when(since, now) if since else None), (parse_when(until, now) if until else None)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def moment(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")

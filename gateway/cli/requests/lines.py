@@ -1,0 +1,29 @@
+"""Requests as lines for people."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from gateway.ledger.reports.formats import cents
+from gateway.ledger.rows import Row
+
+
+def money(pico: int | None) -> str:
+    """`$0.0123`, or that the price is unknown."""
+    return "price unknown" if pico is None else f"${cents(pico)}".replace("$-", "-$")
+
+
+def line(row: Row) -> str:
+    """One line: time, team, model → backend, result, cache, tokens, cost, id."""
+    at = datetime.fromtimestamp(row.at, UTC).strftime("%H:%M:%S")
+    served = row.backend if row.attempt else "cache"
+    asked = row.model_asked if row.model_asked in ("", served) else f"{row.model_asked} → {served}"
+    result = row.outcome if row.outcome != "failed" else f"failed ({row.error or row.status})"
+    words = [at, row.team, asked or served, result]
+    if row.cache not in ("", "off", "miss"):
+        words.append(f"cache {row.cache}")
+    words.append(f"{row.usage.all_input:,}+{row.usage.all_output:,} tokens")
+    if row.duration_ms is not None:
+        words.append(f"{row.duration_ms:,.0f} ms")
+    words.append(f"saved {money(row.saved_pico)}" if row.saved_pico and not row.attempt else money(row.cost_pico))
+    return "  ".join([*words, row.request_id])

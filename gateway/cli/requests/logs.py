@@ -1,0 +1,101 @@
+"""`thriftgate logs`: requests, as the ledger records them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import click
+import orjson
+
+from gateway.cli.echo import echo, echo_json
+from gateway.cli.money.storage import open_database
+from gateway.cli.options import Context, common
+from gateway.cli.requests.lines import line
+from gateway.ledger.reports.period import parse_when
+from gateway.ledger.reports.requests import Filter, as_object, recent
+from gateway.ledger.rows import Row
+from gateway.state.sql.database import Database
+
+LOOK_S = 0.5
+LATE_S = 900.0
+"""A row is stored when its attempt ends, so it may be this much younger than its request's start."""
+MOST = 10_000
+
+
+@click.command()
+@common
+@click.option("--follow", "-f", is_flag=True, help="Go on with new requests, until Ctrl-C.")
+@click.option("--team", help="Only this team.")
+@click.option("--backend", help="Only this backend.")
+@click.option("--model", help="Only this model name, as the application sent it.")
+@click.option("--failed", is_flag=True, help="Only attempts that did not succeed.")
+@click.option("--since", help="Start: 2026-01-31T12:00, or 15m for the last 15 minutes.")
+@click.option(
+    "--limit", "-n", "count", type=click.IntRange(0, MOST), default=20, show_default=True, help="Most past requests."
+)
+def logs(
+    context: Context,
+    follow: bool,
+    team: str | None,
+    backend: str | None,
+    model: str | None,
+    failed: bool,
+    since: str | None,
+    count: int,
+) -> None:
+    """Show requests of all workers and hosts, one line for each attempt or cached answer; times are UTC.
+
+    The lines come from the ledger, about a second after an answer ends. Requests that were refused before a backend was
+    called are in the access log only (standard output of `serve`). --json prints one object per line.
+
+    \b
+    thriftgate logs --team search --failed --since 1h
+    thriftgate logs -f
+    """
+    settings = context.of_running()
+    try:
+        begin = parse_when(since, time.time()) if since else None
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--since") from error
+    wanted = Filter(team, backend, model, failed, begin)
+
+    def show(row: Row) -> None:
+        if context.as_json:
+            echo_json(orjson.dumps(as_object(row)))
+        else:
+            echo(line(row))
+
+    with open_database(settings) as database, suppress(KeyboardInterrupt):
+        for row in rows(database, wanted, count):
+            show(row)
+        if follow:
+            for row in following(database, wanted, time.sleep):
+                show(row)
+
+
+def rows(database: Database, wanted: Filter, count: int) -> list[Row]:
+    """The last `count` rows, the oldest first."""
+    with database.read() as connection:
+        return recent(connection, wanted, count)[::-1]
+
+
+def following(database: Database, wanted: Filter, sleep: Callable[[float], None]) -> Iterator[Row]:
+    """Rows that are stored from now on, as they come. Endless."""
+    seen: dict[str, float] = {row.id: row.at for row in _late(database, wanted)}
+    while True:
+        sleep(LOOK_S)
+        for row in _late(database, wanted):
+            if row.id not in seen:
+                seen[row.id] = row.at
+                yield row
+        oldest = time.time() - LATE_S
+        seen = {id: at for id, at in seen.items() if at >= oldest}
+
+
+def _late(database: Database, wanted: Filter) -> list[Row]:
+    since = time.time() - LATE_S
+    with database.read() as connection:
+        found = recent(connection, Filter(wanted.team, wanted.backend, wanted.model, wanted.failed, since), MOST)
+    return found[::-1]

@@ -1,0 +1,135 @@
+"""`thriftgate top`: what the gateway does now."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from gateway.cli import tables
+from gateway.cli.money.storage import open_database
+from gateway.cli.options import Context, common
+from gateway.cli.requests.lines import line, money
+from gateway.domain.units import usd_text
+from gateway.ledger.reports.requests import Filter, recent
+from gateway.ledger.rows import Row
+
+MOST = 20_000
+SHOWN = 8
+"""Most rows of a table, and lines of requests."""
+
+
+@dataclass(slots=True)
+class Figures:
+    """Sums of one team or backend."""
+
+    requests: set[str] = field(default_factory=set)
+    calls: int = 0
+    failed: int = 0
+    hits: int = 0
+    cost_pico: int = 0
+    ms: list[float] = field(default_factory=list)
+
+    def add(self, row: Row) -> None:
+        self.requests.add(row.request_id)
+        self.calls += row.attempt > 0
+        self.hits += row.attempt == 0
+        self.failed += row.outcome == "failed"
+        self.cost_pico += row.cost_pico or 0
+        if row.duration_ms is not None:
+            self.ms.append(row.duration_ms)
+
+    @property
+    def median_ms(self) -> float | None:
+        return sorted(self.ms)[len(self.ms) // 2] if self.ms else None
+
+    def as_object(self, name: str) -> dict[str, Any]:
+        return {
+            "name": name,
+            "requests": len(self.requests),
+            "calls": self.calls,
+            "failed": self.failed,
+            "cache_hits": self.hits,
+            "cost_usd": usd_text(self.cost_pico),
+            "median_ms": self.median_ms,
+        }
+
+
+@click.command()
+@common
+@click.option("--minutes", type=click.IntRange(1, 1440), default=5, show_default=True, help="Period that is summed up.")
+@click.option("--every", type=click.FloatRange(0.5, 60), default=2.0, show_default=True, help="Seconds between looks.")
+@click.option("--once", is_flag=True, help="Print one look and end; also with --json.")
+def top(context: Context, minutes: int, every: float, once: bool) -> None:
+    """Watch teams, backends and the newest requests, until Ctrl-C. The figures come from the ledger.
+
+    \b
+    thriftgate top --minutes 15
+    thriftgate top --once --json
+    """
+    settings = context.of_running()
+    with open_database(settings) as database:
+
+        def look() -> list[Row]:
+            with database.read() as connection:
+                return recent(connection, Filter(since=time.time() - minutes * 60), MOST)
+
+        if once or context.as_json:
+            rows = look()
+            context.print(as_object(rows, minutes), lambda: tables.console().print(screen(rows, minutes)))
+            return
+        console = tables.console(highlight=False)
+        try:
+            with Live(screen(look(), minutes), console=console, auto_refresh=False) as live:
+                while True:
+                    time.sleep(every)
+                    live.update(screen(look(), minutes), refresh=True)
+        except KeyboardInterrupt:
+            return
+
+
+def grouped(rows: Iterable[Row], name: str) -> dict[str, Figures]:
+    """Sums by the column `name`, the most requests first."""
+    found: defaultdict[str, Figures] = defaultdict(Figures)
+    for row in rows:
+        found[str(getattr(row, name)) or "cache"].add(row)
+    return dict(sorted(found.items(), key=lambda each: -len(each[1].requests)))
+
+
+def as_object(rows: list[Row], minutes: int) -> dict[str, Any]:
+    return {
+        "minutes": minutes,
+        "teams": [figures.as_object(team) for team, figures in grouped(rows, "team").items()],
+        "backends": [figures.as_object(name) for name, figures in grouped(rows, "backend").items()],
+        "errors": dict(Counter(row.error for row in rows if row.error)),
+    }
+
+
+def screen(rows: list[Row], minutes: int) -> Group:
+    """Fits 80 columns and 24 lines."""
+    errors = Counter(row.error for row in rows if row.error).most_common(3)
+    failed = ", ".join(f"{error} {count}" for error, count in errors) or "none"
+    total = money(sum(row.cost_pico or 0 for row in rows))
+    count = len({row.request_id for row in rows})
+    head = f"last {minutes} min: {count:,} requests, {total}; errors: {failed}"
+    newest = [Text(line(row), no_wrap=True, overflow="ellipsis") for row in rows[:SHOWN]]
+    return Group(
+        Text(head), _table("team", grouped(rows, "team")), _table("backend", grouped(rows, "backend")), *newest
+    )
+
+
+def _table(title: str, found: dict[str, Figures]) -> tables.Table:
+    table = tables.Table(title, box=None, pad_edge=False)
+    for name in ("requests", "failed", "cache hits", "median ms", "cost"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name, one in list(found.items())[:SHOWN]:
+        median = "–" if one.median_ms is None else f"{one.median_ms:,.0f}"
+        table.add_row(name, f"{len(one.requests):,}", f"{one.failed:,}", f"{one.hits:,}", median, money(one.cost_pico))
+    return table

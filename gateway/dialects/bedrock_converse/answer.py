@@ -1,0 +1,144 @@
+"""Writes answers in Converse's format, out of Anthropic's messages: whole, streamed and replayed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from gateway.dialects.bedrock_converse.event_stream import event
+from gateway.dialects.bedrock_converse.request import BEGAN, MESSAGES
+from gateway.dialects.streams import sse
+from gateway.dialects.translate.messages_to_chat.answer import message
+from gateway.dialects.translate.messages_to_chat.writer import MessagesWriter
+from gateway.domain.money.usage import Usage
+from gateway.domain.request import CompletionRequest
+
+Block = dict[str, Any]
+
+_STOPS = {"refusal": "content_filtered"}
+"""Stop reasons with another name in Converse."""
+_COUNTS = {
+    "inputTokens": "input_tokens",
+    "outputTokens": "output_tokens",
+    "cacheReadInputTokens": "cache_read_input_tokens",
+    "cacheWriteInputTokens": "cache_creation_input_tokens",
+}
+
+
+def reply(request: CompletionRequest, completion: dict[str, Any], usage: Usage | None) -> dict[str, Any]:
+    """The whole answer, made from a chat completion."""
+    said = message(as_messages(request), completion, usage)
+    return {
+        "output": {"message": {"role": "assistant", "content": [_block(each) for each in said["content"]]}},
+        "stopReason": _stop(said["stop_reason"]),
+        **_counted(request, said["usage"]),
+    }
+
+
+def as_messages(request: CompletionRequest) -> CompletionRequest:
+    """The request with the body that it has as an Anthropic request."""
+    return replace(request, body=request.echoed[MESSAGES])
+
+
+def _stop(reason: Any) -> Any:
+    return _STOPS.get(reason, reason)
+
+
+def _counted(request: CompletionRequest, usage: dict[str, Any]) -> dict[str, Any]:
+    counts = {theirs: usage.get(ours) or 0 for theirs, ours in _COUNTS.items()}
+    took_ms = int((time.monotonic() - request.echoed[BEGAN]) * 1000)
+    return {"usage": {**counts, "totalTokens": sum(counts.values())}, "metrics": {"latencyMs": took_ms}}
+
+
+def _block(block: Block) -> Block:
+    match block["type"]:
+        case "tool_use":
+            return {"toolUse": {"toolUseId": block["id"], "name": block["name"], "input": block["input"]}}
+        case "thinking":
+            return {"reasoningContent": {"reasoningText": {"text": block["thinking"], "signature": block["signature"]}}}
+        case "redacted_thinking":
+            return {"reasoningContent": {"redactedContent": block["data"]}}
+    return {"text": block["text"]}
+
+
+class ConverseWriter:
+    """Implements `Writer`: converts the events of Anthropic's writer."""
+
+    def __init__(self, request: CompletionRequest) -> None:
+        self._request, self._inner = request, MessagesWriter(as_messages(request))
+
+    def write(self, chunk: dict[str, Any]) -> bytes:
+        return self._converted(self._inner.write(chunk))
+
+    def end(self, finish: str, usage: Usage | None) -> bytes:
+        return self._converted(self._inner.end(finish, usage))
+
+    def whole(self) -> bytes | None:
+        return None
+
+    def _converted(self, events: bytes) -> bytes:
+        return b"".join(self._events(orjson.loads(sse.payload(each))) if each else b"" for each in sse.events(events))
+
+    def _events(self, given: dict[str, Any]) -> bytes:
+        index = {"contentBlockIndex": given.get("index")}
+        match given["type"]:
+            case "message_start":
+                return event("messageStart", {"role": "assistant"})
+            case "content_block_start":
+                return _begin(given["content_block"], index)
+            case "content_block_delta":
+                return event("contentBlockDelta", {"delta": _delta(given["delta"]), **index})
+            case "content_block_stop":
+                return event("contentBlockStop", index)
+            case "message_delta":
+                stop = event("messageStop", {"stopReason": _stop(given["delta"]["stop_reason"])})
+                return stop + event("metadata", _counted(self._request, given["usage"]))
+        return b""
+
+
+def _begin(block: Block, index: Block) -> bytes:
+    """The beginning of a block. Converse announces only the blocks of calls."""
+    if block["type"] == "tool_use":
+        call = {"toolUseId": block["id"], "name": block["name"]}
+        return event("contentBlockStart", {"start": {"toolUse": call}, **index})
+    if block["type"] == "redacted_thinking":
+        return event("contentBlockDelta", {"delta": {"reasoningContent": {"redactedContent": block["data"]}}, **index})
+    return b""
+
+
+def _delta(delta: Block) -> Block:
+    match delta["type"]:
+        case "input_json_delta":
+            return {"toolUse": {"input": delta["partial_json"]}}
+        case "thinking_delta":
+            return {"reasoningContent": {"text": delta["thinking"]}}
+        case "signature_delta":
+            return {"reasoningContent": {"signature": delta["signature"]}}
+    return {"text": delta["text"]}
+
+
+def frames(body: dict[str, Any]) -> tuple[bytes, bytes]:
+    """A stored answer as a stream: all frames but the last two, and these."""
+    begun = [event("messageStart", {"role": "assistant"})]
+    for place, block in enumerate(body["output"]["message"]["content"]):
+        index = {"contentBlockIndex": place}
+        begun += (*_pieces(block, index), event("contentBlockStop", index))
+    counted = {name: body[name] for name in ("usage", "metrics")}
+    return b"".join(begun), event("messageStop", {"stopReason": body["stopReason"]}) + event("metadata", counted)
+
+
+def _pieces(block: Block, index: Block) -> Iterator[bytes]:
+    if call := block.get("toolUse"):
+        given = orjson.dumps(call["input"]).decode()
+        yield _begin({"type": "tool_use", "id": call["toolUseId"], "name": call["name"]}, index)
+        yield event("contentBlockDelta", {"delta": {"toolUse": {"input": given}}, **index})
+    elif thought := block.get("reasoningContent"):
+        text = thought.get("reasoningText")
+        for piece in [{name: text[name]} for name in ("text", "signature") if name in text] if text else [thought]:
+            yield event("contentBlockDelta", {"delta": {"reasoningContent": piece}, **index})
+    else:
+        yield event("contentBlockDelta", {"delta": block, **index})

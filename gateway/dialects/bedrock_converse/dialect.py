@@ -1,0 +1,82 @@
+"""The client side of Converse: recognises its paths, parses requests, writes errors and stored answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import unquote
+
+import orjson
+
+from gateway.dialects.bedrock_converse.answer import frames
+from gateway.dialects.bedrock_converse.event_stream import exception
+from gateway.dialects.bedrock_converse.request import parse
+from gateway.dialects.requests.fields import read_model
+from gateway.dialects.translate.chat_to_converse.reply import message
+from gateway.dialects.translate.chat_to_messages.reply import chat_completion
+from gateway.domain.request import CompletionRequest, Controls
+from gateway.errors import GatewayError
+
+_PATH = re.compile(r"/model/(?P<model>.+)/converse(?P<stream>-stream)?")
+_EXCEPTIONS = {
+    400: "ValidationException",
+    401: "UnrecognizedClientException",
+    403: "AccessDeniedException",
+    404: "ResourceNotFoundException",
+    408: "ModelTimeoutException",
+    429: "ThrottlingException",
+    503: "ServiceUnavailableException",
+    504: "ModelTimeoutException",
+}
+_IN_STREAMS = {429: "throttlingException", 503: "serviceUnavailableException"}
+"""The exceptions that a stream may have; any other failure is `modelStreamErrorException`."""
+
+
+def at(path: str) -> Endpoint | None:
+    """The endpoint at `path`, which contains the model; None if it is not one of Converse's paths."""
+    found = _PATH.fullmatch(path)
+    return Endpoint(unquote(found["model"]), stream=found["stream"] is not None) if found else None
+
+
+def named_in(path: str) -> Endpoint | None:
+    """The endpoint that writes errors for `path`; None if it is not a path of a Bedrock model."""
+    return Endpoint("", stream=False) if path.startswith("/model/") else None
+
+
+class Endpoint:
+    """Implements `ClientDialect` for one model and one operation."""
+
+    def __init__(self, model: str, *, stream: bool) -> None:
+        self._model, self._stream = model, stream
+
+    def parse(
+        self, body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes], /
+    ) -> CompletionRequest:
+        model = read_model({"model": self._model})
+        return parse(body, request_id, controls, headers, model=model, stream=self._stream)
+
+    def status(self, error: GatewayError, /) -> int:
+        return error.status
+
+    def error_body(self, error: GatewayError, request_id: str, /) -> bytes:
+        """`{"__type", "message"}`. The message names the field that caused the error."""
+        kind = _EXCEPTIONS.get(error.status, "ValidationException" if error.status < 500 else "InternalServerException")
+        return orjson.dumps({"__type": kind, "message": _message(error)})
+
+    def error_event(self, error: GatewayError, request_id: str, sent: bytes = b"", /) -> bytes:
+        """An exception, after which nothing is read."""
+        return exception(_IN_STREAMS.get(error.status, "modelStreamErrorException"), _message(error))
+
+    def choices(self, body: dict[str, Any], /) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = chat_completion(message(body), None, 0)["choices"]
+        return found
+
+    def replayed(self, request: CompletionRequest, body: dict[str, Any], /) -> tuple[bytes, bytes]:
+        """The answer as frames; the last two have the stop reason and the usage."""
+        return frames(body)
+
+
+def _message(error: GatewayError) -> str:
+    named = error.param and error.param not in error.message
+    return f"{error.param}: {error.message}" if named else error.message

@@ -1,0 +1,32 @@
+"""Registers the client dialect."""
+
+from __future__ import annotations
+
+from gateway.dialects.client import Client, Count, Shown
+from gateway.dialects.gemini_generate.dialect import Endpoint, at, named_in
+from gateway.dialects.gemini_generate.request import parse_counted
+from gateway.dialects.gemini_generate.translation import GeminiToChat
+
+_ERROR = {"code": {"type": "integer", "minimum": 400}, "message": {"type": "string"}, "status": {"type": "string"}}
+
+CLIENT = Client(
+    Endpoint("", stream=False),
+    at=at,
+    shapes=named_in,
+    translation=GeminiToChat(),
+    error_schema={
+        "GoogleError": {
+            "type": "object",
+            "required": ["error"],
+            "properties": {"error": {"type": "object", "required": [*_ERROR], "properties": _ERROR}},
+        }
+    },
+    counts=(
+        Count(  # below /v1 its path is also that of a model, so the other one is documented
+            ("/v1beta/models/{model:path}:countTokens", "/v1/models/{model:path}:countTokens"),
+            Shown("countGeminiTokens", "Tokens of a prompt in Gemini's form; free.", {"type": "object"}),
+            parse=lambda body, headers, model: parse_counted(body, headers, model=model),
+            answer=lambda tokens: {"totalTokens": tokens},
+        ),
+    ),
+)

@@ -1,0 +1,35 @@
+"""Registers the client dialect."""
+
+from __future__ import annotations
+
+from gateway.dialects.client import Client, Shown, View
+from gateway.dialects.ollama_chat import dialect, models
+from gateway.dialects.ollama_chat.translation import OllamaToChat
+
+PATH = "/api/chat"
+_NAMED = {"type": "object", "properties": {"model": {"type": "string", "minLength": 1}}, "required": ["model"]}
+_CHAT = {
+    "type": "object",
+    "required": ["model", "messages"],
+    "properties": {
+        **_NAMED["properties"],  # type: ignore[dict-item]
+        "messages": {"type": "array", "minItems": 1, "items": {"type": "object"}},
+        "stream": {"type": "boolean", "default": True},
+    },
+}
+
+CLIENT = Client(
+    dialect,
+    {PATH: dialect},
+    shapes=lambda path: dialect if path.startswith("/api/") else None,
+    translation=OllamaToChat(),
+    shown={PATH: Shown("createOllamaChat", "Ollama's chat, streamed unless `stream` is false.", _CHAT)},
+    error_schema={
+        "OllamaError": {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
+    },
+    views=(
+        View("GET", "/api/tags", Shown("listOllamaModels", "Names that this key may ask for.", {}), models.tags),
+        View("POST", "/api/show", Shown("showOllamaModel", "Abilities of one of these names.", _NAMED), models.show),
+        View("GET", "/api/version", Shown("getOllamaVersion", "The version of Ollama's API.", {}), models.version),
+    ),
+)

@@ -1,0 +1,124 @@
+"""Finds a tool loop that makes no progress: the same calls with the same errors, again and again, in one request."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+from gateway.domain.request import CompletionRequest
+
+_ERROR = re.compile(
+    r"\b(?:error|errno|exception|traceback|fail(?:ed|ure)|fatal|denied|refused|rejected|not found|no such file|invalid|"
+    r"timed out|exit (?:code|status):? ?[1-9])",
+    re.IGNORECASE,
+)
+_ENDS = 2000
+"""Number of characters at each end of a result in which a word for an error is looked for."""
+
+
+class Repetition(NamedTuple):
+    """`rounds` at the end of a conversation with the same calls and the same errors; `tool`: one that is
+    called."""
+
+    rounds: int
+    tool: str
+
+
+class _Round(NamedTuple):
+    """Tool calls of one turn, and their results: names with arguments, and texts."""
+
+    calls: tuple[bytes, ...]
+    results: tuple[bytes, ...]
+    tool: str
+    failed: bool
+
+
+def repetition(request: CompletionRequest, most: int) -> Repetition | None:
+    """The rounds at the end that equal the last one, up to `most`; None unless the conversation ends with a failed
+    call.
+
+    Stateless, because an agent sends its whole conversation with each request: so every worker counts alike.
+    """
+    rounds = _rounds(request)
+    last = next(rounds, None)
+    if last is None or not last.failed:
+        return None
+    count = 1
+    while count < most and (earlier := next(rounds, None)) is not None:
+        if (earlier.calls, earlier.results) != (last.calls, last.results):
+            break
+        count += 1
+    return Repetition(count, last.tool)
+
+
+def _rounds(request: CompletionRequest) -> Iterator[_Round]:
+    """The rounds, the last one first, back to the last turn in which the user wrote something."""
+    items = _items(request)
+    calls: list[tuple[str, bytes]] = []
+    results: list[tuple[bytes, bool]] = []
+    for turn in reversed(request.turns):
+        item = items[turn.index] if 0 <= turn.index < len(items) else None
+        if not isinstance(item, dict) or turn.instructs or turn.role == "system":
+            break
+        if turn.results or turn.role == "tool":
+            if calls:
+                yield _round(calls, results)
+                calls, results = [], []
+            results += _results(item)
+        elif turn.calls and results:
+            calls += _calls(item)
+        elif turn.role == "user" or not results:
+            break
+    if calls and results:
+        yield _round(calls, results)
+
+
+def _round(calls: Sequence[tuple[str, bytes]], results: Sequence[tuple[bytes, bool]]) -> _Round:
+    texts = tuple(sorted(text for text, _ in results))
+    return _Round(tuple(sorted(call for _, call in calls)), texts, calls[0][0], any(failed for _, failed in results))
+
+
+def _items(request: CompletionRequest) -> Sequence[Any]:
+    found = request.body.get("input" if request.dialect == "openai_responses" else "messages")
+    return found if isinstance(found, list) else ()
+
+
+def _calls(item: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
+    """Name, and name with arguments, of each call in a message or an item."""
+    if "arguments" in item or "input" in item:  # Responses
+        yield _call(item.get("name"), item.get("arguments", item.get("input")))
+    for call in _objects(item.get("tool_calls")):  # chat
+        function = call.get("function") or call.get("custom")
+        if isinstance(function, dict):
+            yield _call(function.get("name"), function.get("arguments", function.get("input")))
+    for block in _objects(item.get("content")):  # messages
+        if block.get("type") == "tool_use":
+            yield _call(block.get("name"), block.get("input"))
+
+
+def _call(name: Any, arguments: Any) -> tuple[str, bytes]:
+    return str(name), orjson.dumps([name, arguments], option=orjson.OPT_SORT_KEYS)
+
+
+def _results(item: Mapping[str, Any]) -> Iterator[tuple[bytes, bool]]:
+    """Text and failure of each result in a message or an item."""
+    blocks = [block for block in _objects(item.get("content")) if block.get("type") == "tool_result"]
+    if not blocks:
+        content = item.get("output", item.get("content"))
+        yield _result(content, failed=None)
+    for block in blocks:
+        yield _result(block.get("content"), failed=block.get("is_error") if "is_error" in block else None)
+
+
+def _result(content: Any, *, failed: Any) -> tuple[bytes, bool]:
+    """`failed`: as the client marked it; None: not marked, so that words for errors decide."""
+    text = content if isinstance(content, str) else orjson.dumps(content).decode()
+    known = failed if isinstance(failed, bool) else _ERROR.search(text[:_ENDS] + text[-_ENDS:]) is not None
+    return text.encode("utf-8", "surrogatepass"), known
+
+
+def _objects(value: Any) -> Sequence[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else ()

@@ -1,1 +1,0 @@
-"""Translates between a Gemini client and OpenAI's chat format."""

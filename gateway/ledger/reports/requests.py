@@ -1,0 +1,69 @@
+"""Single requests as the ledger has them, the newest first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from gateway.domain.units import usd_text
+from gateway.ledger.rows import Row
+from gateway.ledger.store.archive import MOST_ATTEMPTS
+from gateway.ledger.store.entries import CHECK, IDLE, newest, within
+from gateway.state.sql.tables import ledger
+
+_COLUMNS = [ledger.c[name] for name in Row._fields]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Conditions that all must hold; None: any."""
+
+    team: str | None = None
+    backend: str | None = None
+    model: str | None = None
+    failed: bool = False
+    """Only attempts that did not succeed."""
+    since: float | None = None
+    """Unix seconds."""
+
+
+def recent(connection: Connection, wanted: Filter, limit: int) -> list[Row]:
+    """At most `limit` rows, the newest first. Background checks and idle machines are left out."""
+    c = ledger.c
+    which = [newest, c.kind.not_in((CHECK, IDLE)), *within(wanted.since, None, wanted.team, ledger)]
+    which += [] if wanted.backend is None else [c.backend == wanted.backend]
+    which += [] if wanted.model is None else [c.model_asked == wanted.model]
+    which += [c.outcome != "ok"] if wanted.failed else []
+    query = select(*_COLUMNS).where(*which).order_by(c.at.desc(), c.id.desc()).limit(limit)
+    return [Row(*values) for values in connection.execute(query)]
+
+
+def of_request(connection: Connection, request_id: str) -> list[Row]:
+    """All rows of a request, by attempt; empty if the ledger does not have it."""
+    query = select(*_COLUMNS).where(ledger.c.request_id == request_id, newest).order_by(ledger.c.attempt)
+    return [Row(*values) for values in connection.execute(query.limit(MOST_ATTEMPTS))]
+
+
+def as_object(row: Row) -> dict[str, Any]:
+    """JSON values. Money is exact decimal text in USD."""
+    return {
+        "at": row.at,
+        "request": row.request_id,
+        "attempt": row.attempt,
+        "team": row.team,
+        "key": row.key_id,
+        "model": row.model_asked,
+        "backend": row.backend or None,
+        "outcome": row.outcome,
+        "status": row.status,
+        "error": row.error or None,
+        "cache": row.cache,
+        "input_tokens": row.usage.all_input,
+        "output_tokens": row.usage.all_output,
+        "cost_usd": None if row.cost_pico is None else usd_text(row.cost_pico),
+        "saved_usd": None if row.saved_pico is None else usd_text(row.saved_pico),
+        "ms": row.duration_ms,
+        "escalated": row.escalated,
+    }

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from gateway.cache.quality.promotions import Promotions
+
+S, A = "team/o/t", b"a"
+
+
+def test_only_a_confirmed_answer_is_promoted_down_to_the_score_that_was_confirmed() -> None:
+    made = Promotions()
+    assert not made.promoted(S, A, 0.9, 0.01)
+    made.judged(S, (A,), 0.7, right=True)
+    assert made.promoted(S, A, 0.7, 0.01)
+    assert not made.promoted(S, A, 0.69, 0.01)
+    assert not made.promoted("team/o/other", A, 0.9, 0.01)
+
+
+def test_a_different_answer_to_a_near_miss_ends_the_promotion() -> None:
+    made = Promotions()
+    made.judged(S, (A,), 0.7, right=True)
+    made.judged(S, (A,), 0.8, right=False)
+    assert not made.promoted(S, A, 0.9, 0.01)
+
+
+def test_promoted_hits_stay_within_half_of_the_error_that_is_allowed() -> None:
+    made = Promotions()
+    made.judged(S, (A,), 0.7, right=True)
+    for _ in range(2000):
+        made.looked(S)
+        if made.promoted(S, A, 0.8, 0.01):
+            made.gave(S)
+    assert made.hits == 0.005 * 2400 / 0.3, "before any check, three tenths are expected to be wrong"
+    for _ in range(40):
+        made.checked(S, A, wrong=False)
+    assert made.promoted(S, A, 0.8, 0.01), "checks that find them right allow more"
+    made.checked(S, A, wrong=True)
+    assert not made.promoted(S, A, 0.8, 0.01)
+    assert not made.promoted(S, A, 0.8, 0.0)
+
+
+def test_it_forgets_the_oldest_answers_and_scopes() -> None:
+    made = Promotions()
+    for number in range(16_385):
+        made.judged(S, (number.to_bytes(4, "big"),), 0.7, right=True)
+    assert not made.promoted(S, (0).to_bytes(4, "big"), 0.9, 0.01)
+    assert made.promoted(S, (1).to_bytes(4, "big"), 0.9, 0.01)

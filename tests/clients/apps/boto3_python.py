@@ -1,0 +1,200 @@
+"""AWS's own Python SDK: Converse and ConverseStream, and its exceptions.
+
+It signs with the gateway's key as the access key id: it sends bearer tokens over HTTPS alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import ClientError, EventStreamError
+from cases import BASE, KEY, MODEL, PIXEL, SPENT_KEY, case, main, raised, token
+
+ONCE = Config(retries={"total_max_attempts": 1})
+
+
+def connect(key: str = KEY):
+    session = boto3.Session(aws_access_key_id=key, aws_secret_access_key="anything", region_name="eu-central-1")
+    return session.client("bedrock-runtime", endpoint_url=BASE, config=ONCE)
+
+
+client = connect()
+TOOLS = {
+    "tools": [
+        {
+            "toolSpec": {
+                "name": "weather",
+                "description": "The weather of a city",
+                "inputSchema": {
+                    "json": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+                },
+            }
+        }
+    ]
+}
+
+
+def user(*blocks: object) -> list[dict[str, object]]:
+    return [{"role": "user", "content": [{"text": each} if isinstance(each, str) else each for each in blocks]}]
+
+
+def ask(*blocks: object, **more: object):
+    return client.converse(modelId=MODEL, messages=user(*blocks), **more)
+
+
+def stream(*blocks: object, **more: object):
+    return list(client.converse_stream(modelId=MODEL, messages=user(*blocks), **more)["stream"])
+
+
+def words(answer) -> str:
+    return "".join(block.get("text", "") for block in answer["output"]["message"]["content"])
+
+
+def streamed(events) -> str:
+    return "".join(each["contentBlockDelta"]["delta"].get("text", "") for each in events if "contentBlockDelta" in each)
+
+
+@case
+def plain():
+    said = token()
+    answer = ask(f"Say {said}")
+    assert said in words(answer)
+    assert answer["stopReason"] == "end_turn"
+    assert answer["usage"]["inputTokens"] > 0
+    assert answer["usage"]["totalTokens"] >= answer["usage"]["inputTokens"] + answer["usage"]["outputTokens"]
+
+
+@case
+def streams():
+    said = token()
+    events = stream(f"Stream {said}")
+    assert said in streamed(events)
+    assert next(iter(events[0])) == "messageStart"
+    assert [next(iter(each)) for each in events[-2:]] == ["messageStop", "metadata"]
+    assert events[-1]["metadata"]["usage"]["outputTokens"] > 0
+
+
+@case
+def twice():
+    said = token()
+    assert all(said in words(ask(f"Say {said}")) for _ in range(2))
+    assert all(said in streamed(stream(f"Say {said}")) for _ in range(2))
+
+
+@case
+def system():
+    said = token()
+    assert said in words(ask(f"Say {said}", system=[{"text": "Be brief"}]))
+
+
+@case
+def limits():
+    said = token()
+    inference = {"maxTokens": 500, "temperature": 0.0, "topP": 0.9}
+    assert said in words(ask(f"Say {said}", inferenceConfig=inference))
+
+
+@case
+def conversation():
+    said = token()
+    before = [*user("Hello"), {"role": "assistant", "content": [{"text": "Hello!"}]}]
+    assert said in words(client.converse(modelId=MODEL, messages=[*before, *user(f"Say {said}")]))
+
+
+@case
+def image():
+    said = token()
+    picture = {"image": {"format": "png", "source": {"bytes": base64.b64decode(PIXEL)}}}
+    assert said in words(ask(picture, f"Say {said}"))
+
+
+@case
+def document():
+    said = token()
+    paper = {"document": {"format": "txt", "name": "notes", "source": {"bytes": b"some notes"}}}
+    assert said in words(ask(paper, f"Say {said}"))
+
+
+@case
+def tools():
+    said = token()
+    question = user(f"Weather in {said} [[use weather]]")
+    first = client.converse(modelId=MODEL, messages=question, toolConfig=TOOLS)
+    assert first["stopReason"] == "tool_use"
+    message = first["output"]["message"]
+    (call,) = [block["toolUse"] for block in message["content"] if "toolUse" in block]
+    assert said in str(call["input"])
+    result = {"toolResult": {"toolUseId": call["toolUseId"], "content": [{"text": f"sunny, says {said}"}]}}
+    last = client.converse(modelId=MODEL, messages=[*question, message, *user(result)], toolConfig=TOOLS)
+    assert f"sunny, says {said}" in words(last)
+
+
+@case
+def tools_streamed():
+    said = token()
+    events = stream(f"Weather in {said} [[use weather]]", toolConfig=TOOLS)
+    (begun,) = [each["contentBlockStart"]["start"]["toolUse"] for each in events if "contentBlockStart" in each]
+    assert begun["name"] == "weather"
+    deltas = [each["contentBlockDelta"]["delta"] for each in events if "contentBlockDelta" in each]
+    assert said in str(json.loads("".join(delta["toolUse"]["input"] for delta in deltas if "toolUse" in delta)))
+
+
+@case
+def tool_forced():
+    answer = ask(f"Weather in {token()}", toolConfig={**TOOLS, "toolChoice": {"tool": {"name": "weather"}}})
+    assert [block["toolUse"]["name"] for block in answer["output"]["message"]["content"] if "toolUse" in block]
+
+
+@case
+def thinking():
+    said = token()
+    more = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
+    answer = ask(f"Think of {said} [[think]]", additionalModelRequestFields=more, inferenceConfig={"maxTokens": 4000})
+    thoughts = [block for block in answer["output"]["message"]["content"] if "reasoningContent" in block]
+    assert said in words(answer)
+    assert thoughts[0]["reasoningContent"]["reasoningText"]["text"]
+
+
+@case
+def wrong_key():
+    error = raised(ClientError, connect("tg-wrong").converse, modelId=MODEL, messages=user("x"))
+    assert error.response["Error"]["Code"] == "UnrecognizedClientException"
+    assert error.response["ResponseMetadata"]["HTTPStatusCode"] == 401
+
+
+@case
+def unknown_model():
+    error = raised(ClientError, client.converse, modelId="no-such-model", messages=user("x"))
+    assert error.response["Error"]["Code"] == "ResourceNotFoundException"
+    assert "no-such-model" in error.response["Error"]["Message"]
+
+
+@case
+def spent():
+    error = raised(ClientError, connect(SPENT_KEY).converse, modelId=MODEL, messages=user("x"))
+    assert error.response["Error"]["Code"] == "ThrottlingException"
+
+
+@case
+def refused_field():
+    error = raised(ClientError, ask, "x", guardrailConfig={"guardrailIdentifier": "abcdef", "guardrailVersion": "1"})
+    assert error.response["Error"]["Code"] == "ValidationException"
+    assert "guardrailConfig" in error.response["Error"]["Message"]
+
+
+@case
+def refused_above():
+    error = raised(ClientError, ask, f"{token()} [[fail 400]]")
+    assert error.response["Error"]["Code"] == "ValidationException"
+
+
+@case
+def broken_stream():
+    error = raised(EventStreamError, stream, f"{token()} many words {token()} [[break]]")
+    assert "modelStreamErrorException" in str(error)
+
+
+main()

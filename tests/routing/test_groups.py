@@ -1,0 +1,151 @@
+"""`model_group`: one name for a model from several vendors, of which the cheapest that can serve is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+
+import pytest
+from pydantic import ValidationError
+
+from gateway.domain.access import Access
+from gateway.domain.backend import Backend
+from gateway.domain.money.price import Price
+from gateway.domain.policy import DataPolicy
+from gateway.domain.protocols import BackendState
+from gateway.domain.routing.route import ContextEstimate, Route
+from gateway.domain.tenant import Tenant
+from gateway.errors import BadRequest, Forbidden
+from gateway.ledger.prices.price_book import PriceBook
+from gateway.routing.aliases import known, resolve
+from gateway.routing.difficulty.grader import Grader
+from gateway.routing.router import Router
+from gateway.settings.gateway import GatewayConfig
+from tests.routing.conftest import HARD, SMALL, SPANISH, Fleet, backend, request, tenant
+
+DIRECT = backend("direct", "hosted", "3", region="us", model_group="sonnet")
+CLOUD = backend("cloud", "hosted", "2", region="eu", model="eu.sonnet-v1:0", model_group="sonnet")
+RESOLD = backend("resold", "hosted", "2.5", region="us", model_group="sonnet")
+GROUP = [DIRECT, CLOUD, RESOLD]
+ESTIMATE = ContextEstimate(50, 50)
+
+Ask = Callable[..., Route]
+
+
+@pytest.fixture
+def ask(grader: Grader, catalogue: PriceBook, fleet: Fleet) -> Ask:
+    router = Router(lambda: grader, catalogue, fleet, [SMALL, *GROUP])
+
+    def ask(model: str = "sonnet", who: Tenant | None = None, text: str = HARD) -> Route:
+        return router.decide(request(text, model), who or tenant(), ESTIMATE)
+
+    return ask
+
+
+def names(route: Route) -> list[str]:
+    return [each.name for each in route.backends]
+
+
+def test_a_group_is_a_name() -> None:
+    policy = tenant().policy
+    assert [each.name for each in resolve("sonnet", policy, [SMALL, *GROUP]).backends] == ["direct", "cloud", "resold"]
+    assert "sonnet" in known(policy, GROUP)
+    assert known(policy, [SMALL]) == ["auto", "small", "small-model"]
+
+
+def test_the_cheapest_comes_first_and_the_others_are_fallbacks(ask: Ask, fleet: Fleet) -> None:
+    assert names(ask()) == ["cloud", "resold", "direct"]
+    fleet.down = {"cloud"}
+    assert names(ask()) == ["resold", "direct"]
+
+
+def test_one_member_can_be_named(ask: Ask) -> None:
+    assert names(ask("direct")) == ["direct"]
+    assert names(ask("eu.sonnet-v1:0")) == ["cloud"]
+
+
+def test_a_region_rule_holds(ask: Ask) -> None:
+    assert names(ask(who=tenant(data=DataPolicy(regions=("us",))))) == ["resold", "direct"]
+    with pytest.raises(Forbidden):
+        ask(who=tenant(data=DataPolicy(regions=("jp",))))
+
+
+@pytest.mark.parametrize("text", [HARD, SPANISH], ids=["graded", "abstained"])
+@pytest.mark.parametrize("reference", [None, "sonnet"])
+def test_a_rule_may_name_a_group_and_the_cheapest_member_is_its_reference(
+    ask: Ask, fleet: Fleet, text: str, reference: str | None
+) -> None:
+    who = tenant(models={"auto": {"candidates": ["small", "sonnet"], "reference": reference, "quality": 0.99}})
+    route = ask("auto", who, text)
+    assert route.backends[0].name == "cloud"
+    assert route.reference is not None
+    assert route.reference.name == "cloud"
+    fleet.down = {"cloud"}
+    assert ask("auto", who, text).backends[0].name == "resold"
+
+
+def test_a_reference_that_is_named_stays_it(ask: Ask) -> None:
+    who = tenant(models={"auto": {"candidates": ["small", "sonnet"], "reference": "direct"}})
+    route = ask("auto", who, SPANISH)
+    assert route.reference is not None
+    assert route.reference.name == "direct"
+
+
+def test_a_list_of_allowed_models_may_name_a_group() -> None:
+    access = Access("search", ("sonnet",), None, ())
+    assert [access.excludes(each) == "" for each in (SMALL, *GROUP)] == [False, True, True, True]
+    assert Access("search", ("",), None, ()).excludes(SMALL), "an empty name opens nothing"
+
+
+def test_vectors_of_a_group_are_of_one_model(ask: Ask, grader: Grader, catalogue: PriceBook, fleet: Fleet) -> None:
+    router = Router(lambda: grader, catalogue, fleet, [SMALL, *GROUP])
+    assert router.decide(request(model="sonnet", one_model=True), tenant(), ESTIMATE).backends
+    who = tenant(models={"mixed": {"candidates": ["small", "sonnet"]}})
+    with pytest.raises(BadRequest):
+        router.decide(request(model="mixed", one_model=True), who, ESTIMATE)
+
+
+class Hourly:
+    """Prices that another member is cheapest at every hour."""
+
+    def __init__(self) -> None:
+        self.hour = 0
+
+    def price(self, backend: Backend, day: str | None = None) -> Price | None:
+        place = [each.name for each in GROUP].index(backend.name)
+        usd = 1 + (place + self.hour) % 3
+        return Price(usd * 10**6, usd * 4 * 10**6)
+
+
+def test_with_prices_that_change_each_hour_the_cheapest_healthy_one_is_called(grader: Grader) -> None:
+    prices, fleet = Hourly(), Fleet()
+    router = Router(lambda: grader, prices, fleet, GROUP)  # type: ignore[arg-type]  # nothing else is asked of a list
+    paid = cheapest = Decimal(0)
+    for prices.hour in range(48):
+        fleet.down = {GROUP[prices.hour % 5].name} if prices.hour % 5 < 3 else set()
+        route = router.decide(request(model="sonnet"), tenant(), ESTIMATE)
+        costs = {each.name: prices.price(each).plain(50, 100) for each in GROUP if each.name not in fleet.down}  # type: ignore[union-attr]
+        paid += costs[route.backends[0].name]
+        cheapest += min(costs.values())
+    assert paid == cheapest
+
+
+class Used(Fleet):
+    """The limit of each of these is used up."""
+
+    def state(self, backend: Backend) -> BackendState:
+        return BackendState(True, headroom=0.0 if backend.name in self.down else 0.5)
+
+
+def test_a_member_whose_rate_limit_is_used_up_comes_last(grader: Grader, catalogue: PriceBook) -> None:
+    router = Router(lambda: grader, catalogue, Used({"cloud"}), GROUP)
+    assert names(router.decide(request(model="sonnet"), tenant(), ESTIMATE)) == ["resold", "direct", "cloud"]
+    everywhere = Router(lambda: grader, catalogue, Used({each.name for each in GROUP}), GROUP)
+    assert names(everywhere.decide(request(model="sonnet"), tenant(), ESTIMATE))[0] == "cloud"
+
+
+@pytest.mark.parametrize("group", ["direct", "hosted", "auto", "a group"])
+def test_a_group_needs_a_name_of_its_own(group: str) -> None:
+    about = {"name": "direct", "kind": "openai", "base_url": "http://127.0.0.1:9/v1", "model": "m"}
+    with pytest.raises(ValidationError, match="model_group"):
+        GatewayConfig.model_validate({"backends": [{**about, "model_group": group}]})
