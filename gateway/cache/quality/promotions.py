@@ -8,13 +8,14 @@ from dataclasses import dataclass
 _REMEMBERED = 16_384
 _SCOPES = 2000
 _EXPECTED_WRONG, _EXPECTED_CHECKS = 0.3, 10.0
-"""Share of promoted hits that is expected to be wrong before any check, and the number of checks it counts as."""
+"""Share of promoted hits that is assumed to be wrong before any check, and the number of checks that the assumption
+counts as."""
 _SHARE = 0.5
-"""Part of `max_error` that promoted hits may take."""
+"""Share of `max_error`, the allowed share of wrong hits, that promoted hits may use."""
 _NEVER = 2.0
-"""A score that none reaches."""
+"""A score that no candidate can reach."""
 _LOOKUPS = 400.0
-"""Look-ups that a scope begins with, so that a few early hits are a small share."""
+"""Number of look-ups that is added to the look-ups of a scope. With it, a few early hits are only a small share."""
 
 
 @dataclass(slots=True)
@@ -39,7 +40,8 @@ class Promotions:
 
     def __init__(self) -> None:
         self._least: OrderedDict[tuple[str, bytes], float] = OrderedDict()
-        """(Scope, digest) → lowest score at which a fresh answer equalled this one; `_NEVER` after a different one."""
+        """(Scope, digest of a stored answer) → lowest score at which a fresh answer was equal to this answer. `_NEVER`
+        if a fresh answer was different."""
         self._scopes: OrderedDict[str, _Scope] = OrderedDict()
 
     def _counts(self, scope: str) -> _Scope:

@@ -1,4 +1,5 @@
-"""Recognises phrases that stand elsewhere in the other question, with the same meaning: `For EECS 280, who …?`."""
+"""Recognises phrases that have moved to another position in the other question without a change of meaning: `For EECS
+280, who …?`."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ _ENDING = re.compile(r"[aeos]{1,2}$")
 
 @lru_cache(maxsize=16384)
 def root(form: str) -> str:
-    """The root of a word, the same for forms such as `roja` and `rojo`: an adjective that moves with its noun changes
-    its ending."""
+    """The root of a word. Forms such as `roja` and `rojo` have the same root, because an adjective that moves together
+    with its noun may change its ending."""
     return _ENDING.sub("", form) if len(form) > 3 else form
 
 
@@ -25,10 +26,10 @@ def carried(
     forms: tuple[tuple[str, ...], tuple[str, ...]],
     prepositions: frozenset[str],
 ) -> bool:
-    """Whether whole phrases moved, each with its preposition, so that no word has another role.
+    """Whether whole phrases moved, each together with its preposition. If so, no word has another role in the sentence.
 
-    `from A to B` and `to B from A` are the same; in `from B to A`, A has moved without its preposition. `moved`: the
-    roots of the words that are in gaps of both sides; `forms`: both texts.
+    `from A to B` and `to B from A` have the same meaning. In `from B to A`, A has moved without its preposition.
+    `moved`: roots of the words that are in gaps of both texts. `forms`: the words of both texts.
     """
     left, right = (sorted(_runs(side, moved)) for side in zip(*((gap.stored, gap.asked) for gap in gaps), strict=True))
     if left != right:
@@ -37,7 +38,7 @@ def carried(
 
 
 def _runs(side: Iterable[list[Token]], moved: frozenset[str]) -> Iterator[tuple[str, ...]]:
-    """The uninterrupted sequences of moved words."""
+    """Yield each uninterrupted sequence of moved words in the gaps of one text."""
     for tokens in side:
         run: list[str] = []
         for token in tokens:
