@@ -75,8 +75,12 @@ class Evaluator:
     def _ask(
         self, semantic_index: SemanticIndex, known: dict[bytes, str], name: str, asked: str | list[dict[str, Any]]
     ) -> tuple[str | None, float]:
-        """The id of the row whose answer would be served, and its score. For a miss: None and the best candidate's
-        score; the row is then stored."""
+        """Look up the question `asked`, a text or a list of messages. Returns (match, score).
+
+        `known` has the digest and the name of every stored question. For a hit, `match` is the name of the stored
+        question whose answer would be served. For a miss, `match` is None, `score` is the best candidate's score, and
+        `asked` is stored under `name`.
+        """
         request = _request(asked)
         digest = self._keys.digest(request, _TENANT)
         if digest in known:

@@ -32,9 +32,9 @@ _DOUBTED = 6.0
 _AFTER_WRONG = 5.0
 """Additional checks after a wrong hit, because there may be more."""
 _REPORTS = 2
-"""Maximum reports of wrong hits that are counted per key within `_VOICES_PER` look-ups."""
+"""Maximum reports of wrong hits that are counted per key within `_REPORTS_PER` look-ups."""
 _REPORTS_PER = 4000
-"""Number of look-ups after which the counts of `_VOICES` start again. Further reports of a key only delete the answer,
+"""Number of look-ups after which the counts of reports start again. Further reports of a key only delete the answer,
 so that one key cannot disable hits for its scope."""
 _KNOWN = 60.0
 """Number of checked hits from which the error rate counts as known, unless the threshold has been raised."""
