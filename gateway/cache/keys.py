@@ -52,11 +52,11 @@ def scope(tenant: Tenant) -> str:
 
 
 def asker(request: CompletionRequest, tenant: Tenant) -> str:
-    """A hash that identifies the sender of a question: a hash of the API key and of the end user whom the request names.
-    If the request names no end user, its session is used. Empty if it names no session either.
+    """A hash that identifies the sender of a question. It is made of the API key and the end user whom the request
+    names. If the request names no end user, its session is used instead. Empty if it has no session either.
 
-    The cache uses this hash to recognise a sender who asks the same question again in other words. Such a sender was not
-    satisfied with the first answer and must not get it from the cache.
+    The cache uses this hash to recognise a sender who asks the same question again in other words. Such a sender was
+    not satisfied with the first answer and must not get it from the cache.
     """
     who = named(request.body) or request.controls.session
     return blake2b(f"{tenant.key.lineage}/{who}".encode(errors="replace"), digest_size=8).hexdigest() if who else ""
