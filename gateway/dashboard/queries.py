@@ -22,8 +22,11 @@ _superseded = select(ledger.c.supersedes).where(ledger.c.supersedes != "")
 
 
 def raw(team: str, since: float, until: float) -> ColumnElement[bool]:
-    """The condition for the team's single rows in `[since, until)` (Unix seconds) that count. Rolled-up rows are
-    excluded."""
+    """An SQL condition that selects the team's rows of the ledger with times in `[since, until)` (Unix seconds).
+
+    Rows of simulated backends and rows that a later row supersedes are excluded. Sums of old rows are in another table,
+    so the condition does not select them either.
+    """
     c = ledger.c
     period = and_(c.team == team, c.at >= since, c.at < until)
     return and_(period, c.simulated.is_(False), c.id.not_in(_superseded))

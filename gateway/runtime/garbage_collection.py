@@ -31,7 +31,8 @@ def postponed() -> Iterator[None]:
 def settle() -> None:
     """Collect once, and exclude all current objects from later collections. Call it when the process has started.
 
-    Takes about 50 ms, or a few if the modules were excluded before this process was forked.
+    The collection takes about 50 ms. In a forked process it takes a few milliseconds, if the parent process had already
+    excluded the objects of the imported modules.
     """
     gc.collect()
     gc.freeze()
