@@ -1,5 +1,4 @@
-"""Promotes stored answers. If a comparison has shown that a fresh answer equals the answer of a candidate below the
-threshold, this stored answer is promoted: it becomes a hit for the next question with at least the same score."""
+"""Promotes stored answers that a near miss has confirmed: a later question that is as similar gets the answer."""
 
 from __future__ import annotations
 
@@ -27,15 +26,14 @@ class _Scope:
     wrong: int = 0
 
     def allowed(self, max_error: float) -> bool:
-        """Whether the scope may serve one more promoted hit: the expected number of wrong hits must stay within the
-        share of `max_error` for promoted hits."""
+        """Whether the expected wrong hits stay within their part of `max_error` if one more promoted hit is served."""
         rate = (self.wrong + _EXPECTED_WRONG * _EXPECTED_CHECKS) / (self.checked + _EXPECTED_CHECKS)
         return rate * (self.hits + 1) <= _SHARE * max_error * (self.lookups + _LOOKUPS)
 
 
 class Promotions:
-    """The promoted answers that this worker knows, in memory. Each answer belongs to one scope, so nothing of one scope
-    reaches another scope."""
+    """The promoted answers of one worker, in memory. Each promotion belongs to one scope, so no answer reaches another
+    tenant."""
 
     hits = 0
     """Number of promoted answers that were served, in all scopes."""
@@ -58,7 +56,7 @@ class Promotions:
         self._counts(scope).lookups += 1
 
     def promoted(self, scope: str, digest: bytes, score: float, max_error: float) -> bool:
-        """Whether the answer is a hit although `score` is below the threshold of the scope."""
+        """Whether the answer with this digest is a hit although the scope's threshold is above `score`."""
         return score >= self._least.get((scope, digest), _NEVER) and self._counts(scope).allowed(max_error)
 
     def gave(self, scope: str) -> None:
@@ -67,8 +65,8 @@ class Promotions:
         self._counts(scope).hits += 1
 
     def judged(self, scope: str, digests: tuple[bytes, ...], score: float, *, right: bool) -> None:
-        """Store the result of comparing a candidate with this `score` with a fresh answer. `digests`: the answers to
-        promote. `right`: whether the answers were equal; if not, the answers in `digests` are no longer promoted."""
+        """Record the comparison of a near miss with a fresh answer. `right`: the answers are equal, so those with
+        `digests` are promoted from `score` on; if not, their promotions end."""
         for name in ((scope, digest) for digest in digests):
             self._least[name] = min(self._least.get(name, _NEVER), score) if right else _NEVER
             self._least.move_to_end(name)
@@ -76,7 +74,7 @@ class Promotions:
                 self._least.popitem(last=False)
 
     def checked(self, scope: str, digest: bytes, *, wrong: bool) -> None:
-        """Count a promoted hit that was compared with a fresh answer, or that its client reported as wrong."""
+        """Record that a promoted hit was compared with a fresh answer, or that a client reported the hit as wrong."""
         counts = self._counts(scope)
         counts.checked += 1
         counts.wrong += wrong
