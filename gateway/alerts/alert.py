@@ -28,22 +28,22 @@ _SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One alert about a window of a budget or, for an anomaly, about a team."""
+    """One alert. Its subject is a window of a budget, a team, a backend, a host or an agent's session."""
 
     id: str
-    """The alert's id. It is the same in every process that detects the event, at any time."""
+    """The alert's id. Every process that detects the same event computes the same id."""
     kind: Kind
     severity: Severity
     payload: dict[str, Any]
     """JSON values that are sent to receivers: `text` is for people, the other fields are for programs."""
 
     def addressed(self, target: str) -> str:
-        """The id of the copy that is sent to one receiver."""
+        """The id of the delivery to one receiver. The id of the alert itself if `target` is empty."""
         return addressed(self.id, target)
 
 
 def alert(id: str, kind: Kind, severity: Severity, team: str, facts: dict[str, Any]) -> Alert:
-    """An alert with the fields of every payload, and those in `facts`."""
+    """An alert whose payload has the fields `team`, `kind` and `severity` and all fields of `facts`."""
     return Alert(id, kind, severity, {"team": team, "kind": kind, "severity": severity, **facts})
 
 
@@ -56,7 +56,7 @@ def digest(text: str, length: int) -> str:
 
 
 def targets(receivers: Iterable[Notify], severity: Severity) -> list[str]:
-    """The receivers that accept this severity, without repetitions."""
+    """The targets of the receivers that accept alerts of `severity`. Each target occurs once."""
     reached = _SEVERITIES.index(severity)
     return list(dict.fromkeys(each.target for each in receivers if _SEVERITIES.index(each.severity) <= reached))
 

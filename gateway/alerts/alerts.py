@@ -28,11 +28,15 @@ log = logging.getLogger(__name__)
 
 INTERVAL_S = 2.0
 PAUSE_FACTOR = 20
-"""Minimum pause after a check, as a multiple of the check's duration. In a large ledger a check takes seconds."""
+"""Minimum pause after a check, in durations of that check. A check of a large ledger takes seconds."""
 
 
 class Alerts:
-    """Runs in the process of the ledger's writer. Several processes may share one database."""
+    """Detects, delivers and escalates alerts. Runs in the process that writes the ledger. Processes of several hosts
+    may
+
+    share one database.
+    """
 
     def __init__(
         self,
@@ -58,22 +62,23 @@ class Alerts:
         await self._receivers.aclose()
 
     def notice(self, rows: Iterable[Row]) -> None:
-        """Store that there are new ledger rows; called by the writer (`on_rows`)."""
+        """Note new ledger rows for the next check. The ledger's writer calls this method (`on_rows`)."""
         self._watch.notice(rows)
 
     def used(self) -> dict[tuple[str, str, str], float]:
-        """The spent share of each budget at its last check, by team, window and limit."""
+        """(Team, window, limit) → spent share of the budget's limit at the last check of the budget."""
         return self._watch.used()
 
     def undrained(self) -> dict[str, int]:
-        """Host → number of its dead workers for which budgets still hold money, as of the last check."""
+        """Host → number of the host's dead workers for which budgets still held money at the last check."""
         return self._watch.undrained()
 
     def stats(self) -> dict[str, int | float | str]:
         return dict(self._counts)
 
     async def run(self) -> None:
-        """Check and deliver until cancelled. Each has a separate interval."""
+        """Detect and deliver alerts until cancelled. Detection and delivery run concurrently, each with its own
+        pauses."""
         await asyncio.gather(self._check_forever(), self._deliver_forever())
 
     async def _check_forever(self) -> None:
@@ -97,7 +102,8 @@ class Alerts:
                 await asyncio.sleep(self._interval_s)
 
     async def check_once(self) -> int:
-        """Store the alerts that are due and not stored yet. Returns their number. Raises SQLAlchemyError."""
+        """Store the alerts that are due and not stored yet. Returns the number of stored alerts. Raises
+        SQLAlchemyError."""
         fired = await self._watch.check()
         self._counts["created"] += len(fired)
         for alert in fired:
@@ -105,7 +111,7 @@ class Alerts:
         return len(fired)
 
     async def deliver_once(self) -> int:
-        """Attempt the deliveries that are due. Returns their number. Raises SQLAlchemyError."""
+        """Attempt the deliveries that are due. Returns the number of attempts. Raises SQLAlchemyError."""
         due = await self._database.run(partial(deliveries.claim, now=self._clock.time(), busy_s=2 * TIMEOUT_S))
         answers = await self._receivers.deliver_all([(each.target, each.id, each.payload) for each in due])
         for delivery, answer in zip(due, answers, strict=True):
@@ -125,8 +131,8 @@ class Alerts:
         log.log(level, "alert %s to %s: %s; %s", delivery.id, delivery.target, answer.said, outcome)
 
     async def escalate_once(self) -> int:
-        """Send alerts that were not acknowledged in time to the escalation receivers. Returns their number. Raises
-        SQLAlchemyError."""
+        """Queue alerts that were not acknowledged in time for the escalation receivers. Returns the number of these
+        alerts. Raises SQLAlchemyError."""
         policies = self._policies()
 
         def policy_of(team: str) -> AlertsPolicy | None:
@@ -144,15 +150,17 @@ class Alerts:
         return await self._database.run(partial(deliveries.latest, team=team, limit=limit), writes=False)
 
     async def dead(self, team: str | None = None, limit: int = 100) -> list[DeliveryResult]:
-        """Deliveries that were given up, newest first. Raises SQLAlchemyError."""
+        """Deliveries that were given up, newest alert first. Raises SQLAlchemyError."""
         return await self._database.run(partial(deliveries.dead, team=team, limit=limit), writes=False)
 
     async def revive(self, team: str | None = None) -> int:
-        """Retry deliveries that were given up. Returns their number. Raises SQLAlchemyError."""
+        """Queue deliveries that were given up for new attempts. Returns the number of deliveries. Raises
+        SQLAlchemyError."""
         return await self._database.run(partial(deliveries.revive, team=team, now=self._clock.time()))
 
     async def acknowledge(self, id: str, by: str) -> str | None:
-        """Acknowledge an alert. Returns its team, or None if there is no such alert. Raises SQLAlchemyError."""
+        """Acknowledge the alert `id` in the name of `by`. Returns the alert's team, or None if no alert has this id.
+        Raises SQLAlchemyError."""
         return await self._database.run(partial(deliveries.acknowledge, id=id, by=by, now=self._clock.time()))
 
     async def test(self, team: str) -> dict[str, dict[str, Answer]]:
@@ -169,7 +177,7 @@ class Alerts:
 
 
 def _log(alert: Alert) -> None:
-    """Log an alert, so that it is visible even if no receiver is configured."""
+    """Log an alert. Without a receiver, the log is the only place where an operator sees it."""
     log.log(
         logging.ERROR if alert.severity == "critical" else logging.WARNING,
         "%s alert: %s",

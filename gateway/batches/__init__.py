@@ -1,1 +1,2 @@
-"""Batch API: files of requests, answered through the pipeline at low priority."""
+"""Batch APIs of OpenAI and Anthropic: many requests in one file or body, answered through the pipeline at low
+priority."""

@@ -1,4 +1,4 @@
-"""One batch in SQL, for the APIs of both vendors."""
+"""One batch in SQL. The batches of OpenAI's and of Anthropic's API are in one table."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from gateway.state.sql.tables import batches
 
 WINDOW_S = 24 * 3600.0
 KEPT_S = 29 * 24 * 3600.0
-"""Seconds for which the results of a message batch are kept, counted from its creation."""
+"""Seconds for which the results of a message batch (Anthropic's API) are kept, counted from the batch's creation."""
 MOST_OPEN = 100
 """Maximum unfinished batches of one team."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A row of `batches`. Its status is one of OpenAI's; it is `validating` until a runner takes the batch. Times are
-    Unix seconds."""
+    """A row of the table `batches`. `status` is one of OpenAI's names, also for Anthropic's API. It is `validating`
+    until a runner takes the batch. Times are Unix seconds."""
 
     id: str
     team: str
@@ -56,7 +56,7 @@ class Batch:
     idempotency: str | None = None
     fingerprint: str | None = None
     owner: str = ""
-    """Lineage of the key that may see the batch; empty: all keys of the team may."""
+    """Lineage of the key that may see the batch. If it is empty, all keys of the team may see the batch."""
 
     @property
     def name(self) -> str:
@@ -69,20 +69,20 @@ class Batch:
         return self.created_at + KEPT_S
 
     def result_id(self, kind: str) -> str:
-        """Id of its `output` or `error` file. It is derived from the batch's id, so that it is the same after a
-        restart."""
+        """Id of the batch's result file of this kind, `output` or `error`. It is derived from the batch's id, so it is
+        the same after a restart."""
         return f"file-{self.name}-{kind}"
 
 
 @dataclass(frozen=True, slots=True)
 class BatchFields:
-    """The idempotency fields of a batch. If a request is repeated with the same `Idempotency-Key`, the existing batch
-    is returned."""
+    """The idempotency fields of a batch. A request that is repeated with the same `Idempotency-Key` gets the existing
+    batch."""
 
     idempotency: str | None = None
-    """Digest of the key and its owner; None if no key was sent."""
+    """Digest of the `Idempotency-Key` and its owner; None if no such header was sent."""
     fingerprint: str | None = None
-    """Digest of the request."""
+    """Digest of the request that makes the batch."""
 
 
 EACH_TIME = BatchFields()
@@ -90,7 +90,7 @@ EACH_TIME = BatchFields()
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The end of a batch."""
+    """How a batch ended."""
 
     status: str
     """`completed`, `cancelled` or `expired`."""
@@ -99,21 +99,21 @@ class Ended:
     counts: tuple[int, int] = (0, 0)
     """Number of lines (completed, failed)."""
     unsent: int = 0
-    """Number of failed lines that were not sent before the batch ended."""
+    """Number of failed lines that were never sent, because the batch ended before."""
     usage: Mapping[str, Any] | None = None
     """Token sums in OpenAI's format."""
 
 
 def family(endpoint: str) -> ColumnElement[bool]:
-    """The condition for batches of the same vendor's API as `endpoint`. Clients of one API do not see the other's
-    batches."""
+    """The condition that a batch belongs to the API of `endpoint`. Clients of one vendor's API do not see the batches
+    of the other."""
     return batches.c.endpoint == MESSAGES if endpoint == MESSAGES else batches.c.endpoint != MESSAGES
 
 
 def add(connection: Connection, batch: Batch) -> Batch:
-    """Insert the batch. If the same request was made before, return its batch.
+    """Insert the batch and return it. If the same request was made before, return the batch of the earlier request.
 
-    Raises KeyReused, LimitExceeded; NotFound if the batch's file has been deleted.
+    Raises KeyReused, LimitExceeded; NotFound if the batch's input file has been deleted.
     """
     if known := made(connection, BatchFields(batch.idempotency, batch.fingerprint)):
         return known
@@ -127,7 +127,8 @@ def add(connection: Connection, batch: Batch) -> Batch:
 
 
 def made(connection: Connection, once: BatchFields) -> Batch | None:
-    """The batch that was made earlier with this idempotency key. Raises KeyReused if that request was different."""
+    """The batch that was made earlier with the same idempotency key; None if there is none. Raises KeyReused if the
+    earlier request was different."""
     if once.idempotency is None:
         return None
     row = connection.execute(select(batches).where(batches.c.idempotency == once.idempotency)).first()
@@ -141,8 +142,8 @@ def made(connection: Connection, once: BatchFields) -> Batch | None:
 
 
 async def keep(database: Database, batch: Batch) -> Batch:
-    """Like `add`, in its own transaction. If two requests with one idempotency key arrive at once, one of them makes
-    the batch."""
+    """Insert the batch as `add` does, in a transaction of its own. If two requests with one idempotency key arrive at
+    the same time, both get the same batch."""
     try:
         return await database.run(lambda connection: add(connection, batch))
     except IntegrityError:
@@ -150,8 +151,8 @@ async def keep(database: Database, batch: Batch) -> Batch:
 
 
 def get(connection: Connection, viewer: Viewer, batch_id: str, endpoint: str = "") -> Batch:
-    """The batch with this id, if it was made through the API of the vendor of `endpoint` (empty: any). Raises
-    NotFound."""
+    """The batch with this id. Only batches of one API are found: Anthropic's if `endpoint` is `/v1/messages`, otherwise
+    OpenAI's. Raises NotFound."""
     query = select(batches).where(batches.c.id == batch_id, seen_by(batches, viewer), family(endpoint))
     row = connection.execute(query).first()
     if row is None:
@@ -160,8 +161,8 @@ def get(connection: Connection, viewer: Viewer, batch_id: str, endpoint: str = "
 
 
 def cancel(connection: Connection, viewer: Viewer, batch_id: str, now: float, endpoint: str = "") -> Batch:
-    """Cancel a batch. Lines in progress are still answered. Cancelling a second time has no effect. Raises NotFound,
-    BadRequest."""
+    """Cancel a batch. Lines in progress are still answered. A second cancellation has no effect. Raises NotFound;
+    BadRequest if the batch has ended or only its result files are missing."""
     batch = get(connection, viewer, batch_id, endpoint)
     if batch.status not in OPEN or batch.status == "finalizing":
         raise BadRequest(f"Cannot cancel a batch with status {batch.status!r}.", param="batch_id")
@@ -171,5 +172,5 @@ def cancel(connection: Connection, viewer: Viewer, batch_id: str, now: float, en
 
 
 def still_open(batch_id: str) -> Any:
-    """An SQL update that applies only if the batch has not ended. An ended batch never changes."""
+    """An SQL update of the batch, which applies only if the batch has not ended. So an ended batch never changes."""
     return update(batches).where(batches.c.id == batch_id, batches.c.status.in_(OPEN))

@@ -1,4 +1,4 @@
-"""Files that teams upload or that batches produce. The bytes are in one directory, the metadata in SQL."""
+"""Files that teams upload or that batches produce. Their bytes are in one directory, their metadata in SQL."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from gateway.state.sql.ownership import seen_by
 from gateway.state.sql.tables import batches, files
 
 MAX_BYTES = 256 * 10**6
-"""Maximum bytes of an upload: the larger of both vendors' limits."""
+"""Maximum bytes of an upload: the larger of the limits of OpenAI and Anthropic."""
 TEAM_BYTES = 5 * 2**30
-"""Maximum bytes of all files of a team, because a full disk would stop the journal and so all requests."""
+"""Maximum bytes of all files of a team. A full disk would stop the journal and so all requests."""
 ABANDONED_S = 3600.0
 GONE_S = 3600.0
-"""Seconds after its expiry at which a file's row is deleted, even if its bytes are on another host."""
+"""Seconds after a file's expiry after which its row is deleted even if its bytes are on another host."""
 OPEN = ("validating", "in_progress", "finalizing", "cancelling")
-"""States of a batch in which it still needs its file."""
+"""States of a batch that has not ended. It still needs its input file."""
 INLINE = "message_batch"
-"""Purpose of files with requests that were not uploaded as a file (message batches). Clients cannot see these files."""
+"""Purpose of the files of message batches, which clients send in a request's body. Clients cannot see these files."""
 
 
 def new_id() -> str:
-    """A new file id. Ids sort by time and cannot be guessed."""
+    """A new id for a file. Ids sort by the time of their creation and cannot be guessed."""
     return f"{time.time_ns() // 1_000_000:012x}{os.urandom(10).hex()}"
 
 
@@ -50,12 +50,12 @@ class StoredFile:
     created_at: float
     expires_at: float | None = None
     owner: str = ""
-    """Lineage of the key that may see the file; empty: all keys of the team may."""
+    """Lineage of the key that may see the file. If it is empty, all keys of the team may see the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of a list: rows after the id `after` that `viewer` may see."""
+    """A page of a list: at most `limit` rows in the order of their ids, beginning after the id `after`."""
 
     limit: int = 20
     after: str = ""
@@ -63,8 +63,8 @@ class Page:
     purpose: str = ""
 
     def of(self, table: Table, viewer: Viewer, *more: ColumnElement[bool]) -> Select[tuple[object, ...]]:
-        """A query for one row more than was requested; the additional row shows whether there are more. Ids sort by
-        time."""
+        """A query for the rows of the page that `viewer` may see, and one more row. The additional row shows whether
+        further pages exist. Ids sort by time."""
         query = select(table).where(seen_by(table, viewer), *more).limit(self.limit + 1)
         if self.purpose:
             query = query.where(table.c.purpose == self.purpose)
@@ -74,16 +74,16 @@ class Page:
 
 
 class Upload:
-    """An upload in progress. No client knows its name."""
+    """A file that a client is uploading. No client knows its name."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.size = path, 0
         self.digest = blake2b(digest_size=16)
-        """Digest of the bytes written."""
+        """Digest of the bytes that were written so far."""
         self._file = path.open("xb")
 
     def write(self, data: bytes) -> None:
-        """Append `data`. Blocks. Raises BodyTooLarge."""
+        """Append `data` to the file. Blocks. Raises BodyTooLarge."""
         self.size += len(data)
         if self.size > MAX_BYTES:
             raise BodyTooLarge(f"The file is larger than {MAX_BYTES} bytes; split it.", param="file")
@@ -94,19 +94,20 @@ class Upload:
         self._file.close()
 
     def discard(self) -> None:
-        """Delete the upload. After it was kept, this has no effect, because the file has been renamed."""
+        """Delete the uploaded bytes. If `Files.keep` has made a file of them, this call has no effect, because that
+        file has another name."""
         self.close()
         self.path.unlink(missing_ok=True)
 
 
 class Files:
-    """Reads and writes files. A file of another owner counts as unknown, even if the id is right."""
+    """Reads and writes files. A caller who may not see a file gets the same error as for an unknown id."""
 
     def __init__(self, directory: Path, database: Database) -> None:
         self.directory, self._database = directory, database
 
     async def open(self) -> None:
-        """Create the directory and delete uploads that a crash interrupted. Raises OSError."""
+        """Create the directory and delete the remains of uploads that a crash interrupted. Raises OSError."""
         await asyncio.to_thread(self._tidy)
 
     async def aclose(self) -> None:
@@ -121,12 +122,13 @@ class Files:
                 left.unlink(missing_ok=True)
 
     def path(self, file_id: str) -> Path:
-        """Path of a file. Use it only for ids that the gateway generated."""
+        """Path of the file with this id. Use it only for ids that the gateway has generated."""
         return self.directory / file_id
 
     @asynccontextmanager
     async def upload(self) -> AsyncIterator[Upload]:
-        """A new upload. At the end it is deleted, unless it was kept."""
+        """A context manager for one upload. At its end the uploaded bytes are deleted, unless `keep` has made a file of
+        them."""
         upload = await asyncio.to_thread(Upload, self.directory / f"{new_id()}.part")
         try:
             yield upload
@@ -136,7 +138,8 @@ class Files:
     async def keep(
         self, upload: Upload, tenant: Tenant, filename: str, purpose: str, expires_s: float | None = None
     ) -> StoredFile:
-        """Make a file of an upload. Raises BodyTooLarge if the team's files exceed TEAM_BYTES."""
+        """Make a stored file of an upload. Raises BodyTooLarge if the team's files would have more than TEAM_BYTES
+        bytes."""
         now = time.time()
         file = StoredFile(
             id=f"file-{new_id()}",
@@ -164,17 +167,17 @@ class Files:
         return file
 
     async def get(self, viewer: Viewer, file_id: str) -> StoredFile:
-        """A file's metadata. Raises NotFound."""
+        """The metadata of a file. Raises NotFound."""
         return await self._database.run(lambda connection: find(connection, viewer, file_id), writes=False)
 
     async def page(self, viewer: Viewer, page: Page) -> list[StoredFile]:
-        """The files of the page, and one more if there are more."""
+        """The files of the page, and one more file if further pages exist."""
         query = page.of(files, viewer, *_seen())
         rows = await self._database.run(lambda connection: connection.execute(query).all(), writes=False)
         return [StoredFile(**row._mapping) for row in rows]
 
     async def delete(self, viewer: Viewer, file_id: str) -> None:
-        """Delete a file. Raises NotFound; BadRequest while a batch needs it."""
+        """Delete a file. Raises NotFound; BadRequest if a batch still needs it."""
 
         def work(connection: Connection) -> None:
             find(connection, viewer, file_id, lock=True)
@@ -187,14 +190,15 @@ class Files:
         await asyncio.to_thread(self.path(file_id).unlink, missing_ok=True)
 
     async def forget(self, file_ids: Sequence[str]) -> None:
-        """Delete files that the gateway made itself, if they exist."""
+        """Delete files and their rows. Unlike `delete`, this method checks neither an owner nor whether a batch needs
+        them. Unknown ids are ignored."""
         gone = delete(files).where(files.c.id.in_(file_ids))
         await self._database.run(lambda connection: connection.execute(gone))
         await asyncio.to_thread(self._unlink, file_ids)
 
     async def sweep(self, now: float) -> None:
-        """Delete expired files that no batch needs. Rows of files on other hosts are deleted GONE_S seconds after their
-        expiry."""
+        """Delete expired files that no batch needs. The row of a file on another host is deleted GONE_S seconds after
+        the file's expiry."""
         late = select(files.c.id, files.c.expires_at).where(
             files.c.expires_at <= now, ~select(batches.c.id).where(_reads(files.c.id)).exists()
         )
@@ -209,17 +213,17 @@ class Files:
 
 
 def _seen() -> tuple[ColumnElement[bool], ...]:
-    """Conditions for files that clients may see and that have not expired."""
+    """The conditions that clients may see a file and that it has not expired."""
     return files.c.purpose != INLINE, files.c.expires_at.is_(None) | (files.c.expires_at > time.time())
 
 
 def _reads(file_id: object) -> ColumnElement[bool]:
-    """The condition that an unfinished batch needs the file."""
+    """The condition that an unfinished batch needs the file `file_id`."""
     return (batches.c.input_file_id == file_id) & batches.c.status.in_(OPEN)
 
 
 def find(connection: Connection, viewer: Viewer, file_id: str, *, lock: bool = False) -> StoredFile:
-    """The row of a file. With `lock`, it cannot be deleted before the transaction ends. Raises NotFound."""
+    """The row of a file. `lock`: keep the row from being deleted until the transaction ends. Raises NotFound."""
     query = select(files).where(files.c.id == file_id, seen_by(files, viewer), *_seen())
     row = connection.execute(query.with_for_update() if lock else query).first()
     if row is None:
@@ -228,5 +232,5 @@ def find(connection: Connection, viewer: Viewer, file_id: str, *, lock: bool = F
 
 
 def record(connection: Connection, file: StoredFile) -> None:
-    """Insert the row of a file, so that its team sees it."""
+    """Insert the row of a file. From then on, its team can see the file."""
     connection.execute(insert(files).values({name: getattr(file, name) for name in StoredFile.__slots__}))

@@ -1,4 +1,4 @@
-"""Formats of batch lines at OpenAI and Anthropic: requests and results."""
+"""Formats of the lines of a batch, for OpenAI and Anthropic: requests and results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ MESSAGES = "/v1/messages"
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _LONGEST_ID = 256
 _BREAKS = bytes.maketrans(b"\r\n", b"  ")
-"""Replaces line breaks by spaces. JSON has line breaks only between tokens, and a result must be one line."""
+"""Translation that replaces line breaks with spaces. A result must be one line, and JSON has line breaks only between
+tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,49 +28,51 @@ class Line:
     """Line number, from 1."""
     custom_id: str
     body: bytes
-    """The request exactly as the client wrote it."""
+    """The bytes of the request as the client wrote them."""
     fields: dict[str, Any]
     """The parsed request."""
 
 
 class Form(Protocol):
-    """The format of one vendor's batches. A mistake in a request is reported in the result of that request."""
+    """The format of one vendor's batches."""
 
     endpoint: str
     prompt: tuple[str, ...]
-    """The fields that a model reads, in their order; empty if their order does not matter."""
+    """The request's fields that form the prompt, in the order in which a model reads them. Empty: equal beginnings of
+    prompts do not matter."""
     most: int
     """Maximum lines of one batch."""
 
     def place(self, number: int) -> str:
-        """How error messages refer to a line of the batch. `number` counts lines from 1."""
+        """The name of a line in error messages. `number` counts lines from 1."""
         ...
 
     def read(self, number: int, raw: bytes) -> Line:
-        """Parse a line. Raises BadRequest with the mistake."""
+        """Parse a line. Raises BadRequest if the line is invalid. The request's own fields are not checked."""
         ...
 
     def answered(self, custom_id: str, status: int, request_id: str, body: bytes) -> bytes:
-        """A result with an answer. Raises JSONDecodeError if `body` is not JSON."""
+        """The line of a result with the answer `body`. Raises JSONDecodeError if `body` is not JSON."""
         ...
 
     def refused(self, custom_id: str, request_id: str, error: GatewayError) -> bytes:
-        """A result with an error, in the format in which the endpoint would have returned it."""
+        """The line of a result with an error. The error has the format that the endpoint would have used."""
         ...
 
     def unanswered(self, custom_id: str, name: str, ending: str) -> bytes:
-        """The result of a line that was not sent before the batch ended (`expired`, `cancelled`)."""
+        """The line of a result for a request that was never sent. `name`: unique name of the request. `ending`: the
+        batch's status, `expired` or `cancelled`."""
         ...
 
     def unsent(self, result: Mapping[str, Any]) -> bool:
-        """Whether `unanswered` wrote this result."""
+        """Whether `result` is the result of a request that was never sent."""
         ...
 
 
 def asked(
     line: Line, endpoint: str, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]
 ) -> CompletionRequest:
-    """The request of a line. Raises BadRequest."""
+    """The request in a line, as the endpoint parses it. Raises BadRequest."""
     request = PATHS[endpoint].parse(line.body, request_id, controls, headers)
     if request.stream:
         raise BadRequest("stream must be absent or false: the results of a batch are a file.", param="stream")
@@ -172,7 +175,7 @@ ENDPOINTS: Mapping[str, OpenAIForm] = {
     }.items()
     if endpoint in PATHS
 }
-"""Endpoint → format of OpenAI's batches for it."""
+"""Endpoint → format of OpenAI's batches for this endpoint."""
 FORMS: Mapping[str, Form] = {**ENDPOINTS, MESSAGES: MessagesForm()}
 
 
@@ -187,12 +190,13 @@ def _object(raw: bytes) -> dict[str, Any]:
 
 
 def _member(raw: bytes, key: str) -> bytes:
-    """The bytes of the member `key` as the client wrote them, including number formats and key order."""
+    """The bytes of the member `key` of the JSON object `raw`. They are unchanged, including number formats and key
+    order."""
     start, end = find(raw, key)[-1]
     return raw[start:end]
 
 
 def _one_line(body: bytes) -> orjson.Fragment:
-    """`body` unchanged except for its line breaks. Raises JSONDecodeError."""
+    """`body` as one line: line breaks are replaced, everything else is unchanged. Raises JSONDecodeError."""
     orjson.loads(body)
     return orjson.Fragment(body.translate(_BREAKS).strip())

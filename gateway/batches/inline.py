@@ -1,4 +1,4 @@
-"""Splits the body of a message batch into one request per line while it arrives."""
+"""Splits the body of a message batch into lines while the body arrives. Each line has one request."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ import orjson
 from gateway.errors import BadRequest, BodyTooLarge
 
 LONGEST_REST = 2**20
-"""Maximum bytes of the body outside of its requests, including separators."""
+"""Maximum bytes of the body outside of the requests, including separators."""
 _STRUCTURE = re.compile(rb'["{}\[\]]')
 _IN_STRING = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 _KEY = re.compile(rb'"requests"[ \t\r\n]*:[ \t\r\n]*\Z')
 _QUOTE, _OBJECT, _ARRAY = b'"{['
 _BREAKS = bytes.maketrans(b"\r\n", b"  ")
 _LIST, _REQUEST = 2, 3
-"""Nesting levels of the list of requests and of each request in it."""
+"""Nesting levels in the body: of the list `requests`, and of each request in this list."""
 
 
 class Requests:
-    """Splits a body that is passed to `feed` in pieces. Each object in its `requests` is passed to `sink` unchanged, as
-    one line.
+    """Splits a body that arrives in pieces. Each object in the body's list `requests` is passed to `sink` as one line.
 
-    It only finds where the objects begin and end. Mistakes in them are found when the lines are read.
+    The class only finds where each object begins and ends, and replaces line breaks. Mistakes inside the objects are
+    found later, when the lines are read.
     """
 
     def __init__(self, sink: Callable[[bytes], object], longest: int, most: int) -> None:
-        """`longest`: maximum bytes of a request; `most`: maximum requests."""
+        """`longest`: maximum bytes of one request. `most`: maximum number of requests."""
         self._sink, self._longest, self._most = sink, longest, most
         self._rest = bytearray()
         self._request: bytearray | None = None
         self._depth = self._count = 0
         self._listed = self._quoted = False
         self._held = b""
-        """A backslash whose escaped character has not arrived yet."""
+        """A backslash at the end of the last piece. The character that it escapes has not arrived yet."""
 
     def feed(self, data: bytes) -> None:
-        """Process the next piece. Raises BadRequest, BodyTooLarge and the sink's errors."""
+        """Process the next piece of the body. Raises BadRequest, BodyTooLarge and the errors of `sink`."""
         data, self._held = self._held + data, b""
         at = kept = 0
         while at < len(data):
@@ -53,7 +53,8 @@ class Requests:
         self._keep(data[kept : len(data) - len(self._held)])
 
     def close(self) -> None:
-        """End the body. Raises BadRequest unless it was an object with only objects in `requests`."""
+        """End the body. Raises BadRequest unless the body was an object whose list `requests` has only objects and at
+        least one."""
         try:
             rest = orjson.loads(self._rest)
         except orjson.JSONDecodeError as error:
@@ -66,7 +67,8 @@ class Requests:
                 raise BadRequest(f"requests.{number}: must be an object.", param=f"requests.{number}")
 
     def _string(self, data: bytes, at: int) -> int:
-        """The position in `data` at which the string that is open at `at` ends."""
+        """The position in `data` after the end of the string in which `at` is; the end of `data` if the string
+        continues."""
         found = _IN_STRING.match(data, at)
         assert found is not None  # the match may be empty
         end = found.end()
@@ -78,7 +80,8 @@ class Requests:
         return end + 1
 
     def _step(self, data: bytes, kept: int, at: int) -> int:
-        """Process the quote or bracket at `at`. Returns the position up to which `data` has been passed on."""
+        """Process the quote or bracket at the position `at`. `kept` is the position up to which `data` has been stored.
+        Returns the new value of `kept`."""
         sign = data[at]
         if sign == _QUOTE:
             self._quoted = True

@@ -1,4 +1,5 @@
-"""Batches of OpenAI's API: create, list, cancel. Also contains the state transitions of all batches."""
+"""Batches of OpenAI's API: creates, lists and cancels them. Also contains the changes of state for batches of both
+APIs."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from gateway.state.sql.tables import batches
 
 
 class Jobs:
-    """Creates, lists and cancels batches. A batch of another owner counts as unknown, even if the id is right."""
+    """Creates, lists and cancels batches. A caller who may not see a batch gets the same error as for an unknown id."""
 
     def __init__(self, database: Database, files: Files, *, max_line_bytes: int, max_line_items: int) -> None:
         self._database, self._files = database, files
@@ -36,10 +37,11 @@ class Jobs:
         headers: Mapping[str, str] | None = None,
         once: BatchFields = EACH_TIME,
     ) -> Batch:
-        """Create a batch and validate all its lines. If a line is invalid, the batch is `failed` and lists the
-        mistakes. Raises BadRequest, NotFound.
+        """Validate all lines of a file and create a batch. If a line is invalid, the batch is `failed` and lists the
+        mistakes. Raises BadRequest, NotFound, LimitExceeded, KeyReused.
 
-        `asked`: the body of OpenAI's request. `headers`: headers that are sent with every line.
+        `asked`: the body of OpenAI's request. `headers`: the client's headers that are sent with every line. `once`:
+        the idempotency fields.
         """
         if known := await self._database.run(lambda connection: rows.made(connection, once), writes=False):
             return known
@@ -75,17 +77,17 @@ class Jobs:
         return await rows.keep(self._database, batch)
 
     async def get(self, viewer: Viewer, batch_id: str) -> Batch:
-        """A batch. Raises NotFound."""
+        """The batch with this id. Raises NotFound."""
         return await self._database.run(lambda connection: rows.get(connection, viewer, batch_id), writes=False)
 
     async def page(self, viewer: Viewer, page: Page) -> list[Batch]:
-        """The batches of the page, and one more if there are more."""
+        """The batches of the page, and one more batch if further pages exist."""
         query = page.of(batches, viewer, family(""))
         found = await self._database.run(lambda connection: connection.execute(query).all(), writes=False)
         return [Batch(**row._mapping) for row in found]
 
     async def cancel(self, viewer: Viewer, batch_id: str) -> Batch:
-        """Cancel a batch. Raises NotFound; BadRequest if it has ended or is about to end."""
+        """Cancel a batch. Raises NotFound; BadRequest if the batch has ended or only its result files are missing."""
         now = time.time()
         return await self._database.run(lambda connection: rows.cancel(connection, viewer, batch_id, now))
 
@@ -96,7 +98,7 @@ class Jobs:
         return [Batch(**row._mapping) for row in found]
 
     async def begin(self, batch: Batch) -> bool:
-        """Mark the batch as taken by a runner. Returns False if it has ended."""
+        """Mark the batch as taken by a runner. Returns False if the batch has ended."""
         start = update(batches).where(batches.c.id == batch.id, batches.c.status == "validating")
 
         def work(connection: Connection) -> bool:
@@ -106,7 +108,7 @@ class Jobs:
         return await self._database.run(work)
 
     async def count(self, counts: Mapping[str, tuple[int, int]]) -> None:
-        """Store the progress. `counts`: batch id → number of lines (completed, failed)."""
+        """Store the progress of batches. `counts`: batch id → number of lines (completed, failed)."""
 
         def work(connection: Connection) -> None:
             for batch_id, (completed, failed) in counts.items():
@@ -115,14 +117,15 @@ class Jobs:
         await self._database.run(work)
 
     async def finalize(self, batch: Batch, counts: tuple[int, int]) -> None:
-        """Store that every line has a result, so that only the files remain to be completed."""
+        """Mark the batch as `finalizing`: every line has a result, and only the result files must be stored."""
         now = time.time()
         done = still_open(batch.id).where(batches.c.status == "in_progress")
         done = done.values(status="finalizing", finalizing_at=now, completed=counts[0], failed=counts[1])
         await self._database.run(lambda connection: connection.execute(done))
 
     async def finish(self, batch: Batch, ended: Ended) -> None:
-        """Store the result files and the end of the batch in one transaction."""
+        """Store the result files of the batch and its end in one transaction. If the batch has already ended, nothing
+        changes."""
         now = time.time()
         kinds = [kind for kind, size in ended.sizes.items() if size]
         values: dict[str, Any] = {f"{kind}_file_id": batch.result_id(kind) for kind in kinds}

@@ -1,4 +1,4 @@
-"""Validates a file of lines before it becomes a batch."""
+"""Validates a file with one request per line, before it becomes a batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gateway.dialects.requests.body_extent import check_extent
 from gateway.errors import BadRequest, GatewayError
 
 MAX_PROBLEMS = 100
-"""Maximum mistakes that are reported for a file."""
+"""Maximum mistakes that are reported for one file."""
 _HANDFUL, _PAUSE_S = 32, 0.0005
 
 
@@ -23,9 +23,9 @@ class Checked:
 
     total: int = 0
     problems: list[dict[str, Any]] = field(default_factory=list)
-    """Mistakes in OpenAI's format: code, message, param, line."""
+    """Mistakes in OpenAI's format, each with code, message, param and line."""
     models: set[str] = field(default_factory=set)
-    """Models that the lines name."""
+    """The models that the requests name."""
 
     def add(self, error: GatewayError, line: int | None) -> None:
         problem = {"code": error.code, "message": error.message, "param": error.param, "line": line}
@@ -33,10 +33,10 @@ class Checked:
 
 
 def numbered(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield each line with its number. Blocks. Raises OSError.
+    """Yield the number and the bytes of each line of the file. Blocks. Raises OSError.
 
-    It pauses after every few lines, because a long computation in this thread would hold the interpreter lock and so
-    block the event loop.
+    The generator pauses after every few lines. A long computation in its thread would hold the interpreter lock and so
+    delay the event loop.
     """
     with path.open("rb") as file:
         for number, raw in enumerate(file, 1):
@@ -46,9 +46,11 @@ def numbered(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def check(path: Path, form: Form, max_bytes: int, max_items: int) -> Checked:
-    """Validate a whole file. A line may have `max_bytes` bytes and `max_items` objects and arrays. Blocks.
+    """Validate a whole file. `max_bytes` and `max_items`: maximum bytes, and maximum objects and arrays, of one line.
+    Blocks.
 
     Raises OSError.
+
     """
     checked = Checked()
     seen: dict[str, int] = {}

@@ -1,4 +1,5 @@
-"""Batches of Anthropic's API. All requests are in one body, and results are not files."""
+"""Batches of Anthropic's API. All requests of a batch are in one body. Clients read the results directly, not as
+files."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ _PIECE = 2**18
 
 
 class MessageJobs:
-    """Like `Jobs`, for Anthropic's API. Neither can see the other's batches."""
+    """Creates, lists, cancels and deletes batches of Anthropic's API. Batches of OpenAI's API are not found."""
 
     def __init__(self, database: Database, files: Files, *, max_line_bytes: int, max_line_items: int) -> None:
         self._database, self._files = database, files
@@ -33,9 +34,11 @@ class MessageJobs:
     async def create(
         self, tenant: Tenant, upload: Upload, headers: Mapping[str, str], once: BatchFields = EACH_TIME
     ) -> Batch:
-        """Create a batch from an upload with one request per line. Raises BadRequest, BodyTooLarge, LimitExceeded.
+        """Create a batch from an upload with one request per line. Raises BadRequest, BodyTooLarge, LimitExceeded,
+        KeyReused.
 
-        A mistake in a request is reported in the result of that request.
+        BadRequest is raised for the format of a line, for example a repeated `custom_id`. A mistake in a request's
+        `params` is reported in the result of this request.
         """
         upload.close()
         checked = await asyncio.to_thread(check, upload.path, FORMS[MESSAGES], *self._max_line)
@@ -68,24 +71,25 @@ class MessageJobs:
                 await asyncio.shield(self._files.forget([file.id]))
 
     async def get(self, viewer: Viewer, batch_id: str) -> Batch:
-        """A batch. Raises NotFound."""
+        """The batch with this id. Raises NotFound."""
         return await self._database.run(
             lambda connection: rows.get(connection, viewer, batch_id, MESSAGES), writes=False
         )
 
     async def page(self, viewer: Viewer, page: Page) -> list[Batch]:
-        """The batches of the page, and one more if there are more."""
+        """The batches of the page, and one more batch if further pages exist."""
         query = page.of(batches, viewer, family(MESSAGES))
         found = await self._database.run(lambda connection: connection.execute(query).all(), writes=False)
         return [Batch(**row._mapping) for row in found]
 
     async def cancel(self, viewer: Viewer, batch_id: str) -> Batch:
-        """Cancel a batch. Raises NotFound; BadRequest if it has ended."""
+        """Cancel a batch. Raises NotFound; BadRequest if the batch has ended or only its results must still be
+        stored."""
         now = time.time()
         return await self._database.run(lambda connection: rows.cancel(connection, viewer, batch_id, now, MESSAGES))
 
     async def delete(self, viewer: Viewer, batch_id: str) -> None:
-        """Delete a batch and its results. Raises NotFound; BadRequest while it is in progress."""
+        """Delete a batch and its results. Raises NotFound; BadRequest if the batch has not ended."""
 
         def work(connection: Connection) -> Batch:
             batch = rows.get(connection, viewer, batch_id, MESSAGES)
@@ -99,8 +103,8 @@ class MessageJobs:
         await self._files.forget([file_id for file_id in files if file_id])
 
     async def results(self, viewer: Viewer, batch_id: str) -> Iterator[bytes]:
-        """Yield all results in pieces; iterate off the event loop. Raises NotFound if there are no results yet, or if
-        they have been deleted."""
+        """An iterator over the bytes of all results, in pieces. Iterate in a thread, because reading blocks. Raises
+        NotFound if the results do not exist yet, were deleted, or are on another host."""
         batch = await self.get(viewer, batch_id)
         if batch.finished_at is None:
             raise NotFound(f"{batch_id} has not ended yet, so it has no results.", param="message_batch_id")
@@ -113,7 +117,7 @@ class MessageJobs:
 
 
 def archived(batch: Batch, now: float) -> bool:
-    """Whether its results have been deleted."""
+    """Whether the batch's results are so old that they have been deleted."""
     return batch.finished_at is not None and now >= batch.kept_until
 
 
@@ -125,7 +129,7 @@ def _pieces(paths: list[Path]) -> Iterator[bytes]:
 
 
 def _first_mistake(checked: Checked) -> BadRequest:
-    """The first mistake and its line, in the format that Anthropic's clients expect."""
+    """The first mistake as an error. It names the line as Anthropic's clients expect."""
     problem = checked.problems[0]
     place = FORMS[MESSAGES].place(problem["line"]) if problem["line"] else "requests"
     param = f"{place}.{problem['param']}" if problem["param"] else place

@@ -1,4 +1,4 @@
-"""Options of a batch or file: metadata and expiry."""
+"""Reads the options of a batch or a file: metadata and expiry."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class BatchOptions:
 
 
 def read(asked: Mapping[str, Any]) -> BatchOptions:
-    """Parse the request. Unknown fields are ignored. Raises BadRequest."""
+    """Parse the body of OpenAI's request. Unknown fields are ignored. Raises BadRequest."""
     file_id, endpoint, metadata = asked.get("input_file_id"), asked.get("endpoint"), asked.get("metadata")
     if not isinstance(file_id, str):
         raise BadRequest("input_file_id is required: the id of a file with purpose batch.", param="input_file_id")
@@ -46,8 +46,8 @@ def read(asked: Mapping[str, Any]) -> BatchOptions:
 
 
 def seconds(anchor: object, length: object, param: str) -> float:
-    """Seconds until expiry. `param`: the name of the parameter in errors, with a placeholder for the field. Raises
-    BadRequest."""
+    """The seconds until a file expires, from the fields `anchor` and `seconds` of a request. `param`: the name of a
+    field in errors, with `{}` for `anchor` or `seconds`. Raises BadRequest."""
     if anchor != "created_at":
         raise BadRequest(f"{param.format('anchor')} must be created_at.", param=param.format("anchor"))
     if type(length) is str and length.isascii() and length.isdigit():  # a form field is a string

@@ -1,7 +1,7 @@
-"""Orders a batch's lines: lines with a common prefix are sent one after another, because they can then use a warm
-prompt cache.
+"""Orders the lines of a batch. Lines whose prompts have the same beginning are sent in succession, because the provider
+then has this beginning in its prompt cache.
 
-A provider keeps the beginning of a prompt for a few minutes. It charges less for a prompt that begins in the same way.
+A provider keeps the beginning of a prompt for a few minutes. Another prompt with this beginning costs less.
 """
 
 from __future__ import annotations
@@ -21,27 +21,28 @@ from gateway.batches.forms import Form, Line
 from gateway.batches.lines import numbered
 
 BLOCK = 512
-"""Bytes of a prompt that are compared as a unit: about the 128 tokens in which providers count."""
+"""Prompts are compared in blocks of this many bytes: about 128 tokens, the unit in which providers cache."""
 SHARED = 8
-"""Minimum number of equal blocks at the beginning (about 1024 tokens). Providers do not cache a shorter beginning."""
+"""Minimum number of equal blocks at the beginning of two prompts, about 1024 tokens. Providers do not cache less."""
 PAGE = 64
-"""Maximum lines that are searched for one that may be sent."""
+"""Maximum lines in memory, among which a line is searched that may be sent."""
 _DIGEST = 8
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedLine:
-    """A line and its position in the file."""
+    """The position of a line in the file, and its group."""
 
     number: int
     start: int
     length: int
     group: bytes
-    """A value that is equal for lines whose prompts begin in the same way; empty if they have too little in common."""
+    """Digest of the model and the first `SHARED` blocks of the prompt. Empty: the prompt is shorter than that."""
 
 
 def placed(path: Path, form: Form, done: set[str]) -> list[QueuedLine]:
-    """Lines without a result, in sending order: by model, then by the beginning of the prompt. Blocks."""
+    """The lines without a result, in the order in which they are sent: by model, then by the beginning of the prompt.
+    `done`: ids of the lines with a result. Blocks."""
     found: list[tuple[str, bytes, QueuedLine]] = []
     start = 0
     for number, raw in numbered(path):
@@ -56,8 +57,8 @@ def placed(path: Path, form: Form, done: set[str]) -> list[QueuedLine]:
 
 
 def beginning(fields: dict[str, Any], prompt: tuple[str, ...]) -> bytes:
-    """A digest of each whole block of the prompt. After sorting by them, prompts with equal beginnings are next to each
-    other."""
+    """The concatenated digests of the whole blocks of a prompt. `prompt`: names of the fields that form it. Sorting by
+    the returned value puts prompts with equal beginnings next to each other."""
     if not prompt:
         return b""
     try:
@@ -77,11 +78,11 @@ def _group(model: str, begins: bytes) -> bytes:
 
 
 class Queue:
-    """Returns a file's lines in order. While the first line of a group is in progress, the other lines of the group are
-    skipped."""
+    """Returns the lines of a file in the order of `placed`. While the first line of a group is in progress, the other
+    lines of this group are skipped, so that they can use the provider's cache."""
 
     def __init__(self, path: Path, form: Form, done: set[str]) -> None:
-        """Read the file. Blocks. Raises OSError."""
+        """Read and order the lines of the file. `done`: ids of the lines with a result. Blocks. Raises OSError."""
         self._form = form
         self._far = iter(placed(path, form, done))
         self._near: deque[tuple[bytes, Line]] = deque()
@@ -98,7 +99,8 @@ class Queue:
         self._file.close()
 
     async def take(self) -> tuple[bytes, Line] | None:
-        """The next (group, line); None if no line is left. Afterwards the caller must call `leave` with the group."""
+        """The next (group, line); None if no line is left. When the line is done, the caller must call `leave` with the
+        group."""
         async with self._changed:
             while True:
                 if len(self._near) < PAGE // 2 and not self._whole:
@@ -114,7 +116,7 @@ class Queue:
                 await self._changed.wait()
 
     async def leave(self, group: bytes) -> None:
-        """Record that a line of the group has been answered, or will not be answered."""
+        """Record that a line of the group is done, so that the other lines of the group may be sent."""
         if group in self._leading:
             async with self._changed:
                 self._leading.discard(group)
@@ -122,7 +124,7 @@ class Queue:
                 self._changed.notify_all()
 
     def _fill(self) -> None:
-        """Read the next lines. Blocks."""
+        """Read further lines into memory, up to `PAGE` lines. Blocks."""
         for place in self._far:
             raw = os.pread(self._file.fileno(), place.length, place.start)
             self._near.append((place.group, self._form.read(place.number, raw)))

@@ -1,4 +1,5 @@
-"""Appends a batch's results to its output and error files. The files also record which lines are done."""
+"""Appends a batch's results to its output file and its error file. The two files also record which lines have a
+result."""
 
 from __future__ import annotations
 
@@ -15,13 +16,14 @@ from gateway.batches.lines import numbered
 
 
 class Results:
-    """Appends results. A kill at any point does no harm. All methods block and may raise OSError."""
+    """Appends results to the files of one batch. A killed process leaves no partial result: the next run removes an
+    incomplete line. All methods block and may raise OSError."""
 
     def __init__(self, output: Path, errors: Path, form: Form) -> None:
         self.done: set[str] = set()
-        """Ids of the lines that have a result."""
+        """The `custom_id` of each line that has a result."""
         self.unsent = 0
-        """Number of `done` lines that were not sent because the batch ended."""
+        """Number of lines in `done` that were never sent, because the batch ended before."""
         self._lock, self._form = threading.Lock(), form
         self.output = _File(output, self._found)
         try:
@@ -31,20 +33,22 @@ class Results:
             raise
 
     def add(self, custom_id: str, result: bytes, *, failed: bool, unsent: bool = False) -> None:
-        """Append `result`, which ends with a newline. If writing fails, the result can be added again."""
+        """Append `result`, one line with its newline, to the error file if `failed`, else to the output file. If
+        writing fails, `add` can be called again. `unsent`: the line was never sent."""
         with self._lock:
             (self.errors if failed else self.output).append(result)
             self.done.add(custom_id)
             self.unsent += unsent
 
     def _found(self, line: bytes) -> None:
-        """Count a result that an earlier run has written."""
+        """Count a result that an earlier run wrote."""
         result = orjson.loads(line)
         self.done.add(result["custom_id"])
         self.unsent += self._form.unsent(result)
 
     def close(self) -> None:
-        """Close the files. Later calls of `add` are refused, so that they cannot write to a reused file descriptor."""
+        """Close the files. A later call of `add` fails, so that it cannot write to another file with the same file
+        descriptor."""
         with self._lock:
             self.output.close()
             self.errors.close()

@@ -30,21 +30,22 @@ from gateway.runtime.off_loop import LARGE_BYTES
 log = logging.getLogger(__name__)
 
 LINES = 4
-"""Maximum lines in progress at a time."""
+"""Maximum lines of one batch in progress at a time."""
 TRIES = 4
-"""Maximum attempts of a line whose backends fail. A line that only has to wait, for example for a rate limit, is
-retried until the batch expires."""
+"""Maximum failed attempts of a line. An attempt that only has to wait, for example for a rate limit, does not count: it
+is repeated until the batch expires."""
 _LONGEST_WAIT_S = 300.0
-"""Maximum seconds before a retry, whatever a backend or budget asks for, because the obstacle may be gone earlier."""
+"""Maximum seconds before a retry, even if a backend or a budget asks for more. The reason to wait may be gone
+earlier."""
 QUERY = b"?"
-"""Key for the query string among the headers of a batch. No header can have this name."""
+"""The key under which the query string is stored among the headers of a batch. No header can have this name."""
 
 
 class CacheRecall(Protocol):
-    """Inserts the stored items to which a request refers."""
+    """Inserts stored items into requests that refer to them, and stores answers (Responses API)."""
 
     async def recall(self, request: CompletionRequest, tenant: Tenant) -> None:
-        """Insert everything to which `request` refers. Raises GatewayError."""
+        """Insert the stored items to which `request` refers. Raises GatewayError."""
         ...
 
     async def keep(self, request: CompletionRequest, tenant: Tenant, answer: bytes | None) -> None: ...
@@ -52,7 +53,7 @@ class CacheRecall(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Sends a line."""
+    """Sends the lines of batches through the pipeline."""
 
     pipeline: Pipeline
     tenants: Tenants
@@ -61,7 +62,8 @@ class Sender:
     deadline_s: float
 
     async def send(self, batch: Batch, line: Line, request_id: str) -> bytes:
-        """Send the line once and return its result. The policy that applies now is used. Raises GatewayError."""
+        """Send a line once and return the line of its result. The team's present policy applies. Raises
+        GatewayError."""
         tenant = self.tenants.of_key(batch.key_id)
         headers = wire_headers(batch)
         controls = replace(parse_controls(headers), priority="batch", deadline_s=None)
@@ -93,17 +95,17 @@ class Sender:
 
 
 def wire_headers(batch: Batch) -> dict[bytes, bytes]:
-    """The client's headers, which apply to all lines of the batch."""
+    """The headers that the client sent when it created the batch. They apply to all lines of the batch."""
     kept: dict[str, str] = orjson.loads(batch.headers or "{}")
     return {name.encode(): value.encode("latin-1") for name, value in kept.items()}
 
 
 class Run:
-    """Runs a batch. A line with a stored result is never sent again. A line that is in progress when the process dies
-    is sent again."""
+    """Runs one batch. A line with a stored result is never sent again. A line that was in progress when the process
+    died is sent again."""
 
     def __init__(self, batch: Batch, files: Files, sender: Sender, *, wait_s: float) -> None:
-        """`wait_s`: seconds before a line's first retry. The wait doubles each time."""
+        """`wait_s`: seconds before the first retry of a line. Each further wait is twice as long."""
         self.batch, self._sender, self._wait_s = batch, sender, wait_s
         self._form = FORMS[batch.endpoint]
         self._input = files.path(batch.input_file_id)
@@ -111,24 +113,24 @@ class Run:
         self._results: Results | None = None
         self._stop = asyncio.Event()
         self.ending = "completed"
-        """The batch's final status; empty if another process will continue it."""
+        """The status with which the batch ends. Empty: the batch does not end, and another process will continue it."""
         self.stored_counts = (0, 0)
-        """The counts stored in the database."""
+        """The `counts` that were last stored in the database."""
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Number of lines (completed, failed) so far."""
+        """Number of lines that have a result so far: (completed, failed)."""
         return (self._results.output.lines, self._results.errors.lines) if self._results else (0, 0)
 
     def stop(self, ending: str) -> None:
-        """Send no further lines. Only the first call sets the reason `ending`."""
+        """Send no further lines. `ending`: the status with which the batch ends. Only the first call has an effect."""
         if not self._stop.is_set():
             self.ending = ending
             self._stop.set()
 
     async def go(self) -> None:
-        """Run until every line has a result, or until the run was stopped and lines in progress have ended. Raises
-        OSError."""
+        """Send lines until every line has a result, or until `stop` was called and the lines in progress have ended. In
+        a cancelled or expired batch, each line that was not sent gets a result too. Raises OSError."""
         results = self._results = await asyncio.to_thread(Results, *self._paths, self._form)
         await self._send_all(results)
         self.stop("completed")
@@ -136,7 +138,7 @@ class Run:
             await asyncio.to_thread(self._write_unanswered, results)
 
     async def ended(self) -> Ended:
-        """The end of the batch. Raises OSError."""
+        """The data with which the batch's end is stored. Raises OSError."""
         results = self._results
         assert results is not None
         usage = None if self.batch.endpoint == MESSAGES else await asyncio.to_thread(tokens, self._paths[0])
@@ -148,7 +150,7 @@ class Run:
             self._results.close()
 
     def tidy(self) -> None:
-        """Delete result files that are empty. Blocks."""
+        """Delete the result files that are empty. Blocks."""
         for path in self._paths:
             if path.exists() and not path.stat().st_size:
                 path.unlink()
@@ -160,7 +162,7 @@ class Run:
                     group.create_task(self._send(queue, results))
 
     async def _send(self, queue: Queue, results: Results) -> None:
-        """Send lines, one after the other."""
+        """Send lines one after the other, until the queue is empty or the run is stopped."""
         while not self._stop.is_set() and (taken := await queue.take()):
             group, line = taken
             try:
@@ -169,7 +171,8 @@ class Run:
                 await queue.leave(group)
 
     async def _line(self, results: Results, line: Line) -> None:
-        """Send a line and store its result. If the run stops while the line waits for a retry, nothing is stored."""
+        """Send a line until it has a result, and store the result. If the run stops while the line waits for a retry,
+        no result is stored."""
         failures = 0
         while not self._stop.is_set():
             request_id = new_request_id()
@@ -191,7 +194,7 @@ class Run:
             return
 
     async def _wait(self, seconds: float) -> None:
-        """Wait for `seconds`, or until the run is stopped."""
+        """Wait for `seconds`, or less if the run is stopped."""
         try:
             async with asyncio.timeout(seconds):
                 await self._stop.wait()
@@ -203,7 +206,7 @@ class Run:
         await self._write(results, line, result, failed=True)
 
     async def _write(self, results: Results, line: Line, result: bytes, *, failed: bool) -> None:
-        """Write a result. It is retried until the disk accepts it, because the answer has been paid for."""
+        """Store a result. If the disk refuses, try again until it is stored, because the answer has cost money."""
         written = False
         while not written:
             try:
@@ -214,7 +217,7 @@ class Run:
                 await asyncio.sleep(self._wait_s)
 
     def _write_unanswered(self, results: Results) -> None:
-        """Write a result for every line that has none. Blocks."""
+        """Store a result for every line that has none: the line was not sent. Blocks."""
         for line in undone(self._input, self._form, results.done):
             name = f"{self.batch.name}_{line.number}"
             result = self._form.unanswered(line.custom_id, name, self.ending)
@@ -222,7 +225,7 @@ class Run:
 
 
 def passes(error: GatewayError) -> bool:
-    """Whether the error means that the line must wait. If not, the line cannot be answered."""
+    """Whether a line with this error only has to wait, so that the attempt does not count toward `TRIES`."""
     if isinstance(error, LimitExceeded):
         return error.retry_after_s is not None  # otherwise the line by itself exceeds the limit
     if isinstance(error, AllBackendsFailed):

@@ -1,4 +1,4 @@
-"""Runs all batches. There is one runner per data directory; if it dies, another process takes over."""
+"""Runs all batches. One process per data directory is the runner. If it dies, another process becomes the runner."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ log = logging.getLogger(__name__)
 
 TICK_S = 0.5
 BATCHES = 4
-"""Maximum batches at a time. No two are of the same team, so that a long batch does not delay other teams."""
+"""Maximum batches in progress at a time. Each is of another team, so that a long batch does not delay other teams."""
 DRAIN_S = 3.0
 SWEEP_S = 60.0
 
 
 class Runner:
-    """Runs batches until stopped. The next runner continues unfinished batches."""
+    """Runs batches until it is closed. Unfinished batches are continued by the next runner."""
 
     def __init__(
         self,
@@ -46,7 +46,8 @@ class Runner:
         wait_s: float = 1.0,
         clock: Clock = time,
     ) -> None:
-        """`deadline_s`: seconds for each attempt of a line. `wait_s`: seconds between the first two attempts."""
+        """`deadline_s`: maximum seconds of one attempt of a line. `wait_s`: seconds between the first two attempts of a
+        line."""
         self._jobs, self._files, self._sender = jobs, files, Sender(pipeline, tenants, overload, memory, deadline_s)
         self._tick_s, self._wait_s, self._clock = tick_s, wait_s, clock
         self._tasks = Tasks()
@@ -57,11 +58,11 @@ class Runner:
         self._swept = 0.0
 
     async def open(self) -> None:
-        """Start. Never raises: if the disk or the database fails, it is tried again."""
+        """Start. Never raises: while the disk or the database fails, the start is repeated in the background."""
         self._follower = self._tasks.spawn(self._follow(), "batches")
 
     async def aclose(self) -> None:
-        """Stop. Lines in progress have a moment to end; the next runner continues the rest."""
+        """Stop. Lines in progress have `DRAIN_S` seconds to end. The next runner sends the remaining lines."""
         if self._follower is not None:
             self._follower.cancel()
         for run in self._runs.values():
@@ -76,7 +77,7 @@ class Runner:
         return {"runner": int(self._lock >= 0), "running": len(self._runs), "ended": self._ended}
 
     async def _follow(self) -> None:
-        """Take batches and finish them, until cancelled."""
+        """Start and stop the runs of batches until cancelled."""
 
         async def look() -> None:
             if self._lock >= 0 or await asyncio.to_thread(self._acquire):
@@ -85,7 +86,8 @@ class Runner:
         await repeat(look, self._tick_s, _troubled, SQLAlchemyError, OSError)
 
     def _acquire(self) -> bool:
-        """Become the runner of this directory, unless another process is. The lock ends with the process."""
+        """Become the runner of this data directory. Returns False if another process is the runner. The lock is
+        released when this process ends."""
         fd = os.open(self._files.path("runner.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -108,14 +110,14 @@ class Runner:
         await self._sweep()
 
     async def _sweep(self) -> None:
-        """Delete expired files at intervals."""
+        """Delete expired files, at most once in `SWEEP_S` seconds."""
         now = self._clock.time()
         if now >= self._swept + SWEEP_S:
             self._swept = now
             await self._files.sweep(now)
 
     async def _count(self) -> None:
-        """Store the progress of batches that have advanced."""
+        """Store the progress of all batches whose counts have changed."""
         moved = {run: run.counts for run in self._runs.values() if run.counts != run.stored_counts}
         if moved:
             await self._jobs.count({run.batch.id: counts for run, counts in moved.items()})
@@ -123,7 +125,8 @@ class Runner:
             run.stored_counts = counts
 
     async def _take(self, batch: Batch) -> Run | None:
-        """Start running the batch, if it is its turn."""
+        """Start to run the batch and return its run. None: its team already has a running batch, too many batches run,
+        or the batch's input file is on another host."""
         if len(self._runs) >= BATCHES or any(run.batch.team == batch.team for run in self._runs.values()):
             return None
         if not await asyncio.to_thread(self._files.path(batch.input_file_id).exists):

@@ -1,4 +1,4 @@
-"""Sums the tokens of a batch in the form in which OpenAI reports them."""
+"""Sums the tokens of a batch, in the format in which OpenAI reports them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from gateway.batches.lines import numbered
 
 
 def tokens(output: Path) -> dict[str, Any]:
-    """OpenAI's BatchUsage, summed over all answers with usage. Blocks. Raises OSError."""
+    """OpenAI's BatchUsage: the sums over all answers in the output file. Answers without usage count as 0. Blocks.
+    Raises OSError."""
     read, cached, written, reasoned = 0, 0, 0, 0
     for _, line in numbered(output):
         usage = _object(orjson.loads(line)["response"]["body"].get("usage"))
@@ -37,5 +38,6 @@ def _details(usage: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def _count(usage: dict[str, Any], *names: str) -> int:
-    """The first count that is present, under the name of the Responses API or of the chat API."""
+    """The first of the fields `names` that is a whole number, or 0. The Responses API and the chat API use different
+    names for one count."""
     return next((value for name in names if type(value := usage.get(name)) is int), 0)

@@ -78,8 +78,11 @@ class Evaluator:
     def _ask(
         self, semantic_index: SemanticIndex, known: dict[bytes, str], name: str, asked: str | list[dict[str, Any]]
     ) -> tuple[str | None, float]:
-        """The id of the stored row whose answer would be served, and its score. For a miss, None and the score of the
-        best candidate; the new row is then stored. `known`: digest → id of the stored row. `name`: id of the new row.
+        """Look up the question `asked`, a text or a list of messages. Returns (match, score).
+
+        `known` has the digest and the name of every stored question. For a hit, `match` is the name of the stored
+        question whose answer would be served. For a miss, `match` is None, `score` is the best candidate's score, and
+        `asked` is stored under `name`.
         """
         request = _request(asked)
         digest = self._keys.digest(request, _TENANT)

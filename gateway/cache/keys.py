@@ -55,11 +55,11 @@ def scope(tenant: Tenant) -> str:
 
 
 def asker(request: CompletionRequest, tenant: Tenant) -> str:
-    """A hash of the API key and of the end user whom the request names. If the request names no end user, a hash of the
-    key and of the session. Empty if the request names neither.
+    """A hash that identifies the sender of a question. It is made of the API key and the end user whom the request
+    names. If the request names no end user, its session is used instead. Empty if it has no session either.
 
-    With this value, the cache recognises users who ask again in other words because they were not satisfied with the
-    first answer.
+    The cache uses this hash to recognise a sender who asks the same question again in other words. Such a sender was
+    not satisfied with the first answer and must not get it from the cache.
     """
     who = named(request.body) or request.controls.session
     return blake2b(f"{tenant.key.lineage}/{who}".encode(errors="replace"), digest_size=8).hexdigest() if who else ""

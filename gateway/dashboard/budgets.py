@@ -16,14 +16,14 @@ from gateway.ledger.reports.forecast import Point
 from gateway.ledger.reports.formats import dollars
 
 MOST_POINTS = 120
-"""Maximum points of a chart. A small plot can show about this many."""
+"""Maximum points of a chart. A small chart can show about this many."""
 
 
 def of(connection: Connection, team: str, policy: Policy, now: float) -> list[dict[str, Any]]:
-    """All budgets of `policy`. `standings` have the same form as in the usage report.
+    """All budgets of `policy`. The field `standings` has the same form as in the usage report.
 
-    A budget per key or per end user has one entry for each of them that spent something. An organisation's budgets are
-    omitted, because a team must not see the spend of other teams.
+    A budget per key, end user or session has one entry in `standings` for each of them that spent something. Budgets of
+    the organisation are omitted, because a team must not see the spend of other teams.
     """
     return [_budget(connection, team, policy, budget, now) for budget in policy.budget]
 
@@ -55,7 +55,8 @@ def _budget(connection: Connection, team: str, policy: Policy, budget: Budget, n
 
 
 def cumulated(points: list[Point], window: tuple[float, float]) -> list[Point]:
-    """The cumulative spend in `window`, in at most `MOST_POINTS` points. The last point is exact."""
+    """The cumulative spend over time in `window`, in at most about `MOST_POINTS` points. The last point has the whole
+    spend."""
     start, end = window
     total, sums = 0, list[Point]()
     for at, amount in points:

@@ -1,4 +1,4 @@
-"""Data for the page: one team's spend at one moment, as JSON. Amounts are exact decimal text."""
+"""Data for the page: the figures of one team at one moment, as JSON. Amounts are exact decimal text."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ DEAREST = 10
 ALERTS = 8
 GROUPINGS = ("day", "backend", "model", "key", "tag")
 HOURLY_DAYS = 2
-"""Maximum days of a period for which hourly figures are shown too."""
+"""Maximum days of a period for which hourly figures are computed as well."""
 REFRESH_S = 5.0
-"""Minimum seconds between two reloads of a visible page's data."""
+"""Minimum seconds between two reloads of the data while the page is visible."""
 KEEP_FACTOR = 20
-"""Factor on the seconds that computing the figures took. They are kept for this long, because computing them may take
-several seconds in a large ledger."""
+"""Figures that took t seconds to compute are kept for `KEEP_FACTOR` × t seconds. In a large ledger, t may be several
+seconds."""
 LONGEST_REST_S = 300.0
 WAIT_S = 30.0
 _KEPT = 64
@@ -50,7 +50,7 @@ _DAY_S = 86400
 
 
 class Prices(SimulatedCall, PriceList, Protocol):
-    """Provides prices of calls, and hypothetical prices of simulated calls."""
+    """The price list, and the prices that simulated calls would have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,8 @@ class _Made:
 
 
 class Figures:
-    """Computes the figures of one team at a time, so that the page does not slow down the ledger's writers."""
+    """Computes the figures of teams and keeps them for a while. Only one team's figures are computed at a time, so that
+    the page does not delay the ledger's writers."""
 
     def __init__(
         self,
@@ -84,7 +85,8 @@ class Figures:
         await self._tasks.aclose()
 
     async def of(self, team: str, days: int) -> dict[str, Any]:
-        """Figures of the last `days` days (UTC), including today. Raises LedgerUnavailable, Overloaded."""
+        """The figures of a team for the last `days` days (UTC), including today. Raises LedgerUnavailable,
+        Overloaded."""
         asked = (team, days)
         made = self._made.get(asked)
         if made is not None and self._clock.monotonic() < made.good_until:
@@ -104,7 +106,8 @@ class Figures:
         return figures
 
     async def teams(self) -> list[str]:
-        """All teams that have a key or their own policy, sorted. An admin can choose among them."""
+        """All teams that have a key or a policy of their own, sorted. An admin can choose one of them on the page.
+        Raises LedgerUnavailable."""
         try:
             known = await self._database.run(queries.teams, writes=False)
         except SQLAlchemyError as error:
@@ -112,8 +115,8 @@ class Figures:
         return sorted(known | (self._policies.current.policies.keys() - {DEFAULT}))
 
     async def _make(self, asked: tuple[str, int]) -> dict[str, Any] | None:
-        """Compute the figures, and keep them for a time that depends on how long this took. None if the database is
-        unavailable."""
+        """Compute figures and keep them, the longer the more time they took. `asked`: the team and the number of days.
+        None if the database is unavailable."""
         team, days = asked
         try:
             async with self._turn:
@@ -165,7 +168,7 @@ class Figures:
         return figures
 
     def _savings(self, connection: Connection, team: str, policy: Policy, since: float, until: float) -> dict[str, Any]:
-        """The same figures as in `usage --savings`."""
+        """The savings of a team, with the same figures as in `usage --savings`."""
         reference = savings.reference_of(policy, self._backends(), self._prices)
         price = None if reference is None else self._prices.price(reference)
         against = None if reference is None or price is None else (reference, price)
@@ -173,13 +176,14 @@ class Figures:
 
 
 def _wrong_hits(connection: Connection, team: str, since: float, until: float) -> dict[str, Any] | None:
-    """Wrong semantic cache hits, measured on this team's own look-ups; None if it had none."""
+    """The rate of wrong semantic cache hits, measured on the team's own look-ups; None if the team had no semantic
+    look-up."""
     counts = counters.read(connection, team=team, since=since, until=until).get(team)
     return None if counts is None else counts.as_object()
 
 
 def _keys(figures: dict[str, Any]) -> set[str]:
-    """The ids of all keys in the figures."""
+    """The ids of all keys that the figures contain."""
     subjects = {
         one["subject"] for budget in figures["budgets"] for one in budget["standings"] if budget["per"] == "key"
     }
@@ -187,7 +191,8 @@ def _keys(figures: dict[str, Any]) -> set[str]:
 
 
 def _usage(reports: Sequence[Report]) -> dict[str, Any]:
-    """The usage report with its own field names. Total and simulated spend are equal in all `reports`."""
+    """The usage report in the page's form: the rows of each report in `reports` are under `by` and its grouping. Totals
+    are equal in all reports."""
     written = [as_object(report) for report in reports]
     return {
         "currency": written[0]["currency"],

@@ -1,4 +1,4 @@
-"""The numbers of requests by backend, by difficulty and by cache result, from one query of the ledger."""
+"""The numbers of requests by tier, difficulty and result of the cache, from one query of the ledger."""
 
 from __future__ import annotations
 
@@ -15,35 +15,36 @@ from gateway.ledger.store.sums import pico_sum, whole
 
 _ANSWERS = ("ok", "interrupted")
 STEPS = 10
-"""Number of steps in which difficulty is shown. They are 0.1 wide, because rolled-up rows have no finer ones."""
+"""The page shows difficulty in this many steps of 0.1. Rolled-up rows contain difficulty in tenths only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Attempts with equal attributes, or answers from the cache (`tier` is `CACHE`)."""
+    """Attempts with equal attributes, or the answers from the cache (then `tier` is `CACHE`)."""
 
     tier: str
     cache: str
     kind: str
     outcome: str
     tenths: int | None
-    """Difficulty in tenths; None if not graded."""
+    """Difficulty in tenths; None if the request was not graded."""
     attempts: int
     unpriced: int
     """Number of attempts with tokens but no price."""
     unknown: int
-    """Number of answers whose savings are unknown."""
+    """Number of answers from the cache whose savings are unknown."""
     cost_pico: int
     saved_pico: int
 
     @property
     def answered(self) -> bool:
-        """Whether clients got the answers of these attempts."""
+        """Whether these attempts' answers went to clients."""
         return self.outcome in _ANSWERS and self.kind == ""
 
 
 def cells(connection: Connection, team: str, since: float, until: float) -> list[Cell]:
-    """The team's entries in `[since, until)` (Unix seconds), grouped. Simulated ones are excluded."""
+    """The team's ledger entries in `[since, until)` (Unix seconds), grouped into cells. Simulated entries are
+    excluded."""
     c: Any = entries.c
     tier = case((c.kind == IDLE, IDLE), (c.attempt == 0, CACHE), else_=c.tier)
     by = (tier, case((c.attempt == 0, c.cache), else_=""), c.kind, c.outcome, _tenths(connection))
@@ -76,8 +77,8 @@ def _sum(condition: ColumnElement[bool]) -> ColumnElement[Any]:
 
 
 def tiers(found: list[Cell]) -> list[dict[str, Any]]:
-    """For each tier, weakest first: number of answers, number of answers that a stronger one replaced, and cost of all
-    attempts."""
+    """For each tier, weakest first: number of answers, number of answers that a stronger tier replaced, attempts
+    without a price, and cost of all attempts."""
     names = {cell.tier for cell in found} - {CACHE}
     return [_tier(name, [cell for cell in found if cell.tier == name]) for name in sorted(names, key=_rank)]
 
@@ -97,7 +98,7 @@ def _rank(tier: str) -> tuple[int, str]:
 
 
 def cache(found: list[Cell]) -> list[dict[str, Any]]:
-    """For each kind of cache hit: number of answers, their savings, and number of answers with unknown savings."""
+    """For each kind of cache hit: number of answers, their savings, and number of answers whose savings are unknown."""
     hits = [cell for cell in found if cell.tier == CACHE]
     lines = [_hits(kind, [cell for cell in hits if cell.cache == kind]) for kind in {cell.cache for cell in hits}]
     return sorted(lines, key=lambda line: (-line["answers"], line["kind"]))
@@ -113,7 +114,7 @@ def _hits(kind: str, found: list[Cell]) -> dict[str, Any]:
 
 
 def difficulty(found: list[Cell]) -> list[dict[str, Any]]:
-    """For each tenth of difficulty, easiest first: number of answers by tier. Empty if nothing was graded."""
+    """For each tenth of difficulty, easiest first: the number of answers by tier. Empty if no request was graded."""
     graded = [cell for cell in found if cell.answered and cell.tenths is not None and cell.tier != CACHE]
     if not graded:
         return []

@@ -1,4 +1,5 @@
-"""`/dashboard`: static files, which are public because they contain no figures, and the data, which need a key."""
+"""`/dashboard`: the static files and the data of the page. The files are public, because they contain no figures. The
+data need a key."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ DAYS = "30"
 
 Endpoint = Callable[[Request, Tenant], Awaitable[Response]]
 Guard = Callable[[Endpoint], Callable[[Request], Awaitable[Response]]]
-"""Wraps an endpoint so that it requires a key with the right scope, and answers a GatewayError."""
+"""A function that wraps an endpoint. The wrapped endpoint requires a key with the right scope and turns a GatewayError
+into a response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class _File:
 
 
 class Dashboard:
-    """The routes of the page. They work after `open` has been called."""
+    """The routes of the page. Call `open` before a request arrives."""
 
     def __init__(
         self,
@@ -91,7 +93,8 @@ class Dashboard:
         return self._send(request, request.path_params["path"])
 
     def _send(self, request: Request, path: str) -> Response:
-        """Send a file of the package. Only known file names are accepted, so a path cannot lead out of the folder."""
+        """Send one of the page's static files. Only names of known files are accepted, so no path leads out of the
+        folder."""
         file = self._files.get(path)
         if file is None:
             raise HTTPException(404)
@@ -101,7 +104,7 @@ class Dashboard:
         return Response(file.body, headers=headers, media_type=file.media_type)
 
     async def data(self, request: Request, tenant: Tenant) -> Response:
-        """The data. Query parameters: `days=1..366` (default 30) and, with an admin's key, `team=`."""
+        """The data of the page. Query parameters: `days=1..366` (default 30), and `team=` with an admin's key."""
         admin = "admin" in tenant.key.scopes
         team = request.query_params.get("team", tenant.team)
         if team != tenant.team and not admin:
@@ -132,7 +135,7 @@ def _days(text: str) -> int:
 
 
 def _read(folder: Path) -> dict[str, _File]:
-    """Every file below `folder`, by its relative path."""
+    """Path → file, for all files of the page below `folder`."""
     files = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.suffix in TYPES:

@@ -1,4 +1,4 @@
-"""SQL queries that only the page needs. Each one reads from a snapshot's connection."""
+"""SQL queries that only the page needs. All read from the connection of a snapshot."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from gateway.ledger.store.entries import CHECK
 from gateway.state.sql.tables import keys, ledger
 
 _LETTERS = 200
-"""Rows that are read to find the latest alerts. An alert has one row for itself and one per receiver."""
+"""Number of rows that are read to find the latest alerts. One alert has a row of its own and a row per receiver."""
 _superseded = select(ledger.c.supersedes).where(ledger.c.supersedes != "")
 
 
 def raw(team: str, since: float, until: float) -> ColumnElement[bool]:
-    """The condition for the team's single rows in `[since, until)` (Unix seconds) that count. Rolled-up rows are
-    excluded."""
+    """The condition for the ledger's single rows of the team in `[since, until)` (Unix seconds). Rolled-up, simulated
+    and superseded rows are excluded."""
     c = ledger.c
     period = and_(c.team == team, c.at >= since, c.at < until)
     return and_(period, c.simulated.is_(False), c.id.not_in(_superseded))
 
 
 def latency(connection: Connection, which: ColumnElement[bool]) -> list[dict[str, Any]]:
-    """For each backend, in whole milliseconds over its complete answers: nearest-rank percentiles of the duration, and
-    the median time to the first byte."""
+    """For each backend: percentiles of the duration (nearest rank) and the median time to the first byte. The values
+    are whole milliseconds, over complete answers only."""
     ends = _milliseconds(connection, which, ledger.c.duration_ms)
     begins = _milliseconds(connection, which, ledger.c.first_byte_ms)
     return [
@@ -49,7 +49,8 @@ def latency(connection: Connection, which: ColumnElement[bool]) -> list[dict[str
 def _milliseconds(
     connection: Connection, which: ColumnElement[bool], column: ColumnElement[Any]
 ) -> dict[str, Counter[int]]:
-    """Backend → milliseconds → number of answers. Sorting these takes less time than sorting the answers."""
+    """Backend → milliseconds in `column` → number of answers. There are fewer different values than answers, so
+    percentiles take less time."""
     c = ledger.c
     rounded = column + 0.5
     # SQLite may lack FLOOR, PostgreSQL's CAST rounds.
@@ -73,7 +74,7 @@ def _percentile(times: Counter[int], percent: int) -> int | None:
 
 
 def dearest(connection: Connection, which: ColumnElement[bool], count: int) -> list[dict[str, Any]]:
-    """The most expensive requests, each with the cost of all its attempts."""
+    """The `count` most expensive requests. The cost of a request is that of all its attempts."""
     c = ledger.c
     # The float only decides the order; a sum of integers could overflow.
     cost = func.sum(cast(c.cost_pico, Float))
@@ -138,7 +139,7 @@ def _output(row: Row[Any]) -> int:
 
 
 def latest_alerts(connection: Connection, team: str, count: int) -> list[dict[str, Any]]:
-    """Alerts with their result at each receiver, newest first."""
+    """The `count` latest alerts, newest first, each with the result of its delivery to each receiver."""
     found: dict[str, dict[str, Any]] = {}
     for sent in deliveries.latest(connection, team, _LETTERS):
         id = sent.payload["id"]
@@ -175,11 +176,11 @@ def _receiver(sent: deliveries.DeliveryResult) -> dict[str, Any]:
 
 
 def key_names(connection: Connection, ids: Iterable[str]) -> dict[str, str]:
-    """Key id → its name, for keys that have one."""
+    """Id of a key → name of the key, for keys that have a name."""
     found = connection.execute(select(keys.c.id, keys.c.name).where(keys.c.id.in_(list(ids)), keys.c.name != ""))
     return {row.id: row.name for row in found}
 
 
 def teams(connection: Connection) -> set[str]:
-    """Teams that have, or once had, a key."""
+    """The teams that have a key or had a key before."""
     return set(connection.scalars(select(keys.c.team).distinct()))

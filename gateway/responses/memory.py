@@ -1,4 +1,5 @@
-"""For the Responses API: inserts stored items for references before routing, and stores the response at the end."""
+"""For the Responses API: replaces references in a request with stored items before routing, and stores the response
+when its answer ends."""
 
 from __future__ import annotations
 
@@ -26,20 +27,21 @@ _SESSION_LENGTH = 128
 
 
 class StoredContext:
-    """Stores responses of teams whose policy has `data.store_prompts`. Requests of other teams must contain everything.
+    """Stores responses of teams whose policy has `data.store_prompts`. For other teams nothing is stored, so their
+    requests must contain the whole conversation.
 
-    Nothing is stored at backends, because the next request may be sent to another backend, and all teams share the
-    gateway's account there.
+    Nothing is stored at backends. The next request of the conversation may go to another backend, and all teams share
+    the gateway's account at a backend.
     """
 
     def __init__(self, responses: Responses, max_items: int, off_loop: OffLoop | None = None) -> None:
-        """`max_items`: maximum objects and arrays in a request, including the inserted items."""
+        """`max_items`: maximum number of objects and arrays in a request, with the inserted items."""
         self._responses, self._max_items = responses, max_items
         self._off_loop = off_loop or OffLoop()
 
     async def recall(self, request: CompletionRequest, tenant: Tenant) -> None:
-        """Insert everything to which `request` refers. Raises BadRequest, UnknownResponse; Overloaded if the database
-        is unavailable."""
+        """Insert the stored items to which `request` refers: the conversation before it, and single items. Raises
+        BadRequest, UnknownResponse, BodyTooLarge; Overloaded if the database is unavailable."""
         body = request.body
         previous = body.get("previous_response_id")
         before = await self._previous(tenant, previous) if previous is not None else None
@@ -71,7 +73,7 @@ class StoredContext:
         return stored
 
     async def _given(self, tenant: Tenant, given: Any) -> Any:
-        """The client's input with references replaced by the stored items."""
+        """The request's input `given`, with each reference to an item replaced by the stored item."""
         if type(given) is not list:
             return given
         references = {place: item.get("id") for place, item in enumerate(given) if kind_of(item) == "item_reference"}
@@ -99,10 +101,11 @@ class StoredContext:
             raise _away(error) from error
 
     async def keep(self, request: CompletionRequest, tenant: Tenant, answer: bytes | None) -> None:
-        """Store the Response object `answer`; None: the stream was too long to be assembled. Failures are only logged.
+        """Store the Response object `answer`. None: the stream was too long to be assembled, so nothing is stored. A
+        failure is only logged.
 
-        Called before the client receives the end of the answer, because the client may then use the id at once, on any
-        worker.
+        Called before the client receives the end of the answer. The client may then use the response's id at once, on
+        any worker.
         """
         if answer is None:
             log.warning("the response of %s is too long to be stored", request.id)
@@ -121,14 +124,15 @@ class StoredContext:
 
 
 def as_items(given: Any) -> list[Item]:
-    """A request's `input` as a list. A string becomes a user message."""
+    """A request's `input` as a list of items. A string becomes a user message."""
     if type(given) is str:
         return [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": given}]}]
     return list(given or ())
 
 
 def _change(request: CompletionRequest, changes: dict[str, Any], max_items: int) -> None:
-    """Apply `changes` to the request's body. Raises BodyTooLarge if it then has too many items."""
+    """Apply `changes` (field → new value) to the request's body. Raises BodyTooLarge if the changed body has more than
+    `max_items` objects and arrays."""
     body = request.body
     request.raw = json_splice.splice(request.raw, body, {name: orjson.dumps(value) for name, value in changes.items()})
     check_extent(request.raw, max_items)

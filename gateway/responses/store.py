@@ -1,4 +1,4 @@
-"""Stored responses in SQL. Until a response expires, only the key or team that owns it can read it."""
+"""Stored responses in SQL. Only the key that owns a response, or its team, can read it until it expires."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ log = logging.getLogger(__name__)
 Item = dict[str, Any]
 
 KEPT_S = 30 * 86400.0
-"""Seconds for which a response is kept, which is as long as at OpenAI."""
+"""Seconds for which a response is kept. OpenAI keeps responses as long."""
 MAX_BYTES = 32 * 2**20
-"""Maximum bytes of a response with all its input, before compression. A larger one is not stored."""
+"""Maximum bytes of a response with all its input, before compression. A larger response is not stored."""
 TEAM_BYTES = 2 * 2**30
-"""Maximum bytes that a team may store. If it stores more, its oldest responses are deleted, because a full disk would
-stop all requests."""
+"""Maximum bytes of the stored responses of a team. Beyond it, the team's oldest responses are deleted, because a full
+disk would stop all requests."""
 TIDY_S = 600.0
 WRITE_S = 2.0
-"""Maximum seconds by which a client's answer is delayed until it is stored."""
+"""Maximum seconds by which storing a response delays the end of a client's answer."""
 READ_S = 5.0
 _ID_LENGTH = 128
 
@@ -42,23 +42,23 @@ _ID_LENGTH = 128
 class StoredResponse:
     id: str
     session: str
-    """The session id of the whole conversation."""
+    """The id of the session to which the whole conversation belongs."""
     body: Item
     """The Response object that the client received."""
     input: list[Item]
-    """All input items, including those of earlier responses."""
+    """All input items of the request, with the items of earlier responses in the conversation."""
 
     @property
     def conversation(self) -> list[Item]:
-        """The items with which a follow-up request begins."""
+        """The items with which the input of a follow-up request begins: this response's input and output."""
         return [*self.input, *self.body["output"]]
 
 
 class Responses:
-    """Reads and writes stored responses. Responses of other owners count as unknown, even if the id is right."""
+    """Reads and writes stored responses. A response of another owner counts as unknown, even if its id is right."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
-        """`clock`: returns Unix seconds."""
+        """`clock`: function that returns Unix seconds."""
         self._database, self._clock = database, clock
         self._tasks = Tasks()
         self._counts = {"stored": 0, "unstored": 0, "resolved": 0, "expired": 0}
@@ -73,7 +73,8 @@ class Responses:
         return dict(self._counts)
 
     async def put(self, tenant: Tenant, stored: StoredResponse) -> bool:
-        """Store a response unless it already exists. Returns False if it is too large. Raises SQLAlchemyError."""
+        """Store a response unless a response with this id already exists. Returns False if the response is too large or
+        its id too long. Raises SQLAlchemyError."""
         kept = len(stored.id) <= _ID_LENGTH and await self._database.run(
             lambda link: _put(link, tenant, stored, self._clock()), timeout_s=WRITE_S
         )
@@ -81,7 +82,7 @@ class Responses:
         return kept
 
     async def find(self, viewer: Viewer, response_id: str) -> StoredResponse | None:
-        """The response; None if it has expired or `viewer` may not see it. Raises SQLAlchemyError."""
+        """The response; None if it does not exist, has expired, or `viewer` may not see it. Raises SQLAlchemyError."""
         found = await self._database.run(
             lambda link: _find(link, viewer, response_id, self._clock()), timeout_s=READ_S, writes=False
         )
@@ -89,14 +90,15 @@ class Responses:
         return found
 
     async def items(self, viewer: Viewer, ids: Iterable[str]) -> dict[str, Item]:
-        """Id → item, for the items in responses that `viewer` may see. Raises SQLAlchemyError."""
+        """Id of an item → item, for each of `ids` that is the id of an output item of a response that `viewer` may see.
+        Raises SQLAlchemyError."""
         wanted = frozenset(ids)
         return await self._database.run(
             lambda link: _items(link, viewer, wanted, self._clock()), timeout_s=READ_S, writes=False
         )
 
     async def delete(self, viewer: Viewer, response_id: str) -> bool:
-        """Delete a response. Returns whether it existed. Raises SQLAlchemyError."""
+        """Delete a response. Returns whether `viewer` could see such a response. Raises SQLAlchemyError."""
 
         def work(link: Connection) -> bool:
             known = select(responses.c.id).where(responses.c.id == response_id, seen_by(responses, viewer))
@@ -149,7 +151,7 @@ def _put(connection: Connection, tenant: Tenant, stored: StoredResponse, now: fl
 
 
 def _select_items(team: str, ids: Iterable[str], *columns: Any) -> Select[Any]:
-    """A query for `columns` of the items with these ids, joined with their responses."""
+    """A query for `columns` of the items with these ids and of the responses to which the items belong."""
     same = and_(responses.c.team == response_items.c.team, responses.c.id == response_items.c.response_id)
     found = select(*columns).select_from(response_items.join(responses, same))
     return found.where(response_items.c.team == team, response_items.c.id.in_(sorted(ids)))
@@ -185,7 +187,8 @@ def _delete(connection: Connection, team: str, ids: list[str]) -> int:
 
 
 def _expire(connection: Connection, now: float) -> int:
-    """Delete expired responses, and the oldest ones of teams that store too much. Returns their number."""
+    """Delete expired responses. Of a team that stores too much, also delete the oldest. Returns the number of deleted
+    responses."""
     gone = 0
     teams = connection.execute(select(responses.c.team, func.sum(responses.c.bytes)).group_by(responses.c.team)).all()
     for team, held in teams:

@@ -1,4 +1,4 @@
-"""HTTP content codings: streaming encoders and decoders with limits on output and work."""
+"""HTTP content codings: encoders and decoders for streams. The output and the work of decoders are limited."""
 
 from __future__ import annotations
 
@@ -14,46 +14,49 @@ Coding = Literal["zstd", "gzip", "br", "deflate"]
 
 _ALIASES: dict[str, Coding] = {"gzip": "gzip", "x-gzip": "gzip", "deflate": "deflate", "br": "br", "zstd": "zstd"}
 _ZSTD_WINDOW_BYTES = 8 * 2**20
-"""The window size in bytes that RFC 9659 allows a sender to require."""
+"""Maximum size in bytes of zstandard's window. RFC 9659 allows senders to require up to this size."""
 _SLICE_BYTES = 16 * 2**10
-"""Bytes that are read between two checks of the limits. zlib copies the rest of them at the end of every member."""
+"""Maximum input bytes between two checks of the limits. At each end of a member, zlib copies the input bytes after it,
+so fewer bytes limit the cost."""
 _ZSTD_SLICE_BYTES = 512
-"""Maximum bytes that are passed to zstandard at once. It cannot limit its output, and these bytes decode to at most 16
+"""Maximum bytes passed to zstandard in one call. zstandard cannot limit its output, and 512 bytes decode to at most 16
 MiB."""
 _PIECE_BYTES = 2**20
-"""Bytes that are written between two checks of the limits."""
+"""Maximum output bytes between two checks of the limits."""
 CPU_S = 1.0
-"""CPU seconds that decoding one body may take, in addition to what its size allows."""
+"""CPU seconds that the decoding of any body may take. More seconds are added for its size."""
 _BYTES_A_SECOND = 64 * 2**20
-"""Output bytes per CPU second; the time for them is allowed in addition. Each decoder is several times as fast."""
+"""For every 64 MiB of output, one CPU second is added to what decoding may take. Each decoder is several times as
+fast."""
 _FEED_S = 0.0001
-"""CPU seconds that are allowed in addition for each arrival of bytes; reading them from the network takes about as
-long."""
+"""CPU seconds added each time bytes arrive. Reading the bytes from the network takes about as long."""
 _FREE_MEMBERS = 64
 _MEMBER_BYTES = 512
-"""Minimum average bytes of members or frames, input and output together, apart from the first ones, which are free."""
+"""Minimum average bytes of a member or frame, counting its input and output. The first `_FREE_MEMBERS` are not
+counted."""
 
 
 class UnknownCoding(ValueError):
-    """The coding is not supported."""
+    """The content coding is not supported."""
 
 
 class Oversized(ValueError):
-    """The output exceeds its limit."""
+    """The decoded output is larger than allowed."""
 
 
 class TooCostly(ValueError):
-    """Decoding takes more work than a body of this size should need."""
+    """Decoding costs more than a body of this size should: too much CPU time, or too many members or frames."""
 
 
 class Stopped(Exception):
-    """The output is not needed any more."""
+    """Decoding was stopped, because its output is no longer needed."""
 
 
 def parse_coding(header: str) -> Coding | None:
-    """The coding named in `content-encoding`; None for `identity`.
+    """The coding that a `content-encoding` header names; None for `identity`.
 
-    Raises UnknownCoding, also for several codings, because nesting multiplies the cost that a few bytes can cause.
+    Raises UnknownCoding for an unknown coding, and for several codings: with each further coding, a few bytes can cause
+    much more work.
     """
     found: Coding | None = None
     for each in header.split(","):
@@ -67,22 +70,22 @@ def parse_coding(header: str) -> Coding | None:
 
 
 class _Format(Protocol):
-    """The state of one coding."""
+    """A decoder for one coding and one body, without limits."""
 
     slice_bytes: int
     members: int
-    """Number of members (gzip) or frames (zstd) that have begun."""
+    """Number of members (gzip) or frames (zstd) that were begun so far."""
 
     @property
     def ended(self) -> bool: ...
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Decode `data` into pieces. Raises ValueError for invalid data."""
+        """Decode `data` and yield the output in pieces. Raises ValueError for invalid data."""
         ...
 
 
 class _Zlib:
-    """Decodes gzip (also with several members), and deflate with or without zlib's frame."""
+    """Decodes gzip (one or more members), and deflate with or without zlib's header."""
 
     slice_bytes = _SLICE_BYTES
 
@@ -181,32 +184,33 @@ def _format(coding: Coding) -> _Format:
 
 
 class Decoder:
-    """Decodes one body. It takes a limited time for any input, because its limits are checked between slices."""
+    """Decodes one body. The limits are checked after each slice, so decoding takes a limited time for any input."""
 
     def __init__(self, coding: Coding, cpu_s: float = CPU_S) -> None:
-        """`cpu_s`: CPU seconds of the decoding threads, in addition to what the decoded size allows."""
+        """`cpu_s`: CPU seconds that decoding may take. More seconds are added for the decoded size."""
         self._format, self._left_s = _format(coding), cpu_s
         self._bytes = 0
         self.stopped = False
-        """If it is set to True, decoding ends at the next slice. May be set from any thread."""
+        """Set it to True from any thread to end decoding at the next slice."""
 
     @property
     def ended(self) -> bool:
-        """Whether the body is complete."""
+        """Whether the end of the body was decoded."""
         return self._format.ended
 
     def close(self) -> None:
-        """Raise ValueError unless the body is complete."""
+        """End the body. Raises ValueError if its end is missing."""
         if not self.ended:
             raise ValueError("it breaks off")
 
     def feed(self, data: bytes, most: int) -> bytes:
-        """Decode `data`. Raises Oversized if the output exceeds `most` bytes, TooCostly, Stopped, and ValueError for
-        invalid data."""
+        """Decode `data`, the next part of the body. Raises Oversized if the output exceeds `most` bytes; TooCostly;
+        Stopped; ValueError for invalid data."""
         return b"".join(self.pieces(data, most))
 
     def pieces(self, data: bytes, most: int) -> Iterator[bytes]:
-        """Like `feed`, piece by piece; some pieces are empty. The caller's work between two pieces does not count."""
+        """Decode `data` as `feed` does, and yield the output in pieces. Some pieces are empty. Work that the caller
+        does between two pieces does not count."""
         step, left = self._format.slice_bytes, most
         self._left_s += _FEED_S
         for start in range(0, len(data), step):
@@ -224,7 +228,8 @@ class Decoder:
             self._look(since)
 
     def _look(self, since: float) -> float:
-        """Check the limits, and return the thread's CPU time. Raises TooCostly, Stopped."""
+        """Check the limits and return the thread's CPU time. `since`: its CPU time at the last check. Raises TooCostly,
+        Stopped."""
         if self.stopped:
             raise Stopped
         now = time.thread_time()
@@ -237,7 +242,7 @@ class Decoder:
 
 
 class Decoding:
-    """Decodes a whole body. One thread may begin and another one may finish."""
+    """Decodes a whole body. One thread may call `begin`, and another thread `finish`."""
 
     def __init__(self, body: bytes, coding: Coding, most: int, cpu_s: float = CPU_S) -> None:
         self._decoder = Decoder(coding, cpu_s)
@@ -245,14 +250,15 @@ class Decoding:
         self._out: list[bytes] = []
 
     def stop(self) -> None:
-        """Make `finish` end soon and raise Stopped. May be called from any thread."""
+        """Make decoding end soon with Stopped. May be called from any thread."""
         self._decoder.stopped = True
 
     def begin(self, pause_s: float) -> bytes | None:
-        """The decoded body, if decoding takes at most about `pause_s` CPU seconds. Otherwise None, and `finish` must do
-        the rest.
+        """Decode for about `pause_s` CPU seconds. Returns the decoded body if this is enough; else None, and `finish`
+        must decode the rest.
 
         Raises the same errors as `finish`.
+
         """
         until = time.thread_time() + pause_s
         for piece in self._pieces:
@@ -262,14 +268,15 @@ class Decoding:
         return self.finish()
 
     def finish(self) -> bytes:
-        """The decoded body. Raises Oversized, TooCostly, Stopped; ValueError for invalid or incomplete data."""
+        """Decode the rest and return the whole decoded body. Raises Oversized, TooCostly, Stopped; ValueError for
+        invalid or incomplete data."""
         self._out.extend(self._pieces)
         self._decoder.close()
         return b"".join(self._out)
 
 
 def decode(body: bytes, coding: Coding, most: int, cpu_s: float = CPU_S) -> bytes:
-    """Decode a whole body. Raises the same errors as `Decoding.finish`."""
+    """Decode a whole body. `most`: maximum bytes of the output. Raises the same errors as `Decoding.finish`."""
     return Decoding(body, coding, most, cpu_s).finish()
 
 
@@ -277,7 +284,7 @@ def decode(body: bytes, coding: Coding, most: int, cpu_s: float = CPU_S) -> byte
 
 
 class Encoder(Protocol):
-    """Encodes one body. Each result can be decoded without the following ones."""
+    """Encodes one body in pieces. Each returned piece can be decoded before later pieces arrive."""
 
     def piece(self, data: bytes) -> bytes: ...
 
@@ -285,8 +292,8 @@ class Encoder(Protocol):
 
 
 class _Deflating:
-    """Encodes gzip or deflate with small windows: successive events are similar, and there may be thousands of
-    streams."""
+    """Encodes gzip or deflate with small windows. Successive events of a stream are similar, so small windows suffice,
+    and there may be thousands of streams."""
 
     def __init__(self, coding: Coding) -> None:
         self._deflate = zlib.compressobj(1, zlib.DEFLATED, 28 if coding == "gzip" else 12, 5)
@@ -299,8 +306,8 @@ class _Deflating:
 
 
 class _Brotling:
-    """Encodes brotli with quality 4. With a lower quality, brotli forgets everything before a flush and hardly
-    compresses a stream."""
+    """Encodes brotli with quality 4. A lower quality forgets all earlier data at each flush and hardly compresses a
+    stream."""
 
     def __init__(self) -> None:
         self._compressor = brotli.Compressor(quality=4, lgwin=16)
@@ -329,7 +336,7 @@ _ZSTD_STREAM = zstandard.ZstdCompressionParameters.from_level(1, window_log=15)
 
 
 def encoder(coding: Coding) -> Encoder:
-    """An encoder for a stream. Each piece is sent at once."""
+    """An encoder for a stream. It flushes each piece, so that the piece can be sent at once."""
     match coding:
         case "br":
             return _Brotling()
@@ -340,7 +347,7 @@ def encoder(coding: Coding) -> Encoder:
 
 
 def encode(body: bytes, coding: Coding) -> bytes:
-    """Encode a whole body with the fastest setting, because the next hop may be a local network."""
+    """Encode a whole body at the fastest setting, because the receiver may be in the local network."""
     match coding:
         case "br":
             out: bytes = brotli.compress(body, quality=1, lgwin=18)

@@ -1,4 +1,4 @@
-"""Deadlines of many tasks. One timer serves all deadlines that are rounded to the same moment."""
+"""Deadlines of many tasks. Deadlines are rounded, and one timer serves all that are rounded to the same moment."""
 
 from __future__ import annotations
 
@@ -10,31 +10,32 @@ from typing import Any, Self
 FINE_S = 0.05
 COARSE_S = 1.0
 COARSE_FROM_S = 60.0
-"""Minimum distance in seconds of deadlines that are rounded more coarsely."""
+"""Deadlines at least this many seconds away are rounded to `COARSE_S` and the others to `FINE_S`."""
 
 
 class Deadlines:
-    """Creates `Deadline`s. Belongs to one event loop."""
+    """Creates `Deadline`s. All belong to one event loop."""
 
     def __init__(self) -> None:
         self._due: dict[float, set[Deadline]] = {}
 
     @cached_property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop whose time counts. It is stored, because asyncio makes a system call for each look-up."""
+        """The event loop in whose time deadlines are given. It is stored, because asyncio makes a system call for each
+        look-up."""
         return asyncio.get_running_loop()
 
     def __len__(self) -> int:
         return sum(map(len, self._due.values()))
 
     def at(self, when: float) -> Deadline:
-        """A deadline that ends its `with` block at `when` (loop time), or up to `FINE_S` seconds later (`COARSE_S` if
-        `when` is far away). As with asyncio.timeout, the current task is cancelled and the block raises TimeoutError.
-        """
+        """A deadline at `when` (loop time) for a `with` block. If the block runs longer, the current task is cancelled
+        and the block raises TimeoutError, as with asyncio.timeout. This happens up to `FINE_S` seconds after `when`, or
+        up to `COARSE_S` seconds if `when` is far away."""
         return Deadline(self, when)
 
     def bucket(self, when: float) -> set[Deadline]:
-        """All deadlines of the moment to which `when` is rounded up."""
+        """The set of deadlines that end at the moment to which `when` is rounded up."""
         loop = self.loop
         step = COARSE_S if when - loop.time() >= COARSE_FROM_S else FINE_S
         due = (when // step + 1.0) * step
@@ -50,7 +51,7 @@ class Deadlines:
 
 
 class Deadline:
-    """A context manager for one use, by the task that it will cancel."""
+    """A context manager with a time limit. Use it once, in the task that it may cancel."""
 
     __slots__ = ("_before", "_bucket", "_deadlines", "_task", "_when", "passed")
 
@@ -76,7 +77,7 @@ class Deadline:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Raise TimeoutError if this deadline ended the block and the task was not cancelled from outside."""
+        """Leave the block. Raises TimeoutError if the deadline ended the block and no other cancellation did."""
         self._bucket.discard(self)
         if self.passed and self._task is not None:
             self.passed = False

@@ -1,4 +1,5 @@
-"""Tunes Python's garbage collector: off during start-up, long-lived objects excluded, memory returned."""
+"""Tunes Python's garbage collector: it is off during start-up and ignores long-lived objects, and free memory is
+returned."""
 
 from __future__ import annotations
 
@@ -9,17 +10,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 THRESHOLDS = (10_000, 20, 50)
-"""Numbers of new objects after which a collection runs. They are high (Python's default is 700), because requests
-create few reference cycles."""
+"""Thresholds for the three generations of the collector. The first is the number of new objects before a collection. It
+is high (Python's default is 700), because requests create few reference cycles."""
 
 _M_ARENA_MAX = -8
-"""The constant's value in glibc's malloc.h."""
+"""The value of M_ARENA_MAX in glibc's malloc.h."""
 
 
 @contextmanager
 def postponed() -> Iterator[None]:
-    """Suspend collection while modules are imported. All objects are new and stay, and collection would take a fifth of
-    the time."""
+    """Suspend collection in the `with` block, in which modules are imported. The new objects all stay, and collection
+    would take a fifth of the block's time."""
     gc.disable()
     try:
         yield
@@ -29,9 +30,10 @@ def postponed() -> Iterator[None]:
 
 
 def settle() -> None:
-    """Collect once, and exclude all current objects from later collections. Call it when the process has started.
+    """Collect garbage once and exclude all current objects from later collections. Call it at the end of the process's
+    start.
 
-    Takes about 50 ms, or a few if the modules were excluded before this process was forked.
+    Takes about 50 ms; a few ms if modules were excluded before this process was forked.
     """
     gc.collect()
     gc.freeze()
@@ -41,14 +43,14 @@ def settle() -> None:
 
 
 def leave_out() -> None:
-    """Exclude all current objects from later collections. Takes microseconds. Garbage cycles that have not been found
-    also stay, so call this after bulk work and not per request."""
+    """Exclude all current objects from later collections. Takes microseconds. Garbage cycles among these objects are
+    never freed, so call it after bulk work and not per request."""
     gc.freeze()
 
 
 def one_heap() -> None:
-    """Make all threads share the C library's heap. Call it before any thread starts. Separate heaps, the default, never
-    shrink."""
+    """Make all threads use one heap of the C library. Call it before any other thread starts. By default, threads have
+    separate heaps, which never shrink."""
     if sys.platform == "linux":
         libc = ctypes.CDLL(None)
         if hasattr(libc, "mallopt"):
@@ -56,7 +58,7 @@ def one_heap() -> None:
 
 
 def _give_back() -> None:
-    """Return free memory to the system, if the C library supports that."""
+    """Return the C library's free memory to the system, if the library supports this."""
     if sys.platform == "linux":
         libc = ctypes.CDLL(None)
         if hasattr(libc, "malloc_trim"):  # glibc only

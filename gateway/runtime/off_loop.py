@@ -1,4 +1,4 @@
-"""Runs work on large bodies in a bounded number of threads, off the event loop."""
+"""Runs work on large request bodies in a few threads, not on the event loop."""
 
 from __future__ import annotations
 
@@ -8,23 +8,25 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
 LARGE_BYTES = 256 * 2**10
-"""Bytes below which a body is processed on the event loop, because passing it to a thread costs more."""
+"""Minimum bytes of a body that is processed in a thread. For a smaller body, passing it to a thread costs more than
+processing it on the event loop."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class OffLoop:
-    """A small thread pool. It has only one thread, unless the work releases the interpreter's lock: each further
-    computing thread would delay the event loop by a switch interval (5 ms)."""
+    """A small thread pool. Use more than one thread only for work that releases the interpreter's lock. Each further
+    thread that holds the lock delays the event loop by a switch interval (5 ms)."""
 
     def __init__(self, threads: int = 1, name: str = "large-bodies") -> None:
         self._thread = ThreadPoolExecutor(max_workers=threads, thread_name_prefix=name)
 
     async def run(self, work: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
-        """Run `work` in a thread, and return or raise what it does. It must not use objects of the event loop."""
+        """Run `work` in a thread. Returns its result or raises its error. `work` must not use objects of the event
+        loop."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: work(*args, **more))
 
     def close(self) -> None:
-        """Stop the threads. Waiting work is cancelled."""
+        """Stop the threads. Work that has not begun is cancelled."""
         self._thread.shutdown(wait=False, cancel_futures=True)

@@ -1,4 +1,4 @@
-"""Owns background tasks: waits for all of them, and logs the ones that fail."""
+"""Background tasks: waits for them at the end, and logs tasks that fail."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ log = logging.getLogger(__name__)
 async def repeat(
     step: Callable[[], Awaitable[object]], every_s: float, troubled: Callable[[Exception], None], *on: type[Exception]
 ) -> None:
-    """Call `step` forever, with pauses of `every_s` seconds. `troubled` is called only with the first of several
-    consecutive errors of the classes `on`."""
+    """Call `step` forever, with pauses of `every_s` seconds. Errors of the classes `on` do not end the loop. `troubled`
+    is called with the first of several consecutive errors."""
     failing = False
     while True:
         try:
@@ -28,7 +28,7 @@ async def repeat(
 
 
 class Tasks:
-    """Named background tasks that are closed together. An error in one task is logged and does not affect the
+    """Background tasks with names. They are closed together. An error in one task is logged and does not affect the
     others."""
 
     def __init__(self) -> None:
@@ -49,12 +49,12 @@ class Tasks:
         return len(self._running)
 
     async def drain(self, timeout_s: float) -> None:
-        """Wait for running tasks, at most `timeout_s`."""
+        """Wait until the running tasks have ended, for at most `timeout_s` seconds."""
         if self._running:
             await asyncio.wait(set(self._running), timeout=timeout_s)
 
     async def aclose(self) -> None:
-        """Cancel the remaining tasks and wait until they have ended."""
+        """Cancel the tasks that still run, and wait until they have ended."""
         running = set(self._running)
         for task in running:
             task.cancel()

@@ -1,7 +1,8 @@
-"""Combines the writes of one event-loop turn into one system call.
+"""Combines the writes to connections in one turn of the event loop.
 
-A write wakes its reader. If the reader sleeps on the same machine, that costs more than the write itself. Of several
-consecutive writes only the first one wakes the reader. An idle gateway makes one write per turn.
+A write wakes the process that reads from the connection. If this process sleeps on the same machine, waking it costs
+more than the write itself. Of several consecutive writes, only the first wakes it. A gateway without load makes one
+write per turn.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import asyncio
 import logging
 
 MOST_BYTES = 65536
-"""Maximum bytes that wait for the end of the loop's turn. Above it, the transport's own flow control applies."""
+"""Maximum bytes that wait for the end of the loop's turn. More bytes are written at once, so that the transport's own
+flow control applies."""
 
 log = logging.getLogger(__name__)
 
 
 class WriteBatcher:
-    """Belongs to one event loop. Call `flush` before closing a transport, half-closing it, or writing to it
+    """Collects writes for one event loop. Call `flush` before a transport is closed, half-closed, or written to
     directly."""
 
     def __init__(self) -> None:
@@ -24,7 +26,7 @@ class WriteBatcher:
         self._bytes = 0
 
     def add(self, transport: asyncio.WriteTransport, data: bytes, loop: asyncio.AbstractEventLoop) -> None:
-        """Send `data` at the end of this turn of the loop, in the order of the calls."""
+        """Send `data` at the end of this turn of the loop. Data are sent in the order of the calls."""
         if not self._pending:
             loop.call_soon(self.flush)
         self._pending.append((transport, data))
@@ -33,7 +35,7 @@ class WriteBatcher:
             self.flush()
 
     def flush(self) -> None:
-        """Send everything now. Data for a closed transport are lost, as after any write."""
+        """Send all waiting data now. Data for a closed transport are lost."""
         pending, self._pending, self._bytes = self._pending, [], 0
         for transport, data in pending:
             if transport.is_closing():

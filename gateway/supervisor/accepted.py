@@ -9,15 +9,16 @@ from gateway.settings.files import ConfigError
 from gateway.settings.gateway import Settings, load_settings
 
 FIXED = ("listen", "state", "ledger", "local_model")
-"""Sections that the supervisor reads only at its own start."""
+"""Sections of gateway.yaml that the supervisor reads only at its own start."""
 
 
 class Accepted:
-    """A copy of the file in the data directory, so that a restarted worker never reads a half-edited file."""
+    """Keeps a copy of gateway.yaml in the data directory. Workers read the copy, so a restarted worker never reads a
+    half-edited file."""
 
     def __init__(self, settings: Settings, source: Path | None) -> None:
-        """`source`: the file from which `settings` were read; None: gateway.yaml in the working directory, if it
-        exists."""
+        """`source`: the file from which `settings` were read. None: gateway.yaml in the working directory, or no file
+        if it does not exist."""
         here = Path("gateway.yaml")
         self._source = source or (here.absolute() if here.is_file() else None)
         self.path = settings.paths.accepted
@@ -25,11 +26,12 @@ class Accepted:
         self._before = settings
 
     def keep(self) -> None:
-        """Copy the file. Raises ConfigError if it cannot be read or the data directory cannot be written."""
+        """Copy gateway.yaml. Raises ConfigError if it cannot be read or if the data directory cannot be written."""
         self._copy().replace(self.path)
 
     def renew(self) -> Settings:
-        """Accept the file's current content. Raises ConfigError; then nothing has changed."""
+        """Accept the current content of gateway.yaml and return its settings. Raises ConfigError if the content is
+        invalid or changes a section in `FIXED`; then the accepted copy stays."""
         fresh = self._copy()
         try:
             read = load_settings(fresh, self.settings.paths.data, self.settings.policies)
@@ -45,7 +47,7 @@ class Accepted:
         return self.settings
 
     def revert(self) -> Settings:
-        """Return to the settings before the last `renew`, because no worker could start with the new ones."""
+        """Return to the settings before the last `renew`. Used if no worker became ready with the new settings."""
         self._aside.replace(self.path)
         self.settings = self._before
         return self.settings

@@ -14,29 +14,29 @@ from gateway.telemetry.host import PUBLISH_S, Archive
 log = logging.getLogger(__name__)
 
 Figure = tuple[str, tuple[str, ...], float]
-"""(Key in `telemetry.exposition.OF_SUPERVISOR`, label values, value)."""
+"""(Key in `telemetry.exposition.OF_SUPERVISOR`, values of its labels, value)."""
 
 
 class SupervisorFigures(Protocol):
-    """The interface of a part of the supervisor with figures to publish."""
+    """The interface of the supervisor's parts that have figures to publish."""
 
     def figures(self) -> Iterator[Figure]: ...
     def processes(self) -> Iterator[tuple[str, int | None]]:
-        """Yield the name and the process id of each process; None if it is not running."""
+        """Yield the name and the process id of each process. The process id is None if the process is not running."""
         ...
 
 
 def by_cause(key: str, counts: Mapping[str, int]) -> Iterator[Figure]:
-    """Yield the figures of a counter whose only label is the cause."""
+    """Yield the figures of the counter `key`, whose only label is the cause. `counts`: cause → count."""
     for cause, count in counts.items():
         yield key, (cause,), count
 
 
 class Figures:
-    """Publishes the figures of several parts. Create it before the first worker starts."""
+    """Publishes the figures of the supervisor's parts. Create the object before the first worker starts."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises ConfigError if `folder` cannot be used."""
+        """Prepare the directory of the figures. Raises ConfigError if `folder` cannot be used."""
         try:
             self._archive = Archive(folder)
         except OSError as error:

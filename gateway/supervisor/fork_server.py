@@ -1,13 +1,14 @@
-"""The process from which workers are forked. The supervisor forks it before it has a thread, an event loop or a file.
+"""The fork server: the process from which workers are forked. The supervisor forks the fork server while it has no
+thread, no event loop and no open file.
 
-It has already imported what a worker imports. So a worker starts in a fraction of the time, and shares these memory
-pages with the other workers. Each worker is forked through an intermediate process. When that process has ended, the
-worker becomes a child of the supervisor (the nearest `subreaper`). The supervisor waits for it as for any child, and
-the worker ends when the supervisor does.
+The fork server has already imported what a worker imports. So a worker starts in a fraction of the time and shares the
+memory pages of the imported code with the other workers. Each worker is forked through an intermediate process. When
+the intermediate process has ended, the worker becomes a child of the supervisor, which is the nearest `subreaper`. So
+the supervisor waits for a worker as for any child, and the worker ends when the supervisor ends.
 
-The more a worker writes, the fewer pages it shares, so the fork server ends when all workers are ready. If a worker has
-to be replaced or a rolling restart begins, the fork server is started again as a program, `python -m
-gateway.supervisor.fork_server`, with the control socket as its standard input.
+A worker shares fewer pages the more of them it writes, so the fork server is ended when all workers are ready. When a
+worker must be replaced or a rolling restart begins, the fork server is started again as a program, `python -m
+gateway.supervisor.fork_server`. Its standard input is then the control socket.
 """
 
 from __future__ import annotations
@@ -34,21 +35,22 @@ from gateway.supervisor import parent_death
 log = logging.getLogger(__name__)
 
 REPLY_S = 15.0
-"""Maximum seconds to wait for a fork. The time may include the start of the fork server."""
+"""Maximum seconds to wait for the fork of one worker. If the fork server is not running, its start takes part of this
+time."""
 ADOPTED_S = 5.0
 _MOST_BYTES = 131072
 IMPORTED = ("gateway.supervisor.worker", "gateway.state.redis.unix", "sqlalchemy.dialects.sqlite", "uvloop")
-"""Modules that a worker with the default settings imports at its start or shortly afterwards."""
+"""Modules that every worker with the default settings imports soon after its start."""
 
 
 class ForkServerGone(Exception):
-    """The fork server did not fork the worker. The worker must be started as a program instead."""
+    """The fork server did not fork the worker. The supervisor must start the worker as a program instead."""
 
 
 class Forked:
-    """Implements `Process` for a worker that the fork server forked. The worker is a child of this process.
+    """A worker that the fork server forked, as a `Process`. The worker is a child of this process.
 
-    Belongs to the running event loop.
+    The object belongs to the event loop in which it is created.
     """
 
     def __init__(self, pid: int) -> None:
@@ -67,7 +69,8 @@ class Forked:
         self._ended.set_result(self.returncode)
 
     async def wait(self) -> int:
-        """Wait for the exit status. A negative value is the number of the signal that ended the worker."""
+        """Wait until the worker ends and return its exit status. A negative value is the number of the signal that
+        ended it."""
         return await asyncio.shield(self._ended)
 
     def send_signal(self, number: int) -> None:
@@ -77,7 +80,7 @@ class Forked:
 
 @dataclass(frozen=True, slots=True)
 class _ServerProcess:
-    """One process of the fork server, and the supervisor's end of its control socket."""
+    """A running fork server: its process id and the supervisor's end of the control socket."""
 
     control: socket.socket
     pid: int
@@ -89,8 +92,8 @@ class _ServerProcess:
 
 
 class ForkServer:
-    """The supervisor's interface to the fork server. Use it from the main thread, because the process ends with the
-    thread that started it."""
+    """Forks workers through the fork server. Use it from the main thread, because the fork server ends with the thread
+    that started it."""
 
     def __init__(self, process: _ServerProcess) -> None:
         self._process: _ServerProcess | None = process
@@ -98,9 +101,10 @@ class ForkServer:
 
     @classmethod
     def open(cls) -> ForkServer | None:
-        """Fork the fork server. Call it from the main thread, before other threads, event loops or files exist.
+        """Start the fork server by forking this process. Call it from the main thread while no other thread, no event
+        loop and no open file exists.
 
-        None: forking is not safe on this system, so workers must be started as programs.
+        Returns None if this system cannot fork workers safely. The supervisor then starts workers as programs.
         """
         if why := _unsafe():
             log.info("workers are started one by one instead of forked: %s", why)
@@ -111,10 +115,10 @@ class ForkServer:
         return cls(_forked())
 
     async def fork(self, settings: Mapping[str, Any], fds: Mapping[str, int]) -> Forked:
-        """Fork a worker with `settings`. The worker's copies of the file descriptors `fds` are added to the settings by
-        name.
+        """Fork a worker with `settings`. `fds`: name → file descriptor. The worker gets copies of the descriptors.
+        Their numbers are added to the worker's settings under these names.
 
-        Raises ForkServerGone, OSError.
+        Raises ForkServerGone; OSError if the fork itself failed.
         """
         async with self._lock:
             self._process = self._process or _program()
@@ -138,14 +142,16 @@ class ForkServer:
         return Forked(answer["pid"])
 
     def stop(self) -> None:
-        """End the fork server's process. The workers continue, and the next `fork` starts it again."""
+        """End the fork server's process. Workers continue to run, and the next call of `fork` starts a new fork
+        server."""
         if self._process:
             self._process.end()
             self._process = None
 
 
 def _prepare() -> str:
-    """Import what workers need. Returns why forking is not safe afterwards; empty if it is safe."""
+    """Import what workers need. Returns the reason why forking would be unsafe after the imports; empty if it is
+    safe."""
     one_heap()
     for module in IMPORTED:
         importlib.import_module(module)
@@ -167,7 +173,8 @@ def _forked() -> _ServerProcess:
 
 
 def _program() -> _ServerProcess:
-    """Start the fork server as a program, if the supervisor itself can no longer fork safely. Raises OSError."""
+    """Start the fork server as a program, because the supervisor has had threads since its own start and can no longer
+    fork safely. Raises OSError."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
     command = [sys.executable, "-m", "gateway.supervisor.fork_server", str(os.getpid())]
@@ -187,7 +194,7 @@ def _program() -> _ServerProcess:
 
 
 def _unsafe() -> str:
-    """Why this process cannot fork workers; empty if it can."""
+    """The reason why this process cannot fork workers; empty if it can."""
     if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
         return "this system is not Linux, or an old one"
     if why := _threaded():
@@ -200,14 +207,14 @@ def _unsafe() -> str:
 
 
 def _threaded() -> str:
-    """Why threads make forking unsafe; empty if there are no other threads. Locks that other threads hold stay locked
-    in a fork."""
+    """The reason why forking is unsafe here, if this process has more than one thread; else empty. In a forked process,
+    locks that other threads held stay locked forever."""
     running = len(os.listdir("/proc/self/task"))
     return "" if running == 1 else f"{running} threads run already"
 
 
 def _run_server(control: socket.socket, supervisor: int) -> NoReturn:
-    """The main loop of the fork server. It ends the process and does not return to the supervisor's code."""
+    """Fork workers until the control socket is closed, then end the process. This function never returns."""
     try:
         os.setsid()  # Ctrl-C goes to the supervisor only
         if parent_death.die_with(supervisor):
@@ -224,7 +231,7 @@ def _run_server(control: socket.socket, supervisor: int) -> NoReturn:
 
 
 def _serve_one(control: socket.socket, supervisor: int) -> bool:
-    """Fork one worker. Returns False if the supervisor has closed the control socket."""
+    """Wait for one request and fork one worker. Returns False if the supervisor has closed the control socket."""
     data, fds, _, _ = socket.recv_fds(control, _MOST_BYTES, 8)
     if not data:
         return False
@@ -241,7 +248,8 @@ def _serve_one(control: socket.socket, supervisor: int) -> bool:
 
 
 def _fork_twice(control: socket.socket, settings: Mapping[str, Any], supervisor: int) -> int:
-    """Fork a worker through a process that ends at once. Returns the worker's pid. Raises OSError."""
+    """Fork an intermediate process, which forks the worker and then ends. Returns the worker's process id. Raises
+    OSError."""
     reader, writer = os.pipe()
     between = os.fork()
     if between == 0:
@@ -267,7 +275,7 @@ def _fork_twice(control: socket.socket, settings: Mapping[str, Any], supervisor:
 
 
 def _run_worker(settings: Mapping[str, Any], supervisor: int) -> NoReturn:
-    """Run a worker from the fork to its exit."""
+    """Be the worker's process from the fork to the exit. This function never returns."""
     status = 1
     try:
         os.setsid()
@@ -288,8 +296,8 @@ def _run_worker(settings: Mapping[str, Any], supervisor: int) -> NoReturn:
 
 
 def _adopted(supervisor: int) -> bool:
-    """Wait until the intermediate process has ended and the supervisor is the parent; then bind this process's life to
-    the supervisor's."""
+    """Wait until the intermediate process has ended and the supervisor is the parent of this process. Then make the
+    kernel end this process when the supervisor ends. Returns False if that failed."""
     deadline = time.monotonic() + ADOPTED_S
     while os.getppid() != supervisor:
         if time.monotonic() > deadline:
@@ -299,7 +307,7 @@ def _adopted(supervisor: int) -> bool:
 
 
 def main() -> None:
-    """The fork server as a program. Its argument is the supervisor's pid."""
+    """Run the fork server as a program. The argument is the supervisor's process id."""
     control = socket.socket(fileno=os.dup(0))
     with postponed():
         why = _prepare()

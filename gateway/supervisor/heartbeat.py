@@ -8,18 +8,19 @@ import signal
 from collections.abc import Callable
 
 WORKER_VARIABLE = "THRIFTGATE_WORKER"
-"""The environment variable with the worker's settings as JSON, for a worker that was not forked."""
+"""Environment variable with the worker's settings as JSON. It is only read by workers that were not forked."""
 STAGES = ("open", "ready")
-"""`open`: the worker accepts connections. `ready`: it answers requests. Before its first report, the worker is
-starting."""
+"""Reports of a worker. `open`: the worker accepts connections. `ready`: the worker answers requests. Before the first
+report, the worker is still starting."""
 FAILED = "failed "
-"""Prefix of the line from a worker that could not start. The error follows."""
+"""Prefix of the line that a worker writes if it could not start. The error follows the prefix."""
 _MOST_BYTES = 4096
-"""Maximum bytes of a line. A pipe delivers lines up to this length in one piece."""
+"""Maximum bytes of a line. A pipe delivers lines of up to this length in one piece."""
 
 
 class Heartbeat:
-    """The supervisor's end of the pipe, for one process of a worker. Belongs to the running event loop."""
+    """The supervisor's end of the pipe for one worker process. The object belongs to the event loop in which it is
+    created."""
 
     def __init__(self, on_change: Callable[[], None] = lambda: None) -> None:
         self._loop = asyncio.get_running_loop()
@@ -29,12 +30,12 @@ class Heartbeat:
         self._rest = b""
         self.stage = ""
         self.error = ""
-        """Why the worker could not start; empty if it is unknown."""
+        """The error with which the worker failed to start; empty if none was reported."""
         self.heard_at = self._loop.time()
         self._loop.add_reader(self._reader, self.listen)
 
     def listen(self) -> None:
-        """Read the lines that have arrived."""
+        """Read the lines that the worker has written since the last call."""
         if self._reader < 0:
             return
         try:
@@ -59,13 +60,14 @@ class Heartbeat:
             self.error = line.removeprefix(FAILED)
 
     def hand_over(self) -> None:
-        """Close the worker's end in this process. The worker has a copy of it, or could not be started."""
+        """Close this process's copy of the worker's end of the pipe. Called after the worker got its own copy or could
+        not be started."""
         if self.writer >= 0:
             os.close(self.writer)
             self.writer = -1
 
     def close(self) -> None:
-        """Stop reading. The last state remains readable."""
+        """Stop reading. The last reported stage can still be read."""
         if self._reader >= 0:
             self._loop.remove_reader(self._reader)
             os.close(self._reader)
@@ -73,9 +75,10 @@ class Heartbeat:
 
 
 def reporter(fd: int) -> Callable[[str], None]:
-    """A function that sends one line on `fd`, the worker's end. It never blocks: if the pipe is full, the line is lost.
+    """A function that writes one line to `fd`, the worker's end of the pipe. The function never blocks. If the pipe is
+    full, the line is lost.
 
-    If the supervisor has ended, the worker gets SIGTERM.
+    If the supervisor has ended, the function sends SIGTERM to the worker itself.
     """
     os.set_blocking(fd, False)
     os.set_inheritable(fd, False)

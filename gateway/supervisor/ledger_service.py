@@ -1,4 +1,4 @@
-"""The supervisor's part of the ledger: migrates tables, drains journals, sends alerts."""
+"""The supervisor's part of the ledger: migrates the tables, drains the journals, sends alerts."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MIGRATE_S = 10.0
-"""Maximum seconds to wait for the database before requests are served. The journal keeps the spend until the database
-answers."""
+"""Maximum seconds that the start waits for the database before requests are served. The journals keep the spend until
+the database answers."""
 RETRY_S = 2.0
 LAST_DRAIN_S = 10.0
 DRAIN_EVERY_S = 0.5
@@ -44,8 +44,8 @@ LEDGER = {
 
 
 class AllPolicies(Mapping[str, Policy]):
-    """Every team's policy: the policy of its own file, or else the default policy. Iterates over the teams that have a
-    file."""
+    """Team → its policy. A team without a policy file has the default policy. Iterating yields only the teams that have
+    a file."""
 
     def __init__(self, policies: PolicySet) -> None:
         self.policies = policies
@@ -61,13 +61,13 @@ class AllPolicies(Mapping[str, Policy]):
 
 
 class LedgerService:
-    """The ledger service. One instance per host. While the database does not answer, the journals grow."""
+    """Runs the ledger of one host. While the database does not answer, the journals grow."""
 
     def __init__(
         self, settings: Settings, policies: Policies, *, known: Callable[[], KnownReceivers] | None = None
     ) -> None:
-        """`known()` returns the alert receivers that gateway.yaml names at present. Raises ConfigError for an invalid
-        database URL."""
+        """`known`: function that returns the alert receivers that gateway.yaml names at present. Raises ConfigError for
+        an invalid database URL."""
         self._settings = settings
         self._addresses = Addresses(known or (lambda: settings.known_receivers))
         try:
@@ -90,10 +90,10 @@ class LedgerService:
         self._organisations = {name: one.budget for name, one in settings.config.organisations.items()}
         self._migrated = asyncio.Event()
         self.abandoned = False
-        """Whether a thread may still be waiting for the database."""
+        """Whether a thread may still be waiting for an answer of the database."""
 
     async def open(self) -> None:
-        """Migrate the database. If it does not answer, `run` tries again."""
+        """Migrate the database. If the database does not answer, `run` migrates it later."""
         try:
             async with asyncio.timeout(MIGRATE_S):
                 await self._migrate()
@@ -112,8 +112,8 @@ class LedgerService:
         await self._writer.run()
 
     async def alert(self) -> None:
-        """Watch budgets and send alerts until cancelled. Call it late, because it first imports an HTTP client, which
-        is slow."""
+        """Detect and send alerts until cancelled. The start imports an HTTP client, which takes a second. So call it
+        after the workers are ready."""
         await self._migrated.wait()
         await asyncio.to_thread(importlib.import_module, "gateway.alerts.alerts")
         from gateway.alerts.alerts import Alerts
@@ -152,7 +152,7 @@ class LedgerService:
         yield "supervisor", os.getpid()
 
     def _teams(self) -> Mapping[str, Policy]:
-        """The policies of all teams. It is the same object until the policies change."""
+        """The policies of all teams. The returned object is the same until a policy changes."""
         if self._all_policies.policies is not self._policies.current:
             self._all_policies = AllPolicies(self._policies.current)
         return self._all_policies

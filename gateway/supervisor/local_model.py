@@ -20,12 +20,12 @@ GGUF = "smollm2-135m-instruct-q4_1.gguf"
 HOST = "127.0.0.1"
 PROBE_S = 5.0
 MAX_FAILURES = 4
-"""Number of consecutive failed probes after which the process counts as frozen."""
+"""Number of consecutive probes without an answer after which the process counts as frozen."""
 
 
 def find_weights(settings: Settings) -> Path | None:
-    """The weights to serve. None: the local model is off, `backends` has no entry for it, or engine or weights are not
-    installed."""
+    """The file of the weights to serve. None: the local model is off, `backends` in gateway.yaml has no managed entry,
+    or the engine or the weights are not installed."""
     local = settings.config.local_model
     weights = Path(local.gguf) if local.gguf else settings.paths.models / GGUF
     backends = settings.config.backends
@@ -34,7 +34,7 @@ def find_weights(settings: Settings) -> Path | None:
 
 
 class LocalModel:
-    """llama.cpp's server as a child process. A restart does not change its port."""
+    """llama.cpp's server as a child process. It keeps its port when it is restarted."""
 
     def __init__(self, settings: Settings, weights: Path, on_change: Callable[[], None] = lambda: None) -> None:
         local = settings.config.local_model
@@ -65,7 +65,8 @@ class LocalModel:
         yield "local model", self.child.pid
 
     async def watch(self) -> None:
-        """Kill the process if it no longer answers, until cancelled. `child.keep` then restarts it."""
+        """Probe the process until cancelled. If the process no longer answers, kill it, and `child.keep` then restarts
+        it."""
         failures = 0
         while True:
             await asyncio.sleep(PROBE_S)

@@ -1,8 +1,9 @@
 """Makes the kernel kill a process when its parent ends.
 
-As a program, `python -IS parent_death.py PARENT_PID COMMAND…`, it does this for its own process and then executes
-COMMAND. It runs in a fresh interpreter, because Python code between fork and exec is unsafe in a process with threads.
-The kernel kills the process when the *thread* that started it ends, so this thread must live as long as the process.
+As a program, `python -IS parent_death.py PARENT_PID COMMAND…`, this module applies the setting to its own process and
+then executes COMMAND in that process. It needs a fresh interpreter, because Python code between fork and exec is unsafe
+in a process with threads. The kernel ends the process when the *thread* that started it ends. So this thread must live
+as long as the process should.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def prctl(option: int, value: int | bytes) -> bool:
-    """Call prctl(2); on Linux only. Returns whether it succeeded."""
+    """Call prctl(2), which exists on Linux only. Returns whether it succeeded."""
     return bool(ctypes.CDLL(None).prctl(option, value, 0, 0, 0) == 0)
 
 
 def command_prefix() -> list[str]:
-    """Words to put before a command so that its process ends when this process does. The command's program must be
-    given by its full path."""
+    """Words to put before a command, so that the kernel kills the command's process when this process ends. Give the
+    full path of the command's program."""
     return [sys.executable, "-IS", __file__, str(os.getpid())]
 
 
 def die_with(parent: int) -> bool:
-    """End this process when process `parent` ends. Returns False if `parent` is no longer the parent of this process;
-    then the call has no effect."""
+    """Make the kernel kill this process when the parent process ends (Linux only). Returns False if `parent` is no
+    longer the parent of this process; the caller must then exit itself."""
     if sys.platform == "linux":
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     return os.getppid() == parent

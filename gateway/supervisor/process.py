@@ -1,4 +1,4 @@
-"""One child process. It is restarted when it ends, with growing delays."""
+"""Keeps one child process running. A process that ends is restarted; the delay grows from one restart to the next."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ log = logging.getLogger(__name__)
 FIRST_WAIT_S = 0.1
 LONGEST_WAIT_S = 10.0
 STEADY_S = 20.0
-"""Seconds after which a process counts as stable, so that its earlier short runs no longer count."""
+"""Run time in seconds after which a process counts as stable. The shorter runs before it are then forgotten."""
 CRASH_LOOP = 5
-"""Number of consecutive short runs that count as a crash loop."""
+"""Number of consecutive short runs after which the process counts as being in a crash loop."""
 
 
 class Process(Protocol):
@@ -37,12 +37,12 @@ class Process(Protocol):
 
 
 Start = Callable[[], Awaitable[Process]]
-"""A function that starts the process. Raises OSError, for example if memory or process ids are exhausted."""
+"""A function that starts a process. Raises OSError, for example without free memory or process ids."""
 
 
 class ChildProcess:
-    """Keeps a process running. Use it in the main thread's event loop, because the process ends when that thread
-    ends."""
+    """Keeps a process running. Use it in the main thread's event loop: the kernel kills the process when the thread
+    that started it ends."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class ChildProcess:
         on_change: Callable[[], None] = lambda: None,
         last_error: Callable[[], str] = lambda: "",
     ) -> None:
-        """`last_error` returns the error that the process reported before it ended."""
+        """`last_error`: function that returns the error that the process reported before it ended."""
         self.name = name
         self.short_lives = 0
         """Number of consecutive short runs."""
@@ -75,12 +75,12 @@ class ChildProcess:
 
     @property
     def trouble(self) -> str:
-        """A sentence for /health if the process is in a crash loop; else empty."""
+        """A sentence for /health if the process is in a crash loop; otherwise empty."""
         return f"{self.name} keeps ending {self._how}" if self.short_lives >= CRASH_LOOP else ""
 
     async def keep(self) -> None:
-        """Start the process, and restart it whenever it ends, until cancelled. After a cancellation it is still
-        running; `stop` ends it."""
+        """Start the process and restart it whenever it ends, until cancelled. Cancellation does not end the process;
+        `stop` does."""
         wait_s = FIRST_WAIT_S
         while True:
             self._began = asyncio.get_running_loop().time()
@@ -106,7 +106,8 @@ class ChildProcess:
             wait_s = min(wait_s * 2, LONGEST_WAIT_S)
 
     def _log_end(self, how: str, wait_s: float) -> None:
-        """Log each end. A crash loop is logged only once."""
+        """Log how the process ended and when it is started again. Log nothing after the CRASH_LOOP-th consecutive short
+        run."""
         words = self._last_error()
         how = f"{how}: {words}" if words else how
         if self.short_lives < CRASH_LOOP:
@@ -115,7 +116,7 @@ class ChildProcess:
             log.error("%s keeps ending, the last time it %s; it is tried again and again", self.name, how)
 
     def check(self) -> None:
-        """Reset the number of short runs if the process has run long enough."""
+        """Set the number of short runs to 0 if the process has run long enough to count as stable."""
         if self.short_lives and self.pid and self.lived_s > STEADY_S:
             if self.trouble:
                 log.warning("%s runs steadily again", self.name)
@@ -123,7 +124,7 @@ class ChildProcess:
             self._on_change()
 
     def kill(self, cause: str) -> None:
-        """Kill the process and count its end under `cause`."""
+        """Kill the process. `cause` is the cause under which its end is counted."""
         self._cause = cause
         self.signal(signal.SIGKILL)
 
@@ -132,7 +133,8 @@ class ChildProcess:
             self._process.send_signal(number)
 
     async def stop(self, timeout_s: float) -> None:
-        """Send SIGTERM and, after `timeout_s` seconds, SIGKILL. Call it when `keep` no longer runs."""
+        """Send SIGTERM to the process, and SIGKILL if it has not ended after `timeout_s` seconds. Call it only after
+        `keep` was cancelled."""
         self.signal(signal.SIGTERM)
         self.signal(signal.SIGCONT)  # a stopped process would not handle SIGTERM
         if self._process is None:
@@ -154,7 +156,8 @@ async def spawn(
     fds: Sequence[int] = (),
     silent: bool = False,
 ) -> Process:
-    """Start a program. The kernel kills it when this process ends. Raises OSError."""
+    """Start a program. The kernel kills the program when this process ends. `silent`: discard its standard output.
+    Raises OSError."""
     return await asyncio.create_subprocess_exec(
         *parent_death.command_prefix(),
         *command,
@@ -167,12 +170,12 @@ async def spawn(
 
 
 def program(command: Sequence[str], *, silent: bool = False) -> Start:
-    """A `Start` that runs this command. `silent`: without standard output."""
+    """A function that starts the program `command`. `silent`: the program's standard output is discarded."""
     return partial(spawn, command, silent=silent)
 
 
 def python(*words: str) -> list[str]:
-    """A command that runs with this Python interpreter."""
+    """The command that runs this Python interpreter with the arguments `words`."""
     return [sys.executable, *words]
 
 

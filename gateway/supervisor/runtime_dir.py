@@ -23,13 +23,13 @@ log = logging.getLogger(__name__)
 
 BACKLOG = 2048
 STALE_S = 3.0
-"""Maximum seconds for which the workers of a killed supervisor may still hold its port."""
+"""Maximum seconds for which the workers of a killed supervisor may still hold the supervisor's port."""
 
 
 def occupy(paths: Paths) -> int:
-    """Create the directories and lock them. Returns the lock's descriptor; closing it releases the lock.
+    """Create the data directories and lock them. Returns the file descriptor of the lock; closing it releases the lock.
 
-    Raises ConfigError.
+    Raises ConfigError if the directories cannot be used or another gateway has locked them.
     """
     try:
         for folder in (paths.data, paths.journal, paths.valkey, paths.models, paths.files):
@@ -52,9 +52,9 @@ def occupy(paths: Paths) -> int:
 
 
 def _own_alone(folder: Path) -> None:
-    """Remove other users' access to everything in `folder`, because earlier versions allowed it. Raises OSError.
+    """Remove the access of other users to everything in `folder`. Earlier versions allowed it. Raises OSError.
 
-    New files get their mode from the process's umask.
+    New files need no such change, because the process's umask sets their mode.
     """
     folder.chmod(0o700)
     for place, folders, files in os.walk(folder):
@@ -67,7 +67,7 @@ def _own_alone(folder: Path) -> None:
 
 
 def listen(host: str, port: int, patience_s: float = 0.0) -> socket.socket:
-    """A bound, listening socket. `patience_s`: seconds to wait for a port that is in use. Raises ConfigError."""
+    """Bind a socket and listen on it. If the port is in use, wait up to `patience_s` seconds. Raises ConfigError."""
     deadline = time.monotonic() + patience_s
     name = host.encode() if host.isascii() else host  # a str would import the tables for international names
     while True:
@@ -84,7 +84,8 @@ def listen(host: str, port: int, patience_s: float = 0.0) -> socket.socket:
 
 
 def lift_file_limit() -> int:
-    """Raise the limit of open files to the maximum that is allowed, because a stream needs two. Returns the limit."""
+    """Raise this process's limit of open files to the highest allowed value, because one stream needs two files.
+    Returns the limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):  # macOS reports "unlimited" and refuses it
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -92,19 +93,21 @@ def lift_file_limit() -> int:
 
 
 def reachable(host: str) -> str:
-    """The host with which a client on this machine reaches a socket bound to `host`."""
+    """The host that a client on this machine must use to reach a socket bound to `host`."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104 - compared, not bound
 
 
 class RuntimeFile:
-    """runtime.json. It is rewritten atomically whenever a fact changes, and removed when the gateway ends."""
+    """runtime.json: the facts that other commands need about the running gateway. A change of a fact replaces the file
+    atomically. The file is removed when the gateway ends."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._written = b""
 
     def left_behind(self) -> bool:
-        """Whether the file exists. If it does, the last gateway on this directory was killed."""
+        """Whether the file exists. Before this gateway wrote it, that means that the last gateway of this directory was
+        killed."""
         return self._path.exists()
 
     def write(self, facts: dict[str, Any]) -> None:

@@ -20,11 +20,12 @@ from gateway.wiring import Worker
 
 BEAT_S = 1.0
 SOON_S = 0.05
-"""Seconds between heartbeats until the worker is ready. They are short, because the supervisor waits for the worker."""
+"""Seconds between heartbeats before the worker is ready. They are frequent, because the supervisor waits for the
+worker."""
 
 
 class Server(uvicorn.Server):
-    """A uvicorn server that reports its state, and shuts down without breaking a connection."""
+    """A uvicorn server that reports its state to the supervisor and finishes open streams before it shuts down."""
 
     def __init__(self, config: uvicorn.Config, application: Application, report: Callable[[str], None]) -> None:
         super().__init__(config)
@@ -40,18 +41,20 @@ class Server(uvicorn.Server):
         self._tasks.spawn(self._beat(), "heartbeat")
 
     async def _beat(self) -> None:
-        """Send heartbeats. They are sent from the event loop, so that they stop if the loop is blocked."""
+        """Send heartbeats until cancelled. This coroutine runs in the event loop, so the heartbeats stop if the loop is
+        blocked."""
         ring = self._application.wiring.ring
         while True:
             self._report("ready" if ring.ready else "open")
             await asyncio.sleep(BEAT_S if ring.ready else SOON_S)
 
     async def main_loop(self) -> None:
-        """Wait for the exit signal. Replaces uvicorn's loop, which polls ten times per second."""
+        """Wait for the exit signal. This method replaces uvicorn's, which polls ten times per second."""
         await self._exit_requested.wait()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Handle SIGTERM and SIGINT. Unlike in uvicorn, the signal is not raised again after the shutdown."""
+        """Start the shutdown at SIGTERM or SIGINT. Uvicorn raises the signal again after the shutdown; this server does
+        not."""
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
         if self.started:
@@ -72,11 +75,11 @@ class Server(uvicorn.Server):
 
 
 def serve(worker: Worker, report: Callable[[str], None]) -> None:
-    """Serve on the socket that the supervisor bound, until SIGTERM. Streams in progress are finished first.
+    """Serve until SIGTERM on the socket that the supervisor bound. Streams in progress are then finished.
 
-    SIGHUP reloads the policies. SIGUSR1 makes the worker report that it is not ready, because the whole gateway will
-    stop. `report` is called every second with `open` or `ready`. Raises the error that prevented the application from
-    starting.
+    SIGHUP reloads the policies. After SIGUSR1, the readiness endpoint answers that the worker is not ready. The
+    supervisor sends it before the whole gateway stops. `report` gets `open` or `ready` about once a second. If the
+    application could not start, its error is raised.
     """
     application = Application(worker)
     requests = worker.settings.config.requests

@@ -1,4 +1,4 @@
-"""Keeps the embedded Valkey running: restarts it on its data when it has ended or is frozen."""
+"""Keeps the embedded Valkey running: restarts it with its data if it has ended or is frozen."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ log = logging.getLogger(__name__)
 
 CHECK_S = 1.0
 FROZEN_S = 3.0
-"""Seconds without an answer after which it is restarted. (Workers treat it as unavailable much earlier.)"""
+"""Seconds without an answer after which the server is restarted. (Workers treat it as unavailable much earlier.)"""
 LONGEST_WAIT_S = 5.0
 
 
 class StateServer:
-    """Runs the server from one thread that lives as long as this process, because the kernel kills the server when the
+    """Runs Valkey. One thread starts it and lives as long as this process, because the kernel kills Valkey when the
     thread that started it ends."""
 
     def __init__(
@@ -63,7 +63,7 @@ class StateServer:
         yield "valkey", self.pid
 
     async def start(self) -> None:
-        """Start the server. Raises ConfigError if that is impossible."""
+        """Start the server. Raises ConfigError if the server cannot start."""
         try:
             await self._in_thread(self._start)
         except EmbeddedServerError as error:
@@ -71,7 +71,7 @@ class StateServer:
         self._on_change()
 
     async def keep(self) -> None:
-        """Restart the server whenever it has ended or is frozen, until cancelled."""
+        """Watch the server until cancelled, and restart it if it has ended or is frozen."""
         loop = asyncio.get_running_loop()
         answered = loop.time()
         while True:
@@ -83,7 +83,8 @@ class StateServer:
                 answered = loop.time()
 
     async def _wait_for_end(self) -> None:
-        """Return after `CHECK_S` seconds. On systems that report the end of a process, return as soon as it ends."""
+        """Wait until the server ends, for at most `CHECK_S` seconds. Systems that cannot report the end of a process
+        wait the full time."""
         pid, loop = self.pid, asyncio.get_running_loop()
         if pid is None or not hasattr(os, "pidfd_open"):
             await asyncio.sleep(CHECK_S)

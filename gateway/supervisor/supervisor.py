@@ -37,15 +37,15 @@ log = logging.getLogger(__name__)
 
 STOP_S = 5.0
 POLICIES_S = 1.0
-"""Seconds between checks for changed policies. The supervisor needs the policies for alerts, and copies them for
-workers that start while a policy file is invalid."""
+"""Seconds between checks for changed policies. The supervisor needs the policies for alerts. It also copies them, so
+that a worker can start with the copy while a policy file is invalid."""
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-"""Environment variables that are set to 1 unless the operator has set them. Otherwise numeric libraries would start a
-busy thread per core in every worker."""
+"""Environment variables that are set to 1 unless the operator has set them. Without them, numeric libraries start one
+thread per core in every worker."""
 
 
 class Supervisor:
-    """The parent process of `thriftgate serve`. Call `run` from the main thread, while it is the only thread."""
+    """The parent process of `thriftgate serve`. Call `run` in the main thread while no other thread exists."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Supervisor:
         worker_command: Sequence[str] | None = None,
     ) -> None:
         """`config`: the file from which `settings` were read. `facts`: further entries of runtime.json.
-        `worker_command`: the program to start for each worker, instead of forking it."""
+        `worker_command`: the command that starts a worker; without it, workers are forked."""
         self._settings, self._count = settings, workers
         self._accepted = Accepted(settings, config)
         self._host = host or settings.config.listen.host
@@ -80,9 +80,9 @@ class Supervisor:
         self._tasks = Tasks()
 
     def run(self) -> None:
-        """Run until SIGTERM or SIGINT. A second signal ends it without waiting for streams.
+        """Run until SIGTERM or SIGINT. A second signal kills the workers without waiting for their streams.
 
-        Raises ConfigError, before any process is started, if files, data directory or port cannot be used.
+        Raises ConfigError before any process is started, if settings files, data directory or port cannot be used.
         """
         policies = Policies(self._settings.policies, self._settings.config.ceilings)
         for old_names in (self._settings.old_names, *policies.current.old_names.values()):
@@ -149,8 +149,8 @@ class Supervisor:
         self._tasks.spawn(work, "policies kept")
 
     def _exit_without_threads(self) -> None:
-        """Exit at once. A thread may wait forever for a database, and closing the event loop would wait for this
-        thread."""
+        """Exit the process at once. A thread may wait for the database forever, and closing the event loop would wait
+        for this thread."""
         log.info("leaving without waiting for the database")
         self._runtime.remove()
         if self._fork_server:
@@ -158,7 +158,7 @@ class Supervisor:
         os._exit(0)  # everything else is closed, the journal has the spend, and the kernel releases the lock
 
     def _listen_to_signals(self, policies: Policies) -> asyncio.Event:
-        """Install the signal handlers. Returns an event that the first SIGTERM or SIGINT sets."""
+        """Install the signal handlers. Returns an event that is set by the first SIGTERM or SIGINT."""
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
 
         def go() -> None:
@@ -190,7 +190,7 @@ class Supervisor:
             exits.push_async_callback(self._model.child.stop, STOP_S)
 
     async def _launch(self, number: int, heartbeat: int) -> Process:
-        """Start a worker: fork it, or, if that fails, start it as a program. Raises OSError."""
+        """Start worker `number`: fork it, or start it as a program if it cannot be forked. Raises OSError."""
         settings = {
             "config": str(self._accepted.path),
             "data_dir": str(self._settings.paths.data),
@@ -217,8 +217,8 @@ class Supervisor:
         self._write_facts()
 
     async def _when_ready(self, books: LedgerService) -> None:
-        """Wait until a worker answers and announce this. The other processes start afterwards, so that they do not slow
-        the worker down."""
+        """Wait until a worker answers requests and announce this. Then start alerts and the local model. Their start
+        would otherwise slow the first worker down."""
         await self._workers.ready()
         self._announce(f"listening on {self._url}")
         self._on_ready()
@@ -228,14 +228,15 @@ class Supervisor:
             self._tasks.spawn(self._model.watch(), "local model watch")
 
     async def _watch_rolls(self, policies: Policies) -> None:
-        """Do a rolling restart after each SIGUSR2. Signals during a restart cause one more restart."""
+        """Do a rolling restart after each SIGUSR2, until cancelled. Several signals during a restart cause one more
+        restart."""
         while True:
             await self._rolling.wait()
             self._rolling.clear()
             self._workers.note_refusal(await self._roll(policies))
 
     async def _roll(self, policies: Policies) -> str:
-        """Do a rolling restart. Returns why it was not done, for /health; empty if it was done."""
+        """Do a rolling restart. Returns the reason for /health why it was not completed; empty if it was completed."""
         before = self._settings.config.shutdown.grace_period
         try:
             self._settings = self._accepted.renew()
@@ -255,7 +256,7 @@ class Supervisor:
         return "the last rolling restart was given up, see the log"
 
     async def _stop_workers(self) -> None:
-        """Stop accepting connections, and end the workers when their streams are finished."""
+        """Stop accepting connections, and end the workers after their streams are finished."""
         shutdown = self._settings.config.shutdown
         self._socket.close()
         await self._workers.stop(shutdown.drain_delay, shutdown.grace_period)

@@ -1,4 +1,4 @@
-"""The program of a worker: `python -m gateway.supervisor.worker`, or a fork."""
+"""The program of a worker. It runs as `python -m gateway.supervisor.worker` or in a forked process."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from gateway.telemetry.log_lines import log_to
 
 
 def run(settings: Mapping[str, Any]) -> None:
-    """Serve until SIGTERM. `settings["fd"]`: the listening socket; `settings["heartbeat"]`: the pipe to the
-    supervisor."""
+    """Serve requests until SIGTERM. `settings["fd"]`: file descriptor of the listening socket. `settings["heartbeat"]`:
+    file descriptor of the pipe to the supervisor."""
     one_heap()
     log_to()
     logging.getLogger("uvicorn").setLevel(logging.WARNING)

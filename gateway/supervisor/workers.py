@@ -1,4 +1,4 @@
-"""The worker pool: replaces workers that die or freeze, and restarts them one by one on request."""
+"""The worker pool: restarts workers that end or freeze, and replaces all workers one by one on request."""
 
 from __future__ import annotations
 
@@ -19,23 +19,25 @@ log = logging.getLogger(__name__)
 
 CHECK_S = 1.0
 SILENT_S = 10.0
-"""Seconds without a heartbeat after which a worker counts as frozen. It sends one every second."""
+"""Seconds without a heartbeat after which a ready worker counts as frozen. A ready worker sends a heartbeat every
+second."""
 OPEN_S = 60.0
 """Maximum seconds until a new worker accepts connections."""
 ROLL_S = 60.0
-"""Maximum seconds that a rolling restart waits for a replacement to answer requests. After that, the old worker stays.
-"""
+"""Maximum seconds that a rolling restart waits until a replacement is ready. After that, the old worker stays."""
 GRACE_S = 5.0
-"""Seconds after the drain in which a worker closes its parts."""
+"""Seconds that a worker has after its streams have ended to close its files and connections. Then it is killed."""
 CAUSES = ("exit", "SIGKILL", "SIGSEGV", "frozen", "slow start", "not started", "rolling")
-"""The usual causes of a worker's end. Their counters are published from 0 on, so that the first increase is visible."""
+"""The usual causes of the end of a worker's process. Their counters are published from 0 on, so that the first increase
+is visible in /metrics."""
 
 Launch = Callable[[int, int], Awaitable[Process]]
-"""A function from (number of a worker, descriptor of its heartbeat pipe) to its process. Raises OSError."""
+"""A function that starts the process of a worker. Its parameters are the worker's number and the file descriptor of the
+pipe for heartbeats. Raises OSError."""
 
 
 class Worker:
-    """One worker, which lives through all restarts of its process."""
+    """One worker of the pool. The object stays the same when the worker's process is restarted."""
 
     def __init__(self, number: int, launch: Launch, on_change: Callable[[], None]) -> None:
         self.child = ChildProcess(
@@ -74,7 +76,7 @@ class Worker:
         self._on_change()
 
     def check(self) -> None:
-        """Kill the process if it is frozen. `child.keep` then restarts it."""
+        """Kill the worker's process if it is frozen or has not started in time. `child.keep` then restarts it."""
         self.child.check()
         if self._heartbeat is None or self.child.pid is None:
             return
@@ -86,14 +88,16 @@ class Worker:
             self.child.kill("frozen" if self._heartbeat.stage else "slow start")
 
     def reload(self) -> None:
-        """Make the process reload its policies as soon as it accepts connections. Earlier, the signal might end it."""
+        """Make the worker's process reload the policies. If the process does not accept connections yet, wait until it
+        does, because the signal would end it."""
         if self._heartbeat and self._heartbeat.stage:
             self.child.signal(signal.SIGHUP)
         else:
             self._reload = True
 
     async def settle(self, timeout_s: float) -> bool:
-        """Wait until the process is ready. Returns False if it is not ready within `timeout_s`, or has ended."""
+        """Wait until the worker answers requests. Returns False if it is not ready within `timeout_s` seconds or its
+        process has ended."""
         try:
             async with asyncio.timeout(timeout_s):
                 while not self.ready and not self.child.short_lives:
@@ -104,7 +108,7 @@ class Worker:
         return self.ready
 
     async def stop(self, timeout_s: float) -> None:
-        """End the process. Kill it if it has not ended after `timeout_s` seconds."""
+        """End the worker's process, and kill it if it has not ended after `timeout_s` seconds."""
         if self.keeping:
             self.keeping.cancel()
         await self.child.stop(timeout_s)
@@ -113,7 +117,8 @@ class Worker:
 
 
 class WorkerPool:
-    """All workers of the host. Open it with `start` and close it with `stop`; `watch` must run in between."""
+    """All workers of the host. Open it with `start` and close it with `stop`. Keep `watch` running between the two
+    calls."""
 
     def __init__(self, count: int, launch: Launch, on_change: Callable[[], None]) -> None:
         self._count, self._launch, self._on_change = count, launch, on_change
@@ -126,7 +131,7 @@ class WorkerPool:
         self._rolling = False
         self._starts = 0
         self._ends = Counter(dict.fromkeys(CAUSES, 0))
-        """Number of ends of replaced workers' processes, by cause."""
+        """Cause → number of ends of processes whose worker is no longer in the pool."""
 
     @property
     def pids(self) -> list[int]:
@@ -134,7 +139,8 @@ class WorkerPool:
 
     @property
     def troubles(self) -> list[str]:
-        """Sentences for /health, which is public. They do not contain the text of errors."""
+        """Sentences about troubles of workers for /health. /health is public, so the sentences do not contain the text
+        of errors."""
         found = [worker.child.trouble for worker in (*self._workers.values(), *self._changing)]
         return [trouble for trouble in (*found, self._refusal) if trouble]
 
@@ -174,7 +180,7 @@ class WorkerPool:
                 worker.check()
 
     async def ready(self) -> None:
-        """Wait until one of the workers answers requests."""
+        """Wait until at least one worker answers requests. Returns at once if one did before."""
         await self._answering.wait()
 
     def _changed(self) -> None:
@@ -187,9 +193,10 @@ class WorkerPool:
             worker.reload()
 
     async def roll(self, drain_s: float) -> int:
-        """Replace the workers one by one. Stop if a replacement does not become ready.
+        """Replace the workers one by one. If a replacement does not become ready, its old worker and the workers after
+        it stay.
 
-        Each old worker has `drain_s` seconds to finish its streams. Returns the number of replaced workers.
+        `drain_s`: seconds that each old worker has to finish its streams. Returns the number of replaced workers.
         """
         self._rolling = True
         try:
@@ -219,19 +226,20 @@ class WorkerPool:
         return self._count
 
     def note_refusal(self, why: str) -> None:
-        """Store for /health why the last rolling restart was refused; empty: it was not refused."""
+        """Store the reason why the last rolling restart was not completed, for /health. Empty: the restart was
+        completed."""
         self._refusal = why
         self._on_change()
 
     def kill(self) -> None:
-        """Kill all workers without waiting for streams to end."""
+        """Kill all workers at once, without waiting for streams to end."""
         self._killed.set()
         for worker in (*self._workers.values(), *self._changing):
             worker.child.signal(signal.SIGKILL)
 
     async def stop(self, delay_s: float, drain_s: float) -> None:
-        """Stop all workers. For `delay_s` seconds they report that they are not ready but serve everything. Then they
-        finish within `drain_s` seconds."""
+        """Stop all workers. For `delay_s` seconds, their readiness endpoint answers that they are not ready, but they
+        serve requests. After that, they have `drain_s` seconds to finish their streams."""
         everyone = {*self._workers.values(), *self._changing}
         for worker in everyone:
             if worker.ready:

@@ -1,1 +1,1 @@
-"""Telemetry: metrics, spans, access log and flight records. All are written after the answer."""
+"""Telemetry: metrics, spans, access log and flight records. They are written after a request's answer was sent."""

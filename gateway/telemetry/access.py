@@ -17,8 +17,8 @@ log = logging.getLogger(__name__)
 
 
 class AccessLog:
-    """Writes the access log. Lines wait in a bounded buffer. `flush` writes them and may block, so call it in a
-    thread."""
+    """Writes the access log. Lines wait in a buffer of limited length until `flush` writes them. `flush` may block, so
+    call it in a thread."""
 
     def __init__(self, enabled: bool) -> None:
         self._enabled = enabled
@@ -55,7 +55,7 @@ class AccessLog:
         )
 
     def refusal(self, request_id: str, status: int, code: str, path: str) -> None:
-        """Log a request that was refused before its tenant was known."""
+        """Log a request that was refused before its key was checked, so that no team is known."""
         if self._enabled:
             line = {"at": round(time.time(), 3), "request": request_id, "status": status, "error": code}
             self._waiting.append({**line, "path": path[:200]})

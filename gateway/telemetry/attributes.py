@@ -1,4 +1,5 @@
-"""The names of all exported attributes: OpenTelemetry's `gen_ai.*` if it defines one, else `thriftgate.*`.
+"""The names of all exported attributes. An attribute that OpenTelemetry defines has OpenTelemetry's name (`gen_ai.*`);
+any other is named `thriftgate.*`.
 
 Source: OpenTelemetry semantic conventions for generative AI (github.com/open-telemetry/semantic-conventions-genai, in
 development status, read 2026-11).
@@ -22,7 +23,7 @@ OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 CACHE_READ_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
 CACHE_WRITE_TOKENS: Final = "gen_ai.usage.cache_write.input_tokens"
 CACHE_CREATION_TOKENS: Final = "gen_ai.usage.cache_creation.input_tokens"
-"""The name of `CACHE_WRITE_TOKENS` until mid-2026. Many trace viewers know only this name."""
+"""The name of `CACHE_WRITE_TOKENS` in the conventions before mid-2026. Many trace viewers know only this older name."""
 REASONING_TOKENS: Final = "gen_ai.usage.reasoning.output_tokens"
 FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
 TOKEN_TYPE: Final = "gen_ai.token.type"  # noqa: S105
@@ -50,12 +51,13 @@ Value = str | int | float | bool | list[str]
 
 
 def operation(dialect: DialectName) -> str:
-    """OpenTelemetry's name of the operation. Passthrough dialects have none, so the dialect's own name is used."""
+    """OpenTelemetry's name of the operation that a request in `dialect` asks for. For a passthrough dialect, which has
+    no such name, the name of the dialect."""
     return FACTS[dialect].operation
 
 
 def of_request(record: Record) -> dict[str, Value]:
-    """Attributes of a request's span. They contain no prompt and no key."""
+    """Attributes of the span of one request. They contain no prompt and no key."""
     found: dict[str, Value] = {
         OPERATION: operation(record.dialect),
         REQUEST_MODEL: record.model,
@@ -86,7 +88,7 @@ def of_request(record: Record) -> dict[str, Value]:
 
 
 def of_attempt(attempt: Attempt, asked: str) -> dict[str, Value]:
-    """Attributes of the span of one call. `asked`: the operation."""
+    """Attributes of the span of one backend call. `asked`: OpenTelemetry's name of the operation."""
     backend = attempt.backend
     found: dict[str, Value] = {
         OPERATION: asked,
@@ -106,8 +108,8 @@ def of_attempt(attempt: Attempt, asked: str) -> dict[str, Value]:
 
 
 def of_usage(usage: Usage) -> dict[str, Value]:
-    """Token counts. `INPUT_TOKENS` includes tokens read from and written to the provider's cache, and `OUTPUT_TOKENS`
-    includes reasoning. Counts of 0 are omitted."""
+    """Token counts as attributes. Counts of 0 are omitted, except those of input and output. `INPUT_TOKENS` includes
+    the tokens that the provider read from or wrote to its cache. `OUTPUT_TOKENS` includes reasoning tokens."""
     written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
     found: dict[str, Value] = {INPUT_TOKENS: usage.all_input, OUTPUT_TOKENS: usage.all_output}
     if usage.cached_tokens:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Samples = Iterable[tuple[Labels, float]]
 Family = tuple[str, str, str, Labels]
-"""(Prometheus name, without `_total` for counters; kind; help; label names)."""
+"""(Name in Prometheus, kind, help, label names). The name of a counter has no `_total`, which Prometheus adds."""
 
 NAMED: dict[tuple[str, str], tuple[str, str, str]] = {
     ("state", "healthy"): ("thriftgate_state_up", "gauge", "1 if every worker reaches the state server."),
@@ -42,7 +42,7 @@ NAMED: dict[tuple[str, str], tuple[str, str, str]] = {
     ),
     ("limits", "refused"): ("thriftgate_limit_refusals", "counter", "Requests refused by a rate or concurrency limit."),
 }
-"""(Part, figure) → (name, kind, help), for figures with their own metric name."""
+"""(Part, figure) → (name, kind, help) of the metric, for figures that have a metric of their own."""
 
 OF_BACKENDS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     (
@@ -58,7 +58,8 @@ OF_BACKENDS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
         ("refused", "refused_batch", "refused_share", "timed_out"),
     ),
 )
-"""(Name, kind, help, figures of the part `fleet` that are added up) for each metric of a backend."""
+"""The metrics of each backend: (name, kind, help, figures). The metric's value is the sum of these figures of the part
+`fleet`."""
 
 OF_SUPERVISOR: dict[str, Family] = {
     "workers_wanted": ("thriftgate_workers_wanted", "gauge", "Configured number of workers.", ()),
@@ -92,7 +93,7 @@ OF_SUPERVISOR: dict[str, Family] = {
         ("host",),
     ),
 }
-"""Key in the supervisor's published figures ([key, labels, value]) → metric."""
+"""Key of a figure that the supervisor publishes as [key, label values, value] → metric."""
 
 PROCESSES: tuple[Family, ...] = (
     ("thriftgate_process_cpu_seconds", "counter", "CPU time, user and system.", ("process",)),
@@ -106,7 +107,7 @@ PROCESSES: tuple[Family, ...] = (
 
 
 def text(host: Host) -> bytes:
-    """The whole text."""
+    """The text of `/metrics` for the figures of one host."""
     from prometheus_client import CollectorRegistry, generate_latest
 
     registry = CollectorRegistry()
@@ -115,7 +116,7 @@ def text(host: Host) -> bytes:
 
 
 class Collector:
-    """Builds Prometheus' metrics when they are scraped."""
+    """Builds the metrics in Prometheus' format each time they are scraped."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -166,8 +167,8 @@ class Collector:
             yield family
 
     def _workers(self) -> Iterable[Metric]:
-        """Yield figures that are useful per worker only. While a worker is being replaced, two processes have the same
-        number."""
+        """Yield the figures that are useful per worker only. Two processes with one worker's number, as in a rolling
+        restart, are combined into one series."""
         busy: dict[Labels, float] = defaultdict(float)
         lag: dict[Labels, float] = defaultdict(float)
         for life in self._host.living:
@@ -213,7 +214,8 @@ def _of_backends(combined: Figures, names: tuple[str, ...]) -> Samples:
 
 
 def _processes(pids: Mapping[str, int]) -> dict[str, tuple[float, float]]:
-    """Process → (CPU seconds, bytes of memory). Ended processes are omitted. Empty on systems without /proc."""
+    """Name of a process → (CPU seconds, bytes of memory). Processes that have ended are omitted. Empty on systems
+    without /proc."""
     found = {}
     for name, pid in pids.items():
         try:

@@ -1,5 +1,5 @@
-"""Flight records: each request's decisions and their reasons. They are kept for an hour, and only the team of the key
-can read them."""
+"""Flight records: the decisions in each request and the reasons for them. A record is kept for an hour. Only the team
+of the request's key can read it."""
 
 from __future__ import annotations
 
@@ -20,35 +20,39 @@ KEEP_S = 3600
 FLUSH_S = 0.25
 RECENT = 512
 MOST = 16
-"""Maximum records that are stored per flush. If there are more, eventful requests come first."""
+"""Maximum records stored in one flush. If more are waiting, requests with errors, retries or other events are stored
+first."""
 A_SECOND = 12
-"""Maximum records per second that are stored in the long run. An hour of them takes about 25 MiB on the state server.
-"""
+"""Maximum records stored per second, averaged over a long time. An hour of them takes about 25 MiB on the state
+server."""
 AT_ONCE = 1024
-"""Maximum records that are stored at once after a quiet time."""
+"""Maximum unused allowance of records. After a quiet time, that many records are stored in a row beyond the rate
+`A_SECOND`."""
 FEW = 2
-"""Maximum number of records in a flush for which the what-if analysis is made. It takes a millisecond per record."""
+"""Maximum records in a flush for which the what-if analysis is made. The analysis takes a millisecond per record."""
 _SLOT = slice(0, 13)
-"""The part of a request's id that identifies its time slot of four seconds. Records of one slot are stored together."""
+"""The part of a request's id that stands for its time slot of four seconds. The records of one slot are stored
+together."""
 
 
 class FlightRecords:
-    """Keeps recent records in memory. Those that contain more than the ledger are written to the state server a moment
-    later.
+    """Keeps recent records in memory. Records that contain more than the ledger does are written to the state server a
+    moment later.
 
-    Most requests succeed and had no choice of backends. Storing each of them twice would cost more than answering it.
+    Most requests succeed and could go to one backend only. The ledger has all about them, and storing them again would
+    cost more than answering them.
     """
 
     def __init__(self, state: State, archive: Archive | None = None) -> None:
-        """`archive` is read for requests that are neither in memory nor on the state server."""
+        """`archive` finds requests that are neither in memory nor on the state server."""
         self._state, self._archive = state, archive
         self._recent: OrderedDict[str, Record] = OrderedDict()
         self._decided: list[Record] = []
         self._eventful: list[Record] = []
         self._allowance = float(AT_ONCE)
         self.dropped = 0
-        """Number of records that were not written to the state server. Other workers find only the ledger's facts about
-        them."""
+        """Number of records that were not written to the state server, because too many were waiting. Other workers
+        find only the ledger's facts about these requests."""
 
     def add(self, record: Record) -> None:
         recent = self._recent
@@ -67,7 +71,7 @@ class FlightRecords:
             self.dropped += 1
 
     async def find(self, request_id: str, team: str) -> dict[str, Any] | None:
-        """The record as JSON values; None if this team has no such request."""
+        """The flight record of a request as JSON values; None if the team has made no such request."""
         record = self._recent.get(request_id)
         if record is not None:
             return flight(record) if record.tenant.team == team else None
@@ -87,7 +91,8 @@ class FlightRecords:
         return found
 
     async def flush(self) -> None:
-        """Write the waiting records. Records that cannot be written are dropped, because they are not essential."""
+        """Write the waiting records to the state server. If it does not accept them, they are lost, because they are
+        not essential."""
         self._allowance = min(self._allowance + A_SECOND * FLUSH_S, AT_ONCE)
         batch = [*self._eventful, *self._decided][: min(MOST, int(self._allowance))]
         self._allowance -= len(batch)
@@ -112,7 +117,8 @@ class FlightRecords:
 
 
 def _decided(record: Record) -> bool:
-    """Whether there was a choice between backends. The ledger contains only its result."""
+    """Whether the gateway chose between backends or took the answer from the semantic cache. The ledger contains only
+    the result of such a decision."""
     route = record.route
     if record.finish == "length" and record.notes:  # a budget may have cut the answer off
         return True
@@ -124,7 +130,8 @@ def _field(request_id: str, team: str) -> str:
 
 
 def flight(record: Record, *, what_if: bool = True) -> dict[str, Any]:
-    """JSON values of a record, without prompt, answer or secret. The ledger's `Archive` returns the same keys."""
+    """A record as JSON values. They contain no prompt, answer or secret. The ledger's `Archive` returns the same keys.
+    `what_if`: add the what-if analysis."""
     route = record.route
     return {
         "id": record.request_id,
@@ -207,5 +214,5 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
 
 
 def _usd(pico: int | None) -> str | None:
-    """USD as exact text, because JSON numbers would be rounded."""
+    """`pico` pico-dollars as exact text in USD. A number in JSON would be rounded."""
     return None if pico is None else usd_text(pico)

@@ -1,4 +1,4 @@
-"""Adds histograms that were counted without OpenTelemetry's SDK to the SDK's OTLP export."""
+"""Adds histograms to the OTLP export of OpenTelemetry's SDK. They were counted without the SDK."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from gateway.telemetry.latency import Instrument, Latencies
 from gateway.telemetry.metrics import Labels
 
 _UNKNOWN = cast("float", None)
-"""Minimum and maximum of a series. OTLP allows to omit them."""
+"""The minimum and the maximum of a series. They are not measured, and OTLP allows to omit them."""
 
 
 class HistogramExporter(OTLPMetricExporter):
-    """Adds `latencies` to each export. The SDK can read counters on demand, but not histograms."""
+    """Adds the histograms in `latencies` to each export. The SDK can read counters on demand, but not histograms."""
 
     def __init__(self, latencies: Latencies) -> None:
         super().__init__()
@@ -40,14 +40,15 @@ class HistogramExporter(OTLPMetricExporter):
     def export(
         self, metrics_data: MetricsData, timeout_millis: float | None = None, **kwargs: Any
     ) -> MetricExportResult:
-        """Export the metrics. Called by one thread at a time, but never by the event loop's thread."""
+        """Export `metrics_data` with the histograms. Only one thread at a time calls this method, and never the thread
+        of the event loop."""
         first, *others = metrics_data.resource_metrics
         whole = MetricsData([self._with_histograms(first), *others])
         return super().export(whole, timeout_millis, **kwargs)
 
     def _with_histograms(self, resource: ResourceMetrics) -> ResourceMetrics:
-        """The metrics with the histograms added to the gateway's own scope. A second scope of the same name would
-        replace it."""
+        """The metrics in `resource` with the histograms in the gateway's own scope. In a second scope with the same
+        name, they would replace the first one."""
         now = time.time_ns()
         histograms = [metric for each in self._latencies.instruments if (metric := self._metric(each, now))]
         self._sent_at = now

@@ -1,4 +1,4 @@
-"""The figures of one host: running workers, ended workers, supervisor."""
+"""The figures of one host: of its running workers, its ended workers and its supervisor."""
 
 from __future__ import annotations
 
@@ -19,15 +19,18 @@ from gateway.telemetry.metrics import Totals
 log = logging.getLogger(__name__)
 
 PUBLISH_S = 1.0
-"""Seconds between two publications of a process's figures. Other processes' figures are at most this old."""
+"""Seconds between two publications of a process's figures. So the figures of other processes are usually at most this
+old."""
 SUPERVISOR, PAST = "supervisor", "past"
-"""Names of further figure files: the supervisor's own figures, and the sum over all workers that have ended."""
+"""Names of the figure files that are not of workers: the supervisor's figures, and the sums over all workers that have
+ended."""
 REMEMBERED = 256
-"""Maximum names of ended workers that are stored with the sum. A reader needs them to count each worker only once."""
+"""Maximum names of ended workers that are stored with the sums. A reader needs the names to count each worker only
+once."""
 
 
 def _mean(values: Iterable[float]) -> float:
-    """The mean as a plain float. Python's `statistics` would import fractions and more."""
+    """The mean of `values`. Python's `statistics` would import fractions and more."""
     known = list(values)
     return sum(known) / len(known)
 
@@ -48,21 +51,21 @@ _NOW: dict[Callable[[Iterable[float]], float], tuple[str, ...]] = {
     _mean: ("available", "first_byte_ms"),
 }
 HOW = {figure: how for how, figures in _NOW.items() for figure in figures}
-"""Gauge → function that combines its values over the running workers. All other figures are counters: they are added
-up, including those of ended workers."""
+"""Gauge → function that combines the values of the running workers. All other figures are counters. Counters are added
+up over all workers, also over those that have ended."""
 
 Figures = dict[tuple[str, str], float]
 
 
 def how(figure: str) -> Callable[[Iterable[float]], float] | None:
-    """The function that combines the figure; None for a counter. A backend's figures have its name and a dot as
-    prefix."""
+    """The function that combines a figure's values of the running workers; None for a counter. `figure`: the name,
+    after a backend's name and a dot for figures of a backend."""
     return HOW.get(figure.rpartition(".")[2])
 
 
 @dataclass(slots=True)
 class Life:
-    """The figures that one worker published last."""
+    """The latest published figures of one running worker."""
 
     worker: str
     at: float
@@ -72,16 +75,17 @@ class Life:
 
 @dataclass(slots=True)
 class Host:
-    """All figures of the host."""
+    """All figures of one host."""
 
     totals: Totals = field(default_factory=Totals)
     counts: Figures = field(default_factory=lambda: defaultdict(float))
-    """(Part, figure) → sum over all workers, including ended ones, for counters."""
+    """(Part, figure) → sum over all workers, also over those that have ended. Counters only."""
     living: list[Life] = field(default_factory=list)
     supervisor: Mapping[str, Any] = field(default_factory=dict)
 
     def add(self, report: Mapping[str, Any], living: bool) -> None:
-        """Add the figures of one worker, or the sum of the ended ones."""
+        """Add the figures of one worker, or the sums over the ended workers. `living`: whether the worker is
+        running."""
         self.totals.take(report["totals"])
         parts: Figures = {(part, figure): value for part, figure, value in report["parts"]}
         for place, value in parts.items():
@@ -91,7 +95,7 @@ class Host:
             self.living.append(Life(str(report["worker"]), report["at"], parts, report["in_flight"]))
 
     def parts(self) -> Figures:
-        """Every figure of every part, combined."""
+        """(Part, figure) → value for the host: sums of counters, and gauges combined over the running workers."""
         values: dict[tuple[str, str], list[float]] = defaultdict(list)
         for life in self.living:
             for place, value in life.parts.items():
@@ -101,7 +105,7 @@ class Host:
         return found
 
     def oldest_s(self, now: float) -> float:
-        """Age in seconds of the oldest figures of a running worker."""
+        """Age in seconds of the oldest figures that a running worker has published."""
         return max((now - life.at for life in self.living), default=0.0)
 
 
@@ -117,9 +121,9 @@ def report(worker: int, totals: Totals, parts: Iterable[tuple[str, str, float]])
 
 
 def collect(folder: Path, own: tuple[str, Mapping[str, Any]] | None = None) -> Host:
-    """Read the published figures. `own`: the name and figures of the calling process, which are not read from its file.
+    """Read the published figures. `own`: name and current figures of the calling process.
 
-    So its own figures are complete even if the disk has refused writes.
+    The calling process's file is not read, so its figures are complete even if the disk has refused writes.
     """
     host, lives = Host(), {}
     mine = own[0] if own else ""
@@ -139,17 +143,17 @@ def collect(folder: Path, own: tuple[str, Mapping[str, Any]] | None = None) -> H
 
 
 class Publisher:
-    """Publishes a worker's own figures."""
+    """Publishes one worker's figures."""
 
     def __init__(self, folder: Path, worker: int) -> None:
-        """Create the file. Raises OSError."""
+        """Create the file of the worker's figures. Raises OSError."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
         self._page = page.MetricsFile(folder, f"worker-{worker}-{time.time_ns()}")
         self._failed = False
 
     def publish(self, report: Mapping[str, Any]) -> None:
-        """Publish the figures. If the disk refuses, the last publication stays, so that counters never decrease."""
+        """Publish the figures. If the disk refuses, the last publication stays, so no counter decreases."""
         try:
             self._page.write(orjson.dumps(report))
         except OSError as error:
@@ -167,10 +171,10 @@ class Publisher:
 
 
 class Archive:
-    """The supervisor's part: publishes its own figures and the sum over ended workers. Call it from one thread."""
+    """Publishes the supervisor's figures and the sums over ended workers. Call it from one thread."""
 
     def __init__(self, folder: Path) -> None:
-        """Delete the files of an earlier gateway. Raises OSError."""
+        """Delete the figure files of an earlier gateway. Raises OSError."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for left in folder.iterdir():
             left.unlink()
@@ -180,8 +184,8 @@ class Archive:
         self._added: deque[str] = deque(maxlen=REMEMBERED)
 
     def write(self, report: Mapping[str, Any]) -> None:
-        """Publish the supervisor's figures, and add up those of ended workers. Raises OSError; then call it again
-        later."""
+        """Publish the supervisor's figures, add the figures of ended workers to the sums, and publish the sums. Raises
+        OSError; the next call then continues."""
         self._own.write(orjson.dumps({"pid": os.getpid(), "at": time.time(), **report}))
         ended = [name for name in page.names(self._folder) if not page.alive(self._folder, name)]
         if not ended:

@@ -1,7 +1,7 @@
-"""Histograms of the duration of requests and backend calls, under OpenTelemetry's names. They are counted without its
-SDK.
+"""Histograms of the duration of requests and backend calls, under OpenTelemetry's names, counted without
+OpenTelemetry's SDK.
 
-They are exported over OTLP only; `/metrics` has separate histograms with fewer labels.
+The histograms are exported over OTLP only; `/metrics` has separate histograms with fewer labels.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from gateway.telemetry import attributes as names
 from gateway.telemetry.metrics import Histogram, Labels
 
 MOST_MODELS = 200
-"""Maximum number of models with their own series. Further ones are exported as `_OTHER`, because a wildcard in a policy
-lets clients invent names."""
+"""Maximum number of models with a series of their own. Any further model is exported as `_OTHER`, because a wildcard in
+a policy lets clients invent names."""
 DURATIONS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 FIRST_TOKENS = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
-"""Upper bounds of the buckets in seconds, as the semantic conventions recommend."""
+"""Upper bounds of the buckets in seconds, as the semantic conventions recommend them for the time to the first
+token."""
 
 _SHARED = (names.OPERATION, names.PROVIDER, names.REQUEST_MODEL, names.RESPONSE_MODEL, names.ERROR_TYPE)
 OF_REQUESTS = (*_SHARED, names.CACHE)
 OF_CALLS = (*_SHARED, names.BACKEND)
-"""Attributes of a series. Empty attributes are not exported."""
+"""Names of the attributes of a series of backend calls. Empty attributes are not exported."""
 
 Series = defaultdict[Labels, Histogram]
 
@@ -39,7 +40,7 @@ class Instrument:
 
 
 class Latencies:
-    """Durations measured by this worker since its start."""
+    """The durations that this worker has measured since its start."""
 
     def __init__(self) -> None:
         self.requests: Series = defaultdict(partial(Histogram, DURATIONS))
@@ -57,7 +58,7 @@ class Latencies:
         self._models: set[str] = set()
 
     def add(self, record: Record) -> None:
-        """Add a finished request."""
+        """Add the durations of a finished request and its backend calls."""
         asked, served = names.operation(record.dialect), record.served_by
         for attempt in record.attempts:
             self._call(attempt, asked)
@@ -81,7 +82,8 @@ class Latencies:
             self.first_chunks[key].add(max(0.0, attempt.first_byte_at - attempt.started_at))
 
     def _model(self, record: Record, served: Attempt | None) -> str:
-        """The requested model; empty for a refused request, whose model may be any text."""
+        """The model for the series: the requested model; empty for a refused request, whose model may be any text;
+        `_OTHER` if there are too many models."""
         if served is None and record.error:
             return ""
         model = record.model

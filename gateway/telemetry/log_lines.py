@@ -1,4 +1,4 @@
-"""The format of logs: limited line length, escaped control characters."""
+"""The format of log lines: limited length, escaped control characters."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from gateway.domain.text.truncation import cut
 from gateway.domain.text.visible import visible
 
 LONGEST = 2000
-"""Maximum characters of a line. A traceback has several lines."""
+"""Maximum characters of a log line. A log entry with a traceback has several lines."""
 
 
 class LogLines(logging.Formatter):
-    """Shortens long lines and escapes control and invisible characters."""
+    """Formats log entries: cuts long lines and escapes control and invisible characters."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record)

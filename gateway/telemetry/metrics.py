@@ -1,4 +1,4 @@
-"""Counters and histograms of one worker. They are counted with plain numbers and read on demand."""
+"""Counters and histograms of one worker. They are counted with plain numbers. Exporters read them on demand."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ log = logging.getLogger(__name__)
 
 Labels = tuple[str, ...]
 MOST_TEAMS = 1000
-"""Maximum number of teams with their own series. Further teams are counted together, so that the metrics stay small."""
+"""Maximum number of teams with series of their own. All further teams are counted together, so that the metrics stay
+small."""
 OTHERS = "(others)"
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
 class Histogram:
-    """Counts per bucket (the last bucket is +Inf), and the sum in seconds."""
+    """A histogram: the number of values in each bucket and the sum of all values in seconds. The last bucket has no
+    upper bound (+Inf)."""
 
     __slots__ = ("bounds", "counts", "sum")
 
     def __init__(self, bounds: tuple[float, ...] = SECONDS) -> None:
-        """`bounds`: the upper bounds of all buckets except the last, ascending."""
+        """`bounds`: the upper bounds of all buckets except the last, in ascending order."""
         self.bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
         self.sum = 0.0
@@ -40,7 +42,7 @@ class Histogram:
         self.sum += total
 
     def cumulative(self) -> Iterable[tuple[str, float]]:
-        """Yield (upper bound, number of requests at or below it), as Prometheus requires."""
+        """Yield (upper bound, number of values up to this bound), as Prometheus requires."""
         seen = 0
         for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):
             seen += count
@@ -48,7 +50,7 @@ class Histogram:
 
 
 class Totals:
-    """Counters of this worker since its start."""
+    """The counters and histograms of this worker since its start."""
 
     def __init__(self) -> None:
         self.requests: defaultdict[Labels, int] = defaultdict(int)  # team, model served, cache, status
@@ -103,14 +105,15 @@ class Totals:
             self.degraded[(part,)] += 1
 
     def _new(self, team: str) -> str:
-        """The team's label: its name, or `OTHERS` if `MOST_TEAMS` teams already have series."""
+        """The label of a team without series: the team's name, or `OTHERS` if `MOST_TEAMS` teams already have
+        series."""
         if len(self._teams) >= MOST_TEAMS:
             return OTHERS
         self._teams.add(team)
         return team
 
     def as_json(self) -> dict[str, Any]:
-        """The counters and histograms as JSON values: counter → rows of labels and value; histogram → rows of labels,
+        """The counters and histograms as JSON values. Counter → rows of labels and value. Histogram → rows of labels,
         counts and sum."""
         counters = {
             attribute: [[*labels, _fitting(value)] for labels, value in getattr(self, attribute).items()]
@@ -123,7 +126,7 @@ class Totals:
         return {**counters, **histograms}
 
     def take(self, published: Mapping[str, Any]) -> None:
-        """Add the published figures of another process."""
+        """Add the counters and histograms that another process has published."""
         for _, attribute, *_ in COUNTERS:
             sums = getattr(self, attribute)
             for *labels, value in published[attribute]:
@@ -134,7 +137,7 @@ class Totals:
 
 
 def _fitting(value: int) -> int | str:
-    """The value, as a string if it exceeds JSON's 64 bits (about $9M in pico-dollars)."""
+    """`value`, as text if it exceeds the 64 bits of JSON (about $9M in pico-dollars)."""
     return value if value < 1 << 63 else str(value)
 
 
@@ -157,19 +160,19 @@ COUNTERS: tuple[tuple[str, str, str, Labels, float], ...] = (
     ("thriftgate_degraded_requests", "degraded", "Requests served while a part was down.", ("part",), 1),
     ("thriftgate_refused", "refused", "Requests refused before a tenant was known.", ("code",), 1),
 )
-"""(Prometheus name, attribute of Totals, help, label names, factor)."""
+"""(Prometheus name, attribute of `Totals`, help, label names, factor from the counted value to the exported value)."""
 
 HISTOGRAMS = (
     ("thriftgate_request_duration_seconds", "duration", "cache"),
     ("thriftgate_first_byte_seconds", "first_byte", "backend"),
 )
-"""(Prometheus name, attribute of Totals, label name)."""
+"""(Prometheus name, attribute of `Totals`, label name)."""
 
 Stats = Callable[[], Mapping[str, int | float | str]]
 
 
 def figures(parts: Mapping[str, Stats]) -> Iterable[tuple[str, str, int | float]]:
-    """Yield (part, figure, value) for all numeric figures. A part whose `stats` fails is omitted."""
+    """Yield (part, figure, value) for the numeric figures of all parts. A part whose function fails is omitted."""
     for part, stats in parts.items():
         try:
             found = stats()

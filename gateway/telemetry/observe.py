@@ -1,5 +1,5 @@
-"""The interface of telemetry. It is called at the beginning and at the end of a request; most of the work is done after
-the answer."""
+"""The interface of telemetry. The pipeline calls it at the beginning and at the end of a request. Most of the work is
+done after the answer."""
 
 from __future__ import annotations
 
@@ -31,12 +31,13 @@ from gateway.telemetry.trace_parent import read_parent
 log = logging.getLogger(__name__)
 
 _LONGEST_WHY = 500
-"""Maximum characters of a refusal's message that a flight record contains."""
+"""Maximum characters of a refusal's message in a flight record."""
 
 
 class Telemetry:
-    """Records metrics, spans, log lines and flight records. Spans of errors, escalations and slow requests are always
-    exported; of other requests, only a sample."""
+    """Records metrics, spans, log lines and flight records. The spans of errors, escalations, retries, degraded and
+    slow requests are always exported. Of the other requests, a sample and those that the client itself samples are
+    exported."""
 
     def __init__(
         self,
@@ -47,8 +48,8 @@ class Telemetry:
         board: Path | None = None,
         worker: int = 0,
     ) -> None:
-        """`archive` finds requests that have no flight record. `board`: the folder in which the workers of this host
-        publish their figures for each other; None if this is the only worker."""
+        """`archive` finds requests that have no flight record. `board`: the directory in which the workers of this host
+        publish their figures. None: this is the only worker."""
         self._settings = settings
         self._board, self._worker = board, worker
         self._publisher: Publisher | None = None
@@ -62,7 +63,7 @@ class Telemetry:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def watch(self, part: str, stats: Stats) -> None:
-        """Export the figures of a part as metrics."""
+        """Export the figures of `part` as metrics. `stats` returns them when they are needed."""
         self._parts[part] = stats
 
     async def open(self) -> None:
@@ -104,11 +105,11 @@ class Telemetry:
                 log.exception("flight records or access log could not be written")
 
     def begin(self, record: Record) -> None:
-        """Count a request as in progress. `end` is always called for it."""
+        """Count a request as in progress. For each request, `end` is called later."""
         self.totals.in_flight += 1
 
     def end(self, record: Record, error: BaseException | None) -> None:
-        """Record a request whose reply is closed. Never raises."""
+        """Record a finished request. `error`: the exception with which it ended. Never raises."""
         self.totals.in_flight -= 1
         if error is not None:
             _failed(record, error)
@@ -127,7 +128,7 @@ class Telemetry:
             log.exception("request %s is missing from the figures", record.request_id)
 
     def _kept(self, record: Record) -> bool:
-        """Whether the request's spans are exported."""
+        """Whether the spans of the request are exported."""
         if self._eventful(record) or random.random() < self._settings.sample:  # noqa: S311
             return True
         if not record.trace or not self._settings.client_sampled:
@@ -145,7 +146,7 @@ class Telemetry:
         )
 
     def refused(self, request_id: str, error: GatewayError, path: str) -> None:
-        """Count and log a request that was refused before its tenant was known."""
+        """Count and log a request that was refused before its key was checked, so that no team is known."""
         self.totals.refused[(error.code,)] += 1
         self._access.refusal(request_id, error.status, error.code, path)
 
@@ -155,7 +156,7 @@ class Telemetry:
             await asyncio.sleep(PUBLISH_S)
 
     async def _publish(self, publisher: Publisher) -> dict[str, Any]:
-        """Publish this worker's figures and return them. Only one call runs at a time, so that older figures never
+        """Publish this worker's figures and return them. Calls run one after the other, so that older figures never
         replace newer ones."""
         async with self._turn:
             published = self._report()
@@ -166,8 +167,8 @@ class Telemetry:
         return report(self._worker, self.totals, figures(self._parts))
 
     async def exposition(self) -> bytes:
-        """The text for Prometheus. This worker's figures are current; those of others are up to `PUBLISH_S` seconds
-        old."""
+        """The text for Prometheus. The figures of this worker are current; those of other workers are usually at most
+        `PUBLISH_S` seconds old."""
         publisher = self._publisher
         if publisher is None:
             host = Host()

@@ -1,4 +1,4 @@
-"""A file in which a process publishes its figures. It stays readable if the process dies or the disk fills up."""
+"""Files in which a process publishes its figures. They stay readable if the process dies or the disk fills up."""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ from pathlib import Path
 from zlib import crc32
 
 _HEAD = struct.Struct(">QII")
-"""Edition number, length and checksum of the data that follow."""
+"""Head of a file: edition number, length and checksum of the data."""
 _GRAIN = 32768
-"""Files grow in steps of this many bytes, before the space is needed, so that a full disk does not stop updates."""
+"""Files grow in steps of this many bytes before the space is needed. So a disk that becomes full does not stop the
+updates."""
 SIDES = (".a", ".b")
 
 
 class MetricsFile:
-    """Writes editions to two files in turn, so that one of them is always complete.
+    """Writes a process's figures. Each edition is written to one of two files in turn, so that one file is always
+    complete.
 
-    As long as the process runs, it holds a lock on the first file. May be called from any thread.
+    The process holds a lock on the first file until it ends, so that readers see that it is running. May be used in any
+    thread.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
-        """Create the files. Raises OSError."""
+        """Create and lock the files. Raises OSError."""
         self.name = name
         self._turn = threading.Lock()
         self._edition = 0
@@ -45,7 +48,7 @@ class MetricsFile:
             raise
 
     def write(self, data: bytes) -> None:
-        """Write a new edition. Raises OSError; then the previous edition stays."""
+        """Write `data` as the new edition. Raises OSError; the previous edition then stays."""
         with self._turn:
             edition = self._edition + 1
             number = edition % 2
@@ -60,7 +63,8 @@ class MetricsFile:
         self._reserved[number] = size
 
     def close(self) -> None:
-        """Close the files and release the lock, so that the process counts as ended. The figures stay readable."""
+        """Close the files and release the lock. Readers then take the process for ended but can still read the
+        figures."""
         with self._turn:
             for fd in self._fds:
                 os.close(fd)
@@ -74,12 +78,12 @@ def _write(fd: int, data: bytes, at: int) -> None:
 
 
 def names(folder: Path) -> list[str]:
-    """Names of all published files in the folder."""
+    """The names under which figures are published in `folder`."""
     return sorted(path.stem for path in folder.glob(f"*{SIDES[0]}"))
 
 
 def read(folder: Path, name: str) -> bytes | None:
-    """The newest complete edition; None if there is none."""
+    """The newest complete edition of the figures `name`; None if there is no complete edition."""
     newest, found = 0, None
     for side in SIDES:
         try:
@@ -96,7 +100,7 @@ def read(folder: Path, name: str) -> bytes | None:
 
 
 def alive(folder: Path, name: str) -> bool:
-    """Whether the process that writes the file is running, even if it is suspended."""
+    """Whether the process that publishes the figures `name` is running. A suspended process counts as running."""
     try:
         fd = os.open(folder / f"{name}{SIDES[0]}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -111,7 +115,7 @@ def alive(folder: Path, name: str) -> bool:
 
 
 def remove(folder: Path, name: str) -> None:
-    """Delete the files."""
+    """Delete the files of the figures `name`."""
     for side in reversed(SIDES):  # reversed, because readers look for the first one
         with suppress(FileNotFoundError):
             (folder / f"{name}{side}").unlink()

@@ -1,4 +1,4 @@
-"""Exports OpenTelemetry spans and metrics of finished records."""
+"""Exports metrics and the spans of finished requests through OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ log = logging.getLogger(__name__)
 
 CLOSE_S = 3.0
 MOST_WAITING = 10_000
-"""Maximum finished requests that wait for export. Above it, the oldest are dropped."""
+"""Maximum finished requests that wait for export. When more are waiting, the oldest are dropped."""
 UNNAMED = "unknown_service"
 """The SDK's service name if the environment does not set one."""
 
 
 class Exporter:
-    """Exports by OTLP over HTTP. Opened only if OTEL_EXPORTER_OTLP_ENDPOINT is set. The SDK's threads send the data."""
+    """Exports by OTLP over HTTP. It is open only if OTEL_EXPORTER_OTLP_ENDPOINT is set. Threads of the SDK send the
+    data."""
 
     def __init__(self, totals: Totals, parts: Mapping[str, Stats]) -> None:
         self._totals = totals
@@ -103,12 +104,13 @@ class Exporter:
         meter.create_observable_gauge("thriftgate.room", [parts], description="Figures of each part.")
 
     def emit(self, record: Record) -> None:
-        """Export the spans of a finished request at the next `flush`."""
+        """Queue the spans of a finished request. The next `flush` creates them."""
         if self.is_open:
             self.waiting.append(record)
 
     def flush(self) -> None:
-        """Create the waiting spans. Call it off the event loop, because the SDK takes about 0.1 ms for each."""
+        """Create the spans of the waiting requests. Call it in a thread, because the SDK takes about 0.1 ms per
+        span."""
         with self._flushing:
             for _ in range(len(self.waiting)):
                 record = self.waiting.popleft()
@@ -118,7 +120,7 @@ class Exporter:
                     log.exception("request %s is missing from the traces", record.request_id)
 
     def _emit(self, record: Record) -> None:
-        """Create one span for the request and a child span for each attempt, with their real times."""
+        """Create a span for the request and one child span for each attempt, with the times that were measured."""
         from opentelemetry import trace
         from opentelemetry.trace import SpanKind, Status, StatusCode
 
@@ -152,7 +154,7 @@ class Exporter:
         self.spans += 1 + len(record.attempts)
 
     def close(self) -> None:
-        """Send what is left. Blocks for up to `CLOSE_S` seconds, so call it off the event loop."""
+        """Send the remaining spans and metrics. Blocks for up to `CLOSE_S` seconds, so call it in a thread."""
         self.flush()
         providers = [provider for provider in (self._traces, self._metrics) if provider is not None]
         # Without this, the SDK retries for half a minute if no server listens.
@@ -169,7 +171,8 @@ class Exporter:
 
 
 def _parent_of(record: Record) -> Context | None:
-    """The client's span as parent. It is marked as sampled, because the decision to export has already been made."""
+    """The client's span as the parent of the request's span; None without trace headers. It is marked as sampled,
+    because the gateway has already decided to export the request."""
     parent = read_parent(record.trace) if record.trace else None
     if parent is None:
         return None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 _PARENT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _LONGEST_PARENT = 512
 _LONGEST_STATE = 512
-"""Maximum characters of `tracestate`. The standard requires that at least this many are kept."""
+"""Maximum characters of `tracestate`. The standard requires at least 512 characters to be kept."""
 _SAMPLED = 1
 
 
@@ -18,13 +18,14 @@ class TraceParent:
     trace_id: int
     span_id: int
     sampled: bool
-    """Whether the client records its part of the trace."""
+    """Whether the client exports its own part of the trace."""
     state: str
     """The header `tracestate`; empty if it is missing or too long."""
 
 
 def read_parent(headers: Mapping[bytes, bytes]) -> TraceParent | None:
-    """The client's trace headers (names in lower case); None if they are missing or invalid."""
+    """The position in the trace that `headers` contain (names in lower case); None if the headers are missing or
+    invalid."""
     header = headers.get(b"traceparent")
     if header is None or len(header) > _LONGEST_PARENT or (found := _PARENT.fullmatch(header)) is None:
         return None

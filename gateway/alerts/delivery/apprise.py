@@ -15,7 +15,7 @@ from gateway.alerts.delivery.sender import Destination, title
 
 class ViaApprise:
     def __init__(self, poster: Poster | None = None, *, timeout_s: float = TIMEOUT_S) -> None:
-        """`poster` is not used: apprise has its own client."""
+        """`poster` is not used, because apprise has its own HTTP client."""
         self._timeout_s = timeout_s
 
     async def deliver(self, to: Destination, id: str, payload: bytes) -> tuple[bool, str]:
@@ -32,7 +32,8 @@ class ViaApprise:
 
 
 def _notify(to: Destination, alert: dict[str, Any]) -> tuple[bool, str]:
-    """Raises ImportError."""
+    """Send `alert` through apprise. Returns (whether apprise delivered the alert, the reply). Raises ImportError if
+    apprise is not installed."""
     apprise = import_module("apprise")
     logging.getLogger("apprise").setLevel(logging.CRITICAL + 1)  # its messages contain addresses
     # One service: its address is no list, and no configuration is read.

@@ -1,5 +1,5 @@
-"""Alerts and deliveries in SQL. An alert is stored once, with one delivery per receiver. Each delivery is claimed by
-one process."""
+"""Alerts and deliveries in SQL. An alert is stored once, with one delivery per receiver. Only one process at a time
+attempts a delivery."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gateway.state.sql.tables import alerts
 BATCH = 20
 LONGEST_WAIT_S = 600.0
 GIVE_UP_S = 3 * 86400.0
-"""Seconds after which a delivery that was not accepted is given up (dead)."""
+"""Seconds after which a delivery is given up (dead) if the receiver has not accepted it."""
 
 _FIELDS = ("id", "team", "created_at", "payload", "target", "delivered_at", "kind", "severity", "escalate_at")
 _REST: dict[str, str | int | None] = {"tries": 0, "next_try_at": 0, "last_error": ""}
@@ -27,7 +27,7 @@ _REST: dict[str, str | int | None] = {"tries": 0, "next_try_at": 0, "last_error"
 
 @dataclass(frozen=True, slots=True)
 class DeliveryResult:
-    """An alert (`target` is empty), or its delivery to one receiver."""
+    """One stored row: an alert (then `target` is empty) or the delivery of an alert to one receiver."""
 
     id: str
     team: str
@@ -46,7 +46,7 @@ class DeliveryResult:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A delivery to attempt now."""
+    """A delivery that this process must attempt now."""
 
     id: str
     target: str
@@ -58,8 +58,7 @@ class Delivery:
 def write(
     connection: Connection, alert: Alert, team: str, receivers: Sequence[Notify], policy: AlertsPolicy, now: float
 ) -> bool:
-    """Insert the alert with one delivery per receiver. Returns False if another process has stored the same alert
-    before."""
+    """Insert the alert with one delivery per receiver. Returns False if a process has already stored this alert."""
     payload = orjson.dumps({"id": alert.id, **alert.payload}).decode()
     escalates = alert.severity == "critical" and policy.escalate_to
     escalate_at = now + policy.escalate_after if escalates else None
@@ -76,8 +75,8 @@ def write(
 
 
 def claim(connection: Connection, now: float, busy_s: float) -> list[Delivery]:
-    """The deliveries that this process must attempt. No other process claims them for `busy_s` plus the wait after a
-    failure."""
+    """Deliveries that this process must attempt now. No process claims them again for `busy_s` seconds plus `wait_s` of
+    their attempts."""
     table = alerts.c
     waiting = connection.execute(
         select(table.id, table.target, table.payload, table.tries, table.created_at, table.next_try_at)
@@ -98,7 +97,8 @@ def claim(connection: Connection, now: float, busy_s: float) -> list[Delivery]:
 
 
 def wait_s(tries: int) -> float:
-    """Seconds until the next attempt: 2 s, doubling up to 10 minutes."""
+    """Seconds from a failed attempt to the next. 2 s after the first of `tries` attempts, then doubled up to 10
+    minutes."""
     return min(2.0 ** min(tries, 20), LONGEST_WAIT_S)
 
 
@@ -107,7 +107,8 @@ def delivered(connection: Connection, delivery: Delivery, now: float) -> None:
 
 
 def refused(connection: Connection, delivery: Delivery, now: float, why: str) -> bool:
-    """Schedule another attempt, or give the delivery up if it is too old. Returns whether it was given up."""
+    """Schedule another attempt. If the delivery is older than `GIVE_UP_S`, give it up instead. Returns whether it was
+    given up. `why`: the reply of the receiver."""
     dead = now - delivery.created_at >= GIVE_UP_S
     values = {"last_error": why[:300], "next_try_at": now + wait_s(delivery.tries), "dead_at": now if dead else None}
     connection.execute(
@@ -117,18 +118,19 @@ def refused(connection: Connection, delivery: Delivery, now: float, why: str) ->
 
 
 def dead(connection: Connection, team: str | None, limit: int) -> list[DeliveryResult]:
-    """Deliveries that were given up, the latest first."""
+    """Deliveries that were given up, newest alert first. `team` None: of all teams."""
     return _rows(connection, limit, alerts.c.dead_at.is_not(None), *_of(team))
 
 
 def revive(connection: Connection, team: str | None, now: float) -> int:
-    """Retry deliveries that were given up, as if they were new. Returns their number."""
+    """Queue deliveries that were given up as if they were new. Returns their number. `team` None: of all teams."""
     fresh = {"dead_at": None, "next_try_at": 0.0, "tries": 0, "created_at": now}
     return connection.execute(update(alerts).where(alerts.c.dead_at.is_not(None), *_of(team)).values(**fresh)).rowcount
 
 
 def acknowledge(connection: Connection, id: str, by: str, now: float) -> str | None:
-    """Acknowledge an alert, which ends its escalation. Returns its team, or None if there is no such alert."""
+    """Acknowledge the alert `id`, so that it is not escalated. Returns the alert's team, or None if no alert has this
+    id."""
     c = alerts.c
     connection.execute(
         update(alerts)
@@ -139,7 +141,7 @@ def acknowledge(connection: Connection, id: str, by: str, now: float) -> str | N
 
 
 def escalate(connection: Connection, policy_of: Callable[[str], AlertsPolicy | None], now: float) -> list[str]:
-    """Queue deliveries of unacknowledged alerts to the escalation receivers. Returns the ids of these alerts."""
+    """Queue alerts that were not acknowledged in time for the escalation receivers. Returns the ids of these alerts."""
     c = alerts.c
     late = connection.execute(
         select(c.id, c.team, c.created_at, c.payload, c.kind, c.severity, c.escalate_at)

@@ -1,4 +1,4 @@
-"""Formats alerts for Microsoft Teams: a workflow that posts when it receives a webhook request, as an Adaptive Card."""
+"""Sends alerts to Microsoft Teams as Adaptive Cards. The receiver is a Teams workflow with a webhook as its trigger."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.alerts.delivery.sender import Destination, title
 
 _COLOURS = {"critical": "Attention", "warning": "Warning", "info": "Accent"}
 _MOST_CHARACTERS = 4000
-"""Characters of the text. A message of Teams has 28 KB at most, and a character up to 4 bytes."""
+"""Maximum characters of an alert's text. A Teams message may have 28 KB, and a character up to 4 bytes."""
 
 
 class MsTeams:
@@ -25,7 +25,7 @@ class MsTeams:
 
 
 def message(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """The request's body: one card. Text runs have no markup, so a team's text is shown as it is."""
+    """The request's body: one card. The text is in text runs, which have no markup, so Teams shows it unchanged."""
     facts = [f"{name}: {payload[name]}" for name in ("team", "kind", "severity", "at", "id") if name in payload]
     head = {"size": "Large", "weight": "Bolder", "color": _COLOURS.get(str(payload.get("severity")), "Default")}
     card = {

@@ -13,11 +13,11 @@ from gateway.alerts.delivery.sender import Destination
 from gateway.settings.environment import pagerduty_url
 
 _MOST_SUMMARY, _MOST_DEDUP_KEY = 1024, 255
-"""Characters that the API accepts."""
+"""Maximum characters that the Events API accepts in `summary` and in `dedup_key`."""
 
 
 class PagerDuty:
-    """`url_of` returns the address of the Events API. It is called for every alert."""
+    """Sends alerts to PagerDuty. `url_of` returns the address of the Events API and is called for every alert."""
 
     def __init__(self, poster: Poster, *, url_of: Callable[[], str] = pagerduty_url) -> None:
         self._poster, self._url_of = poster, url_of
@@ -28,7 +28,8 @@ class PagerDuty:
 
 
 def event(routing_key: str, id: str, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """The event. The alert's own id is the deduplication key: a repeated or escalated alert joins the open incident."""
+    """The event for one alert. Its deduplication key is the alert's id, so a repeated or escalated alert joins the open
+    incident."""
     key = str(payload.get("id", id))
     return {
         "routing_key": routing_key,

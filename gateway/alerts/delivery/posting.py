@@ -16,7 +16,8 @@ TIMEOUT_S = 10.0
 
 
 class Poster:
-    """Posts to receivers. Redirects are not followed, so that only the operator decides where alerts go."""
+    """Posts alerts to receivers. It does not follow redirects, so that only the operator decides the address of a
+    receiver."""
 
     def __init__(self, *, timeout_s: float = TIMEOUT_S) -> None:
         self._timeout_s = timeout_s
@@ -29,7 +30,8 @@ class Poster:
             await session.close()
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> tuple[bool, str]:
-        """`url`: an http or https URL. Returns (whether the status was 2xx, the status or the error). Never raises."""
+        """Post `body` to `url`, an http or https URL. Returns (whether the status was 2xx, the status or the error).
+        Never raises."""
         session = await self._client()
         from aiohttp import ClientError
 
@@ -43,7 +45,8 @@ class Poster:
             return False, f"cannot be reached ({type(error).__name__})"
 
     async def _client(self) -> aiohttp.ClientSession:
-        """The client, created for the first alert. aiohttp takes 0.2 s and 8 MiB, and most gateways never need it."""
+        """The HTTP client, created for the first alert. The import of aiohttp takes 0.2 s and 8 MiB, and most gateways
+        send no alerts."""
         async with self._opening:
             if self._session is None:
                 await asyncio.to_thread(import_module, "aiohttp")

@@ -26,7 +26,7 @@ class Answer:
 
 
 class Receivers:
-    """Delivers to receivers of every kind. Opened and closed once."""
+    """Delivers alerts to receivers of every kind. Can be opened and closed only once."""
 
     def __init__(
         self,
@@ -37,8 +37,8 @@ class Receivers:
         secret_of: Callable[[str], str] = receiver_secret,
         senders: Mapping[str, Sender] = MappingProxyType({}),
     ) -> None:
-        """`addresses`: the receivers that a policy may name. `address_of` and `secret_of` return the address and the
-        secret for `env:NAME` or `file:PATH`. `senders`: kind → sender, instead of the one in `KINDS`."""
+        """`addresses`: the receivers that a policy may name. `address_of` returns the address for `env:NAME` or
+        `file:PATH`, and `secret_of` the secret. `senders`: kind → a sender to use instead of the class in `KINDS`."""
         self._addresses, self._address_of, self._secret_of = addresses or Addresses(), address_of, secret_of
         self._poster = poster or Poster()
         self._senders = dict(senders)
@@ -81,7 +81,7 @@ class Receivers:
 
 
 def _sender(name: str, poster: Poster) -> Sender:
-    """Imports the class, which may take a moment."""
+    """A new sender. `name`: module and class, as in `slack.Slack`. The import of the module may take a second."""
     module, _, class_name = name.partition(".")
     made: Sender = getattr(import_module(f"gateway.alerts.delivery.{module}"), class_name)(poster)
     return made

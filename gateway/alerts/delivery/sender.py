@@ -11,12 +11,12 @@ from gateway.alerts.delivery.posting import Poster
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """One receiver. It is read for every alert, so a changed address applies at once."""
+    """One receiver. Its address and secret are read for every alert, so that changes apply at once."""
 
     reference: str
     """`env:NAME` or `file:PATH`, for error texts."""
     address: str = field(repr=False)
-    """The content of the variable or file. It has the form of its kind (`ReceiverKind.form`)."""
+    """The address in the variable or file. Its form depends on the receiver's kind (`ReceiverKind.form`)."""
     secret: str = field(default="", repr=False)
     """The content of NAME_SECRET; empty if it is not set."""
 
@@ -30,8 +30,8 @@ class Sender(Protocol):
     async def deliver(self, to: Destination, id: str, payload: bytes) -> tuple[bool, str]:
         """Deliver `payload`, an alert in JSON. Never raises.
 
-        Returns (whether it was accepted, the receiver's reply without the address). `id` is the same when the delivery
-        is repeated, so that a receiver can drop repetitions. Takes TIMEOUT_S at most.
+        Returns (whether the receiver accepted it, the receiver's reply without its address). Repeated deliveries have
+        the same `id`, so that a receiver can drop repetitions. Takes TIMEOUT_S at most.
         """
         ...
 

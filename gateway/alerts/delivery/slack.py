@@ -24,7 +24,7 @@ class Slack:
 
 
 def message(payload: dict[str, Any]) -> dict[str, Any]:
-    """The message: `text` for notifications and simple clients, `blocks` for others."""
+    """The message. Notifications and simple clients show `text`; other clients show `blocks`."""
     severity = str(payload.get("severity", "info"))
     text = _escaped(str(payload["text"]))[:_MOST_CHARACTERS]
     facts = [
@@ -47,5 +47,5 @@ def _title(payload: dict[str, Any]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """`text` with the three characters escaped that have a special meaning in Slack."""
+    """`text` with &, < and > escaped, which have a special meaning in Slack."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

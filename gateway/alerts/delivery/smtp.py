@@ -18,11 +18,11 @@ from gateway.alerts.delivery.sender import Destination, title
 from gateway.settings.environment import smtp_settings
 
 PORTS = {"starttls": 587, "tls": 465, "none": 25}
-"""Encryption of the connection → its default port."""
+"""Encryption of the connection to the mail server → default port."""
 
 
 class Smtp:
-    """Nothing is kept between two mails."""
+    """Sends mails. Opens a new connection to the mail server for each mail."""
 
     def __init__(
         self,
@@ -32,7 +32,8 @@ class Smtp:
         tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        """`poster` is not used: mail needs no HTTP."""
+        """`poster` is not used, because mail is not sent over HTTP. `server` returns the settings of the mail
+        server."""
         self._server, self._tls, self._timeout_s = server, tls, timeout_s
 
     async def deliver(self, to: Destination, id: str, payload: bytes) -> tuple[bool, str]:
@@ -94,8 +95,8 @@ def delivery(payload: Mapping[str, Any], id: str, sender: str, recipients: list[
 
 
 def _reason(error: Exception) -> str:
-    """The server's status or the error's type. The error's text is left out, because it may contain names and
-    addresses."""
+    """The status from the mail server, or the type of the error. The error's text may contain names and addresses, so
+    it is left out."""
     code = getattr(error, "code", None)
     return (
         f"the mail server answered {code}" if isinstance(code, int) else f"cannot be reached ({type(error).__name__})"

@@ -1,4 +1,5 @@
-"""Posts alerts as JSON to a URL. They are signed by the Standard Webhooks scheme if the operator has set a secret.
+"""Posts alerts as JSON to a URL. If the operator has set a secret, the requests are signed by the Standard Webhooks
+scheme.
 
 https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
 """
@@ -30,9 +31,9 @@ class Webhooks:
 
 
 def signature(secret: str, id: str, at: int, payload: bytes) -> str:
-    """The signature: `v1,` and the base64 HMAC-SHA256 of id, time in Unix seconds and body.
+    """The value of the signature header: `v1,` and the base64 HMAC-SHA256 of `id`, `at` (Unix seconds) and `payload`.
 
-    `secret` is either `whsec_` followed by the key in base64, as in the standard, or the key itself.
+    `secret` is either the key itself, or, as in the standard, `whsec_` followed by the key in base64.
     """
     signed = b".".join((id.encode(), str(at).encode(), payload))
     return "v1," + base64.b64encode(hmac.digest(_key(secret), signed, "sha256")).decode()

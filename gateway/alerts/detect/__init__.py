@@ -1,1 +1,1 @@
-"""Detection of alerts that are due."""
+"""Detects the alerts that are due."""

@@ -1,9 +1,10 @@
-"""Detects hours in which a team's figures differ from its own past. Uses hourly figures only, without I/O.
+"""Detects hours in which a team's figures differ from the team's past figures. Uses hourly figures only, without I/O.
 
-A figure is compared by its modified z-score, 0.6745 (x - median) / MAD, where MAD is the median of the absolute
-deviations from the median. Unlike mean and standard deviation, median and MAD do not change much if up to half of the
-past hours are unusual (Iglewicz and Hoaglin 1993, "How to Detect and Handle Outliers", who treat 3.5 as an outlier).
-The logarithm of spend is compared, because busy hours cost a multiple of quiet ones and not a fixed amount more.
+A figure x is compared with the past by its modified z-score, 0.6745 (x - median) / MAD. The median is over the past
+hours. MAD is the median of the absolute deviations from this median. Up to half of the past hours may be unusual before
+median and MAD change much; mean and standard deviation change earlier (Iglewicz and Hoaglin 1993, "How to Detect and
+Handle Outliers"). The authors treat 3.5 as an outlier. For spend, x is the logarithm, because a busy hour costs a
+multiple of a quiet hour and not a fixed amount more.
 """
 
 from __future__ import annotations
@@ -21,27 +22,31 @@ from gateway.domain.units import usd_text
 
 PAST_HOURS = 28 * 24
 ENOUGH_HOURS = 24
-"""Minimum number of past hours with spend (or cache look-ups) before an hour can be an anomaly."""
+"""Minimum number of past hours to compare with. Only hours with spend count for spend, and only hours with enough cache
+look-ups count for the hit rate."""
 OUTLIER = 3.5
 TIMES = 3.0
-"""Minimum factor on the median hour's cost for an anomaly. It is needed because, after a steady past, small differences
-have high z-scores."""
+"""An hour is an anomaly only if it costs more than `TIMES` times the median hour. If all past hours cost nearly the
+same, the z-score alone would report small differences."""
 LEAST_LOOKUPS = 50
 COLLAPSED = 0.5
-"""Share of the median hit rate below which an hour's hit rate counts as collapsed."""
+"""The hit rate of the current and the previous hour is an anomaly only if it is below this share of the median hit
+rate."""
 _LEAST_LOG_MAD, _LEAST_RATE_MAD = 0.1, 0.03
 _PER_SIGMA = 0.6745
 
 
 def robust_z(value: float, past: Sequence[float], least_mad: float) -> float:
-    """The modified z-score of `value`. `past` must not be empty. `least_mad`: minimum of the MAD."""
+    """The modified z-score of `value` relative to the values `past`, which must not be empty. `least_mad`: minimum of
+    the MAD."""
     middle = median(past)
     mad = median(abs(each - middle) for each in past)
     return _PER_SIGMA * (value - middle) / max(mad, least_mad)
 
 
 def found(team: str, hours: Mapping[int, Hour], now: float) -> list[Alert]:
-    """Anomalies of the current and the previous hour. Each is reported once a day (UTC)."""
+    """Anomalies of the current and the previous hour. The alert's id contains the day, so each kind of anomaly is
+    reported at most once a day (UTC)."""
     current = int(now // HOUR_S)
     last = {number: hours[number] for number in (current - 1, current) if number in hours}
     past = [hour for number, hour in hours.items() if current - PAST_HOURS <= number < current - 1]
@@ -55,7 +60,8 @@ def found(team: str, hours: Mapping[int, Hour], now: float) -> list[Alert]:
 
 
 def _spend_rate(team: str, past: Sequence[Hour], last: Iterable[Hour], now: float) -> Alert | None:
-    """The spend-rate alert. The current hour counts although it is incomplete, because its spend can only rise."""
+    """The alert about an unusually expensive hour, or None. The current hour is checked before it is complete, because
+    its spend can only rise."""
     known = [hour.cost_pico for hour in past if hour.cost_pico > 0]
     dearest = max((hour.cost_pico for hour in last), default=0)
     if len(known) < ENOUGH_HOURS or dearest <= TIMES * median(known):
@@ -84,7 +90,8 @@ def _unpriced(team: str, last: Iterable[Hour], now: float) -> Alert | None:
 
 
 def _zero_cost(team: str, hours: Iterable[Hour], last: Iterable[Hour], now: float) -> Alert | None:
-    """The alert about a backend that has a price and answered, but whose rows cost nothing."""
+    """The alert about backends whose successful answers cost 0 although other attempts on the backend cost money, or
+    None."""
     paid = priced(hours)
     counts = _by_backend(
         (name, backend.free) for hour in last for name, backend in hour.backends.items() if name in paid

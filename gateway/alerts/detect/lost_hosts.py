@@ -10,15 +10,16 @@ from gateway.domain.notify import Severity
 from gateway.state.leases.orphaned_holds import OrphanedHold
 
 AFTER_S = 30.0
-"""Seconds without reports after which a host counts as lost. A host that returns earlier has drained its journals, so
-no action is needed."""
+"""Seconds after which a dead worker's host counts as lost. The host needs no alert if its gateway restarts earlier,
+because the gateway then drains the host's journals."""
 _CRITICAL_SHARE = 0.1
-"""Share of a budget's limit from which the alert is critical."""
+"""If a lost host's hold is at least this share of a budget's limit, the alert is critical."""
 _NAMED = 5
 
 
 def found(holds: Iterable[OrphanedHold], now: float) -> Iterator[tuple[str, Alert]]:
-    """Yield (team or `organisation NAME`, alert) for each combination of owner and lost host."""
+    """Yield (owner, alert) for each lost host and each owner of budgets that hold money for this host. The owner is a
+    team or `organisation NAME`."""
     groups: dict[tuple[str, str], list[OrphanedHold]] = {}
     for one in holds:
         groups.setdefault((one.team or one.tag, one.host), []).append(one)
@@ -28,7 +29,8 @@ def found(holds: Iterable[OrphanedHold], now: float) -> Iterator[tuple[str, Aler
 
 
 def lost_host_alert(team: str, host: str, held: Sequence[OrphanedHold], now: float) -> Alert:
-    """The alert. Its id stays the same until the host has been drained or released."""
+    """The alert about one lost host. Its id stays the same until the host's journals are drained or its holds are
+    released."""
     since = min(one.since for one in held)
     workers = sorted({one.worker for one in held})
     amounts = [f"{one.amount} ({one.budget})" for one in held]

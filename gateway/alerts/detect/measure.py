@@ -1,4 +1,5 @@
-"""Sums a budget's spend from the ledger: in total if it is shared, otherwise for each key or end user."""
+"""Sums the spend of a budget from the ledger. A shared budget has one sum; other budgets have one sum per key, end user
+or session."""
 
 from __future__ import annotations
 
@@ -18,12 +19,13 @@ _SUBJECT = {"key": "key_id", "end_user": "end_user", "session": "session"}
 
 
 def shared(policy: Policy, budget: Budget) -> bool:
-    """Whether the whole team spends from one shared amount."""
+    """Whether one amount is shared by the whole team or organisation. Otherwise each key, end user or session has its
+    own amount."""
     return budget.per not in _SUBJECT
 
 
 def used(connection: Connection, team: str, policy: Policy, budget: Budget, window: tuple[float, float]) -> int:
-    """Pico-dollars or tokens of all rows that count in `window`."""
+    """The spend in `window`, in pico-dollars if the budget is in USD, otherwise in tokens."""
     high, low = connection.execute(select(*pico_sum(_amount(budget))).where(_which(team, policy, budget, window))).one()
     return whole(high, low)
 
@@ -31,7 +33,8 @@ def used(connection: Connection, team: str, policy: Policy, budget: Budget, wind
 def used_by_each(
     connection: Connection, team: str, policy: Policy, budget: Budget, window: tuple[float, float]
 ) -> list[tuple[str, int]]:
-    """Returns (key id, end user's pseudonym or session, pico-dollars or tokens), the highest first."""
+    """Spend in `window` by key id, end user's pseudonym or session, in pico-dollars or tokens. The highest spend comes
+    first."""
     subject = entries.c[_SUBJECT[budget.per]]
     query = select(subject, *pico_sum(_amount(budget))).where(_which(team, policy, budget, window), subject != "")
     found = connection.execute(query.group_by(subject)).all()
@@ -41,7 +44,7 @@ def used_by_each(
 def ahead(
     connection: Connection, policy: Policy, account: BudgetWindow, spent: int, window: tuple[float, float], now: float
 ) -> Forecast | None:
-    """The forecast of a shared budget; None if it is too early for one."""
+    """The forecast of a shared budget's spend in `window`; None if it is too early for a forecast."""
     known = points(connection, policy, account, window, now)
     return forecast(known, window, now, limit=account.limit, spent=spent)
 
@@ -67,7 +70,8 @@ def _which(team: str, policy: Policy, budget: Budget, window: tuple[float, float
 
 
 def _amount(budget: Budget) -> ColumnElement[Any]:
-    """The SQL expression of a row's amount. Free tokens do not count; tokens of unknown price do."""
+    """The SQL expression of a row's amount. For a token budget, tokens with a cost of 0 do not count, and tokens of
+    unknown price do."""
     c = entries.c
     if budget.limit_usd is not None:
         return c.cost_pico

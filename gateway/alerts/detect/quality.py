@@ -13,7 +13,8 @@ from gateway.ledger.store import evidence
 
 
 def found(connection: Connection, after: tuple[int, int], now: float) -> Iterator[Alert]:
-    """Alerts for all teams and backends that were judged since the ids `after` (see `evidence.newest`)."""
+    """Alerts about each backend whose quality for a team is too low. Only pairs of team and backend with judged answers
+    newer than the ids `after` are checked (see `evidence.newest`)."""
     since = now - evidence.WINDOW_S
     for team, backend in sorted(evidence.judged_pairs(connection, after, since)):
         rows = evidence.read(connection, team, backend, since)
@@ -22,7 +23,7 @@ def found(connection: Connection, after: tuple[int, int], now: float) -> Iterato
 
 
 def quality_alert(team: str, backend: str, measured: Standing, now: float) -> Alert:
-    """The alert. Its id stays the same while the quality stays too low."""
+    """The alert about one backend and team. Its id stays the same while the quality stays too low."""
     text = (
         f"Answers of {backend} to team {team} are as good as the baseline's {measured.mean:.0%} of the time (one-sided "
         f"95 % bounds {measured.low:.0%} and {measured.high:.0%}); {measured.target:.0%} was promised. Routing uses it "

@@ -25,7 +25,7 @@ from gateway.state.leases.orphaned_holds import OrphanedHold
 
 
 def sample(kind: Kind, team: str, now: float) -> Alert:
-    """The sample alert. Payload and text say that it is a test."""
+    """The sample alert of `kind`. Its payload has `"test": true`, and its text says that the alert is a test."""
     if kind == "quality":
         alert = _quality(team, now)
     elif kind == "report":
@@ -55,7 +55,7 @@ def _quality(team: str, now: float) -> Alert:
 
 
 def _report(team: str, now: float) -> Alert:
-    """A report of a week in which one model cost money."""
+    """A weekly report with the cost of one model."""
     line = Line(("model",), requests=1000, cost_pico=20 * PICO_PER_USD)
     savings = Statement(team, "large-model", 1000, 50 * PICO_PER_USD, line.cost_pico)
     totals = (70 * PICO_PER_USD, 80 * PICO_PER_USD, 90 * PICO_PER_USD)
@@ -65,7 +65,7 @@ def _report(team: str, now: float) -> Alert:
 
 
 def _lost_host(team: str, now: float) -> Alert:
-    """An alert about a lost host with one worker, for which the team's budget of this month holds money."""
+    """An alert about a lost host with one worker. The team's monthly budget holds money for this worker."""
     start = int(window_bounds("month", "UTC", now)[0])
     counter = f"tg:{{{team}}}:lease:budget:team:usd:0:month:UTC:{start}"
     return lost_hosts.lost_host_alert(
@@ -74,7 +74,8 @@ def _lost_host(team: str, now: float) -> Alert:
 
 
 def _anomaly(kind: Kind, team: str, now: float) -> Alert:
-    """An alert from hourly figures in which every hour is normal except the last, which has all four anomalies."""
+    """An alert of `kind`. It is detected in invented hourly figures: the last hour has all four kinds of anomaly and
+    every other hour is normal."""
     current = int(now // HOUR_S)
     good = {"backend": Backend(PICO_PER_USD)}
     hours = {

@@ -15,15 +15,16 @@ from gateway.domain.policy import Budget, Policy
 from gateway.ledger.reports.formats import dollars
 
 MOST_SUBJECTS = 20
-"""Maximum keys or end users that are listed for one budget. Those with the highest spend come first."""
+"""Maximum number of keys, end users or sessions that are listed for one budget. The highest spend comes first."""
 
 
 def standings(
     connection: Connection, policies: Mapping[str, Policy], organisations: Mapping[str, tuple[Budget, ...]], now: float
 ) -> list[dict[str, Any]]:
-    """All budgets of the teams in `policies` and of their organisations, in the window that contains `now`.
+    """All budgets of the teams in `policies` and of the organisations of these teams, in the window that contains
+    `now`.
 
-    Amounts are whole tokens, or USD as exact decimal text. `forecast` is null if it is too early for one.
+    Amounts are whole tokens, or USD as exact decimal text. `forecast` is null if it is too early for a forecast.
     """
     found = [one for team, policy in policies.items() for one in _of_team(connection, team, policy, now)]
     members = {policy.organisation: (team, policy) for team, policy in policies.items()}

@@ -1,4 +1,4 @@
-"""Decides when a budget's alerts are due, and writes their text. Uses only integers (pico-dollars or tokens), without
+"""Decides which alerts of a budget are due, and writes their text. Amounts are integers (pico-dollars or tokens). No
 I/O."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gateway.domain.units import pico_to_usd, usd_to_pico
 from gateway.ledger.reports.forecast import Forecast
 
 WARNING, CRITICAL = Decimal("0.8"), Decimal(1)
-"""Shares of the limit from which an alert's severity is `warning` or `critical`. Below them it is `info`."""
+"""From these shares of the limit on, the severity of an alert is `warning` or `critical`. Below, it is `info`."""
 
 _ADJECTIVES = {"hour": "hourly", "day": "daily", "week": "weekly", "month": "monthly", "total": "total"}
 _MOST_NAMED = 5
@@ -33,15 +33,15 @@ _EFFECTS = {
 
 @dataclass(frozen=True, slots=True)
 class BudgetWindow:
-    """The part of a budget to which an alert refers: the part of `subject` (a key's id) if each key has its own amount,
-    or else the whole budget."""
+    """A budget, or one key's part of a budget, about which alerts are sent. `subject`: the id of the key, or empty for
+    the whole budget."""
 
     team: str
     budget: Budget
     subject: str = ""
     subjects: Sequence[str] = ()
-    """End users or sessions that have reached a threshold, the highest spend first. They share one alert, since there
-    may be thousands."""
+    """End users or sessions that have reached a threshold, the highest spend first. One alert names them all, because
+    there may be thousands."""
 
     @property
     def limit(self) -> int:
@@ -75,12 +75,13 @@ class BudgetWindow:
 
 
 def least(account: BudgetWindow, threshold: float) -> int:
-    """The pico-dollars or tokens at which `threshold`, a share of the limit, is reached."""
+    """The spend, in pico-dollars or tokens, at which `threshold` (a share of the limit) is reached."""
     return max(math.ceil(Decimal(str(threshold)) * account.limit), 1)
 
 
 def due(account: BudgetWindow, spent: int, window: tuple[float, float], now: float) -> list[Alert]:
-    """Alerts for all thresholds that `spent` in `window` has reached, including those reported before."""
+    """Alerts for all thresholds that the spend `spent` in `window` has reached. Thresholds that were already reported
+    are included."""
     reached = []
     for threshold in account.budget.alerts:
         if threshold != "forecast" and spent >= least(account, threshold):
@@ -94,8 +95,8 @@ def due(account: BudgetWindow, spent: int, window: tuple[float, float], now: flo
 def due_ahead(
     account: BudgetWindow, spent: int, ahead: Forecast | None, window: tuple[float, float], now: float
 ) -> list[Alert]:
-    """The alert that the limit will probably be reached before the window ends. Empty if the limit is already
-    reached."""
+    """The alert that the limit will probably be reached before the window ends. Empty if no such forecast exists or the
+    limit is already reached."""
     if ahead is None or ahead.exhausted_at is None or spent >= account.limit:
         return []
     zone = account.budget.timezone
@@ -114,7 +115,8 @@ def due_ahead(
 
 
 def forecast_values(ahead: Forecast, *, usd: bool) -> dict[str, Any]:
-    """A forecast as JSON values: amounts as exact dollar strings or as tokens, times in ISO 8601."""
+    """A forecast as JSON values. Times are in ISO 8601. Amounts are exact decimal text if `usd`, otherwise numbers of
+    tokens."""
     unit = "usd" if usd else "tokens"
 
     def amount(units: int | None) -> Any:
@@ -163,7 +165,7 @@ def _alert(
 
 
 def _id(account: BudgetWindow, start: float, threshold: str) -> str:
-    """The alert's id. It depends on the budget's settings, so a changed budget may report its thresholds again."""
+    """The alert's id. It depends on the budget's settings, so a changed budget reports its thresholds again."""
     budget = account.budget
     limit = f"{budget.limit_tokens} tokens" if budget.limit_usd is None else _plain(budget.limit_usd)
     parts = [budget.window, budget.timezone, limit]
@@ -202,7 +204,8 @@ def _day(at: float, timezone: str) -> str:
 
 
 def money(pico: int) -> str:
-    """USD with two decimals; amounts below a dollar have as many as they need."""
+    """`pico` pico-dollars as text in USD with two decimals. Amounts below one dollar have as many decimals as they
+    need."""
     usd = pico_to_usd(pico)
     return f"{usd:.2f}" if usd >= 1 else _plain(usd)
 

@@ -23,24 +23,25 @@ from gateway.state.leases import orphaned_holds
 from gateway.state.sql.database import Database
 
 LOOK_BACK_S = 3600.0
-"""Age in seconds of windows that a process also checks at its start, because no process may have checked them before.
-"""
+"""A process at its start also checks the windows that contained the time this many seconds earlier. No process may have
+checked these windows after their last rows."""
 FORECAST_EVERY_S = 300.0
 ANOMALIES_EVERY_S = 60.0
 QUALITY_EVERY_S = 5.0
 LOST_HOSTS_EVERY_S = 5.0
 REPORTS_EVERY_S = 60.0
 OWNER = "organisation "
-"""Prefix of an organisation's name where a team's name is expected. Team names contain no space."""
+"""Prefix of an organisation's name in places where a team's name is expected. Names of teams contain no space."""
 _GRAIN_S = 900
-"""Seconds to which ledger times are rounded down. In every time zone, windows begin at a multiple of it."""
+"""Times of ledger rows are rounded down to multiples of this number of seconds. In every time zone, windows begin at
+such a multiple."""
 
 Window = tuple[float, float]
 
 
 class Watch:
-    """Finds the alerts that are due. It runs in the process of the ledger's writer, which passes new rows to `notice`.
-    Sums and forecasts run in a thread, because the ledger may be large."""
+    """Finds the alerts that are due. Runs in the process that writes the ledger; the writer passes new rows to
+    `notice`. Sums and forecasts are computed in a thread, because the ledger may be large."""
 
     def __init__(
         self,
@@ -51,8 +52,8 @@ class Watch:
         reference_of: weekly_report.References = lambda policy: None,
         clock: Clock = time,
     ) -> None:
-        """`organisations`: their budgets, which all their teams share; they are checked like those of teams.
-        `reference_of`: what savings in weekly reports are compared with."""
+        """`organisations`: name of an organisation → budgets that all teams of the organisation share. `reference_of`:
+        the backend with which weekly reports compare the cost, to state savings."""
         self._reference_of = reference_of
         self._database, self._policies, self._clock = database, policies, clock
         self._organisations = {
@@ -67,19 +68,20 @@ class Watch:
         self._noticed: dict[str, int] = {}
         """Team → pico-dollars of all rows that were passed to `notice`."""
         self._queried: dict[tuple[str, Window], tuple[int, int]] = {}
-        """(Team, window) → (spend by the last query of the ledger, the team's `_noticed` before that query)."""
+        """(Team, window) → (spend in the last query of the ledger, value of `_noticed` for the team before that
+        query)."""
         self._known: set[str] = set()
         self._used: dict[tuple[str, str, str], tuple[float, float]] = {}
         self._next_checks: dict[tuple[str, str], float] = {}
         """(Team, budget or "anomalies") → time of the next check."""
         self._past: dict[str, tuple[int, dict[int, hours.Hour]]] = {}
-        """Team → (first hour that is not included, figures of the hours before it)."""
+        """Team → (end, figures of the hours before `end`). `end` is an hour, counted from the epoch."""
         self._judged = (0, 0)
-        """Ids of the newest comparison and the newest rating that were checked."""
+        """Ids of the newest comparison and the newest rating that were checked for quality alerts."""
         self._undrained: Counter[str] = Counter()
 
     def notice(self, rows: Iterable[Row]) -> None:
-        """Store that there are new ledger rows."""
+        """Note new ledger rows, so that the next `check` covers their teams and windows."""
         for row in rows:
             if not row.simulated:
                 grain = row.at // _GRAIN_S * _GRAIN_S
@@ -89,7 +91,7 @@ class Watch:
                     self._touched.setdefault(OWNER + row.organisation, set()).add(grain)
 
     async def check(self) -> list[Alert]:
-        """Store the alerts that are due and not stored yet, and return them. Raises SQLAlchemyError; then the next call
+        """Store the alerts that are due and not stored yet, and return them. Raises SQLAlchemyError; the next call then
         checks the same rows again."""
         policies, now = self._policies(), self._clock.time()
         touched, self._touched = self._touched, {}
@@ -111,13 +113,13 @@ class Watch:
         return found
 
     def used(self) -> dict[tuple[str, str, str], float]:
-        """The spent share of each budget, by team, window and limit. If each key or end user has its own amount, the
-        highest share."""
+        """(Team, window, limit) → spent share of the budget's limit. If each key, end user or session has its own
+        amount, the value is the highest of their shares."""
         now = self._clock.time()
         return {budget: share if now < end else 0.0 for budget, (share, end) in self._used.copy().items()}
 
     def undrained(self) -> dict[str, int]:
-        """Host → number of its dead workers for which budgets still hold money, as of the last check."""
+        """Host → number of the host's dead workers for which budgets still held money at the last check."""
         return dict(self._undrained)
 
     def _check(self, policies: Mapping[str, Policy], touched: Mapping[str, set[float]], now: float) -> list[Alert]:
@@ -138,7 +140,7 @@ class Watch:
         return fired + (self._quality(policies, now) if self._is_due("", "quality", QUALITY_EVERY_S, now) else [])
 
     def _lost_hosts(self, policies: Mapping[str, Policy], now: float) -> list[Alert]:
-        """Alerts for every team and organisation whose budgets hold money for a lost host."""
+        """Store and return alerts for all teams and organisations whose budgets hold money for a lost host."""
         with self._database.read() as connection:
             holds = orphaned_holds.held(connection)
         fired: list[Alert] = []
@@ -151,7 +153,8 @@ class Watch:
         return fired
 
     def _reports(self, policies: Mapping[str, Policy], now: float) -> list[Alert]:
-        """Reports of last week of the teams whose policies name receivers for them."""
+        """Store and return last week's reports, for teams with activity in that week whose policies name receivers for
+        reports."""
         fired: list[Alert] = []
         if (week := weekly_report.last_week(now)) is None:
             return fired
@@ -167,7 +170,7 @@ class Watch:
         return fired
 
     def _quality(self, policies: Mapping[str, Policy], now: float) -> list[Alert]:
-        """Alerts for every team with newly judged answers, whether or not it has spent anything since."""
+        """Store and return alerts about backends whose newly judged answers show too low a quality for a team."""
         with self._database.read() as connection:
             newest = evidence.newest(connection)
             found = list(quality.found(connection, self._judged, now)) if newest != self._judged else []
@@ -197,8 +200,8 @@ class Watch:
         return self._store(found, team, policy, budget, now)
 
     def _check_each(self, team: str, policy: Policy, budget: Budget, window: Window, now: float) -> list[Alert]:
-        """A budget per key gives one alert for each key. A budget per end user or session, of which there may be
-        thousands, gives one alert for all of them."""
+        """Store and return alerts about a budget that each key, end user or session has for itself. Each key has its
+        own alert. End users and sessions, of which there may be thousands, share one alert per threshold."""
         with self._database.read() as connection:
             each = measure.used_by_each(connection, team, policy, budget, window)
         if window[0] <= now < window[1]:
@@ -227,7 +230,7 @@ class Watch:
         return anomalies.found(team, past | last, now)
 
     def _store(self, found: list[Alert], team: str, policy: Policy, budget: Budget | None, now: float) -> list[Alert]:
-        """Store those of `found` that are new, and return them."""
+        """Store the alerts in `found` that are not stored yet, and return these alerts."""
         fresh = [alert for alert in found if alert.id not in self._known]
         if not fresh:
             return []
@@ -258,15 +261,17 @@ class Watch:
         self._used[account.team, label, limit] = (spent / account.limit, window[1])
 
     def _at_most(self, team: str, window: Window) -> int | None:
-        """An upper bound of the spend, from the last query and the rows since then; None if the ledger must be queried.
+        """An upper bound of the team's spend in `window`: the spend in the last query plus the rows since that query.
+        None: the ledger must be queried.
 
-        Summing takes long in a large ledger. SQLite has only one writer, which passes every new row to `notice`.
+        A query of a large ledger takes long. With SQLite, this process is the only writer and `notice` receives every
+        new row.
         """
         known = self._queried.get((team, window))
         return None if known is None else known[0] + self._noticed.get(team, 0) - known[1]
 
     def _may_be_due(self, account: BudgetWindow, at_most: int, window: Window, now: float) -> bool:
-        """Whether any spend up to `at_most` could make a new alert due."""
+        """Whether a spend between the last query's and `at_most` could make an alert due that is not stored yet."""
         return self._queried[account.team, window][0] < account.limit <= at_most or any(
             alert.id not in self._known for alert in due(account, at_most, window, now)
         )

@@ -1,4 +1,4 @@
-"""A team's report of last week: spend, savings, and the forecast of the month."""
+"""A team's report of last week: spend, savings, and the forecast of the month's spend."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ from gateway.settings.gateway import Settings
 log = logging.getLogger(__name__)
 
 DELAY_S = 3600.0
-"""Seconds after a week's end until its report is made, so that requests in progress are on the ledger."""
+"""Seconds from a week's end to its report, so that the rows of requests in progress are on the ledger."""
 _DEAREST = 3
 
 Window = tuple[float, float]
 References = Callable[[Policy], tuple[Backend, Price] | None]
-"""Returns the backend that would have served all requests without routing, with its price; None if there is none."""
+"""A function that returns the backend that would have served all requests without routing, and the price of this
+backend; or None if there is no such backend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +46,20 @@ class Week:
     window: Window
     total: Line
     dearest: Sequence[Line]
-    """Lines by model, the highest cost first."""
+    """The most expensive models, the highest cost first."""
     before_pico: int
     """Cost of the week before."""
     savings: Statement | None
     month_pico: int
     """Cost of the current month so far."""
     ahead: Forecast | None
-    """Forecast of the current month; None if it is too early for one."""
+    """Forecast of the current month's spend; None if it is too early for a forecast."""
     budgets: Sequence[dict[str, Any]] = ()
 
 
 def references(settings: Settings) -> References:
-    """The references by gateway.yaml's backends. Prices are loaded for each report: reports are rare, prices change."""
+    """The function that finds the reference backend of a policy among the backends in gateway.yaml. It loads the prices
+    for each report, because prices change between reports."""
 
     def reference_of(policy: Policy) -> tuple[Backend, Price] | None:
         try:
@@ -70,7 +72,7 @@ def references(settings: Settings) -> References:
 
 
 def last_week(now: float) -> Window | None:
-    """The last calendar week (UTC) in Unix seconds; None if its report is not due yet."""
+    """Begin and end of the last calendar week (UTC) in Unix seconds; None if the report of this week is not due yet."""
     start, _ = window_bounds("week", "UTC", now)
     return None if now < start + DELAY_S else window_bounds("week", "UTC", start - 1)
 
@@ -80,7 +82,7 @@ def report_id(team: str, week: Window) -> str:
 
 
 def read(connection: Connection, policy: Policy, week: Window, reference_of: References, now: float) -> Week:
-    """The figures of `policy`'s team."""
+    """The figures of the policy's team in `week`, for its report."""
     team, (since, until) = policy.team, week
     (report,) = read_usage(connection, [("model",)], team=team, since=since, until=until)
     before, _ = window_bounds("week", "UTC", since - 1)
@@ -100,7 +102,7 @@ def read(connection: Connection, policy: Policy, week: Window, reference_of: Ref
 
 
 def weekly_report(team: str, week: Week, now: float) -> Alert:
-    """The report as an alert that is sent to the receivers of reports only."""
+    """The report as an alert. Only the receivers of weekly reports get it."""
     saved = None if week.savings is None else week.savings.saved_pico
     ahead = week.ahead
     facts = {

@@ -34,10 +34,10 @@ remain."""
 _AFTER_WRONG = 5.0
 """Number of additional checks after a wrong hit, because there may be more wrong hits."""
 _REPORTS = 2
-"""Maximum number of reports of wrong hits that are counted for each API key within `_REPORTS_PER` look-ups. A further
-report only deletes the answer, so that one key cannot disable the hits of its scope."""
+"""Maximum reports of wrong hits that are counted per key within `_REPORTS_PER` look-ups."""
 _REPORTS_PER = 4000
-"""Number of look-ups after which the reports of each key are counted from 0 again."""
+"""Number of look-ups after which the counts of reports start again. Further reports of a key only delete the answer,
+so that one key cannot disable hits for its scope."""
 _KNOWN = 60.0
 """Number of checked hits after which the error rate counts as known. It does not count as known if the threshold has
 been raised."""
