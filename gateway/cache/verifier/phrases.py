@@ -63,25 +63,26 @@ def _rotated(
 
 
 _AND_OR = frozenset({"and", "or", "y", "e", "ou"})
-"""Words after which the preposition before the last noun still applies: `between A and B`."""
+"""Words that join two nouns with one preposition: in `between A and B`, the preposition `between` also applies to B."""
 
 
 def roles_exchanged(
     stored: Sequence[Token], asked: Sequence[Token], prepositions: frozenset[str], is_content: Callable[[Token], bool]
 ) -> bool:
-    """Whether words have exchanged their prepositions: `a list to a tuple` and `a tuple to a list`, `from A to B` and
-    `to A from B`. Having none counts as one."""
+    """Whether words have exchanged their prepositions, as in `a list to a tuple` and `a tuple to a list`, or in `from A
+    to B` and `to A from B`. A word without a preposition counts as if it had an empty preposition."""
     before, now = (_roles(side, prepositions, is_content) for side in (stored, asked))
     changes = {(before[word], now[word]) for word in before.keys() & now.keys() if before[word] != now[word]}
     while ends := {new for _, new in changes} - {old for old, _ in changes}:
         changes = {(old, new) for old, new in changes if new not in ends}
-    return bool(changes)  # what remains is a cycle
+    return bool(changes)  # the changes that are left form a cycle
 
 
 def _roles(
     tokens: Sequence[Token], prepositions: frozenset[str], is_content: Callable[[Token], bool]
 ) -> dict[str, str]:
-    """Root of a content word → the preposition of its phrase; empty if there is none."""
+    """Root of a content word → the preposition of the phrase that contains the word; empty if the phrase has no
+    preposition."""
     roles: dict[str, str] = {}
     role = last = ""
     for token in tokens:
