@@ -221,7 +221,9 @@ class AgentsPolicy(Section):
     loop_alert: int = Field(
         5, ge=0, le=1000, description="Equal calls with equal errors in a row, from which an alert is sent; 0: never."
     )
-    loop_stop: int = Field(10, ge=0, le=1000, description="The same, from which requests are refused; 0: never.")
+    loop_stop: int = Field(
+        10, ge=0, le=1000, description="Refuse requests after this many equal failing calls in a row; 0: never."
+    )
 
 
 class TrialsPolicy(Section):
