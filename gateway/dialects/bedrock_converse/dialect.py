@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
@@ -12,10 +11,10 @@ import orjson
 from gateway.dialects.bedrock_converse.answer import frames
 from gateway.dialects.bedrock_converse.event_stream import exception
 from gateway.dialects.bedrock_converse.request import parse
-from gateway.dialects.requests.fields import read_model
+from gateway.dialects.path_endpoint import PathEndpoint
 from gateway.dialects.translate.chat_to_converse.reply import message
 from gateway.dialects.translate.chat_to_messages.reply import chat_completion
-from gateway.domain.request import CompletionRequest, Controls
+from gateway.domain.request import CompletionRequest
 from gateway.errors import GatewayError
 
 _PATH = re.compile(r"/model/(?P<model>.+)/converse(?P<stream>-stream)?")
@@ -44,20 +43,10 @@ def named_in(path: str) -> Endpoint | None:
     return Endpoint("", stream=False) if path.startswith("/model/") else None
 
 
-class Endpoint:
+class Endpoint(PathEndpoint):
     """Implements `ClientDialect` for one model and one operation."""
 
-    def __init__(self, model: str, *, stream: bool) -> None:
-        self._model, self._stream = model, stream
-
-    def parse(
-        self, body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes], /
-    ) -> CompletionRequest:
-        model = read_model({"model": self._model})
-        return parse(body, request_id, controls, headers, model=model, stream=self._stream)
-
-    def status(self, error: GatewayError, /) -> int:
-        return error.status
+    parse_body = staticmethod(parse)
 
     def error_body(self, error: GatewayError, request_id: str, /) -> bytes:
         """The error as `{"__type", "message"}`. The message names the field that caused the error."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
@@ -11,9 +10,9 @@ import orjson
 
 from gateway.dialects.gemini_generate.answer import event
 from gateway.dialects.gemini_generate.request import parse
-from gateway.dialects.requests.fields import read_model
+from gateway.dialects.path_endpoint import PathEndpoint
 from gateway.dialects.translate.chat_to_gemini.reply import completion
-from gateway.domain.request import CompletionRequest, Controls
+from gateway.domain.request import CompletionRequest
 from gateway.errors import GatewayError
 
 _PATH = re.compile(
@@ -51,20 +50,10 @@ def named_in(path: str) -> Endpoint | None:
     return Endpoint("", stream=False) if _ANY.fullmatch(path) else None
 
 
-class Endpoint:
+class Endpoint(PathEndpoint):
     """Implements `ClientDialect` for one model and one method."""
 
-    def __init__(self, model: str, *, stream: bool) -> None:
-        self._model, self._stream = model, stream
-
-    def parse(
-        self, body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes], /
-    ) -> CompletionRequest:
-        model = read_model({"model": self._model})
-        return parse(body, request_id, controls, headers, model=model, stream=self._stream)
-
-    def status(self, error: GatewayError, /) -> int:
-        return error.status
+    parse_body = staticmethod(parse)
 
     def error_body(self, error: GatewayError, request_id: str, /) -> bytes:
         """The error as `{"error": {"code", "message", "status"}}`. The message names the field that caused the

@@ -1,0 +1,30 @@
+"""The common part of client dialects whose paths contain the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
+from gateway.dialects.requests.fields import read_model
+from gateway.domain.request import CompletionRequest, Controls
+from gateway.errors import GatewayError
+
+
+class PathEndpoint:
+    """One path: a model and a method. Subclasses implement the rest of `ClientDialect`."""
+
+    parse_body: ClassVar[Callable[..., CompletionRequest]]
+    """The dialect's parser. `model` and `stream` are keyword arguments."""
+
+    def __init__(self, model: str, *, stream: bool) -> None:
+        self._model, self._stream = model, stream
+
+    def parse(
+        self, body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes], /
+    ) -> CompletionRequest:
+        """Parse a request. Raises BadRequest if the path names no valid model, or as the dialect's parser does."""
+        model = read_model({"model": self._model})
+        return self.parse_body(body, request_id, controls, headers, model=model, stream=self._stream)
+
+    def status(self, error: GatewayError, /) -> int:
+        return error.status
