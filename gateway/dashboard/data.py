@@ -50,7 +50,7 @@ _DAY_S = 86400
 
 
 class Prices(SimulatedCall, PriceList, Protocol):
-    """The price list, and the prices that simulated calls would have."""
+    """The price list, and the prices of simulated calls if they were real."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,8 +120,9 @@ class Answer(Protocol):
 
     async def cut(self, delivered: Usage) -> bool:
         """End the answer here as if it had reached its length limit: disconnect from the backend at once, and set
-        `ending` to what the client still needs. `delivered`: the usage of what was delivered. `attempt` counts what the
-        backend sends until it notices. Returns False if this kind of answer cannot be ended early."""
+        `ending` to what the client still needs. `delivered`: the usage of what was delivered. The
+        tokens that the backend still generates until it notices the disconnection are added to the attempt on the
+        record. Returns False if this kind of answer cannot be ended early."""
         ...
 
     async def aclose(self) -> None:

@@ -101,11 +101,11 @@ class Origin:
 
 
 def check_head(status: int, headers: Headers, name: str) -> tuple[bool, bool]:
-    """Check a response head. Rejects a head from which the end of the body is not clear, and a protocol upgrade that
-    was not requested. `name`: the backend's name in errors.
+    """Check a response head. Rejects a head whose headers contradict each other about the end of the body, and a
+    protocol upgrade that was not requested. `name`: the backend's name in errors.
 
-    Returns two booleans: whether the head states where the body ends (if it does not, the body ends when the connection
-    closes), and whether the body is encoded. Raises BackendGarbage.
+    Returns two booleans: whether the head states where the body ends (without such a header, the body ends when the
+    connection closes), and whether the body is encoded. Raises BackendGarbage.
     """
     if status < 100 or status == 101:
         raise BackendGarbage(f"{name} sent the status {status}, which answers nothing", backend=name)

@@ -109,7 +109,10 @@ def _run_all(evidence: Evidence, cascades: list[Cascade], level: Array) -> tuple
 
 
 def _best(cascades: Sequence[Cascade], quality: Rows, usd: Rows, price: Array) -> list[tuple[int, ...]]:
-    """The sets of models of the best cascades at any price of money, best first; at most `BEAM` sets."""
+    """The sets of models of the best cascades; at most `BEAM` sets, in the order of their rank.
+
+    A cascade's value is its mean quality minus `price` × its mean cost. `price`: several exchange rates between quality
+    and US dollars. The rank of a cascade is its best rank at any of these rates."""
     level, cost = quality.mean(1, dtype=np.float64), usd.mean(1, dtype=np.float64)
     ranks = (-(level[:, None] - price * cost[:, None])).argsort(0).argsort(0).min(1)
     kept: dict[tuple[int, ...], None] = {}

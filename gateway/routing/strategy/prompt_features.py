@@ -18,8 +18,9 @@ DIRECTIONS = 4
 
 @dataclass(frozen=True, slots=True)
 class PromptFeatures:
-    """Computes features of a prompt: principal components of the models' adequacies, and the logarithm of the prompt's
-    length. All features are in standard deviations."""
+    """Computes features of a prompt for a plan's strategy. The classifier predicts for each model the probability that
+    its answer to the prompt is good enough (its adequacy). The features are the principal components of these
+    probabilities, and the logarithm of the prompt's length. All features are in standard deviations."""
 
     mean: tuple[float, ...]
     """Mean adequacy of each of m models."""

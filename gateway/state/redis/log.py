@@ -129,8 +129,8 @@ class IndexLog:
         words: list[bytes],
         change: Callable[[Mapping[bytes, bytes]], Replacement | None],
     ) -> bool:
-        """Replace one entry if `change` returns a replacement for it. Returns whether this call removed the entry.
-        `words`: its fields and values."""
+        """Replace one entry if `change` returns a replacement for it. Returns whether this call removed the
+        old entry. `words`: the fields and values of the old entry."""
         try:
             replacement = change(dict(zip(words[::2], words[1::2], strict=True)))
         except (ValueError, LookupError, TypeError):

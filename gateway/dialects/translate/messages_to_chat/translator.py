@@ -27,8 +27,8 @@ LONGEST_USER = 64
 class MessagesToChat:
     """Implements `Translation` from Anthropic messages to chat.
 
-    The fields `top_k`, `service_tier`, `cache_control` and unknown fields are dropped. They are only hints, or clients
-    send them to the models of all vendors.
+    The fields `top_k`, `service_tier`, `cache_control` and unknown fields are dropped, not refused: some are only
+    hints, and clients send the others to every vendor's models.
     """
 
     client: DialectName = "anthropic_messages"
