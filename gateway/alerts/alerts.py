@@ -32,8 +32,8 @@ PAUSE_FACTOR = 20
 
 
 class Alerts:
-    """Detects, delivers and escalates alerts. Runs in the process that writes the ledger. The processes of several hosts
-    may share one database."""
+    """Detects, delivers and escalates alerts. Runs in the process that writes the ledger. Processes of several
+    hosts may share one database."""
 
     def __init__(
         self,
