@@ -69,8 +69,8 @@ class Batch:
         return self.created_at + KEPT_S
 
     def result_id(self, kind: str) -> str:
-        """Id of the batch's result file of this kind, `output` or `error`. It is derived from the batch's id, so it is
-        the same after a restart."""
+        """Id of one of the batch's result files. `kind`: `output` or `error`. The id is derived from the batch's id, so
+        it is the same after a restart."""
         return f"file-{self.name}-{kind}"
 
 
@@ -142,8 +142,8 @@ def made(connection: Connection, once: BatchFields) -> Batch | None:
 
 
 async def keep(database: Database, batch: Batch) -> Batch:
-    """Insert the batch as `add` does, in a transaction of its own. If two requests with one idempotency key arrive at
-    the same time, both get the same batch."""
+    """Insert the batch as `add` does, in a separate transaction. If two requests with one idempotency key arrive at the
+    same time, both get the same batch."""
     try:
         return await database.run(lambda connection: add(connection, batch))
     except IntegrityError:

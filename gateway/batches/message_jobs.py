@@ -117,7 +117,7 @@ class MessageJobs:
 
 
 def archived(batch: Batch, now: float) -> bool:
-    """Whether the batch's results are so old that they have been deleted."""
+    """Whether the batch's results have been deleted because of their age."""
     return batch.finished_at is not None and now >= batch.kept_until
 
 

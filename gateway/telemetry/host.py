@@ -51,8 +51,8 @@ _NOW: dict[Callable[[Iterable[float]], float], tuple[str, ...]] = {
     _mean: ("available", "first_byte_ms"),
 }
 HOW = {figure: how for how, figures in _NOW.items() for figure in figures}
-"""Gauge → function that combines the values of the running workers. All other figures are counters. Counters are added
-up over all workers, also over those that have ended."""
+"""Gauge → function that combines the gauge's values of the running workers. All other figures are counters. A counter
+is added up over running and ended workers."""
 
 Figures = dict[tuple[str, str], float]
 

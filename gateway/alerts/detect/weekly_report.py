@@ -30,13 +30,13 @@ from gateway.settings.gateway import Settings
 log = logging.getLogger(__name__)
 
 DELAY_S = 3600.0
-"""Seconds from a week's end to its report, so that the rows of requests in progress are on the ledger."""
+"""Seconds from the end of a week to the week's report. By then, the rows of requests in progress are on the ledger."""
 _DEAREST = 3
 
 Window = tuple[float, float]
 References = Callable[[Policy], tuple[Backend, Price] | None]
-"""A function that returns the backend that would have served all requests without routing, and the price of this
-backend; or None if there is no such backend."""
+"""A function from a policy to (backend, price). This backend would have served all requests of the team without
+routing. None: there is no such backend."""
 
 
 @dataclass(frozen=True, slots=True)
