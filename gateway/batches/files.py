@@ -115,9 +115,7 @@ class Files:
     def _tidy(self) -> None:
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         for left in self.directory.glob("*.part"):
-            if (
-                left.stat().st_mtime < time.time() - ABANDONED_S
-            ):  # a younger one may be another worker's upload in progress
+            if left.stat().st_mtime < time.time() - ABANDONED_S:  # another worker may still be writing a younger one
                 left.unlink(missing_ok=True)
 
     def path(self, file_id: str) -> Path:

@@ -53,7 +53,7 @@ class Totals:
     """The counters and histograms of this worker since its start."""
 
     def __init__(self) -> None:
-        self.requests: defaultdict[Labels, int] = defaultdict(int)  # team, model served, cache, status
+        self.requests: defaultdict[Labels, int] = defaultdict(int)  # team, backend that answered, cache, status
         self.classes: defaultdict[Labels, int] = defaultdict(int)  # team, traffic class
         self.attempts: defaultdict[Labels, int] = defaultdict(int)  # backend, outcome
         self.tokens: defaultdict[Labels, int] = defaultdict(int)  # team, backend, input|output|cached
