@@ -251,7 +251,8 @@ class BudgetHold:
         return _SLACK_TOKENS + call.paid // _SLACK_SHARE
 
     def _pays(self, call: CallCost, tokens: int) -> None:
-        """Store that the held money pays for `tokens` output tokens, for an answer that may become longer."""
+        """Store that the held money pays for `tokens` output tokens of the call. The answer may become longer; then
+        `grow` holds more money."""
         call.paid = tokens
         if tokens >= call.most:
             self.covers = EVER

@@ -1,4 +1,4 @@
-"""Stops an agent that repeats the same failing tool calls, and reports it before."""
+"""Reports an agent that repeats the same failing tool calls, and refuses its requests after further repetitions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.errors import ToolLoop
 
 
 class LoopReport(NamedTuple):
-    """A loop that has reached the policy's `loop_alert`."""
+    """Repeated tool calls whose number has reached `loop_alert` of the policy. `rounds`: number of repetitions."""
 
     team: str
     session: str
@@ -20,19 +20,20 @@ class LoopReport(NamedTuple):
     tool: str
     rounds: int
     stops_at: int
-    """Number of rounds from which it is refused; 0: never."""
+    """Number of rounds from which on requests are refused; 0: never."""
 
 
 class ToolLoops:
-    """Keeps counters only: each request contains its whole loop."""
+    """Finds repeated tool calls. Nothing is stored between requests except counters, because each request contains all
+    earlier calls of its conversation."""
 
     def __init__(self, report: Callable[[LoopReport], None] = lambda _: None) -> None:
-        """`report` is called for each request of a loop that has reached `loop_alert`."""
+        """`report`: called for each request whose number of repeated calls has reached `loop_alert` of the policy."""
         self._report = report
         self._counts = {"repeated": 0, "stopped": 0}
 
     def check(self, request: CompletionRequest, record: Record) -> None:
-        """Raises ToolLoop if the request repeats the same failed calls too often."""
+        """Report repeated failing tool calls in the request. Raises ToolLoop if there are too many of them."""
         turns = request.turns
         if not turns or not (turns[-1].results or turns[-1].role == "tool"):  # most requests, so it comes first
             return

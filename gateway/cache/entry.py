@@ -45,7 +45,8 @@ class Found(NamedTuple):
     asker: str = ""
     """The `asker` of the entry."""
     promoted: bool = False
-    """Whether it is a hit because a near miss has confirmed its answer, although the threshold is above its score."""
+    """Whether the entry is a hit although its score is below the threshold. Set if a comparison has shown that its
+    answer equals a fresh answer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Evaluates the semantic cache on files of questions, with the same code that serves requests."""
+"""Evaluates the semantic cache on files of questions. Uses the same code that serves requests."""
 
 from __future__ import annotations
 
@@ -24,17 +24,19 @@ from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tenant import Key, Tenant
 
 MAX_ERROR = {"default": 0.01, "strict": 0.0}
-"""Mode → allowed share of wrong hits. With 0, a question is a hit only if all differences are harmless."""
+"""Mode → allowed share of wrong hits. If the share is 0, a question is a hit only if all differences to the stored
+question are harmless."""
 
 _TENANT = Tenant(Key("evaluate", "evaluate"), Policy(team="evaluate"))
 
 
 class Evaluator:
-    """Evaluates files of questions. Blocking; loads the model once. Raises EmbedderUnavailable for a damaged model."""
+    """Evaluates files of questions. The methods block. The model is loaded once. Raises EmbedderUnavailable if the
+    model is damaged."""
 
     def __init__(self, mode: str = "default", *, lists: bool = True, embedder: Path | None = None) -> None:
-        """`mode`: default or strict; raises KeyError otherwise. `lists=False`: the verifier uses no word lists.
-        `embedder`: a folder made by `embedder build`; None: the packaged embedder."""
+        """`mode`: default or strict; raises KeyError for any other mode. `lists`: whether the verifier uses its word
+        lists. `embedder`: a folder that `embedder build` made; None: the packaged embedder."""
         self._max_error = MAX_ERROR[mode]
         self._keys = Keys("")
         facts = read_facts(embedder) if embedder is not None else None
@@ -46,9 +48,10 @@ class Evaluator:
         self._verifier = Verifier(words if lists else words.without_lists(), Scorer.load())
 
     def evaluate(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Read rows `{"id", "stored", "asked"}`, each a text or a list of messages, and yield `{"id", "hit", "score"}`.
+        """Read rows `{"id", "stored", "asked"}` and yield `{"id", "hit", "score"}` for each row. `stored` and `asked`
+        are each a text or a list of messages.
 
-        `score` is the verifier's, from 0 to 1, also for a miss. It is 0 if a rule refuses the pair.
+        `score` is the verifier's score, from 0 to 1. A miss has a score too. The score is 0 if a rule refuses the pair.
         """
         for row in rows:
             semantic_index = self._empty()
@@ -58,10 +61,10 @@ class Evaluator:
             yield {"id": row["id"], "hit": match is not None, "score": score}
 
     def replay(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Read rows `{"id", "asked"}` in order, store each one that is not a hit, and yield `{"id", "hit", "match",
-        "score"}`.
+        """Read rows `{"id", "asked"}` in order and yield `{"id", "hit", "match", "score"}` for each row. A row that is
+        no hit is stored.
 
-        `match` is the id of the row whose answer would be served; None for a miss.
+        `match` is the id of the earlier row whose answer would be served; None for a miss.
         """
         semantic_index = self._empty()
         known: dict[bytes, str] = {}
@@ -75,8 +78,12 @@ class Evaluator:
     def _ask(
         self, semantic_index: SemanticIndex, known: dict[bytes, str], name: str, asked: str | list[dict[str, Any]]
     ) -> tuple[str | None, float]:
-        """The id of the row whose answer would be served, and its score. For a miss: None and the best candidate's
-        score; the row is then stored."""
+        """Look up the question `asked`, a text or a list of messages. Returns (match, score).
+
+        `known` has the digest and the name of every stored question. For a hit, `match` is the name of the stored
+        question whose answer would be served. For a miss, `match` is None, `score` is the best candidate's score, and
+        `asked` is stored under `name`.
+        """
         request = _request(asked)
         digest = self._keys.digest(request, _TENANT)
         if digest in known:
@@ -100,7 +107,7 @@ class Evaluator:
 
 
 def _request(asked: str | list[dict[str, Any]]) -> CompletionRequest:
-    """The request that a client would send for `asked`, at temperature 0. Raises BadRequest."""
+    """The request that a client would send to ask `asked`. The temperature is 0. Raises BadRequest."""
     messages = [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
     body = orjson.dumps({"model": "auto", "messages": messages, "temperature": 0})
     return parse(body, "evaluate", Controls(), {})

@@ -1,4 +1,5 @@
-"""The exact key of a request, and its semantic question with everything that must match around it."""
+"""The exact key of a request. Also the question for semantic look-ups, with a hash of everything else that must be
+equal."""
 
 from __future__ import annotations
 
@@ -18,28 +19,30 @@ if TYPE_CHECKING:
     from hashlib import _Hash
 
 MAX_TEMPERATURE = 0.3
-"""Maximum temperature of a semantic look-up. With a higher one, or without one, a client expects answers to vary."""
+"""Maximum temperature of a request for a semantic look-up. If the temperature is higher or missing, the client expects
+answers that vary."""
 LONGEST_QUESTION = 6000
-"""Maximum characters of a question; a longer text does not fit an embedder's window."""
+"""Maximum characters of a question. A longer question does not fit the window of an embedder."""
 
 _MOST_SEEDS = 10_000
 _DIGEST_BYTES = 16
 
 _TEXT_PARTS = ("text", "input_text")
 _SHAPING = ("models", "cache", "context", "data", "mode", "share")
-"""Sections of a policy that influence how a question is answered."""
+"""Sections of a policy that influence the answer to a question."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The last user message, and a hash of everything else that must be equal for an answer to be reused."""
+    """The last user message, and a hash of everything else that must be equal before a stored answer may be used
+    again."""
 
     partition: bytes
     text: str
 
 
 def scope(tenant: Tenant) -> str:
-    """The scope in which this tenant shares answers, as its policy sets it."""
+    """The scope of `tenant`. Requests share answers only within one scope. The policy of the tenant sets the scope."""
     match tenant.policy.cache.scope:
         case "key":
             return f"key/{tenant.organisation}/{tenant.team}/{tenant.key.lineage}"
@@ -52,17 +55,19 @@ def scope(tenant: Tenant) -> str:
 
 
 def asker(request: CompletionRequest, tenant: Tenant) -> str:
-    """A hash of the key and of the end user whom the request names, or else of its session; empty if it names neither.
+    """A hash that identifies the sender of a question. It is made of the API key and the end user whom the request
+    names. If the request names no end user, its session is used instead. Empty if it has no session either.
 
-    It identifies users who ask again in other words: they were not satisfied with the first answer.
+    The cache uses this hash to recognise a sender who asks the same question again in other words. Such a sender was
+    not satisfied with the first answer and must not get it from the cache.
     """
     who = named(request.body) or request.controls.session
     return blake2b(f"{tenant.key.lineage}/{who}".encode(errors="replace"), digest_size=8).hexdigest() if who else ""
 
 
 def epoch(tenant: Tenant) -> str:
-    """A value that changes when the policy changes. If several teams share answers, only the policy sections that
-    influence answers count."""
+    """A value that changes when the policy changes. If several teams share answers, only those sections of the policy
+    that influence answers change the value."""
     if tenant.policy.cache.scope in ("key", "team"):
         return tenant.epoch
     shaping = tenant.policy.model_dump(
@@ -72,10 +77,11 @@ def epoch(tenant: Tenant) -> str:
 
 
 class Keys:
-    """Computes keys for one `revision`. The part that all requests of a tenant share is hashed only once.
+    """Computes the keys of requests for one `revision`. The part of the key that is equal for all requests of a tenant
+    is hashed only once.
 
-    SHA-256, cut to 16 bytes: processors have instructions for it, so hashing a long body takes half as long as with
-    BLAKE2.
+    The hash is SHA-256, cut to 16 bytes. Processors have instructions for SHA-256, so hashing a long body takes half as
+    long as with BLAKE2.
     """
 
     def __init__(self, revision: str) -> None:
@@ -83,11 +89,13 @@ class Keys:
         self._seeds: dict[tuple[str, str, str], tuple[Tenant, _Hash]] = {}
 
     def digest(self, request: CompletionRequest, tenant: Tenant) -> bytes:
-        """Equal for requests that are identical in everything that influences the answer."""
+        """The exact key of a request. Two requests have equal keys if everything that influences the answer is
+        equal."""
         return self._hash(request, tenant, "", canonical(request))
 
     def question(self, request: CompletionRequest, tenant: Tenant, embedder: str) -> Question | None:
-        """The question for the semantic cache; None if this request is not eligible."""
+        """The question for the semantic cache; None if the request must not use the semantic cache. `embedder`: name of
+        the embedder."""
         policy = tenant.policy.cache.semantic
         if not policy.enabled or request.parallel != 1 or request.needs or not request.turns:
             return None
@@ -107,7 +115,7 @@ class Keys:
         return hashed.digest()[:_DIGEST_BYTES]
 
     def _seed(self, request: CompletionRequest, tenant: Tenant, what: str) -> _Hash:
-        """The hash of everything that belongs to the key, except the body."""
+        """The hash of everything that belongs to the key, except the body. `what`: the kind of key."""
         controls = request.controls
         betas = []
         if request.headers:
@@ -133,7 +141,8 @@ class Keys:
 
 
 def _without_last_text(request: CompletionRequest, index: int) -> dict[str, Any] | None:
-    """The canonical body without the last message's text; None if that message contains anything but text."""
+    """The canonical body without the text of the last message. None if the last message contains anything but text.
+    `index`: index of the last message."""
     body = canonical(request)
     name = FACTS[request.dialect].text_field
     messages = body.get(name)

@@ -1,10 +1,10 @@
-"""Encodes unit vectors as half-precision bytes, which changes cosines by about 0.0003."""
+"""Encodes unit vectors as half-precision numbers. This changes cosines by about 0.0003."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-if TYPE_CHECKING:  # a worker whose teams do without the semantic cache never loads it
+if TYPE_CHECKING:  # a worker whose teams do not use the semantic cache never loads NumPy
     import numpy as np
     from numpy.typing import NDArray
 
@@ -19,7 +19,7 @@ def pack(vector: Vector) -> bytes:
 
 
 def unpack(packed: bytes, dimensions: int) -> Vector:
-    """The vectors as an array of shape (n, `dimensions`)."""
+    """The vectors in `packed`, as an array of shape (n, `dimensions`)."""
     import numpy as np
 
     rows: Vector = np.frombuffer(packed, dtype=np.float16).astype(np.float32).reshape(-1, dimensions)

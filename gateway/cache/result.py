@@ -1,4 +1,4 @@
-"""The results of a look-up: a hit, a join, or a miss with the data that storing its answer needs."""
+"""The results of a look-up: a hit, a join, or a miss. A miss contains the data needed to store the new answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Hit:
 
     @property
     def saved_pico(self) -> int | None:
-        """The cost of the backend call that produced the answer; None: unpriced."""
+        """The cost of the backend call that produced the stored answer; None if the cost is unknown."""
         return self.stored.cost_pico
 
     @property
@@ -31,16 +31,16 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """The answer to another client's identical request, which is in progress."""
+    """The answer to an identical request of another client. The call for this answer is in progress."""
 
     answer: Answer
     call: SharedCall
-    """The shared call, which has the exact cost after it has ended."""
+    """The shared call. After it has ended, it has the exact cost."""
 
 
 @dataclass(slots=True)
 class Ticket:
-    """The data that storing the answer needs. It is computed once."""
+    """The data needed to store the answer to a request. It is computed once for each request."""
 
     digest: bytes
     team: str
@@ -49,17 +49,17 @@ class Ticket:
     policy: CachePolicy
     question: Question | None
     sharers: str
-    """The scope in which the answer is shared; see `keys.scope`."""
+    """The scope within which the answer is shared, as in `keys.scope`."""
     asker: str = ""
-    """The end user or session that sent the request; see `keys.asker`."""
+    """The end user or session that sent the request, as in `keys.asker`."""
     vector: Vector | None = None
     near: SemanticHit | None = None
-    """The candidate closest to a hit. Its answer is compared with the fresh one."""
+    """The candidate that was nearest to a hit. Its answer is compared with the fresh answer."""
 
 
 @dataclass(slots=True)
 class Miss:
     ticket: Ticket | None
-    """None: the answer will not be stored."""
+    """None if the answer will not be stored."""
     shared: bool = False
     """Whether identical requests may join the answer."""

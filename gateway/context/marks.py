@@ -30,21 +30,22 @@ from gateway.domain.routing.route import ContextPlan, Prefix
 from gateway.domain.tenant import Tenant
 
 _MOST_ENDS = 100
-"""Maximum number of a session's request ends that are kept, as places for marks."""
+"""Maximum number of request ends that are remembered for each session. Marks can be set at these positions."""
 MOST_SESSIONS = 4096
 """Maximum number of sessions that are remembered, with about 500 bytes each. When the number is exceeded, the session
 that was not used for the longest time is forgotten."""
 _READ, _WRITE_SHORT, _WRITE_LONG = 0.1, 1.25, 2.0
 """Prices per token relative to plain input."""
 _RETURNS_PAY = (_WRITE_SHORT - 1) / (_WRITE_SHORT - _READ)
-"""Minimum probability of another request within five minutes for which a mark on a first request saves money."""
+"""Minimum probability of another request within five minutes. If the probability is lower, marking the first request
+costs more than the mark saves."""
 _PAUSES, _PAUSES_WEIGHT = 0.02, 500
-"""Prior for the share of a coding agent's requests that come more than five minutes, but at most an hour, after the
-previous one. In 25 recorded sessions the share was 3 %; marks chosen for 2 % had the lowest cost there.
-`_PAUSES_WEIGHT`: the number of observations that this prior counts as."""
+"""`_PAUSES` is assumed, before any observation, as the share of a coding agent's requests that come more than five
+minutes, but at most an hour, after the request before. In 25 recorded sessions, the share was 3 %; the cost there was
+lowest with marks chosen for 2 %. `_PAUSES_WEIGHT` is the number of observations that the assumption counts as."""
 _MOST_INSURED = 0.004
-"""Maximum cost of marks that live for an hour, as a share of the cost of the session's input, until such a mark has
-bridged a pause of more than five minutes."""
+"""Maximum cost of marks with a lifetime of an hour, as a share of the cost of the session's input. The maximum applies
+until such a mark has kept the cache during a pause of more than five minutes."""
 _RETURNS_AGENT, _RETURNS_ALONE, _RETURNS_WEIGHT = 0.9, 0.1, 10
 """Assumed before any observation: the share of sessions whose second request comes within five minutes.
 `_RETURNS_AGENT` is used if the first request offers tools, `_RETURNS_ALONE` if it does not. `_RETURNS_WEIGHT` is the
@@ -74,9 +75,9 @@ class _Warm:
     cut: frozenset[int] = frozenset()
     """Indexes of the turns that were dropped or changed."""
     anchor: int = 0
-    """Number of blocks before the place where the next cut begins."""
+    """Number of blocks before the position at which the next cut begins."""
     ends: dict[int, int] = field(default_factory=dict)
-    """Number of messages in each of the session's requests → their number of blocks."""
+    """For each of the session's requests: number of messages → number of blocks."""
 
 
 class _Share:
@@ -115,8 +116,8 @@ class CacheMarking:
         prefix: Prefix | None,
         plan: ContextPlan,
     ) -> CacheMarks | None:
-        """The cache marks for a request to `backend`, which caches marked prompts only; None: the client's own marks
-        are sent unchanged. `plan`: what else is changed in the request."""
+        """The cache marks for a request to `backend`, which caches only marked prompts. None: the client's own marks
+        are sent unchanged. `plan`: the other changes to the request."""
         mode = tenant.policy.context.prompt_cache
         if mode == "client" or request.controls.untouched:
             return None
@@ -136,7 +137,7 @@ class CacheMarking:
         else:
             marks = self._next(warm, tenant, now, tokens)
             anchor = warm.ends.get(plan.anchor, warm.anchor)
-            if anchor and marks.earlier:  # the next cut then finds what precedes it in the cache
+            if anchor and marks.earlier:  # the next cut then finds the text before it in the cache
                 marks.earlier = (*marks.earlier, (anchor, marks.earlier[-1][1]))
         marks.at, marks.tokens, marks.agent, marks.cut = now, tokens, "tools" in request.needs, cut
         marks.anchor, marks.messages = plan.anchor, request.turns[-1].index + 1
@@ -230,8 +231,9 @@ class CacheMarking:
 
 
 def _around(warm: _Warm, changed: int, anchor: int) -> tuple[tuple[int, Lifetime], ...]:
-    """The marks of a request with a new cut, which begins at the message `changed`: at the last place before the cut
-    that the cache kept, and at the place where the next cut will begin."""
+    """The marks for a request with a new cut. `changed`: the message at which the cut begins. One mark is at the last
+    position before the cut that the provider's cache has kept. The other mark is at the position where the next cut
+    will begin."""
     kept = next((messages for messages, blocks in warm.ends.items() if blocks == warm.anchor), 0)
     places = [warm.anchor] if 0 < kept <= changed else []
     if blocks := warm.ends.get(anchor, 0):
@@ -249,7 +251,8 @@ def _note_cost(now: _Warm, before: _Warm | None, usage: Usage) -> None:
 
 
 def _note_end(ends: dict[int, int], marks: CacheMarks) -> None:
-    """Add the end of a request to those of its session; the ends before the anchor are no longer needed."""
+    """Add the end of a request to the request ends of its session. The ends before the anchor are removed, because they
+    are no longer needed."""
     for messages in [each for each in ends if each < marks.anchor or each >= marks.messages]:
         del ends[messages]
     ends[marks.messages] = marks.blocks

@@ -93,7 +93,7 @@ class Contexts:
         self._measuring.close()
 
     def weighed(self) -> Weighed | None:
-        """Cost and gain of the cut that was considered last, for `context explain`."""
+        """The last cut that was considered, with its cost and gain. Shown by `context explain`."""
         return self._cutting.weighed()
 
     def stats(self) -> dict[str, int | float | str]:
@@ -155,7 +155,8 @@ class Contexts:
     async def _with_cut(
         self, request: CompletionRequest, tenant: Tenant, backend: Backend, prefix: Prefix | None, found: Cut
     ) -> ContextPlan:
-        """The plan of a request without the outputs that are left out, fitted like any other."""
+        """The plan for a request without the outputs that the cut `found` leaves out. The rest of the request is then
+        fitted to the limits as usual."""
         turns = list(request.turns)
         for place, text in found.texts.items():
             turns[place] = replace(turns[place], text=text)

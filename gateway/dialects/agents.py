@@ -96,7 +96,7 @@ _BY_HEADER = tuple((name, agent) for agent in AGENTS for name in agent.own_heade
 _BY_FIELD = tuple((name, agent) for agent in AGENTS for name in agent.metadata if name.startswith(agent.name))
 _BY_OPENING = tuple((agent.opening, agent) for agent in AGENTS if agent.opening)
 _MARKS = frozenset((*(name for name, _ in _BY_HEADER), b"user-agent", b"x-title", b"http-referer", b"referer"))
-"""Headers by which an agent may be recognised."""
+"""Names of the headers by which an agent may be recognised."""
 _RARE_MARKS = _MARKS - {b"user-agent"}
 _OPENINGS = re.compile("|".join(re.escape(phrase) for phrase, _ in _BY_OPENING))
 _OPENING_CHARACTERS = 200

@@ -1,4 +1,4 @@
-"""Interface of a client dialect, and the entry with which its package registers it."""
+"""The interface of a client dialect. Also the entry with which the package of a dialect registers the dialect."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ class ClientDialect(Protocol):
     def parse(
         self, body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes], /
     ) -> CompletionRequest:
-        """Parse a request. Raises BadRequest, with the field's name, if the gateway cannot process it."""
+        """Parse a request. Raises BadRequest, with the name of the field that caused the error, if the gateway cannot
+        process the request."""
         ...
 
     def status(self, error: GatewayError, /) -> int:
@@ -29,26 +30,28 @@ class ClientDialect(Protocol):
     def error_body(self, error: GatewayError, request_id: str, /) -> bytes: ...
 
     def error_event(self, error: GatewayError, request_id: str, sent: bytes = b"", /) -> bytes:
-        """The last event of a stream that failed; no terminating event follows. `sent`: the events sent just before."""
+        """The last event of a stream that failed. No terminating event follows. `sent`: the latest events that were
+        sent to the client."""
         ...
 
     def choices(self, body: dict[str, Any], /) -> list[dict[str, Any]]:
-        """The answers in a stored plain body, as chat choices."""
+        """The answers in a stored plain body, in the format of chat choices."""
         ...
 
     def replayed(self, request: CompletionRequest, body: dict[str, Any], /) -> tuple[bytes, bytes]:
-        """Convert a plain `body` to a stream. Returns all events but the terminating one, and the terminating one."""
+        """Convert a plain `body` to a stream. Returns two values: all events except the terminating event, and the
+        terminating event."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """An operation in `/openapi.json`."""
+    """The description of an operation in `/openapi.json`."""
 
     id: str
     summary: str
     body: Mapping[str, Any]
-    """JSON schema of the request's body; empty: it has none."""
+    """The JSON schema of the request's body; empty if the request has no body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +59,14 @@ class Count:
     """A route that counts the tokens of a prompt."""
 
     paths: tuple[str, ...]
-    """May have `{model:path}`. The first one is documented."""
+    """The paths of the route. A path may contain `{model:path}`. The first path is the one in the documentation."""
     shown: Shown
     parse: Callable[[bytes, Mapping[bytes, bytes], str], CompletionRequest]
-    """From body, headers and the model in the path (empty: the body names it). Raises BadRequest."""
+    """Parses the request. Arguments: body, headers, and the model in the path (empty: the body names the model). Raises
+    BadRequest."""
     answer: Callable[[int], dict[str, Any]]
     asks_backend: bool = False
-    """Whether a backend of this dialect counts for its own models."""
+    """Whether a backend of this dialect can count the tokens for its own models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +75,20 @@ class VisibleModel:
 
     name: str
     window_tokens: int | None
-    """None: unknown, or the name stands for several models."""
+    """The context window in tokens. None if it is unknown, or if the name stands for several models."""
     capabilities: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A route whose answer follows from the models that the key may use."""
+    """A route whose answer is computed from the models that the caller's key may use."""
 
     method: str
     path: str
     shown: Shown
     answer: Callable[[Sequence[VisibleModel], dict[str, Any]], dict[str, Any]]
-    """From the models and the request's JSON object. Raises UnknownModel, BadRequest."""
+    """Computes the answer. Arguments: the models, and the JSON object in the request. Raises UnknownModel, BadRequest.
+    """
 
 
 def _nowhere(path: str) -> None:
@@ -92,24 +97,25 @@ def _nowhere(path: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A client dialect. The module `client.py` of its package defines it as `CLIENT`."""
+    """All parts of a client dialect. The package of the dialect defines them as `CLIENT` in its module `client.py`."""
 
     dialect: ClientDialect
-    """Reads stored answers and requests without a path."""
+    """Reads stored answers, and requests that have no path."""
     paths: Mapping[str, ClientDialect] = field(default_factory=dict)
     at: Callable[[str], ClientDialect | None] = _nowhere
-    """Finds the endpoint at a path that is not fixed, because it names a model."""
+    """Finds the endpoint at a path that contains the name of a model."""
     shapes: Callable[[str], ClientDialect | None] = _nowhere
-    """Finds the dialect of an error at any path of this vendor's API."""
+    """Finds the dialect in which errors are written, for any path of this vendor's API."""
     translation: Translation | None = None
-    """To chat; with it, the client reaches every backend."""
+    """Translates to chat. A client dialect with a translation can use every backend."""
     native: Translator | None = None
-    """To backends of the same dialect."""
+    """Translates to backends of the same dialect."""
     permissions: Mapping[str, PassThrough] = field(default_factory=dict)
-    """Path → permission that a policy must grant for it."""
+    """Path → the permission that a policy must grant for this path."""
     shown: Mapping[str, Shown] = field(default_factory=dict)
-    """Path → its operation in `/openapi.json`."""
+    """Path → description of its operation in `/openapi.json`."""
     error_schema: Mapping[str, Any] = field(default_factory=dict)
-    """Name of the vendor's error in `/openapi.json` → its JSON schema; empty: described with another dialect."""
+    """Name of the vendor's error in `/openapi.json` → JSON schema of the error. Empty if another dialect describes the
+    error."""
     counts: tuple[Count, ...] = ()
     views: tuple[View, ...] = ()

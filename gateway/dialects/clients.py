@@ -13,12 +13,12 @@ from gateway.domain.request import DialectName
 CLIENTS: Mapping[DialectName, Client] = {
     facts.FACTS.name: import_module(f"{facts.__package__}.client").CLIENT for facts in REGISTERED
 }
-"""By name. Each package registers itself in its `client.py`."""
+"""Name of a dialect → its parts. Each package defines these parts in its `client.py`."""
 PATHS: Mapping[str, ClientDialect] = {
     path: dialect for client in CLIENTS.values() for path, dialect in client.paths.items()
 }
-"""Inference paths that do not name a model. OpenAI's also exist without `/v1`, because some vendors' base URLs already
-contain it."""
+"""Path of an inference endpoint whose path contains no model → client dialect. OpenAI's paths are also served without
+`/v1`, because the base URLs of some vendors already contain `/v1`."""
 DIALECTS: Mapping[DialectName, ClientDialect] = {
     name: client.dialect for name, client in CLIENTS.items() if not FACTS[name].opaque
 }
@@ -26,21 +26,22 @@ DIALECTS: Mapping[DialectName, ClientDialect] = {
 PASSED_THROUGH: Mapping[str, PassThrough] = {
     path: permission for client in CLIENTS.values() for path, permission in client.permissions.items()
 }
-"""Path → permission that a policy must grant for it."""
+"""Path → the permission that a policy must grant for this path."""
 _FINDERS = tuple(client.at for client in CLIENTS.values())
 _SHAPERS = tuple(client.shapes for client in CLIENTS.values())
 _DEFAULT = CLIENTS["openai_chat"].dialect
 
 
 def at(path: str) -> ClientDialect | None:
-    """The dialect of the inference endpoint at `path`, which may contain a model's name; None: there is none."""
+    """The dialect of the inference endpoint at `path`; None if no endpoint has this path. `path` may contain the name
+    of a model."""
     if found := PATHS.get(path):
         return found
     return next((found for find in _FINDERS if (found := find(path))), None)
 
 
 def of_path(path: str) -> ClientDialect:
-    """The dialect for answering requests at `path` or below it. For unknown paths, it is OpenAI chat."""
+    """The dialect for errors and other answers to requests at `path` or below it. For unknown paths, OpenAI chat."""
     if shaped := next((found for shape in _SHAPERS if (found := shape(path))), None):
         return shaped
     while path:

@@ -1,6 +1,7 @@
-"""Registers the client dialects: one line for each package, with its facts.
+"""Registers the facts about each client dialect, with one line for each package.
 
-Imports no parser, so that commands which only count stay light. `clients.py` imports the rest of each package.
+Imports no parser, so that commands that only count tokens start quickly. `clients.py` imports the other parts of each
+package.
 """
 
 from __future__ import annotations

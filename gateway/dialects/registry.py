@@ -16,8 +16,8 @@ from gateway.dialects.via_chat import ViaChat
 from gateway.domain.request import DialectName
 
 LIMITS = ("max_completion_tokens", "max_tokens")
-"""Names of the output limit in OpenAI's chat dialect. The first one includes reasoning, and some of OpenAI's models
-require it. Many other servers know only the second."""
+"""Names of the field for the output limit in OpenAI's chat dialect. The first field limits the output including
+reasoning, and some of OpenAI's models require this field. Many other servers know only the second field."""
 _ORDER: tuple[DialectName, ...] = (
     *("openai_chat", "anthropic_messages", "openai_responses"),
     *("bedrock_converse", "gemini_generate"),

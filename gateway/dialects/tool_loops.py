@@ -1,4 +1,5 @@
-"""Finds a tool loop that makes no progress: the same calls with the same errors, again and again, in one request."""
+"""Finds tool loops without progress: at the end of a request's conversation, the same calls repeatedly have the same
+errors."""
 
 from __future__ import annotations
 
@@ -16,19 +17,19 @@ _ERROR = re.compile(
     re.IGNORECASE,
 )
 _ENDS = 2000
-"""Number of characters at each end of a result in which a word for an error is looked for."""
+"""Number of characters at each end of a tool result that are searched for words that mean an error."""
 
 
 class Repetition(NamedTuple):
-    """`rounds` at the end of a conversation with the same calls and the same errors; `tool`: one that is
-    called."""
+    """A repetition at the end of a conversation. `rounds`: number of rounds with the same calls and the same errors.
+    `tool`: name of one of the called tools."""
 
     rounds: int
     tool: str
 
 
 class _Round(NamedTuple):
-    """Tool calls of one turn, and their results: names with arguments, and texts."""
+    """The tool calls of one turn (names with arguments), and the texts of their results."""
 
     calls: tuple[bytes, ...]
     results: tuple[bytes, ...]
@@ -37,10 +38,11 @@ class _Round(NamedTuple):
 
 
 def repetition(request: CompletionRequest, most: int) -> Repetition | None:
-    """The rounds at the end that equal the last one, up to `most`; None unless the conversation ends with a failed
-    call.
+    """The rounds at the end of the conversation that are equal to the last round. At most `most` rounds are counted.
+    None unless the conversation ends with a failed call.
 
-    Stateless, because an agent sends its whole conversation with each request: so every worker counts alike.
+    Nothing is stored between requests, because an agent sends its whole conversation with each request. Therefore every
+    worker counts the same number.
     """
     rounds = _rounds(request)
     last = next(rounds, None)
@@ -55,7 +57,7 @@ def repetition(request: CompletionRequest, most: int) -> Repetition | None:
 
 
 def _rounds(request: CompletionRequest) -> Iterator[_Round]:
-    """The rounds, the last one first, back to the last turn in which the user wrote something."""
+    """Yield the rounds, beginning with the last one. Stops at the last turn in which the user wrote something."""
     items = _items(request)
     calls: list[tuple[str, bytes]] = []
     results: list[tuple[bytes, bool]] = []
@@ -87,7 +89,7 @@ def _items(request: CompletionRequest) -> Sequence[Any]:
 
 
 def _calls(item: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
-    """Name, and name with arguments, of each call in a message or an item."""
+    """Yield for each call in a message or an item: the name, and the name together with the arguments."""
     if "arguments" in item or "input" in item:  # Responses
         yield _call(item.get("name"), item.get("arguments", item.get("input")))
     for call in _objects(item.get("tool_calls")):  # chat
@@ -104,7 +106,7 @@ def _call(name: Any, arguments: Any) -> tuple[str, bytes]:
 
 
 def _results(item: Mapping[str, Any]) -> Iterator[tuple[bytes, bool]]:
-    """Text and failure of each result in a message or an item."""
+    """Yield for each result in a message or an item: the text, and whether the call failed."""
     blocks = [block for block in _objects(item.get("content")) if block.get("type") == "tool_result"]
     if not blocks:
         content = item.get("output", item.get("content"))
@@ -114,7 +116,8 @@ def _results(item: Mapping[str, Any]) -> Iterator[tuple[bytes, bool]]:
 
 
 def _result(content: Any, *, failed: Any) -> tuple[bytes, bool]:
-    """`failed`: as the client marked it; None: not marked, so that words for errors decide."""
+    """The text of a result, and whether the call failed. `failed`: whether the client marked the result as failed;
+    None: the client did not mark it, so words that mean an error decide."""
     text = content if isinstance(content, str) else orjson.dumps(content).decode()
     known = failed if isinstance(failed, bool) else _ERROR.search(text[:_ENDS] + text[-_ENDS:]) is not None
     return text.encode("utf-8", "surrogatepass"), known

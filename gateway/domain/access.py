@@ -1,4 +1,5 @@
-"""Decides which backends a tenant may use: by its policy's list, its key's list, and the backends' `teams`."""
+"""Decides which backends a tenant may use. The list of the policy, the list of the key, and the key `teams` of backends
+can each restrict them."""
 
 from __future__ import annotations
 
@@ -27,17 +28,18 @@ class Access:
     def __init__(
         self, team: str, policy: Sequence[str] | None, key: Collection[str] | None, closed: Collection[str]
     ) -> None:
-        """`policy`, `key`: names of backends, of their models or groups, or tiers; None: all are allowed. `closed`:
+        """`policy`, `key`: the allowed names of backends, models or groups, or tiers; None: all are allowed. `closed`:
         names of backends that only other teams may use."""
         found = ((f"allowed_models of team {team}'s policy", policy), ("allowed_models of this key", key))
         self._team = team
         self._lists = tuple((place, frozenset(filter(None, names))) for place, names in found if names is not None)
         self._closed = frozenset(closed)
         self.mark = repr((sorted(self._closed), [sorted(names) for _, names in self._lists]))
-        """A value that is equal for tenants with the same restrictions. Only these may share cached answers."""
+        """A text that is equal for tenants with the same restrictions. Tenants with different restrictions must not
+        share cached answers."""
 
     def excludes(self, backend: Named) -> str:
-        """The setting that prevents the tenant from using `backend`; empty if the tenant may use it."""
+        """The setting that forbids the tenant to use `backend`; empty if the tenant may use it."""
         if backend.name in self._closed:
             return f"`teams` of the backend {backend.name} in the operator's file does not hold {self._team}"
         for place, names in self._lists:
@@ -49,7 +51,8 @@ class Access:
 def access(
     team: str, policy: Sequence[str] | None, key: Collection[str] | None, closed: Collection[str]
 ) -> Access | None:
-    """The restrictions; None if nothing is restricted, which keeps such requests cheap."""
+    """The restrictions of a tenant; None if nothing is restricted, which saves checks for most requests. The arguments
+    are those of `Access`."""
     if policy is None and key is None and not closed:
         return None
     return Access(team, policy, key, closed)

@@ -12,17 +12,19 @@ from gateway.domain.record import Attempt
 log = logging.getLogger(__name__)
 
 Sink = Callable[[bytes], bool]
-"""A function that takes a piece of an answer and returns whether it wants more now."""
+"""A function that takes a piece of an answer. It returns whether it wants the next piece now."""
 
 
 _CHARACTERS_PER_TOKEN = 4
 MOST_PER_CHUNK = 8
-"""Characters per chunk above which chunks contain more than one token each. A token has about four characters."""
+"""Maximum characters per chunk with which each chunk counts as one token. A token has about four characters, so longer
+chunks have several tokens."""
 
 
 def delivered_tokens(chunks: int, characters: Callable[[], int], count: Callable[[int], int]) -> int:
-    """Output tokens of an answer without reported usage. Most backends stream one token per chunk. For others, `count`
-    estimates the tokens from the delivered `characters`."""
+    """Output tokens of an answer whose backend reported no usage. `chunks`: number of stream events with content. Most
+    backends send one token per chunk. If the chunks are too long for that, `count` estimates the tokens from the number
+    of delivered characters."""
     try:
         character_count = characters()
         return chunks if character_count <= chunks * MOST_PER_CHUNK else count(character_count)
@@ -42,7 +44,7 @@ def delivered_at_most(answer: Answer, attempt: Attempt) -> int:
 
 
 async def pieces(pipe_to: Callable[[Sink], Awaitable[bool]]) -> AsyncIterator[bytes]:
-    """Yield the pieces of `pipe_to`. Each piece is read when it is requested."""
+    """Yield the pieces that `pipe_to` passes on. Each piece is read only when it is requested."""
     poured: list[bytes] = []
 
     def keep(piece: bytes) -> bool:
@@ -56,9 +58,10 @@ async def pieces(pipe_to: Callable[[Sink], Awaitable[bool]]) -> AsyncIterator[by
 class Answer(Protocol):
     """An answer in the client's dialect.
 
-    Iterating yields everything except the terminating event. `ending` is that event (`data: [DONE]`), and it is known
-    when the iteration has stopped. A plain answer yields nothing, and `ending` is its whole body. So the reader can
-    settle the money between the two. If the backend's stream breaks, the iteration raises a `GatewayError`.
+    Iterating yields everything except the terminating event. `ending` is the terminating event (`data: [DONE]`); it is
+    known when the iteration has stopped. If the answer is not a stream, the iteration yields nothing, and `ending` is
+    the whole body. So the reader can settle the money before it sends `ending`. If the backend's stream breaks, the
+    iteration raises a `GatewayError`.
     """
 
     stream: bool
@@ -75,8 +78,8 @@ class Answer(Protocol):
 
     @property
     def over(self) -> bool:
-        """Whether the terminating event has been read, so that only `ending` follows the piece that is being passed
-        on."""
+        """Whether the terminating event has been read. Then the piece that is being passed on is the last piece before
+        `ending`."""
         ...
 
     @property
@@ -93,31 +96,32 @@ class Answer(Protocol):
 
     async def pipe_to(self, take: Sink) -> bool:
         """Pass each piece to `take` as it arrives, without a task switch. `attempt.chunks` counts the piece before
-        `take` gets it. Returns True if `take` wants no more now, False at the end of the answer."""
+        `take` is called. Returns True if `take` wants no more pieces now, False at the end of the answer."""
         ...
 
     def completion(self) -> bytes | None:
-        """The complete answer as the dialect's plain JSON body; None if it is incomplete or too large to keep."""
+        """The complete answer as the plain JSON body of the dialect. None if the answer is incomplete or too large to
+        keep."""
         ...
 
     @property
     def choices(self) -> list[dict[str, Any]] | None:
-        """The parsed choices of a chat completion; None if they are not parsed yet."""
+        """The parsed choices of a chat completion. None if the choices have not been parsed."""
         ...
 
     def delivered_text(self) -> str:
-        """The text received so far, for counting the tokens of an interrupted stream. For a long text, only the
-        beginning."""
+        """The text that has been received so far. The tokens of an interrupted stream are counted from it. Of a long
+        text, only the beginning."""
         ...
 
     def delivered_characters(self) -> int:
-        """Characters of all text received so far."""
+        """Number of characters of all text that has been received so far."""
         ...
 
     async def cut(self, delivered: Usage) -> bool:
         """End the answer here as if it had reached its length limit: disconnect from the backend at once, and set
-        `ending` to what the client still needs. `attempt` counts what the backend sends until it notices. Returns False
-        if this kind of answer cannot be cut."""
+        `ending` to what the client still needs. `delivered`: the usage of what was delivered. `attempt` counts what the
+        backend sends until it notices. Returns False if this kind of answer cannot be ended early."""
         ...
 
     async def aclose(self) -> None:

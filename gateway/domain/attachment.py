@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 LABELS = frozenset({"role", "type", "id", "status", "call_id", "tool_call_id", "tool_use_id"})
-"""Keys of messages and parts whose values do not reach the model. A value that is longer than `MOST_LABEL` counts as
+"""Keys of messages and parts whose values do not reach the model. If a value is longer than `MOST_LABEL`, it counts as
 text."""
 MOST_LABEL = 128
-"""Maximum characters of such a value."""
+"""Maximum characters of a value of one of `LABELS` that is not counted."""
 
 AttachmentKind = Literal["document", "image", "audio"]
-"""The kind of content, which decides how its tokens are billed. A video is billed as images."""
+"""The kind of content, which determines how its tokens are billed. A video is billed as images."""
 
 FILE_PARTS = frozenset(
     {
@@ -22,12 +22,13 @@ FILE_PARTS = frozenset(
         "computer_screenshot",
     }
 )
-"""Types of content parts, in any dialect, that contain neither text nor an image that the parser counts."""
+"""Types of content parts that are files, in any dialect. They contain neither text nor an image that the parser
+counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Counts from the opened content. They do not depend on the sender's declaration."""
+    """Sizes that the gateway has measured in the opened content. They do not depend on what the sender declared."""
 
     pages: int = 0
     text_bytes: int = 0
@@ -44,17 +45,17 @@ class Attachment:
     format: str = ""
     """`pdf`, `text`, `office`, `image`, `video`, or the name of a sound format; empty if unknown."""
     data: str | None = None
-    """The inline content; None if it is given by a URL or an id."""
+    """The content itself, if the request contains it. None if the request has a URL or an id."""
     start: int = 0
     """Position in `data` at which the content begins, after the head of a data URL."""
     plain: bool = False
-    """Whether `data` is the content itself and not its base64."""
+    """Whether `data` is the plain content; otherwise `data` is Base64."""
     measured: Measured | None = None
-    """None if the file has not been opened or cannot be opened."""
+    """Sizes of the opened content. None if the file has not been opened or cannot be opened."""
 
     @property
     def size(self) -> int:
-        """Bytes of the content; 0 if the content is not inline."""
+        """Number of bytes of the content; 0 if the request does not contain it."""
         if self.data is None:
             return 0
         held = len(self.data) - self.start

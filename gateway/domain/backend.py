@@ -21,16 +21,17 @@ from gateway.domain.units import DurationS, TokenUsd, Usd
 Location = Literal["local", "hosted"]
 Strength = Literal["small", "large"]
 TierName = Literal["small", "large", "hosted"]
-"""A tier, by which policies and `x-thriftgate-tier` select backends: local ones by strength, and all hosted ones."""
+"""A tier. Policies and `x-thriftgate-tier` select backends by tier. `small` and `large` are local backends by strength;
+`hosted` are all backends outside the operator's machines."""
 Capability = Literal["tools", "vision", "json_schema", "reasoning", "logprobs"]
 
 Billing = Literal["on_demand", "spot", "reserved"]
-"""The hours that are paid: on_demand: all hours in which the gateway runs; spot: only hours in which the machine
-answered; reserved: all hours."""
+"""The hours of a machine that are paid. on_demand: all hours in which the gateway runs. spot: only hours in which the
+machine answered. reserved: all hours."""
 
 STRENGTHS: tuple[Strength, ...] = get_args(Strength)
 _PARTICULAR = {name: kind for kind, facts in KINDS.items() for name in facts.settings}
-"""Key → the only kind that has this key."""
+"""Key of a backend's entry → the kind of backend that has this key. Only keys that a single kind has."""
 _GOOGLE_LOCATION = re.compile(r"[a-z]+(-[a-z]+\d{1,2})?")
 _AWS_REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)+-\d{1,2}")
 RANK: dict[str, int] = {"small": 0, "large": 1, "hosted": 2}
@@ -173,8 +174,8 @@ class Backend(Section):
     @model_validator(mode="before")
     @classmethod
     def _defaults(cls, given: Any) -> Any:
-        """Complete raw values: add the kind's address and key, and the tier. Later validators refuse unusable
-        values."""
+        """Complete raw values: add address and key from the kind, and the tier. Values that cannot be used stay, and
+        later validators refuse them."""
         if not isinstance(given, dict):
             return given
         given = _of_preset(given)
@@ -186,7 +187,7 @@ class Backend(Section):
     @field_validator("api_version", mode="before")
     @classmethod
     def _as_text(cls, given: Any) -> Any:
-        """Convert a date back to text, because YAML reads 2024-10-21 as a date."""
+        """Convert a date to text. YAML reads 2024-10-21 as a date, but a version of an API is meant."""
         return given.isoformat() if isinstance(given, date) else given
 
     @model_validator(mode="after")
@@ -217,63 +218,64 @@ class Backend(Section):
             raise ValueError("kind azure needs either api_key or bearer_token")
 
     def same_model(self, other: Backend) -> bool:
-        """Whether both serve the same model, by its name or by the operator's word."""
+        """Whether both backends serve the same model: their model names are equal, or the operator has put them into
+        the same `model_group`."""
         return self.model == other.model or (bool(self.model_group) and self.model_group == other.model_group)
 
     @property
     def spoken(self) -> tuple[DialectName, ...]:
-        """The dialects to try, best first."""
+        """The dialects in which the backend can be called, best dialect first."""
         return self.dialects or self.facts.dialects
 
     @property
     def facts(self) -> KindFacts:
-        """The facts of its kind, or of its model where the model makes a difference."""
+        """The facts of the backend's kind. For some kinds, they depend on the backend's model."""
         facts = KINDS[self.kind]
         return facts.of_claude if facts.of_claude is not None and "claude" in self.model.lower() else facts
 
     @property
     def takes_marks(self) -> bool:
-        """Whether the gateway may mark prompts for its prompt cache."""
+        """Whether the gateway may mark prompts for the prompt cache of this backend."""
         if not self.facts.caches_marked_only:
             return False
         return host_of(self.base_url) == "api.anthropic.com" if self.prompt_cache is None else self.prompt_cache
 
     @property
     def simulated(self) -> bool:
-        """Whether it is simulated, without a real model."""
+        """Whether the backend is simulated, without a real model."""
         return self.kind == "simulated"
 
     @property
     def managed(self) -> bool:
-        """Whether it stands for the local model that the gateway itself starts."""
+        """Whether the backend stands for the local model that the gateway itself starts."""
         return self.kind == "local" and not self.base_url
 
     @property
     def sent_model(self) -> str:
-        """The model name that is sent to it."""
+        """The model name that the gateway sends to the backend."""
         return self.deployment or self.model
 
     @property
     def hosted(self) -> bool:
-        """Whether prompts to it leave the operator's machines."""
+        """Whether prompts to the backend leave the operator's machines."""
         return bool(self.why_hosted)
 
     @property
     def why_hosted(self) -> str:
-        """Why prompts to it leave the operator's machines; empty if they do not. The tier matters only if the file says
-        `hosted`, as for a proxy at a private address."""
+        """Why prompts to the backend leave the operator's machines; empty if they do not. The tier decides only if the
+        file says `hosted`, as for a proxy at a private address."""
         written = self.tier == "hosted" and self.strength is None and "tier" in self.model_fields_set
         explicit = "hosted" if written else ""
         return _why_hosted(self.kind, self.base_url, self.location, explicit)
 
     @property
     def provider_name(self) -> str:
-        """The provider's name in OpenTelemetry's conventions."""
+        """The name of the backend's provider by OpenTelemetry's conventions."""
         return provider_name(self.kind, self.base_url, self.model)
 
     @property
     def own(self) -> bool:
-        """Whether it runs on the operator's own machines, so that no provider sends a bill. Host names are not
+        """Whether the backend runs on the operator's own machines, so that no provider sends a bill. Host names are not
         resolved."""
         if providers_own(self.base_url) or self.facts.why_hosted:
             return False
@@ -285,7 +287,8 @@ class Backend(Section):
 
 
 def _of_preset(given: dict[str, Any]) -> dict[str, Any]:
-    """`given` with the address and key of its kind, if the kind has them and `given` contains no address."""
+    """`given`, completed by the address and the key of its kind. Nothing is added if `given` has an address or the kind
+    has none."""
     facts = KINDS.get(str(given.get("kind")))
     if facts is None or not facts.base_url or given.get("base_url"):
         return given
@@ -295,8 +298,8 @@ def _of_preset(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def tier_of(strength: Strength, kind: str, base_url: str, location: str | None) -> TierName:
-    """The tier of a backend of this strength. A backend to which prompts leave the operator's machines is never `small`
-    or `large`."""
+    """The tier of a backend of this strength. If prompts to the backend leave the operator's machines, the tier is
+    `hosted`."""
     return "hosted" if location == "hosted" or _why_hosted(kind, base_url, location or None, "") else strength
 
 

@@ -1,4 +1,4 @@
-"""Facts about a request's bytes that several packages need: counts of JSON punctuation, and which words occur."""
+"""Facts about the bytes of a request that several packages need: counts of JSON punctuation, and the words in it."""
 
 from __future__ import annotations
 
@@ -16,25 +16,29 @@ WORDS = frozenset(
 LONGEST_WORD = max(map(len, WORDS))
 MODEL = b'"model"'
 ESCAPED_LETTER = re.compile(rb"\\u00(?:5[fF]|[46][0-9a-fA-F]|[57][0-9aA])")
-"""A JSON escape for a letter or `_`. Clients need none, and one could spell any field name."""
+"""Matches a JSON escape for a letter or `_`. No client needs such an escape, but any field name could be written with
+it."""
 
 
 @dataclass(frozen=True, slots=True)
 class BodyScan:
-    """The facts of one body. They are valid for this `bytes` object only (`CompletionRequest.known_scan`)."""
+    """The facts of one body. They are valid only for the `bytes` object that was scanned (see
+    `CompletionRequest.known_scan`)."""
 
     raw: bytes
     items: int
-    """Opening brackets of objects and arrays, in strings too; likewise colons and commas."""
+    """Number of opening brackets of objects and arrays, including those in strings. In the same way, `keys` counts
+    colons and `values` counts commas."""
     keys: int
     values: int
     words: frozenset[bytes]
-    """The members of `WORDS` that occur."""
+    """The members of `WORDS` that occur in the body."""
     escaped_letter: bool
     models: int
     """Occurrences of the string `"model"`, as a key or as a value."""
 
 
 def has_escaped_letter(raw: bytes) -> bool:
-    """Whether `ESCAPED_LETTER` occurs. The search for its beginning is faster than the pattern."""
+    """Whether `ESCAPED_LETTER` matches anywhere in `raw`. First, the beginning of the pattern is searched, because that
+    is faster."""
     return raw.rfind(b"\\u00") >= 0 and ESCAPED_LETTER.search(raw) is not None

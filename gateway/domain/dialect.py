@@ -10,33 +10,35 @@ from gateway.domain.request import DialectName
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """Facts about one client dialect. Each dialect's package in `gateway/dialects` defines one;
-    `gateway/dialects/facts.py` lists all."""
+    """Facts about one client dialect. Each dialect's package in `gateway/dialects` defines one instance, and
+    `gateway/dialects/facts.py` lists all of them."""
 
     name: DialectName
     operation: str = "chat"
-    """OpenTelemetry's `gen_ai.operation.name`."""
+    """Value of OpenTelemetry's attribute `gen_ai.operation.name`."""
     text_field: str = ""
-    """The field (a list or a text) whose last message the semantic cache compares; empty: requests are not compared."""
+    """The field (a list or a text) whose last message the semantic cache compares. Empty if requests in this dialect
+    are not compared."""
     image_part: str = ""
-    """The type of content parts that are images, as its parser counts them."""
+    """The type of content parts that the dialect's parser counts as images."""
     system_field: str = ""
-    """The field of a system prompt that is not a message."""
+    """The field that contains a system prompt, if the system prompt is not a message."""
     limits_output: bool = True
-    """Whether a field of the request limits the tokens of an answer."""
+    """Whether the request has a field that limits the tokens of an answer."""
     repeatable: bool = False
-    """Whether a request may be sent twice to compare answers. It may if the provider stores nothing of it."""
+    """Whether a request may be sent twice to compare answers. It may if the provider stores nothing of the request."""
     answers_have_ids: bool = False
-    """Whether later requests refer to an answer by its id. Then each caller needs a separate id, and answers are looked
-    up by id."""
+    """Whether later requests refer to an answer by its id. Then each caller needs an id of its own, and answers are
+    found by id."""
     opaque: bool = False
-    """Whether requests are passed through: only model name and usage are read, and answers may be streamed unasked."""
+    """Whether requests are passed through. Then the gateway reads only model name and usage, and an answer may be a
+    stream even if the client did not ask for a stream."""
     stream_type: str = "text/event-stream; charset=utf-8"
-    """Media type of a stream of events. Answers of an opaque dialect may have others."""
+    """Media type of a stream of events. Answers of an opaque dialect may have other media types."""
     key_headers: tuple[bytes, ...] = ()
-    """Headers beside `authorization` in which its SDKs send the key; in lower case."""
+    """Headers, besides `authorization`, in which SDKs of this dialect send the API key. In lower case."""
     key_in: Callable[[bytes], bytes] | None = None
-    """Reads the key from an `authorization` header that is not a bearer token; returns an empty value if there is
-    none."""
+    """Reads the API key from the value of an `authorization` header that is no bearer token. Returns an empty value if
+    the header has no key."""
     anthropic_limits: bool = False
     """Whether answers also have Anthropic's rate-limit headers."""

@@ -8,17 +8,17 @@ from typing import Any
 from gateway.domain.text.truncation import cut_apart
 
 MOST_CHARACTERS = 512
-"""Maximum characters of a name that are kept. A longer name is cut and ends with a hash of the whole name."""
+"""Maximum characters of a name that are kept. A longer name is cut and gets a hash of the whole name at its end."""
 PREFIX = "eu_"
 _DIGEST_BYTES = 14
 
 
 def named(body: dict[str, Any]) -> str:
-    """The end user's name: `safety_identifier` or `user` as in OpenAI's dialects, or `metadata.user_id` as in
-    Anthropic's; empty if there is none.
+    """The name of the end user in a request. It is `safety_identifier` or `user` in OpenAI's dialects, and
+    `metadata.user_id` in Anthropic's dialect. Empty if there is none.
 
-    Claude Code appends `_session_…` to it. This is removed, because otherwise each session would count as another end
-    user.
+    Claude Code appends `_session_…` to the name. This part is removed. Otherwise each session would count as another
+    end user.
     """
     name = body.get("safety_identifier") or body.get("user")
     if name is None and type(metadata := body.get("metadata")) is dict:
@@ -29,7 +29,8 @@ def named(body: dict[str, Any]) -> str:
 
 
 class Pseudonyms:
-    """Computes pseudonyms. A name always gets the same pseudonym, which cannot be computed without the secret."""
+    """Computes pseudonyms. A name always gets the same pseudonym. Without the secret, nobody can compute the pseudonym
+    of a name."""
 
     def __init__(self, secret: bytes) -> None:
         """`secret`: at most 64 bytes."""

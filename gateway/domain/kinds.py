@@ -10,7 +10,7 @@ from typing import Any, Literal
 Own = Literal["openai", "anthropic", "azure", "local", "litellm", "simulated", "bedrock", "gemini", "vertex"]
 """Kinds that have a module in `backends/providers/`."""
 Preset = Literal["openrouter", "mistral", "groq", "deepseek", "xai", "together", "cohere", "gemini_openai", "ollama"]
-"""Kinds of OpenAI's API at another address: a row of `KINDS` below, without a module."""
+"""Kinds of backends that have OpenAI's API at another address. They are rows of `KINDS` below and have no module."""
 Kind = Literal[Own, Preset]
 
 BackendDialectName = Literal[
@@ -27,7 +27,7 @@ BackendDialectName = Literal[
 
 _CHAT: tuple[BackendDialectName, ...] = ("openai_chat", "openai_embeddings", "openai_other")
 _BOOKKEEPING = frozenset({"store", "metadata", "prompt_cache_key", "safety_identifier", "service_tier"})
-"""Fields of chat requests without influence on the answer, which servers with strict schemas refuse."""
+"""Fields of chat requests that do not change the answer, and that servers with strict schemas refuse."""
 _OPENAIS: tuple[BackendDialectName, ...] = (
     "openai_chat",
     "openai_responses",
@@ -39,51 +39,54 @@ _OPENAIS: tuple[BackendDialectName, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class KindFacts:
-    """The facts of one kind. Kinds in `Own` also have a module in `backends/providers/`, presets have not."""
+    """The facts of one kind of backend. Kinds in `Own` also have a module in `backends/providers/`; presets
+    have none."""
 
     dialects: tuple[BackendDialectName, ...]
-    """The dialects that its servers may speak, its own first. Servers with OpenAI's dialect differ in the others they
-    know."""
+    """The dialects that servers of this kind may speak, the kind's own dialect first. Servers that speak OpenAI's
+    dialect differ in their further dialects."""
     needs_base_url: bool = False
     why_hosted: str = ""
-    """Why prompts to it leave the operator's machines at any address; empty if that depends on the address."""
+    """Why prompts to this kind leave the operator's machines, whatever the address is. Empty if that depends on the
+    address."""
     own_machine: bool = False
-    """Whether it runs on this machine unless `location` is set."""
+    """Whether a backend of this kind runs on this machine unless its `location` is set."""
     requires_max_tokens: bool = False
-    """Whether its API refuses a request without an output limit."""
+    """Whether the API refuses requests without an output limit."""
     caches_marked_only: bool = False
-    """Whether its prompt cache stores only marked parts of a prompt, and reports how much was marked."""
+    """Whether the prompt cache of this kind stores only marked parts of a prompt and reports how much was marked."""
     limits_per_answer: tuple[str, ...] = ()
-    """The fields of a chat request that limit the output tokens; empty: they are found by address and model."""
+    """The fields of a chat request that limit the output tokens. Empty if address and model determine the fields."""
     strict: bool = False
-    """Whether its API refuses chat message fields that only Anthropic's API has. False: this is found by the address.
-    """
+    """Whether the API refuses fields of chat messages that only Anthropic's API has. If False, the address determines
+    this."""
     resumable: bool = True
-    """Whether an interrupted read of its stream can be resumed."""
+    """Whether the rest of a stream can be read after a read was interrupted."""
     addressed_by: str = "`base_url` and `model`"
-    """The settings to check after a 404 for an unknown path or model."""
+    """The settings to check when the server answers 404, because path or model is unknown."""
     prefix_names_provider: bool = False
-    """Whether the prefix of a model's name decides which provider is called."""
+    """Whether the prefix of a model's name determines which provider is called."""
     preset_of: str = ""
-    """The kind whose module is used; empty: its own."""
+    """The kind whose module a preset uses. Empty if the kind has a module of its own."""
     base_url: str = ""
-    """Its address, used if the backend's entry has none."""
+    """The address that is used if the entry of a backend has none."""
     key: str = ""
-    """The environment variable that contains its key, used if the backend's entry has neither a key nor an address."""
+    """The environment variable with the API key. It is used if the entry of a backend has neither a key nor an
+    address."""
     prices: str = ""
-    """The provider in the price list, whatever its address is; empty: address and model decide."""
+    """The provider in the price list, whatever the address is. Empty if address and model determine the provider."""
     provider: str = ""
-    """Its name in OpenTelemetry's conventions; empty if the address decides."""
+    """The provider's name in OpenTelemetry's conventions. Empty if the address determines it."""
     leaves_out: frozenset[str] = frozenset()
-    """The fields of a chat request that its API refuses and that the answer does not need."""
+    """The fields of a chat request that the API refuses and that are not needed for the answer. They are not sent."""
     beside_name: str = ""
-    """Pattern for the parts before or after a model's public name in this kind's model names."""
+    """A pattern. It matches what this kind's model names have before or after the public name of a model."""
     regional_factor: Decimal | None = None
-    """Factor on prices if `region` and model do not say `global`."""
+    """Factor on all prices if neither `region` nor model says `global`. None if prices do not depend on the region."""
     settings: tuple[str, ...] = ()
-    """The settings of a backend that only this kind has."""
+    """The settings of a backend that only backends of this kind have."""
     of_claude: KindFacts | None = None
-    """Its facts if the model is one of Anthropic's, if these differ."""
+    """The facts for models of Anthropic, if these facts differ. Otherwise None."""
 
 
 def _preset(base_url: str, *, dialects: tuple[BackendDialectName, ...] = _CHAT, **facts: Any) -> KindFacts:
@@ -103,9 +106,9 @@ _BEDROCK = KindFacts(
     beside_name=r"^(?:arn:[^/]*/)?(?:[a-z-]+\.)?anthropic\.|-v\d+(?::\w+)*$",
 )
 _REGIONAL = Decimal("1.1")
-"""Factor on Claude's prices in a cloud's region, from Sonnet 4.5 and Haiku 4.5 on. For earlier models the computed cost
-is too high. Public price tools list 10 %. The vendors' pages were not checked, so a team with an invoice should compare
-it."""
+"""Factor on Claude's prices in a region of a cloud, from Sonnet 4.5 and Haiku 4.5 on. For earlier models the computed
+cost is too high. Public price tools list 10 %. The vendors' pages were not checked, so a team with an invoice should
+compare it."""
 _VERTEX = KindFacts(
     ("gemini_generate",),
     needs_base_url=True,
@@ -170,7 +173,7 @@ KINDS: Mapping[str, KindFacts] = {
         provider="mistral_ai",
         limits_per_answer=("max_tokens",),
         strict=True,
-        leaves_out=_BOOKKEEPING | {"stream_options", "user"},  # its streams always end with their usage
+        leaves_out=_BOOKKEEPING | {"stream_options", "user"},  # streams of this kind always end with their usage
     ),
     "groq": _preset(
         "https://api.groq.com/openai/v1",

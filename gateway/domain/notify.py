@@ -1,4 +1,4 @@
-"""Sections of files that name one alert receiver. They have a key for each kind of receiver."""
+"""Sections of files that name one alert receiver. A section has one key for each kind of receiver."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ VARIABLE = r"^env:[A-Z][A-Z0-9_]*$"
 
 
 def keyed_by_kind(kinds: Sequence[str], reference: Any, written: str, others: Sequence[str] = ()) -> Any:
-    """A section with one optional key for each of `kinds`.
+    """The type of a section with one optional key for each of `kinds`.
 
-    `reference`: the type of the values. `written`: their form, for descriptions. `others`: further keys that the
+    `reference`: type of the values. `written`: how a value looks, for descriptions. `others`: further keys that a
     derived section has.
     """
     elsewhere = [kind for kind in KINDS if kind not in kinds]
@@ -42,7 +42,7 @@ def keyed_by_kind(kinds: Sequence[str], reference: Any, written: str, others: Se
 
 
 def chosen(section: Section, keys: Sequence[str]) -> tuple[str, str]:
-    """The only one of `keys` that is set, and its value. Raises ValueError if there is none or another."""
+    """The key among `keys` that is set, and its value. Raises ValueError if none or more than one is set."""
     found = [(key, value) for key in keys if (value := getattr(section, key)) is not None]
     if len(found) != 1:
         raise ValueError(f"give one of {_listed(keys)}")
@@ -62,7 +62,7 @@ else:
 
 
 class Notify(_ByVariable):
-    """A receiver of alerts. Addresses come from the operator's environment, never from the file."""
+    """A receiver of alerts. Its address comes from the operator's environment, and never from the file."""
 
     receiver: Annotated[str, Field(pattern=RECEIVER_NAME, max_length=64)] | None = Field(
         None, description="Instead: one of the operator's `receivers`; where there are any, only those may be named."
@@ -76,5 +76,5 @@ class Notify(_ByVariable):
 
     @property
     def target(self) -> str:
-        """The receiver as written in lists and tables: `env:NAME`, `slack:env:NAME` …, or `receiver:NAME`."""
+        """The receiver as it is written in lists and tables: `env:NAME`, `slack:env:NAME` …, or `receiver:NAME`."""
         return target(*chosen(self, (*IN_POLICIES, "receiver")))

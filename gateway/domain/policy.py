@@ -1,4 +1,4 @@
-"""A team's policy as an immutable object, with the default of every key."""
+"""A team's policy as an immutable object. It has the default of every key."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ TEAM_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 TEAM_NAME_LENGTH = 64
 
 MOST_COUNT = 10**15
-"""The largest limit: the state server's counters are doubles, exact up to nine times as much."""
+"""The highest limit that a policy may set. The state server's counters are doubles, which are exact up to nine times
+this number."""
 
 Priority = Literal["interactive", "batch"]
-"""Under load `interactive` is served before `batch`."""
+"""The priority of a request. Under load, `interactive` is served before `batch`."""
 
 PassThrough = Literal["audio", "images", "moderations", "rerank"]
 """OpenAI endpoints that are passed on without being interpreted."""
@@ -41,7 +42,7 @@ _AUTO = ModelRule()
 
 
 def _rule(value: object) -> object:
-    """Accepts `gpt-4o: auto` as an alias and `gpt-4o: [small, large]` as a list of candidates."""
+    """Accept an alias (`gpt-4o: auto`) or a list of candidates (`gpt-4o: [small, large]`) in place of a rule."""
     if isinstance(value, list | tuple):
         return {"candidates": list(value)}
     return value
@@ -74,7 +75,7 @@ class CachePolicy(Section):
 
 
 def _off(value: object) -> object:
-    """YAML reads a bare `off` as false."""
+    """Convert `False` to `off`, because YAML reads a bare `off` as false."""
     return "off" if value is False else value
 
 
@@ -94,7 +95,7 @@ class ContextPolicy(Section):
 
 
 class Budget(Section):
-    """The most that may be spent in a window, in US dollars or in tokens of calls that cost money."""
+    """The most that may be spent in a window. The limit is in US dollars, or in tokens of calls that cost money."""
 
     name: str = Field(
         "", max_length=64, description="How refusals, alerts and headers call it; empty: by its window and level."
@@ -156,7 +157,7 @@ class Budget(Section):
 
     @property
     def title(self) -> str:
-        """Its name, or what distinguishes it from the other budgets: `month`, `day per key`."""
+        """The name of the budget, or else what distinguishes it from other budgets: `month`, `day per key`."""
         return self.name or (self.window if self.per == "team" else f"{self.window} per {self.per.replace('_', ' ')}")
 
 
@@ -197,7 +198,7 @@ class PacingPolicy(Section):
 
 
 class StreamsPolicy(Section):
-    """What a strategy of several backends may do with a stream before its first byte."""
+    """What a strategy that calls several backends may do with a stream before the first byte is sent."""
 
     hold_tokens: int = Field(
         24, ge=0, le=512, description="Tokens kept back to judge them, where a stronger backend may still answer."
@@ -220,7 +221,9 @@ class AgentsPolicy(Section):
     loop_alert: int = Field(
         5, ge=0, le=1000, description="Equal calls with equal errors in a row, from which an alert is sent; 0: never."
     )
-    loop_stop: int = Field(10, ge=0, le=1000, description="The same, from which requests are refused; 0: never.")
+    loop_stop: int = Field(
+        10, ge=0, le=1000, description="Refuse requests after this many equal failing calls in a row; 0: never."
+    )
 
 
 class TrialsPolicy(Section):
@@ -296,7 +299,7 @@ class DataPolicy(Section):
 
     @property
     def closes_server_tools(self) -> str:
-        """The key that forbids tools that a provider runs; empty if none does."""
+        """The key of the policy that forbids tools that a provider runs; empty if none forbids them."""
         if self.hosted == "forbidden":
             return "data.hosted"
         if self.server_tools == "forbidden":
@@ -359,10 +362,12 @@ class Policy(Section):
         return self
 
     def rule(self, model: str) -> ModelRule | str | None:
-        """The rule for `model` (aliases are followed), a backend's name, or None if the policy does not mention it.
+        """The rule for the model name `model`. An alias is followed: the result can be the name of a backend. None if
+        the policy does not mention the name.
 
-        A name without an entry gets that of the longest pattern that fits (`claude-opus-*`). Patterns apply to the
-        client's name only, not to what an alias leads to. `auto` always exists. Raises ValueError for a circular alias.
+        A name without an entry gets the entry of the longest pattern that fits it (`claude-opus-*`). Patterns are used
+        for the client's name only, not for a name to which an alias leads. `auto` always has a rule. Raises ValueError
+        for a circular alias.
         """
         name = model if model in self.models or model == "auto" else self._pattern(model)
         seen = {name}
@@ -380,7 +385,7 @@ class Policy(Section):
             name = entry
 
     def _pattern(self, model: str) -> str:
-        """The longest pattern of `models` that fits `model`; `model` itself if none does."""
+        """The longest pattern in `models` that fits the name `model`. If no pattern fits, `model` itself."""
         fitting = (name for name in self.models if "*" in name and fits(name, model))
         return max(fitting, key=len, default=model)
 
@@ -388,8 +393,8 @@ class Policy(Section):
 def fits(pattern: str, name: str) -> bool:
     """Whether `name` fits `pattern`, in which each `*` stands for any characters.
 
-    The time is linear in both, because a team writes the pattern and a client the name, and both share the worker with
-    other teams.
+    The time is linear in the lengths of pattern and name. A team writes the pattern and a client the name, and both
+    share the worker with other teams.
     """
     first, *parts = pattern.split("*")
     if not parts:

@@ -10,14 +10,16 @@ from typing import Literal
 Lifetime = Literal["5m", "1h"]
 
 SHORT_S, LONG_S = 300.0, 3600.0
-"""Anthropic's two lifetimes in seconds, counted from the last use (docs.anthropic.com, prompt caching)."""
+"""The two lifetimes of an entry in Anthropic's prompt cache, in seconds from the last use (docs.anthropic.com, prompt
+caching)."""
 CACHE_FIELDS = (b"cache_control", b"prompt_cache_breakpoint")
-"""Fields with which clients ask for a prompt to be cached. The field of Responses is translated to Anthropic's."""
+"""Fields with which clients ask that a prompt is cached. The field of the dialect Responses is translated to
+Anthropic's field."""
 MOST_MARKS = 4
 LOOK_BACK = 20
-"""Number of blocks before a mark at which an earlier cache entry may end and still be read."""
+"""Maximum number of blocks between a mark and the end of an earlier cache entry that is still read."""
 STEP_TOKENS = 128
-"""Size, in tokens, of the steps in which OpenAI's earlier models cache a common beginning."""
+"""OpenAI's earlier models cache a common beginning in steps of this number of tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +27,12 @@ class CacheRules:
     """How the prompts of one model are cached."""
 
     kind: Literal["marks", "newest", "common"]
-    """`marks`: only marked parts are cached. `newest`: automatically, up to the end of the newest message. `common`:
-    automatically, the longest common beginning."""
+    """What is cached. `marks`: only marked parts. `newest`: the prompt up to the end of the newest message, without
+    marks. `common`: the longest common beginning, without marks."""
     least_tokens: int
-    """Minimum tokens of a prefix that is cached."""
+    """Minimum number of tokens of a prefix that is cached."""
     ttl_s: float = SHORT_S
-    """Seconds after its last use for which an entry lives, unless it has its own lifetime."""
+    """Seconds for which an entry stays after its last use, unless the entry has a lifetime of its own."""
     read: float = 0.1
     """Price of a token that is read from the cache, relative to the price of plain input."""
     write: float = 1.25
@@ -47,16 +49,16 @@ _LEAST: tuple[tuple[re.Pattern[str], int], ...] = (
     (re.compile(r"haiku-3|3-5-haiku|3-haiku"), 2048),
     (re.compile(r"claude"), 1024),
 )
-"""(Pattern of a model's name, minimum tokens of a prefix) for Anthropic. The first pattern that is found in the name
-counts."""
+"""(Pattern of a model's name, minimum tokens of a prefix) for models of Anthropic. The first pattern that is found in
+the name counts."""
 _DEEP_DISCOUNT = re.compile(r"claude-\w+-5-5")
 _LATER_GPT = re.compile(r"gpt-(?:5\.[6-9]|5\.\d\d|[6-9]|\d\d)")
-"""Matches GPT-5.6 and later, which charge for cache writes."""
+"""Matches GPT-5.6 and later models, which charge for cache writes."""
 
 
 @lru_cache(maxsize=256)
 def rules_of(model: str) -> CacheRules:
-    """The rules for a model, found by its name. The server that runs it does not matter."""
+    """The rules for the model with this name. The server that runs the model does not matter."""
     name = model.lower()
     if "claude" in name:
         read = 0.05 if _DEEP_DISCOUNT.search(name) else 0.1
@@ -68,18 +70,19 @@ def rules_of(model: str) -> CacheRules:
 
 @dataclass(slots=True)
 class CacheMarks:
-    """The cache marks for a prompt to Anthropic. If there are too many, the last ones in this order are omitted first.
+    """The cache marks for a prompt to Anthropic. If there are too many marks, the last of `newest`, `earlier` and
+    `fixed` are omitted first.
 
-    Places in the conversation are numbers of content blocks from the first message on; a text is one block. Thinking
-    blocks are not counted, so that places stay the same when they are left out.
+    A position in the conversation is a number of content blocks, counted from the first message on. A text is one
+    block. Thinking blocks are not counted, so that positions stay the same if thinking blocks are left out.
     """
 
     newest: Lifetime | None = None
-    """Lifetime of a mark at the last block; None: no mark there."""
+    """Lifetime of a mark at the last block; None if the last block gets no mark."""
     earlier: tuple[tuple[int, Lifetime], ...] = ()
     """(Position, lifetime) of further marks in the conversation."""
     fixed: bool = False
-    """Whether to mark the end of the system prompt and the end of the tools."""
+    """Whether the end of the system prompt and the end of the tools are marked."""
     remove: bool = False
     """Whether to remove the client's own marks."""
     at: float = 0.0
@@ -91,13 +94,13 @@ class CacheMarks:
     cut: frozenset[int] = frozenset()
     """Indexes of the turns that are dropped or shortened."""
     anchor: int = 0
-    """Number of messages before the place where the next cut of the session will begin."""
+    """Number of messages before the position at which the next trimming of the session will begin."""
     messages: int = 0
-    """Number of messages of the request, as its client sent them."""
+    """Number of messages in the client's request."""
     blocks: int = 0
-    """Number of blocks of the conversation as it was sent. Set when the body is written."""
+    """Number of blocks of the conversation that was sent. It is set when the body is written."""
     lives_long: bool = False
-    """Whether the last block got a lifetime of an hour. Set when the body is written."""
+    """Whether the last block has a lifetime of an hour. It is set when the body is written."""
 
     @property
     def changes(self) -> bool:

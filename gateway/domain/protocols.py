@@ -1,4 +1,4 @@
-"""Interfaces between packages of one layer, because these packages do not import each other."""
+"""Interfaces between packages of one layer. These packages do not import each other."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class Clock(Protocol):
 
 
 class Embedder(Protocol):
-    """Converts a text to a unit vector (float32, `dimensions`). Runs off the event loop; raises EmbedderUnavailable."""
+    """Converts a text to a unit vector (float32, `dimensions` numbers). Call it off the event loop. Raises
+    EmbedderUnavailable."""
 
     name: str
     dimensions: int
@@ -40,7 +41,7 @@ class Embedder(Protocol):
 
     @property
     def failed(self) -> bool:
-        """Whether loading failed for good."""
+        """Whether loading the model has failed and is not tried again."""
         ...
 
     def begin(self) -> None:
@@ -48,23 +49,24 @@ class Embedder(Protocol):
         ...
 
     async def embed(self, text: str, owner: str = "") -> Any | None:
-        """The vector; None if the text is longer than the model can read. A vector cached for one `owner` is not used
-        for another."""
+        """The vector of `text`; None if the text is too long for the model. A vector that is cached for one `owner` is
+        not used for another owner."""
         ...
 
 
 class TokenCounter(Protocol):
     def estimate(self, text: str) -> int:
-        """The estimated number of tokens, from byte lengths. Takes microseconds."""
+        """The estimated number of tokens of `text`, from byte lengths. The estimate takes microseconds."""
         ...
 
     def count(self, text: str) -> int:
-        """The exact number of tokens for the tokenizer family. For a long text, call it off the event loop."""
+        """The exact number of tokens of `text` for the tokenizer family. Call it off the event loop if the text is
+        long."""
         ...
 
     def at_once(self, text: str) -> int:
-        """The exact number of tokens if that can be counted quickly, else the estimate. For callers on the event loop
-        that cannot wait."""
+        """The exact number of tokens if the gateway can count it quickly, otherwise the estimate. For callers on the
+        event loop that cannot wait."""
         ...
 
 
@@ -75,10 +77,10 @@ class PriceList(Protocol):
 
 
 class ModelPrices(PriceList, Protocol):
-    """Also knows models that are no backends."""
+    """Prices of backends, and list prices of models that no backend has."""
 
     def listed(self, model: str) -> Price | None:
-        """The list price of a model by its name alone; None: unknown."""
+        """The list price of a model by its name alone; None if unknown."""
         ...
 
 
@@ -89,14 +91,14 @@ class BackendState:
     in_flight: int = 0
     first_byte_ms: float | None = None
     load: Load | None = None
-    """The server's load; None: only this worker's own requests are known."""
+    """The load of the backend's server. None if only the requests of this worker are known."""
     wait_s: float = 0.0
-    """Estimated time that a further request would wait there for its turn."""
+    """Estimated seconds for which a further request would wait at the backend for its turn."""
     trouble: str = ""
-    """Why calls of the backend fail at present; empty if they do not, or if there was none yet."""
+    """Why calls of the backend fail at present. Empty if they do not fail, or if there was no call yet."""
     headroom: float | None = None
-    """Share of the provider's scarcest rate limit that is left; 0: one more call would exceed the limit; None: unknown.
-    """
+    """Share that is left of the provider's rate limit with the least left. At 0, one more call would exceed the limit.
+    None if unknown."""
 
 
 class FleetView(Protocol):
@@ -113,7 +115,7 @@ class SessionView(Protocol):
         ...
 
     def warmest(self, prefix: Prefix, input_tokens: int) -> int:
-        """The most of them that any backend is expected to read from its cache."""
+        """The highest number of `input_tokens` that any backend is expected to read from its cache."""
         ...
 
 
@@ -123,12 +125,12 @@ class Contexts(Protocol):
     def plan_for(
         self, request: CompletionRequest, tenant: Tenant, backend: Backend, prefix: Prefix | None = None
     ) -> Awaitable[ContextPlan]:
-        """The plan of what to send to `backend`. Raises ContextTooLong if the request does not fit even after trimming.
-        `prefix`: the session, if any."""
+        """The plan of what to send to `backend`. `prefix`: the conversation, if it is known. Raises ContextTooLong if
+        the request does not fit even after trimming."""
         ...
 
     def learn(self, record: Record) -> None:
-        """Store the input size that the backend reported for the session."""
+        """Store the size of the input that the backend reported for the conversation."""
         ...
 
 
@@ -136,34 +138,38 @@ class Hold(Protocol):
     """Money that is held for one request."""
 
     covers: float
-    """`grow` need not be called until `Attempt.seen` exceeds this number of tokens."""
+    """A number of tokens. `grow` must be called before `Attempt.seen` exceeds it."""
     output_limit: int | None
-    """Maximum output tokens that the backend may be asked for, because the hold pays for no more; None: no limit."""
+    """Maximum output tokens that may be requested of the backend, because the held money pays for no more; None: no
+    limit."""
 
     async def extend(
         self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False
     ) -> None:
-        """Also hold enough for a call of `backend`. `input_tokens` includes `attached`. `marked`: the gateway marks the
-        prompt for the backend's cache. Raises BudgetExhausted."""
+        """Hold money for a call of `backend`, in addition to what is held already. `input_tokens`: input of the call,
+        including `attached`. `marked`: whether the gateway marks the prompt for the backend's cache. Raises
+        BudgetExhausted."""
         ...
 
     async def grow(self, output_tokens: int, seen: int) -> None:
-        """Make sure that the hold covers an answer. `output_tokens`: estimated from its text; `seen`: maximum tokens of
-        its attempt so far. Raises BudgetExhausted."""
+        """Hold more money if an answer in progress needs it. `output_tokens`: estimate from the delivered text. `seen`:
+        maximum number of tokens that can have arrived so far. Raises BudgetExhausted."""
         ...
 
     def follow(self, attempt: Attempt) -> None:
-        """Let `covers` and `grow` refer to `attempt`, whose answer is served. Needed if several attempts have holds."""
+        """Make `covers` and `grow` refer to `attempt`, whose answer is served. Needed if money is held for several
+        attempts."""
         ...
 
 
 Subject = Literal["end_user", "session"]
-"""Of which a team has so many that budgets name none of them: a column of the ledger."""
+"""A kind of owner of budgets of which a team has very many, so that budgets do not name single owners. It is the name
+of a column of the ledger."""
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetChecker:
-    """Identifies whose spend is read. Empty fields are ignored."""
+    """Identifies the owner whose spend is read. Empty fields are ignored."""
 
     organisation: str = ""
     team: str = ""
@@ -172,8 +178,8 @@ class BudgetChecker:
 
 @dataclass(frozen=True, slots=True)
 class SpentReader:
-    """Spend as budgets count it: nothing for simulated attempts, no money for unpriced ones, no tokens for free
-    ones."""
+    """Spend as budgets count it. Simulated attempts do not count. Attempts without a price cost no money. The tokens of
+    attempts that cost nothing do not count."""
 
     pico: int = 0
     tokens: int = 0
@@ -188,57 +194,59 @@ class EndUsers(Protocol):
 
 
 class Spending(Protocol):
-    """Reads the actual spend, from which counters are rebuilt. May raise if the ledger cannot be read."""
+    """Reads the actual spend, from which counters are rebuilt. Methods may raise an error if the ledger cannot
+    be read."""
 
     def spent(self, payer: BudgetChecker, since: float, until: float) -> Awaitable[SpentReader]:
-        """Spend by ended attempts of requests that began in `[since, until)` (Unix seconds; `until` may be infinite).
-        Includes the attempts of dead workers."""
+        """Spend by attempts of requests that began in `[since, until)` (Unix seconds; `until` may be infinite).
+        Attempts in progress are not included, except those of dead workers."""
         ...
 
     def spent_by_each(
         self, by: Subject, team: str, since: float, until: float, names: Collection[str]
     ) -> Awaitable[Mapping[str, SpentReader]]:
-        """Like `spent`, for each of the `names` (pseudonyms of end users, or ids of sessions) of one team. Those
-        without spend are omitted."""
+        """Like `spent`, for each of the `names` in one team. `by`: whether `names` are pseudonyms of end users or ids
+        of sessions. Names without spend are omitted."""
         ...
 
 
 class AttemptJournal(Protocol):
-    """The ledger as callers of backends use it: one entry per attempt."""
+    """The ledger as callers of backends use it. It has one entry per attempt."""
 
     def open(self, attempt: Attempt, record: Record) -> None:
-        """Write the *opened* entry to the journal. The call may start only after this. Raises LedgerUnavailable."""
+        """Record in the journal that `attempt` begins. The call may start only after this. Raises LedgerUnavailable."""
         ...
 
     def close(self, attempt: Attempt, record: Record) -> None:
-        """Price the attempt (sets `cost_pico`, `price_source`) and write the *closed* entry to the journal. Call it
-        only once."""
+        """Price the attempt (sets `cost_pico`, `price_source`) and record its end in the journal. Must be called only
+        once."""
         ...
 
     def cached(self, record: Record, usage: Usage, saved_pico: int | None, outcome: Outcome = "ok") -> None:
-        """Write an answer to the journal that this request did not pay for, because it was stored or shared. The cost
-        is 0; `saved_pico` is the cost that was saved."""
+        """Record an answer in the journal for which this request did not pay, because the answer was stored or shared.
+        Its cost is 0. `saved_pico`: the cost that was saved."""
         ...
 
 
 class Archive(Protocol):
-    """Finds requests in the ledger that no worker has in memory any more."""
+    """Finds requests in the ledger that are not in the memory of any worker."""
 
     async def find(self, request_id: str, team: str) -> dict[str, Any] | None:
-        """A flight record as JSON values, shorter than the recorder's own; None if this team has no such request."""
+        """A flight record as JSON values, shorter than that of a recent request. None if this team has no such
+        request."""
         ...
 
 
 class Sampler(Protocol):
-    """The part of `learning` that lower layers need."""
+    """The part of the package `learning` that lower layers need."""
 
     def holdout(self, request: CompletionRequest) -> bool:
-        """Whether to serve this request with the reference, so that it belongs to the comparison group."""
+        """Whether the reference must serve this request, so that the request belongs to the comparison group."""
         ...
 
     def offer(self, request: CompletionRequest, record: Record, answer: Answer) -> None:
-        """Offer a served request before its answer is closed. Fast; never raises. Useful requests go to a bounded
-        queue, and are dropped if it is full."""
+        """Offer a served request for comparison, before its answer is closed. Fast; never raises. Requests that can be
+        compared go to a queue of limited length. They are dropped if the queue is full."""
         ...
 
 
@@ -246,7 +254,7 @@ class Evidence(Protocol):
     """Evidence about a backend from a team's own judged answers."""
 
     def adjust(self, team: str, backend: str) -> Learned:
-        """The evidence, read from memory. `NOTHING` for a backend without judged answers."""
+        """The evidence about a backend, read from memory. `NOTHING` if no answer of the backend has been judged."""
         ...
 
 
@@ -259,7 +267,7 @@ class NoEvidence:
 
 @dataclass(frozen=True, slots=True)
 class FreshAnswer:
-    """An answer that was bought for comparison with another. It is sent to no client."""
+    """An answer that was requested only to be compared with another answer. It is sent to no client."""
 
     completion: bytes
     """The plain body in the request's dialect."""
@@ -267,9 +275,9 @@ class FreshAnswer:
 
 
 class FreshAnswerSource(Protocol):
-    """Buys answers for comparison. The cost counts in the tenant's budget and in a separate cap."""
+    """Requests answers for comparison. Their cost counts in the tenant's budget and in a separate cap."""
 
     async def ask(self, request: CompletionRequest, tenant: Tenant) -> FreshAnswer | None:
-        """A new answer of a backend to `request`, recorded as `shadow`. None if the money does not allow it or no
-        backend answers."""
+        """A new answer to `request` from a backend; the ledger records the call as `shadow`. None if a budget does not
+        allow the call or no backend answers."""
         ...

@@ -1,7 +1,8 @@
 """Finds the provider of a backend from its settings, and names it as OpenTelemetry does (`gen_ai.provider.name`).
 
 The names are the well-known values of OpenTelemetry's semantic conventions for generative AI, read 2026-11. A provider
-that they do not list has litellm's name. An unknown server is `_OTHER`, because any server may speak OpenAI's dialect.
+without such a value has litellm's name. An unknown server has the name `_OTHER`, because any server may speak OpenAI's
+dialect.
 """
 
 from __future__ import annotations
@@ -60,14 +61,14 @@ _PREFIXES = {
     "watsonx": "ibm.watsonx.ai",
     "xai": "x_ai",
 }
-"""litellm's prefix of a model name → OpenTelemetry's name, if different."""
+"""litellm's prefix of a model name → OpenTelemetry's name of the provider, if the names differ."""
 _OF_KIND = {"local": "local", "simulated": "simulated", "azure": "azure.ai.openai"}
-"""Kind → provider, for kinds whose provider does not depend on the address."""
+"""Kind of backend → provider, for kinds whose provider does not depend on the address."""
 _ANY_SERVER = frozenset({"openai", "custom_openai", "openai_like", "text-completion-openai", "anthropic"})
-"""Prefixes that name only a dialect if there is also a base URL, because any server may speak it."""
+"""Prefixes that name only a dialect if the backend has a base URL too, because any server may speak that dialect."""
 _PREFIX = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _OWN_NAMES = ((re.compile(r"gpt-(?!oss)|chatgpt-|o\d"), "openai"), (re.compile(r"claude-"), "anthropic"))
-"""(Pattern of a model name without a prefix that litellm accepts, provider)."""
+"""(Pattern of a model name, provider). The names are those that litellm accepts without a prefix."""
 
 
 @lru_cache(maxsize=4096)

@@ -1,4 +1,4 @@
-"""The kinds of alert receivers. Policies, gateway.yaml, `init`, `team add` and deliveries derive from this table."""
+"""The kinds of alert receivers. Policies, gateway.yaml, `init`, `team add` and deliveries all use this table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 
 
 class AddressForm(NamedTuple):
-    """What an address must look like. Anything else is neither sent to nor sent out."""
+    """The form that an address must have. The gateway sends no alert to a text of another form, and does not pass this
+    text on."""
 
     called: str
     fits: Callable[[str], bool]
@@ -18,17 +19,18 @@ class AddressForm(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReceiverKind:
-    """One kind. Its name is the key in policies and gateway.yaml, and the option of `init` and `team add`."""
+    """One kind of receiver. Its name is the key in policies and gateway.yaml, and the option of `init` and
+    `team add`."""
 
     address: str
-    """The content of the variable or file, for help and tables."""
+    """What the variable or file with the address contains, for help and tables."""
     form: AddressForm
     sender: str
-    """Module and class below `gateway/alerts/delivery/` that deliver. They are loaded at the first delivery."""
+    """Module and class below `gateway/alerts/delivery/` that deliver alerts. They are loaded at the first delivery."""
     in_policies: bool = True
-    """Whether policies may name a variable with its address. False: only `receivers` in gateway.yaml may."""
+    """Whether policies may name the variable with the address. If False, only `receivers` in gateway.yaml may."""
     extra: str = ""
-    """The optional dependency that it needs: the name of the extra and of its module."""
+    """The optional dependency that this kind needs. It is the name of the extra and of its module."""
 
 
 def _is_url(text: str) -> bool:
@@ -69,11 +71,12 @@ IN_POLICIES: tuple[str, ...] = tuple(name for name, kind in KINDS.items() if kin
 
 
 def target(kind: str, reference: str) -> str:
-    """A policy's receiver as deliveries, lists and logs write it: `env:NAME` for a webhook, else `KIND:REFERENCE`."""
+    """A policy's receiver as deliveries, lists and logs write it: `env:NAME` for a webhook, otherwise
+    `KIND:REFERENCE`."""
     return reference if kind == "webhook" else f"{kind}:{reference}"
 
 
 def kind_and_reference(target: str) -> tuple[str, str]:
-    """The reverse of `target`. The kind may be one that `KINDS` does not have."""
+    """(Kind, reference) from a text that `target` has written. The kind need not be in `KINDS`."""
     kind, _, reference = target.partition(":")
     return ("webhook", target) if kind == "env" else (kind, reference)

@@ -1,4 +1,4 @@
-"""The record of one request. Packages add facts; ledger, telemetry and response headers read them."""
+"""The record of one request. Packages add facts to it. Ledger, telemetry and response headers read them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Outcome = Literal["open", "ok", "failed", "interrupted", "escalated"]
 CacheResult = Literal["exact", "semantic", "join", "miss", "bypass", "off"]
 
 _LEAST_BYTES = 4
-"""Minimum bytes of a token in a stream, including the JSON around it."""
+"""Minimum bytes of a token in a stream, including the JSON around the token."""
 CHUNK_BITS = 28
-"""Number of bits of the progress word that count chunks; the upper bits count bytes. The limits are 2**28 chunks and 64
-GiB."""
+"""Number of bits of the progress word that count chunks. The upper bits count bytes. So the limits are 2**28 chunks and
+64 GiB."""
 
 
 def new_request_id() -> str:
@@ -38,7 +38,8 @@ class Reporter(Protocol):
 
     @property
     def reported(self) -> Usage | None:
-        """The usage that the backend has reported so far, which may be partial; None if it has reported nothing."""
+        """The usage that the backend has reported so far, which may be partial. None if the backend has reported
+        nothing."""
         ...
 
     def delivered_characters(self) -> int: ...
@@ -46,31 +47,31 @@ class Reporter(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """One call of one backend. Its id is the id of the ledger entry."""
+    """One call of one backend. Its id is the id of its row in the ledger."""
 
     id: str
     number: int
     backend: Backend
     started_at: float
-    """Time of the start in Unix seconds."""
+    """Time at which the call began, in Unix seconds."""
     outcome: Outcome = "open"
     status: int | None = None
     error: str = ""
     input_tokens: int = 0
-    """The gateway's own count of what it sent. Used if the backend reports none."""
+    """The gateway's own count of the input tokens that it sent. Used if the backend reports none."""
     chunks: int = 0
     """Number of stream events with content that have arrived."""
     output_bytes: int = 0
     """Number of bytes that have arrived, for progress marks."""
     usage: Usage | None = None
     cost_pico: int | None = None
-    """The cost; None if the price is unknown."""
+    """The cost in pico-dollars; None if the price is unknown."""
     price_source: str = ""
     first_byte_at: float | None = None
     ended_at: float | None = None
     trimmed_tokens: int = 0
     frozen: bool = False
-    """As in `ContextPlan`."""
+    """See `ContextPlan.frozen`."""
     counted_tokens: int = 0
     """See `ContextPlan.counted_tokens`."""
     marks: CacheMarks | None = None
@@ -80,35 +81,37 @@ class Attempt:
     headers: Sequence[tuple[bytes, bytes]] = ()
     """Headers of the backend's response. Names are in lower case."""
     service_tier: str = ""
-    """The requested tier, named as in `Usage.service_tier`. An answer without reported usage is billed at this tier."""
+    """The service tier that was requested (named as in `Usage.service_tier`). An answer without reported usage is
+    billed at this tier."""
     unpriced: str = ""
-    """Units without a price, as `unpriced_units` writes them."""
+    """Units without a price, as text from `unpriced_units`."""
     kind: str = ""
-    """`hedge`: the slower of two attempts for one answer. `shadow`: made for comparison; its answer is sent to no
-    client. Empty: an ordinary attempt."""
+    """`hedge`: the slower of two attempts for one answer. `shadow`: an attempt for comparison, whose answer is sent to
+    no client. Empty: an ordinary attempt."""
     sent_bytes: int = 0
-    """Bytes of the request body sent to the backend."""
+    """Number of bytes of the request body that were sent to the backend."""
     output_cap: int | None = None
-    """Maximum output tokens per answer that were requested of the backend, because the budget pays for no more; None:
-    no cap."""
+    """Maximum output tokens per answer that the gateway requested of the backend, because the budget pays for no more.
+    None if there was no cap."""
     most_output: int | None = None
-    """Maximum output tokens of all its answers together; None: unlimited."""
+    """Maximum output tokens of all answers of the attempt together; None if unlimited."""
     pace: Pace | None = None
-    """Measurements of the backend's streams, or of its plain answers."""
+    """Measurements of the backend: of its streams, or of its answers that are not streamed, whichever this
+    attempt has."""
     above_ceiling: bool = False
-    """Whether it was expected to cost more than the model that the client named."""
+    """Whether the call was expected to cost more than the model that the client named."""
     spoke_at: float | None = None
     """Unix time at which the first text of a stream arrived."""
     progress: memoryview | None = None
-    """Two 64-bit words in the ledger's shared memory. They survive this process."""
+    """Two 64-bit words in the worker's table of slots (`gateway/ledger/journal/slots.py`). They survive the process."""
     reporter: Reporter | None = None
-    """Reads the usage of a stream in progress."""
+    """Reads the reported usage from a stream in progress."""
     looked_at: tuple[int, int, int] | None = None
-    """(Characters, chunks, bytes) that had arrived when the stream was first measured."""
+    """(Characters, chunks, bytes) that had arrived when the stream was measured for the first time."""
 
     def estimate_usage(self, delivered: int) -> None:
-        """Set `usage` if it is unknown: to what the backend reported before the answer ended, completed by estimates.
-        `delivered`: output tokens that arrived."""
+        """Set `usage` if it is unknown. The value is what the backend reported before the answer ended, completed by
+        estimates. `delivered`: number of output tokens that arrived."""
         reporter, self.reporter = self.reporter, None
         if self.usage is None:
             found = interrupted(reporter.reported if reporter else None, self.input_tokens, delivered)
@@ -116,15 +119,16 @@ class Attempt:
             self.usage = with_unseen(found, self._unseen(time.time()), self.most_output, plain=plain)
 
     def _unseen(self, now: float) -> int:
-        """Tokens that the backend has probably generated before its text began."""
+        """Number of tokens that the backend has probably generated before its first text."""
         if self.pace is None or not self.pace.hides or not self.started_at:
             return 0
-        if self.pace.plain and self.ended_at is not None:  # everything has arrived
+        if self.pace.plain and self.ended_at is not None:  # the complete answer has arrived
             return 0
         return self.pace.tokens((self.spoke_at or now) - self.started_at)
 
     def bound(self, asked: int | None, answers: int, *, one_context: bool) -> None:
-        """Set `most_output` for `answers` answers of at most `asked` tokens each, if the client limits them.
+        """Set `most_output` from all limits that are known: of the client, the budget, the backend and its window.
+        `asked`: the client's limit of one answer. `answers`: number of answers.
 
         `one_context`: whether each answer has the whole input in its window.
         """
@@ -155,11 +159,11 @@ class Attempt:
         pace.look(*(after - before for after, before in zip(now, self.looked_at, strict=True)))
 
     def learn_pace(self) -> None:
-        """Learn the backend's rate of unseen tokens from a complete answer's usage."""
+        """Learn the backend's rate of unseen tokens from the usage of a complete answer."""
         usage, pace = self.usage, self.pace
         if pace is None or usage is None or usage.estimated or not self.ended_at:
             return
-        if self.spoke_at is None:  # a plain answer: no part was seen before its end
+        if self.spoke_at is None:  # the answer was not streamed: no part of it was seen before its end
             pace.learn(usage.all_output, self.ended_at - self.started_at)
             return
         pace.learn_frame(usage.all_output, usage.reasoning_tokens, self.chunks, self.output_bytes)
@@ -173,25 +177,27 @@ class Attempt:
 
     @property
     def reported(self) -> Usage | None:
-        """The usage that the backend has reported so far, which may be partial."""
+        """The usage that the backend has reported so far, which may be partial. None if it has reported nothing."""
         return self.usage or (self.reporter.reported if self.reporter else None)
 
     @property
     def seen(self) -> int:
-        """Maximum output tokens that can have arrived. A token has at least one byte of text, and few have less than
-        four."""
+        """Maximum number of output tokens that can have arrived. Each token has at least one byte of text, and few
+        tokens have fewer than four bytes."""
         return max(self.chunks, self.output_bytes // _LEAST_BYTES)
 
     def came(self, size: int, chunks: int) -> None:
-        """Record that `size` more bytes have arrived, and that `chunks` chunks in total have content. Call it before
-        the bytes are passed on."""
+        """Record that `size` further bytes have arrived, and that `chunks` chunks with content have arrived in total.
+        Must be called before the bytes are passed on."""
         self.output_bytes += size
         self.chunks = chunks
         if self.spoke_at is None and chunks:
             self.spoke_at = now = time.time()
             if self.progress is not None:
                 self.progress[1] = int(now * 1000)
-        if self.progress is not None:  # a single store: after a kill, the word is either the old or the new one
+        if (
+            self.progress is not None
+        ):  # stored as one word: after the process is killed, the word has either the old or the new value
             self.progress[0] = self.output_bytes << CHUNK_BITS | chunks
 
 
@@ -207,14 +213,14 @@ class Record:
     attempts: list[Attempt] = field(default_factory=list, init=False)
     cache: CacheResult = "off"
     saved_pico: int | None = None
-    """The cost of the answer at the backend that first gave it. A cache hit saves this cost."""
+    """The cost of the answer at the backend that first gave it, in pico-dollars. A cache hit saves this cost."""
     cache_score: float | None = None
     route: Route | None = None
     difficulty: float | None = None
     trimmed_tokens: int = 0
     escalated: bool = False
     weak: bool = False
-    """Whether the answer should have been escalated but could not be."""
+    """Whether a stronger backend should have answered, but could not be called."""
     cost_pico: int | None = None
     finish: str = ""
     status: int = 200
@@ -224,29 +230,30 @@ class Record:
     degraded: set[str] = field(default_factory=set, init=False)
     tags: dict[str, str] = field(default_factory=dict)
     session: str = ""
-    """Named by the client with `x-thriftgate-session`, else the agent's own id."""
+    """The session that the client named with `x-thriftgate-session`, or else the session id of the coding agent."""
     agent: str = ""
-    """The coding agent that sent the request; empty: none is recognised."""
+    """The coding agent that sent the request; empty if no agent was recognised."""
     traffic_class: str = ""
-    """Language, needs and step, as `domain/traffic.py` writes them."""
+    """Language, needs and step of the request, as text from `domain/traffic.py`."""
     end_user: str = ""
-    """Pseudonym of the end user named by the client."""
+    """Pseudonym of the end user that the client named."""
     over_budget: tuple[str, ...] = ()
     """Soft budgets that are exhausted."""
     ratelimit: dict[str, str] = field(default_factory=dict, init=False)
-    """`x-ratelimit-*` response headers, set by the rate limits."""
+    """`x-ratelimit-*` headers of the response. The rate limits set them."""
     kind: str = ""
-    """Kind of the request's attempts: `shadow` if its answer is sent to no client."""
+    """Kind of all attempts of the request: `shadow` if the answer is sent to no client."""
     before: int = 0
-    """Number of attempts of the same request that are on another record."""
+    """Number of attempts of this request that are on another record."""
     answers: Sequence[StrategyAnswer] = ()
     """The answers that a strategy of several backends received, in the order of the calls."""
     others: Callable[[asyncio.Task[Any]], bool] | None = None
-    """Called when the client leaves. Returns whether other requests still need the answer of the serving task."""
+    """Function that is called when the client leaves. It returns whether other requests still need the answer of the
+    task that serves this request."""
     trace: Mapping[bytes, bytes] | None = None
     """The client's headers, including `traceparent` and `tracestate` if it sent them."""
     notes: list[dict[str, Any]] = field(default_factory=list, init=False)
-    """Facts with their times, for the flight record. They never contain prompts or keys."""
+    """Facts with their times, for the flight record. They must never contain prompts or keys."""
 
     def note(self, what: str, **facts: Any) -> None:
         self.notes.append({"ms": round((time.perf_counter() - self.started) * 1000, 3), "what": what, **facts})
@@ -267,8 +274,8 @@ class Record:
 
     @property
     def curtailed(self) -> bool:
-        """Whether the served answer ended early because the budget paid for no more. Such an answer is not cached, and
-        is no evidence about its backend."""
+        """Whether the served answer ended early because the budget paid for no more. Such an answer is not cached.
+        Nothing about its backend is learned from it."""
         if self.finish != "length":
             return False
         served = self.served_by
@@ -276,13 +283,13 @@ class Record:
 
     @property
     def served_by(self) -> Attempt | None:
-        """The attempt whose answer the client gets; if none succeeded, the last attempt."""
+        """The attempt whose answer the client gets. If no attempt succeeded, the last attempt."""
         attempts = self.attempts
         if len(attempts) > 1:
             for outcomes in (
                 ("ok", "open"),
                 ("interrupted",),
-            ):  # if the stronger one was interrupted, the weak answer serves
+            ):  # if the stronger backend was interrupted, the weak answer serves
                 for attempt in reversed(attempts):
                     if attempt.outcome in outcomes:
                         return attempt

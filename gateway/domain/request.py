@@ -1,4 +1,4 @@
-"""A parsed request: the fields that the gateway uses. All other fields are kept unchanged."""
+"""A parsed request. It has the fields that the gateway uses; all other fields are kept unchanged."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from gateway.domain.prompt_cache import CACHE_FIELDS
 
 CacheControl = Literal["", "bypass", "refresh", "only"]
 DialectName = str
-"""Name of a dialect. `gateway/dialects/facts.py` registers those that clients speak, `BackendDialectName` in
-`gateway/domain/kinds.py` lists those of backends."""
+"""Name of a dialect. `gateway/dialects/facts.py` registers the dialects of clients. `BackendDialectName` in
+`gateway/domain/kinds.py` lists the dialects of backends."""
 Role = Literal["system", "user", "assistant", "tool"]
 
 _INPUT_FIELDS: Mapping[str, str] = {
@@ -31,17 +31,17 @@ class Turn:
     role: Role
     text: str
     calls: tuple[str, ...] = ()
-    """Ids of the tool calls in it."""
+    """Ids of the tool calls in the message."""
     results: tuple[str, ...] = ()
-    """Ids of the tool calls whose results are in it."""
+    """Ids of the tool calls whose results are in the message."""
     images: int = 0
     files: int = 0
-    """Number of documents, recordings and videos, and of images that are not counted in `images`."""
+    """Number of documents, recordings and videos in the message, and of images that `images` does not count."""
     asides: bool = False
-    """Whether it contains other strings besides text, calls and files, such as a name, a refusal or reasoning."""
+    """Whether the message contains other strings than text, calls and files, such as a name, a refusal or reasoning."""
     instructs: bool = False
-    """Whether the user wrote text beside the tool results. Coding agents send text in this way that a user types during
-    a tool loop."""
+    """Whether the user wrote text beside tool results. Coding agents send text in this way if a user types during a
+    tool loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +57,12 @@ class Controls:
     untouched: bool = False
     """`x-thriftgate-context: untouched`: send the context unchanged."""
     priority: Literal["", "batch"] = ""
-    """`x-thriftgate-priority: batch`. A client can only lower the priority that the policy gives."""
+    """`x-thriftgate-priority: batch`. A client can lower the priority that the policy gives, but cannot raise it."""
 
 
 @dataclass(slots=True)
 class CompletionRequest:
-    """A parsed request. `raw` is forwarded unchanged if client and backend use the same dialect."""
+    """A parsed request. `raw`: its body, which is sent unchanged if client and backend use the same dialect."""
 
     id: str
     dialect: DialectName
@@ -76,7 +76,7 @@ class CompletionRequest:
     needs: frozenset[str]
     """The capabilities that the request needs: tools, vision, json_schema, logprobs, reasoning."""
     wants_usage: bool = False
-    """Whether the client asked for the usage chunk of a stream."""
+    """Whether the client asked for the chunk with the usage in a stream."""
     controls: Controls = Controls()
     headers: Mapping[bytes, bytes] = field(default_factory=dict)
     """Client headers that are forwarded to a backend of the same dialect. Names are in lower case; credentials are
@@ -84,48 +84,49 @@ class CompletionRequest:
     parallel: int = 1
     """Number of answers requested (`n`)."""
     estimated_tokens: int | None = None
-    """Estimated tokens of the whole input. Set once, by the context package."""
+    """Estimated tokens of the whole input. The context package sets it once."""
     estimated_beside: int = 0
-    """The part of `estimated_tokens` that is for images and attachments."""
+    """The part of `estimated_tokens` that belongs to images and attachments."""
     asides: Mapping[int, int] | None = None
-    """Index of a turn → bytes of the strings to which `Turn.asides` refers. Set by the context package."""
+    """Index of a turn → bytes of the strings that `Turn.asides` is about. The context package sets it."""
     attachments: list[Attachment] | None = None
-    """The files that `Turn.files` counts. Set by the context package, which opens each file once."""
+    """The files that `Turn.files` counts. The context package sets it and opens each file once."""
     query: bytes = b""
-    """The query of the URL (`beta=true`), forwarded to a backend of the same dialect."""
+    """The query of the URL (`beta=true`). It is sent to a backend of the same dialect."""
     path: str = ""
-    """Path below the backend's base URL, for the dialect `openai_other`, in which the client chooses the path."""
+    """Path below the base URL of the backend. Only for the dialect `openai_other`, in which the client chooses the
+    path."""
     one_context: bool = True
-    """Whether the input is one text, which can be measured, trimmed and fitted into a window. It is not for several
-    prompts or token ids."""
+    """Whether the input is one text that can be measured, trimmed and fitted into a window. False for several prompts
+    and for token ids."""
     one_model: bool = False
-    """Whether the result is usable with one model only (vectors, tokens), so that routing cannot choose among several.
-    """
+    """Whether results of different models cannot replace each other (vectors, tokens). Then routing cannot choose among
+    models."""
     echoed: dict[str, Any] = field(default_factory=dict)
-    """Field → original value, for fields that an answer repeats and that the gateway changed in `body`."""
+    """Field → the client's value. Only for fields that the gateway changed in `body` and that an answer repeats."""
     store: bool = False
-    """Whether to store the answer, so that later requests can refer to it."""
+    """Whether the answer must be stored, so that later requests can refer to it."""
     vector: Any | None = None
-    """The embedder's vector of the last user message. Set on first use and then reused."""
+    """The embedder's vector of the last user message. It is computed at the first use and kept."""
     too_long_for: frozenset[str] = frozenset()
-    """Names of the backends that refused the request because of its length."""
+    """Names of the backends that refused the request because it is too long."""
     agent: str = ""
-    """The coding agent that sent the request (`dialects/agents.py`); empty: none is recognised."""
+    """The coding agent that sent the request (`dialects/agents.py`); empty if no agent was recognised."""
     agent_session: str = ""
-    """The id that the agent gave to its session."""
+    """The id that the coding agent gave to its session."""
     as_chat: CompletionRequest | None = None
-    """The same request in OpenAI's chat dialect; set by the first translation and then reused."""
+    """The same request in OpenAI's chat dialect. It is made by the first translation and kept."""
     scan: BodyScan | None = None
-    """The scan of a large body, before `raw` was changed."""
+    """The scan of a large body. `raw` may have been changed since the scan."""
 
     @property
     def known_scan(self) -> BodyScan | None:
-        """The scan of the present `raw`; None: there is none, or `raw` was changed."""
+        """The scan of the present `raw`. None if there is no scan, or if `raw` was changed after the scan."""
         scan = self.scan
         return scan if scan is not None and scan.raw is self.raw else None
 
     def contains(self, word: bytes) -> bool:
-        """Whether a member of `body_scan.WORDS` occurs in `raw`."""
+        """Whether `word` occurs in `raw`. `word` must be a member of `body_scan.WORDS`."""
         scan = self.known_scan
         return word in scan.words if scan is not None else self.raw.rfind(word) >= 0
 
@@ -153,14 +154,14 @@ class CompletionRequest:
 
 
 MEDIA_MOST_TOKENS = 16_384
-"""Maximum tokens of one image, speech or transcript. The largest image in high quality has about 6,200 tokens, the
-longest speech (4,096 characters, about five minutes) about 6,300, and a transcript at most 16,384."""
+"""Maximum tokens of one generated image, speech or transcript. The largest image in high quality has about 6,200
+tokens, the longest speech (4,096 characters, about five minutes) about 6,300, and a transcript at most 16,384."""
 _SCORING = ("/moderations", "/rerank")
-"""Endpoints whose answers are scores. They generate nothing, so no output is billed."""
+"""Ends of the paths of endpoints that answer with scores. They generate no text, so no output is billed."""
 
 
 def most_asked(request: CompletionRequest) -> int | None:
-    """Maximum output tokens of one answer by the request's own limit; None if the request has no limit."""
+    """Maximum output tokens of one answer by the limit in the request; None if the request has no limit."""
     if request.dialect == "openai_other" and request.max_output_tokens is None:
         return 0 if request.path in _SCORING else MEDIA_MOST_TOKENS
     return request.max_output_tokens

@@ -14,20 +14,20 @@ Scope = Literal["inference", "usage", "admin"]
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """The stored facts about a key. The secret itself is never kept."""
+    """The stored facts about an API key. The secret itself is not stored."""
 
     id: str
     team: str
     name: str = ""
     scopes: frozenset[str] = frozenset({"inference"})
     expires_at: float | None = None
-    """Expiry in Unix seconds; None: it does not expire."""
+    """Expiry in Unix seconds; None if the key does not expire."""
     lineage: str = ""
-    """Id of the first key in the chain of rotations by `keys rotate`; for a key that was never rotated, its own id.
+    """Id of the first key in a chain of rotations by `keys rotate`. For a key that was never rotated, its own id.
     Spend, limits and ownership belong to the lineage, so that a new secret changes none of them."""
     allowed_models: frozenset[str] | None = None
-    """Allowed models, in addition to the policy's restriction: names of backends, names of models, or tiers. None: all
-    are allowed."""
+    """Names of backends, names of models, or tiers that the key may use. The policy's restriction applies too. None:
+    the key adds no restriction."""
 
     def __post_init__(self) -> None:
         if not self.lineage:
@@ -36,11 +36,12 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """The owner for whom stored files, batches and responses are looked up."""
+    """The key or team for which stored files, batches and responses are looked up."""
 
     team: str
     key: str = ""
-    """Lineage of a key, which cannot see what other keys made. Empty: everything of the team is visible."""
+    """Lineage of a key, which sees only what its own lineage and the whole team own. Empty: all rows of the team are
+    visible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +49,15 @@ class Tenant:
     key: Key
     policy: Policy
     epoch: str = ""
-    """Fingerprint of the policy. After a change of the policy, answers cached under the old one are not used."""
+    """Fingerprint of the policy. After a change of the policy, answers that were cached before the change are
+    not used."""
     closed: frozenset[str] = frozenset()
     """Names of backends that only other teams may use."""
     team: str = field(init=False)
     organisation: str = field(init=False)
     viewer: Viewer = field(init=False)
     access: Access | None = field(init=False)
-    """The restrictions; None: the tenant may use every backend."""
+    """The restrictions of the tenant. None: the tenant may use every backend."""
     yields: bool = field(init=False)
     """Whether all requests of the tenant have the priority `batch`."""
 
@@ -69,5 +71,6 @@ class Tenant:
         object.__setattr__(self, "yields", self.policy.limits.priority == "batch")
 
     def batch(self, controls: Controls) -> bool:
-        """Whether a request with these controls has the priority `batch`. A client can only lower the priority."""
+        """Whether a request with these controls has the priority `batch`. A client can lower the priority, but cannot
+        raise it."""
         return self.yields or controls.priority == "batch"

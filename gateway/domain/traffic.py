@@ -16,7 +16,7 @@ Step = Literal["opening", "follow_up", "after_tool", "background"]
 LANGUAGES = ("en", "es", "pt", "other")
 """`other`: another language, code, or too little text."""
 NEEDS: tuple[Needs, ...] = ("tools", "image", "schema", "long", "text")
-"""The first that applies counts."""
+"""The needs of a request, in order of priority: the first need that applies is part of the class."""
 STEPS: tuple[Step, ...] = ("opening", "follow_up", "after_tool", "background")
 LONG_TOKENS = 8_000
 """Input tokens from which a text counts as long."""
@@ -27,7 +27,7 @@ _EN, _ES, _PT = FUNCTION_WORDS["en"], FUNCTION_WORDS["es"], FUNCTION_WORDS["pt"]
 _READ = 240
 """Number of characters of the question that are read."""
 _LEAST_HITS = 2
-"""Least number of different function words of a language."""
+"""Minimum number of different function words of a language by which the language is recognised."""
 _PUNCTUATION = str.maketrans(dict.fromkeys("¿¡?!.,:;()\"'«»", " "))
 
 
@@ -40,7 +40,7 @@ def traffic_class(request: CompletionRequest, input_tokens: int) -> str:
 
 
 def language_of(question: str) -> str:
-    """The language of a question by its function words; `other` if unclear."""
+    """The language of a question, found by its function words. `other` if the language is unclear."""
     words = set(question[:_READ].translate(_PUNCTUATION).lower().split())
     en, es, pt = len(words & _EN), len(words & _ES), len(words & _PT)
     if en >= _LEAST_HITS and es < en > pt:
@@ -62,8 +62,8 @@ def needs_of(request: CompletionRequest, input_tokens: int) -> Needs:
 
 
 def step_of(request: CompletionRequest) -> Step:
-    """The place of a request in its conversation. An agent's request without tools is a call in the background, such as
-    for a title."""
+    """The position of a request in its conversation. A request of an agent without tools is a call in the background,
+    for example to find a title."""
     if request.agent and "tools" not in request.needs:
         return "background"
     turns = request.turns

@@ -18,7 +18,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 60
 LONGEST_S = 10 * 366 * 86400.0
 """Maximum duration in seconds that clocks and the state server's expiry accept."""
 MOST_USD = 10**9
-"""Maximum amount in dollars. Counters are nano-dollars in 64 bits, whose limit is nine billion dollars."""
+"""Maximum amount in dollars. Counters are nano-dollars in 64 bits, so their limit is nine billion dollars."""
 
 
 def parse_share(value: Any) -> float:
@@ -60,7 +60,7 @@ _BYTES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "KB": 10**3, "MB": 1
 
 
 def parse_size(value: Any) -> Any:
-    """Parse a size to bytes: `"20MiB"`, `"1.5GB"`; numbers are unchanged. Raises ValueError."""
+    """Parse a size to bytes: `"20MiB"`, `"1.5GB"`. Numbers are returned unchanged. Raises ValueError."""
     if not isinstance(value, str):
         return value
     if found := _SIZE.fullmatch(value):
@@ -76,7 +76,7 @@ def parse_delay(value: Any) -> float:
 
 
 def parse_usd(value: Any) -> Decimal:
-    """Parse a number of US dollars exactly: `0.1` is one tenth, and not the nearest binary fraction."""
+    """Parse a number of US dollars exactly: `0.1` becomes one tenth, and not the nearest binary fraction."""
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         raise ValueError(f"must be an amount in USD, not {value!r}")
     try:
@@ -91,7 +91,7 @@ def parse_usd(value: Any) -> Decimal:
 
 
 DEAREST_USD = 10_000
-"""Maximum USD per 1M tokens; real prices are below a tenth of it. A higher figure is probably a price per token or per
+"""Maximum USD per 1M tokens. Real prices are below a tenth of it. A higher figure is probably a price per token or per
 1,000 tokens."""
 
 
@@ -119,7 +119,7 @@ def usd_to_pico(usd: Decimal) -> int:
 
 
 def pico_to_nano_up(pico: int) -> int:
-    """Convert to nano-dollars, rounded up, so that what is held is never less than the cost."""
+    """Convert pico-dollars to nano-dollars, rounded up, so that the held money is never less than the cost."""
     return -(-pico // PICO_PER_NANO)
 
 

@@ -232,7 +232,7 @@ async def test_health_names_backends_to_keys_alone_and_only_their_own(gateway: G
             return parts
 
     for nobody in ("", "tg-unknown"):
-        assert await health_parts(nobody) == dict.fromkeys(("workers", "state", "keys", "policies"), "ok")
+        assert await health_parts(nobody) == dict.fromkeys(("workers", "state", "keys", "policies", "upstream"), "ok")
     assert {"small", "theirs"} & set((await health_parts(key))["backends"]) == {"small"}
     admin = await gateway.key("one", "--scope", "admin")
     assert {"small", "theirs"} <= set((await health_parts(admin))["backends"])

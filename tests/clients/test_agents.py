@@ -12,6 +12,7 @@ import pytest
 
 from tests.clients.catalogue import AGENT_TARGETS, RESPONSES_MODEL, Target
 from tests.clients.stage import Stage
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(150)]
 
@@ -46,6 +47,17 @@ def work(home: Path) -> Path:
     return work
 
 
+def check_sessions(stage: Stage, target: Target, agent: str) -> None:
+    """The ledger tells the agent, and its own id of the session: it is no digest of its first turns."""
+
+    def named() -> bool:
+        rows = stage.gateway.json("usage", "--team", target.team, "--by", "agent,session")["rows"]
+        sessions = [row["session"] for row in rows if row["agent"] == agent]
+        return bool(sessions) and not any(not one or one.startswith("turns-") for one in sessions)
+
+    wait_until(named)
+
+
 def claude_environment(stage: Stage, target: Target, home: Path, model: str) -> dict[str, str]:
     return {
         **stage.environment(target, home),
@@ -72,6 +84,7 @@ def test_claude_code_writes_a_file(stage: Stage, home: Path, work: Path, target:
     assert told[-1]["is_error"] is False
     assert f"About {said} the tools said" in told[-1]["result"]
     assert told[-1]["usage"]["input_tokens"] > 0
+    check_sessions(stage, target, "claude_code")
 
 
 def test_claude_code_streams_what_it_hears(stage: Stage, home: Path, work: Path) -> None:
@@ -110,6 +123,7 @@ def test_codex_writes_a_file(stage: Stage, home: Path, work: Path, target: Targe
     assert f"About {said} the tools said" in messages[-1]
     assert told[-1]["type"] == "turn.completed"
     assert told[-1]["usage"]["input_tokens"] > 0
+    check_sessions(stage, target, "codex")
 
 
 def opencode(target: Target, base: str, package: str, address: str) -> bytes:
@@ -137,6 +151,7 @@ def test_opencode_writes_a_file(stage: Stage, home: Path, work: Path, target: Ta
     assert file.read_text() == f"{said}\n", told
     texts = [line["part"]["text"] for line in told if line["type"] == "text"]
     assert f"About {said} the tools said" in texts[-1]
+    check_sessions(stage, target, "opencode")
 
 
 @pytest.mark.parametrize("target", AGENT_TARGETS, ids=str)

@@ -1,4 +1,5 @@
-"""Credentials that expire: fetched when they are needed, and replaced before their end."""
+"""Base class for credentials that expire. Such a credential is fetched when it is needed, and replaced before it
+expires."""
 
 from __future__ import annotations
 
@@ -19,19 +20,19 @@ log = logging.getLogger(__name__)
 EARLY_S = 300.0
 """Credentials are replaced this number of seconds before they expire."""
 _LOOK_AGAIN_S = 30.0
-"""Seconds from a failure, or from finding credentials without an end, to the next look. Meanwhile the last credentials
-are used."""
+"""Seconds until credentials are searched again, after a failure or if the credentials have no known expiry time. Until
+then, the last credentials are used."""
 _MOST_BYTES = 64 * 2**10
 
 Headers = list[tuple[bytes, bytes]]
 
 
 class Expiring(Protocol):
-    """A credential. Two are equal if the provider cannot tell them apart."""
+    """A credential. Two credentials are equal if the provider cannot distinguish them."""
 
     @property
     def expires_at(self) -> float | None:
-        """Unix seconds; None: it has no known end."""
+        """Unix seconds; None: the credential has no known expiry time."""
         ...
 
 
@@ -39,10 +40,11 @@ C = TypeVar("C", bound=Expiring)
 
 
 class Renewed(ABC, Generic[C]):
-    """The current credential of a backend. A subclass finds it."""
+    """The current credential of a backend. A subclass implements `_find`, which fetches the credential."""
 
     def __init__(self, backend: str, what: str, page: str) -> None:
-        """`what`: the credential's name in messages. `page`: the document that explains it."""
+        """`what`: the name of the credential in messages. `page`: the documentation page that explains the
+        credential."""
         self._backend, self._what, self._page = backend, what, page
         self._lock = asyncio.Lock()
         self._look_at = 0.0
@@ -50,10 +52,10 @@ class Renewed(ABC, Generic[C]):
 
     @abstractmethod
     async def _find(self) -> C | None:
-        """A fresh credential; None if there is none. May raise BackendError, OSError and the errors of parsing."""
+        """Fetch a new credential; None if there is none. May raise BackendError, OSError, and the errors of parsing."""
 
     async def current(self) -> C:
-        """The current credential. Raises BackendFailed if there is none."""
+        """The current credential. Raises BackendFailed if there is no credential."""
         if self._found is None or time.time() >= self._look_at:
             async with self._lock:
                 if self._found is None or time.time() >= self._look_at:
@@ -63,14 +65,15 @@ class Renewed(ABC, Generic[C]):
         return self._found
 
     async def replaced(self, refused: C) -> bool:
-        """Look again, because the provider does not accept `refused`. Returns whether the credential is now another."""
+        """Fetch again, because the provider does not accept the credential `refused`. Returns whether the credential is
+        different now."""
         async with self._lock:
             if self._found == refused:
                 await self._look()
         return self._found is not None and self._found != refused
 
     async def _look(self) -> None:
-        """On failure the last credential is kept, as long as the provider accepts it."""
+        """Fetch a credential. If the fetch fails, the last credential is kept while the provider accepts it."""
         found: C | None = None
         try:
             found = await self._find()
@@ -82,8 +85,8 @@ class Renewed(ABC, Generic[C]):
 
 
 async def ask(method: str, url: str, headers: Headers, body: bytes = b"", *, wait_s: float) -> bytes:
-    """The body of an answer with status 200. Raises BackendError for any other answer, and if none arrives within
-    `wait_s` seconds; its text contains nothing that was sent."""
+    """The body of an answer with status 200. Raises BackendError for any other answer, and if no answer arrives within
+    `wait_s` seconds. The text of the error contains nothing that was sent."""
     at = urlsplit(url)
     client = connect(f"{at.scheme}://{at.netloc}", concurrent=1, name=f"the credentials' endpoint {at.hostname}")
     try:

@@ -1,6 +1,6 @@
-"""What is left of a provider's rate limits, as its answers report it.
+"""Estimates how much of a provider's rate limits is unused, from the headers of the provider's answers.
 
-Read are `x-ratelimit-{limit,remaining,reset}-{requests,tokens}` (OpenAI and compatible servers) and
+Reads the headers `x-ratelimit-{limit,remaining,reset}-{requests,tokens}` (OpenAI and compatible servers) and
 `anthropic-ratelimit-{requests,tokens,input-tokens,output-tokens}-{limit,remaining,reset}`.
 """
 
@@ -18,23 +18,23 @@ _HEADER = re.compile(
 _PREFIXES = (b"x-ratelimit-", b"anthropic-ratelimit-")
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)(ms|s)?)?")
 _LONGEST = 40
-"""Characters of a value that is read."""
+"""Maximum characters of a header value. Longer values are ignored."""
 _NEWEST = 0.2
-"""Weight of the newest answer in an average."""
+"""Weight of the newest answer in the moving average of the use per call."""
 _WINDOW_S = 60.0
-"""Seconds until a limit is full again if the provider does not say."""
+"""Seconds after which a limit is assumed to be unused again, if the provider does not report this time."""
 
 
 @dataclass(slots=True)
 class _Limit:
-    """One limit. What is left grows evenly until the limit is full again."""
+    """One rate limit. `left`, the unused part, is assumed to grow evenly until the whole limit is unused again."""
 
     most: float
     left: float
     at: float
     full_at: float
     used: float
-    """Average use by one call."""
+    """Average amount of the limit that one call uses."""
 
     def left_at(self, now: float) -> float:
         if now >= self.full_at:
@@ -43,13 +43,14 @@ class _Limit:
 
 
 class Headroom:
-    """The limits of one backend. Times are those of a monotonic clock, in seconds."""
+    """The rate limits of one backend. Times are seconds of a monotonic clock."""
 
     def __init__(self) -> None:
         self._limits: dict[str, _Limit] = {}
 
     def see(self, headers: Sequence[tuple[bytes, bytes]], now: float, wall: float) -> None:
-        """Take over what an answer reports. `wall`: Unix seconds, for resets that are times."""
+        """Store the limits that an answer reports. `now`: monotonic seconds. `wall`: Unix seconds, which are needed if
+        an answer reports a reset as a time of day."""
         told: dict[str, dict[str, str]] = {}
         for name, value in headers:
             if name.startswith(_PREFIXES) and len(value) <= _LONGEST and (found := _HEADER.fullmatch(name)):
@@ -72,8 +73,8 @@ class Headroom:
         self._limits[name] = _Limit(most, left, now, now + (_WINDOW_S if reset_s is None else reset_s), used)
 
     def share(self, now: float, in_flight: int) -> float | None:
-        """The part (0..1) that is left of the scarcest limit, with calls in progress counted as used. 0: one more call
-        would exceed it. None: nothing was reported."""
+        """The unused share of the limit that is closest to its end, from 0 to 1. Calls in progress count as used. 0
+        means that one more call would exceed a limit. None: no limit was reported."""
         if not self._limits:
             return None
         return min(_share(each, now, in_flight) for each in self._limits.values())
@@ -89,7 +90,8 @@ def _number(value: str | None) -> float | None:
 
 
 def _seconds(value: str | None, wall: float) -> float | None:
-    """Seconds until a reset, which may be a duration (`6m0s`, `120ms`, `2m59.5s`, a number of seconds) or a time."""
+    """Seconds until a limit is reset. `value`: a duration (`6m0s`, `120ms`, `2m59.5s`, a number of seconds) or a time.
+    None if `value` cannot be read."""
     if not value:
         return None
     if (found := _DURATION.fullmatch(value)) is not None:

@@ -89,8 +89,8 @@ class Coalescer:
 
     @staticmethod
     def allowed(request: CompletionRequest, tenant: Tenant) -> bool:
-        """Whether the request may share an answer in progress. Under `max_usd_per_request` the answer may be cut short,
-        so it is not shared with other teams, which have other limits."""
+        """Whether the request may share an answer in progress. A limit `max_usd_per_request` may cut an answer short.
+        Other teams have other limits, so such an answer is not shared with them."""
         policy = tenant.policy
         if policy.max_usd_per_request is not None and policy.cache.scope in ("organisation", "public"):
             return False

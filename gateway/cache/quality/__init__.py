@@ -1,1 +1,1 @@
-"""Measures how many hits are wrong, and sets the threshold accordingly."""
+"""Measures how many hits are wrong, and sets the minimum score of a hit accordingly."""

@@ -1,4 +1,4 @@
-"""Compares two answers at low cost. The result is same, different, or undecided."""
+"""Compares two answers with little computation. The result is the same, different, or undecided."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ class Judgement(Enum):
 
 
 READ_CHARACTERS = 800
-"""Maximum characters of each answer that are compared, from its beginning; an embedder reads no more."""
+"""Number of characters at the beginning of each answer that are compared. An embedder reads no more characters."""
 
 _SHORT_WORDS = 12
-"""Maximum words of an answer that is compared by its last number."""
+"""Maximum words of a short answer. Short answers are compared by the last number that they contain."""
 _ALIKE = 0.94
-"""Minimum cosine at which two answers count as the same."""
+"""Two answers are regarded as the same if their cosine is at least this number."""
 _UNLIKE = 0.70
-"""Cosine below which two answers count as different. Both values are for the packaged embedder."""
+"""Two answers are regarded as different if their cosine is below this number. Both limits are for the packaged
+embedder."""
 
 _WORD = re.compile(r"\w+", re.UNICODE)
 _NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*")
@@ -35,7 +36,8 @@ Embed: TypeAlias = "Callable[[str], Awaitable[Vector | None]]"
 
 
 async def judge(stored: str, fresh: str, embed: Embed) -> Judgement:
-    """Whether `stored` serves a client as well as `fresh`. Raises what `embed` raises."""
+    """Whether the answer `stored` is as useful to a client as the answer `fresh`. `embed`: computes the vector of a
+    text. Raises what `embed` raises."""
     left, right = _words(stored), _words(fresh)
     if left == right:
         return Judgement.RIGHT
@@ -55,13 +57,14 @@ async def judge(stored: str, fresh: str, embed: Embed) -> Judgement:
 
 
 def _words(text: str) -> list[str]:
-    """The words without case, accents and punctuation."""
+    """The words of `text`, without case, accents and punctuation."""
     plain = unicodedata.normalize("NFKD", text.casefold())
     return _WORD.findall("".join(letter for letter in plain if not unicodedata.combining(letter)))
 
 
 def _vote(words: list[str], text: str) -> str:
-    """What the answer decides: a leading yes or no, or the last number of a short answer; empty if there is neither."""
+    """The decisive part of an answer: a yes or no at the beginning, or the last number of a short answer. Empty if the
+    answer has neither."""
     if words and (vote := _VOTES.get(words[0])):
         return vote
     if len(words) > _SHORT_WORDS:

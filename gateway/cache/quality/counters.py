@@ -1,4 +1,4 @@
-"""Counts of checked semantic hits per team and quarter of an hour, in SQL."""
+"""Counts of checked semantic hits in SQL, for each team and each quarter of an hour."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from gateway.state.sql.tables import hit_checks
 log = logging.getLogger(__name__)
 
 QUARTER_S = 900
-"""Length of a counting period in seconds. It is a quarter of an hour because time zones differ by quarters of an hour.
-"""
+"""Length of a counting period in seconds. A period is a quarter of an hour, because time zones differ by multiples of a
+quarter of an hour."""
 CLOSE_S = 2.0
-"""Maximum seconds that closing waits for the last counts to be written."""
+"""Maximum seconds that closing waits until the last counts have been written."""
 _MOST = 10_000
-"""Maximum (team, quarter) counts that wait while the database is unavailable."""
+"""Maximum number of (team, quarter of an hour) counts that wait while the database is unavailable."""
 
 _NAMES = [column.name for column in hit_checks.c if not column.primary_key]
 _SUMS = ", ".join(f"{name} = hit_checks.{name} + excluded.{name}" for name in _NAMES)
@@ -41,14 +41,14 @@ class CheckCounts:
 
     measured: Measured = field(default_factory=Measured)
     called_wrong: int = 0
-    """Hits that clients reported as wrong. They are not a random sample, so `measured` excludes them."""
+    """Hits that clients reported as wrong. `measured` does not include them, because they are not a random sample."""
 
     def as_object(self) -> dict[str, Any]:
         return {**self.measured.as_object(), "called_wrong": self.called_wrong}
 
 
 class HitCounters:
-    """Counts hits on the event loop and writes the counts in a thread. A look-up counts for the team that made it, also
+    """Counts hits on the event loop and writes the counts in a thread. A look-up counts for the team that made it, even
     if several teams share answers."""
 
     def __init__(self, database: Database, *, clock: Clock = time) -> None:
@@ -61,7 +61,8 @@ class HitCounters:
         measured.hits += hit
 
     def checked(self, team: str, *, wrong: bool | None, probability: float) -> None:
-        """Count a comparison of a hit that was selected with `probability`. `wrong` None: undecided."""
+        """Count the comparison of one hit with a fresh answer. `wrong`: the result; None: undecided. `probability`: the
+        probability with which the hit was selected for the comparison."""
         measured = self._now(team).measured
         if wrong is None:
             measured.undecided += 1
@@ -81,20 +82,20 @@ class HitCounters:
         return counts
 
     async def write(self) -> None:
-        """Add the waiting counts to the database. While it is unavailable, they keep waiting."""
+        """Add the waiting counts to the database. If the database is unavailable, the counts continue to wait."""
         taken, self._waiting = self._waiting, {}
         if not taken:
             return
         rows = [
             {"team": team, "at": at, "called_wrong": counts.called_wrong}
             | {name: getattr(counts.measured, name) for name in Measured.__slots__}
-            for (team, at), counts in sorted(
-                taken.items()
-            )  # always in the same order, so that writers cannot block each other
+            for (team, at), counts in sorted(taken.items())  # writers that use one order cannot block each other
         ]
         try:
             await self._database.run(lambda connection: connection.execute(_ADD, rows))
-        except DatabaseTimeout as error:  # they may be written: better lose counts than count twice
+        except (
+            DatabaseTimeout
+        ) as error:  # the counts may have been written, and losing counts is better than counting twice
             log.warning("what checks of cached answers found is not written down: %s", error)
         except SQLAlchemyError as error:
             log.info("what checks of cached answers found waits for the database: %s", error)
@@ -120,9 +121,10 @@ class HitCounters:
 def read(
     connection: Connection, *, team: str | None = None, since: float | None = None, until: float | None = None
 ) -> dict[str, CheckCounts]:
-    """Team → its counts in the quarters of an hour that overlap `[since, until)` (Unix seconds); None: no bound.
+    """Team → its counts in all quarters of an hour that overlap `[since, until)` (Unix seconds). `since` or `until`
+    None: no limit on this side. `team` None: all teams.
 
-    Teams without semantic look-ups are left out.
+    Teams without semantic look-ups are not included.
     """
     c = hit_checks.c
     conditions = [
@@ -136,7 +138,7 @@ def read(
 
 
 def _counts_of(sums: dict[str, Any]) -> CheckCounts:
-    found: dict[str, Any] = {  # PostgreSQL returns sums of integers as decimals
+    found: dict[str, Any] = {  # PostgreSQL returns the sum of integers as a decimal
         name: float(value) if name.startswith("weight") else int(value) for name, value in sums.items()
     }
     called_wrong = found.pop("called_wrong")

@@ -1,4 +1,4 @@
-"""The share of hits and of wrong hits at each threshold of the verifier's score, for labelled pairs."""
+"""For labelled pairs of questions: the share of right and of wrong hits at each threshold of the verifier's score."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Point:
     threshold: float
-    """Lowest score of a hit, 0..1."""
+    """Minimum score of a hit, from 0 to 1."""
     right: float
-    """Share of hits among the pairs labelled 1; nan if there are none."""
+    """Share of hits among the pairs with label 1; nan if there are no such pairs."""
     wrong: float
-    """Share of hits among the pairs labelled 0; nan if there are none."""
+    """Share of hits among the pairs with label 0; nan if there are no such pairs."""
     wrong_of_all: float
 
 
 def curve(scores: Sequence[float], labels: Sequence[int], steps: int = 100) -> list[Point]:
-    """One point for each threshold of a grid, in ascending order. Raises ValueError if there are no pairs."""
+    """One point for each of `steps` equally spaced thresholds, in ascending order. Raises ValueError if there are no
+    pairs."""
     if not scores or len(scores) != len(labels):
         raise ValueError("give one label for each score, and one score at least")
     kept = sorted(score for score, label in zip(scores, labels, strict=True) if label)

@@ -1,4 +1,4 @@
-"""Upper confidence bounds on the rate of wrong hits, computed from counts."""
+"""Upper confidence limits for the rate of wrong hits, computed from counts."""
 
 from __future__ import annotations
 
@@ -10,41 +10,43 @@ from functools import lru_cache
 from typing import Any
 
 LEAST = ((0.01, 0.25), (0.005, 0.4), (0.002, 0.6))
-"""(Allowed wrong hits per look-up, minimum score of a hit). The first entry whose allowed share is not above the
-policy's applies. Chosen on a stream of 2,995 English questions, which had .0080, .0037 and .0017 wrong hits per
-look-up."""
+"""(Allowed share of wrong hits per look-up, minimum score of a hit), in descending order of the share. The entry that
+applies is the first whose share is at most the share that the policy allows. The scores were chosen on a stream of
+2,995 English questions, which had .0080, .0037 and .0017 wrong hits per look-up with them."""
 LEVELS = (LEAST[0][1], 0.3, 0.4, 0.5, 0.6, 0.75, 0.9, 0.98)
-"""The possible thresholds of the verifier's score. Each is also the lower edge of a score level; levels are counted
-separately. The first one is the verifier's own threshold."""
+"""The possible thresholds of the verifier's score. Each threshold is also the lower limit of a score level, and the
+hits of each level are counted separately. The first threshold is the verifier's own threshold."""
 CONFIDENCE = 0.98
 
 _PRIOR_WRONG = (0.6, 0.54, 0.4, 0.35, 0.3, 0.3, 0.3, 0.002)
-"""Expected share of wrong hits at each level before any check. Where the networks decide, it is far above the share
-measured on the Quora stream, because other streams (questions of one pattern, edited questions) have such high shares.
-Comparisons after misses soon show the real share."""
+"""Share of wrong hits at each level that is assumed before any check. Where the networks decide, the assumed share is
+far above the share measured on the Quora stream, because other streams (questions of one pattern, edited questions)
+have such high shares. Comparisons after misses soon show the real share."""
 _PRIOR_CHECKS = (10.0, 10.0, 10.0, 10.0, 10.0, 15.0, 20.0, 400.0)
-"""The number of checked hits that the expectation counts as, at each level. It is highest where the verifier's rules
-decide, because those were measured best."""
+"""Number of checked hits that the assumed share counts as, at each level. The number is highest where the verifier's
+rules decide, because the share of wrong hits was measured best there."""
 _TOLERATED = 1.5
-"""Number of wrong hits by which the checks may exceed the expectation by chance."""
+"""Number of wrong hits by which the checks may exceed the assumed number by chance."""
 _PRIOR_SEEN = (0.01, 0.018, 0.018, 0.018, 0.035, 0.055, 0.035, 0.03)
-"""Expected share of look-ups at each level. This expectation counts as `_PRIOR_LOOKUPS` look-ups."""
+"""Share of look-ups at each level that is assumed before any look-up. The assumption counts as `_PRIOR_LOOKUPS`
+look-ups."""
 _PRIOR_LOOKUPS = 400.0
 _HALF_LIFE = 4000.0
-"""Number of look-ups after which an earlier look-up counts half. Old ones count less because questions change over
-time."""
+"""Number of look-ups after which an earlier look-up counts only half. Older look-ups count less, because questions
+change over time."""
 _MEMORY = 60.0
-"""Number of later checks at the same level after which a check counts only about a third."""
+"""Number of later checks at the same level after which an earlier check counts only about a third."""
 _LONG_HALF_LIFE = 20_000.0
-"""The half-life, in look-ups, of the past error that must be compensated."""
+"""Number of look-ups after which past wrong hits count only half in the excess that must be compensated."""
 _EVERY = 64
-"""Look-ups between two decay steps of the counts."""
+"""Number of look-ups after which the counts are reduced again, so that older look-ups count less."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of one scope. `seen`: look-ups whose best candidate the verifier accepted, by score level; `checked`:
-    those among them whose answers were compared; `wrong`: compared answers that were wrong. All counts decay."""
+    """The counts of one scope, by score level. `seen`: look-ups whose best candidate the verifier accepted. `checked`:
+    those look-ups in `seen` whose answers were compared. `wrong`: compared answers that were wrong. All counts are
+    reduced over time."""
 
     lookups: float = 0.0
     seen: list[float] = field(default_factory=lambda: [0.0] * len(LEVELS))
@@ -52,12 +54,13 @@ class Tally:
     wrong: list[float] = field(default_factory=lambda: [0.0] * len(LEVELS))
     long_lookups: float = 0.0
     long_wrong: float = 0.0
-    """Estimated number of wrong hits that were served. Each wrong hit that was found also stands for hits that were not
-    checked."""
+    """Estimated number of wrong hits that were served. Each wrong hit that a check found also stands for wrong hits
+    that were not checked."""
     _since: int = 0
 
     def look(self, score: float | None) -> None:
-        """Count a look-up. `score` is that of its best candidate; None if there is no candidate."""
+        """Count a look-up. `score`: the score of the best candidate that the verifier accepted; None if no candidate
+        was accepted."""
         self.lookups += 1
         self.long_lookups += 1
         if score is not None:
@@ -68,8 +71,8 @@ class Tally:
             self._since = 0
 
     def check(self, score: float, *, wrong: bool, given: bool, share: float) -> None:
-        """Count a comparison of a candidate's answer with a fresh one. `given`: the candidate was served as a hit;
-        `share`: the share of such hits that are checked."""
+        """Count the comparison of a candidate's answer with a fresh answer. `given`: whether the candidate was served
+        as a hit. `share`: the share of such hits that are checked."""
         level = level_of(score)
         self.checked[level] = self.checked[level] * (1 - 1 / _MEMORY) + 1
         self.wrong[level] = self.wrong[level] * (1 - 1 / _MEMORY) + wrong
@@ -77,7 +80,8 @@ class Tally:
             self.long_wrong += 1 / share
 
     def elsewhere(self, lookups: float) -> None:
-        """Count look-ups made by other workers. Their wrong hits arrive as checks."""
+        """Count look-ups that other workers have made. The wrong hits of these look-ups are reported separately, as
+        checks."""
         self.long_lookups += lookups
 
     def _fade(self, lookups: int) -> None:
@@ -89,18 +93,18 @@ class Tally:
         self.long_wrong *= keep_long
 
     def allowed(self, max_error: float) -> float:
-        """The share of look-ups that may be wrong from now on. It is less than `max_error` while the past share exceeds
-        `max_error`.
+        """The share of look-ups that may be wrong hits from now on. If the past share exceeds `max_error`, the result
+        is lower than `max_error`.
 
-        Subtracting the past excess bounds the long-run share for any questions (as in Gibbs and Candès, Adaptive
-        conformal inference under distribution shift, 2021).
+        The past excess is subtracted. This limits the share in the long run, whatever the questions are (as in Gibbs
+        and Candès, Adaptive conformal inference under distribution shift, 2021).
         """
         past = self.long_wrong / (self.long_lookups + _PRIOR_LOOKUPS)
         return max_error * min(1.0, max(0.0, 2 - past / max_error)) if max_error > 0 else 0.0
 
     def level(self, max_error: float) -> float:
-        """The lowest threshold at which, with 98 % credibility, at most `max_error` of the look-ups are wrong hits;
-        inf: none of the thresholds suffices."""
+        """The lowest threshold with which at most `max_error` of the look-ups are wrong hits, with a credibility of 98
+        %. inf if no threshold is high enough."""
         allowed = self.allowed(max_error)
         for place, bar in enumerate(LEVELS):
             if self.certainty(place, allowed) >= CONFIDENCE:
@@ -109,15 +113,18 @@ class Tally:
 
     @property
     def _belief(self) -> float:
-        """Weight of the prior expectation, 0..1. It falls as the checks find more wrong hits than expected."""
+        """Weight of the assumed shares, from 0 to 1. The weight decreases if the checks find more wrong hits than
+        assumed."""
         expected = sum(rate * checks for rate, checks in zip(_PRIOR_WRONG, self.checked, strict=True))
         return min(1.0, (expected + _TOLERATED) / max(1e-9, sum(self.wrong)))
 
     def certainty(self, place: int, error: float) -> float:
-        """Probability that at most `error` of look-ups are wrong hits with the threshold `LEVELS[place]`.
+        """Probability that at most the share `error` of the look-ups are wrong hits, if the threshold is
+        `LEVELS[place]`.
 
-        The share of wrong hits at each level has a beta posterior. Their sum, weighted by how often each level occurs,
-        is approximated by the beta distribution with the same mean and variance.
+        The share of wrong hits at each level has a beta distribution (the posterior). The sum over the levels is
+        weighted by how often each level occurs. The distribution of the sum is approximated by the beta distribution
+        with the same mean and variance.
         """
         mean = variance = 0.0
         belief = self._belief
@@ -134,7 +141,8 @@ class Tally:
 
 @dataclass(slots=True)
 class Measured:
-    """Wrong hits as measured since the start. It uses no prior expectation, and old checks count fully."""
+    """The wrong hits as measured since the start. No share is assumed in advance, and older checks count as much as
+    newer checks."""
 
     lookups: int = 0
     hits: int = 0
@@ -142,7 +150,8 @@ class Measured:
     wrong: int = 0
     undecided: int = 0
     weight: float = 0.0
-    """The number of hits that the checked hits stand for: a hit checked with probability p stands for 1/p hits."""
+    """The number of hits that the checked hits stand for. A hit that was checked with probability p stands for 1/p
+    hits."""
     weight_squared: float = 0.0
     weight_wrong: float = 0.0
 
@@ -155,7 +164,7 @@ class Measured:
 
     @property
     def figures(self) -> tuple[float, ...]:
-        """All values, in the order that `add` takes."""
+        """All values, in the order in which `add` accepts them."""
         return tuple(getattr(self, name) for name in self.__slots__)
 
     def add(self, figures: Sequence[float]) -> None:
@@ -164,17 +173,17 @@ class Measured:
 
     @property
     def of_hits(self) -> float | None:
-        """Wrong hits ÷ hits; None before the first check."""
+        """Share of wrong hits among the hits; None before the first check."""
         return self.weight_wrong / self.weight if self.weight else None
 
     @property
     def of_lookups(self) -> float | None:
-        """Wrong hits ÷ look-ups."""
+        """Share of look-ups that are wrong hits; None before the first check."""
         return None if self.of_hits is None else self.of_hits * self.hits / max(1, self.lookups)
 
     def interval(self) -> tuple[float, float]:
-        """The two-sided 95 % interval of wrong hits ÷ look-ups, by Clopper and Pearson, for the effective number of
-        checks (Kish)."""
+        """The two-sided 95 % confidence interval of the share of wrong hits among the look-ups. Computed by the method
+        of Clopper and Pearson from the effective number of checks (Kish)."""
         if not self.hits:
             return 0.0, 0.0
         share = self.hits / max(1, self.lookups)
@@ -195,13 +204,13 @@ class Measured:
 
 
 def level_of(score: float) -> int:
-    """The index in `LEVELS` of a score that the verifier accepted."""
+    """The index in `LEVELS` of the level of a score. The verifier must have accepted the score."""
     return max(0, bisect_right(LEVELS, score) - 1)
 
 
-@lru_cache(maxsize=256)  # called every second; the result changes only with a check
+@lru_cache(maxsize=256)  # called every second, but the result changes only with a check
 def clopper_pearson(wrong: float, checks: float, confidence: float) -> tuple[float, float]:
-    """The exact two-sided interval of a share (Clopper and Pearson 1934). Counts may be fractions."""
+    """The exact two-sided confidence interval of a share (Clopper and Pearson 1934). The counts may be fractions."""
     tail = (1 - confidence) / 2
     right = checks - wrong
     low = beta_quantile(tail, wrong, right + 1) if wrong > 0 else 0.0
@@ -221,19 +230,19 @@ def beta_quantile(probability: float, a: float, b: float) -> float:
 
 
 def beta_cdf(x: float, a: float, b: float) -> float:
-    """Regularised incomplete beta function, by its continued fraction (DLMF 8.17.22)."""
+    """The regularised incomplete beta function, computed by its continued fraction (DLMF 8.17.22)."""
     if x <= 0:
         return 0.0
     if x >= 1:
         return 1.0
     front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x))
-    if x > (a + 1) / (a + b + 2):  # there the fraction of the other tail converges faster
+    if x > (a + 1) / (a + b + 2):  # the continued fraction of the other tail converges faster here
         return 1 - front * _fraction(1 - x, b, a) / b
     return front * _fraction(x, a, b) / a
 
 
 def _fraction(x: float, a: float, b: float) -> float:
-    """The continued fraction, by Lentz's method."""
+    """The continued fraction of the incomplete beta function, computed by Lentz's method."""
     least = 1e-300
     c, d = 1.0, 1 / _away(1 - (a + b) * x / (a + 1), least)
     value = d
@@ -250,5 +259,5 @@ def _fraction(x: float, a: float, b: float) -> float:
 
 
 def _away(value: float, least: float) -> float:
-    """`value`, or `least` if `value` is closer to zero than that."""
+    """`value`. If `value` is closer to zero than `least`, returns `least`."""
     return value if abs(value) > least else least

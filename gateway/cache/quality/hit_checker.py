@@ -1,4 +1,4 @@
-"""Finds semantic hits whose score is high enough, and compares a share of them with fresh answers."""
+"""Finds semantic hits whose score is high enough. Compares a share of these hits with fresh answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from gateway.runtime.tasks import Tasks
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 4
-"""Maximum comparisons in progress. Further hits are not compared."""
+"""Maximum number of comparisons in progress. While so many are in progress, further hits are not compared."""
 _REMEMBERED = 4096
 """Number of recent hits that clients can still report as wrong."""
 
@@ -38,7 +38,7 @@ Recall = Callable[[bytes], Awaitable[Stored | None]]
 
 
 class SemanticHit(NamedTuple):
-    """The best candidate of a look-up that missed. Its answer is compared with the fresh one."""
+    """The best candidate of a look-up that was a miss. The candidate's answer is compared with the fresh answer."""
 
     scope: str
     found: Found
@@ -54,18 +54,19 @@ class _Given:
 
 
 class HitChecker:
-    """Checks semantic hits, between the look-up and `Semantic`. A failure here loses a check or a hit, but never fails
-    a request."""
+    """Selects and checks semantic hits. It is called by the look-up and calls `Semantic`. If it fails, a check or a hit
+    is lost, but the request does not fail."""
 
     def __init__(self, semantic: Semantic, trust: Thresholds, recall: Recall) -> None:
-        """`recall(digest)` returns the stored answer, or None if it is gone. It may raise StateUnavailable."""
+        """`trust`: computes the minimum score of a hit. `recall(digest)`: returns the stored answer, or None if the
+        answer was deleted; may raise StateUnavailable."""
         self._semantic, self._trust, self._recall = semantic, trust, recall
         self.shadow: FreshAnswerSource | None = None
-        """Source of fresh answers; without it, the only evidence is what clients report."""
+        """The source of fresh answers. If it is None, only clients' reports show that a hit was wrong."""
         self._repeats = Repeats()
         self._promotions = Promotions()
         self.measures: HitCounters | None = None
-        """Counts per team in the database; None: counts are only in the workers' memory."""
+        """Counts for each team in the database. If it is None, the counts are only in the memory of the workers."""
         self._given: OrderedDict[str, _Given] = OrderedDict()
         self._tasks = Tasks()
         self._under_way = 0
@@ -79,10 +80,10 @@ class HitChecker:
     async def find(
         self, question: Question, tenant: Tenant, who: str = ""
     ) -> tuple[SemanticResult, SemanticHit | None]:
-        """Call `Semantic.find` with the present threshold of the tenant's scope. If there is no hit, also returns the
-        best candidate.
+        """Call `Semantic.find` with the present minimum score in the scope of `tenant`. Returns the result and, if
+        there is no hit, the best candidate.
 
-        `who` is the asker as in `keys.asker`; an answer that this asker has already had is not a hit.
+        `who`: the asker, as in `keys.asker`. An answer that this asker has already had is not a hit.
         """
         name, max_error = scope(tenant), tenant.policy.cache.semantic.max_error
         if not self._trust.pays(name):
@@ -105,7 +106,7 @@ class HitChecker:
         return look, SemanticHit(name, look.near, look.accepted)
 
     def gave(self, found: Found, stored: Stored, request: CompletionRequest, tenant: Tenant) -> None:
-        """Register that the answer of `found` was served as a hit."""
+        """Register that the stored answer of `found` was served as a hit."""
         name = scope(tenant)
         self._repeats.gave(asker(request, tenant), found.digest)
         self._trust.saved(name, stored.cost_pico)
@@ -121,7 +122,8 @@ class HitChecker:
             self._tasks.spawn(self._check(name, found, probability, stored, request, tenant), "cache-check")
 
     def called_wrong(self, request_id: str, team: str) -> None:
-        """Count a wrong hit that a client of `team` reports. Only the worker that served the hit knows it."""
+        """Count a wrong hit that a client of `team` has reported. Only the worker that served the hit knows the hit;
+        other workers ignore the report."""
         given = self._given.get(request_id)
         if given is None or given.team != team:
             return
@@ -133,14 +135,14 @@ class HitChecker:
             self.measures.called_wrong(team)
 
     def missed(self, near: SemanticHit, digest: bytes, fresh: bytes, dialect: DialectName) -> None:
-        """Compare the `fresh` answer to a miss with the answer of its best candidate. If the two are equal, both are
-        promoted. `digest`: the key under which the fresh answer is stored."""
+        """Compare the `fresh` answer of a miss with the stored answer of `near`, the best candidate. If the two answers
+        are equal, the entries of both answers are promoted. `digest`: the key under which `fresh` is stored."""
         if self._place():
             self._tasks.spawn(self._compare(near, digest, fresh, dialect), "cache-near")
 
     def _place(self) -> bool:
-        """Whether one more comparison may begin. This is decided before the answers are known, so the sample stays
-        random."""
+        """Whether one more comparison may begin. This is decided before the answers are known, so that the compared
+        hits are a random sample."""
         if self._under_way >= _AT_ONCE:
             self._skipped += 1
             return False
@@ -192,8 +194,8 @@ class HitChecker:
             return Judgement.UNDECIDED
 
     async def tell(self, append: Callable[[Mapping[str | bytes, bytes]], Awaitable[object]]) -> None:
-        """Report new results to the other workers and the database. Only this worker keeps a result that cannot be
-        sent."""
+        """Report new results to the other workers and to the database. If a result cannot be sent, only this worker
+        knows it. `append`: writes to the index log."""
         if self.measures is not None:
             await self.measures.write()
         if (news := self._trust.news()) is not None:
@@ -215,7 +217,7 @@ class HitChecker:
 
 
 def text_of(completion: bytes, dialect: DialectName) -> str:
-    """The text of a plain body. Raises JSONDecodeError, LookupError or TypeError if it has none."""
+    """The text of a plain body. Raises JSONDecodeError, LookupError or TypeError if the body has no text."""
     message = DIALECTS[dialect].choices(orjson.loads(completion))[0]["message"]
     content = message["content"]
     if not isinstance(content, str):

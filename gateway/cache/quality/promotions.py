@@ -1,4 +1,4 @@
-"""Answers that a near miss has confirmed: the next question that is as close gets them."""
+"""Promotes stored answers that a near miss has confirmed: a later question that is as similar gets the answer."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from dataclasses import dataclass
 _REMEMBERED = 16_384
 _SCOPES = 2000
 _EXPECTED_WRONG, _EXPECTED_CHECKS = 0.3, 10.0
-"""Share of promoted hits that is expected to be wrong before any check, and the number of checks it counts as."""
+"""Share of promoted hits that is assumed to be wrong before any check, and the number of checks that the assumption
+counts as."""
 _SHARE = 0.5
-"""Part of `max_error` that promoted hits may take."""
+"""Share of `max_error`, the allowed share of wrong hits, that promoted hits may use."""
 _NEVER = 2.0
-"""A score that none reaches."""
+"""A score that no candidate can reach."""
 _LOOKUPS = 400.0
-"""Look-ups that a scope begins with, so that a few early hits are a small share."""
+"""Number of look-ups that is added to the look-ups of a scope. With it, a few early hits are only a small share."""
 
 
 @dataclass(slots=True)
@@ -25,20 +26,22 @@ class _Scope:
     wrong: int = 0
 
     def allowed(self, max_error: float) -> bool:
-        """Whether one more promoted hit keeps the expected wrong ones within their part of `max_error`."""
+        """Whether the expected wrong hits stay within their part of `max_error` if one more promoted hit is served."""
         rate = (self.wrong + _EXPECTED_WRONG * _EXPECTED_CHECKS) / (self.checked + _EXPECTED_CHECKS)
         return rate * (self.hits + 1) <= _SHARE * max_error * (self.lookups + _LOOKUPS)
 
 
 class Promotions:
-    """Per worker, in memory. An answer belongs to one scope, so nothing passes between tenants."""
+    """The promoted answers of one worker, in memory. Each promotion belongs to one scope, so no answer reaches another
+    tenant."""
 
     hits = 0
-    """Promoted answers served, in all scopes."""
+    """Number of promoted answers that were served, in all scopes."""
 
     def __init__(self) -> None:
         self._least: OrderedDict[tuple[str, bytes], float] = OrderedDict()
-        """(Scope, digest) → lowest score at which a fresh answer equalled this one; `_NEVER` after a different one."""
+        """(Scope, digest of a stored answer) → lowest score at which a fresh answer was equal to this answer. `_NEVER`
+        if a fresh answer was different."""
         self._scopes: OrderedDict[str, _Scope] = OrderedDict()
 
     def _counts(self, scope: str) -> _Scope:
@@ -53,16 +56,17 @@ class Promotions:
         self._counts(scope).lookups += 1
 
     def promoted(self, scope: str, digest: bytes, score: float, max_error: float) -> bool:
-        """Whether the answer is a hit although the scope's threshold is above `score`."""
+        """Whether the answer with this digest is a hit although the scope's threshold is above `score`."""
         return score >= self._least.get((scope, digest), _NEVER) and self._counts(scope).allowed(max_error)
 
     def gave(self, scope: str) -> None:
-        """A promoted answer was served."""
+        """Count a promoted answer that was served."""
         self.hits += 1
         self._counts(scope).hits += 1
 
     def judged(self, scope: str, digests: tuple[bytes, ...], score: float, *, right: bool) -> None:
-        """A near miss of this score was compared with a fresh answer. A wrong one ends the promotion."""
+        """Record the comparison of a near miss with a fresh answer. `right`: the answers are equal, so those with
+        `digests` are promoted from `score` on; if not, their promotions end."""
         for name in ((scope, digest) for digest in digests):
             self._least[name] = min(self._least.get(name, _NEVER), score) if right else _NEVER
             self._least.move_to_end(name)
@@ -70,7 +74,7 @@ class Promotions:
                 self._least.popitem(last=False)
 
     def checked(self, scope: str, digest: bytes, *, wrong: bool) -> None:
-        """A promoted hit was compared with a fresh answer, or its client reported it as wrong."""
+        """Record that a promoted hit was compared with a fresh answer, or that a client reported the hit as wrong."""
         counts = self._counts(scope)
         counts.checked += 1
         counts.wrong += wrong

@@ -1,5 +1,5 @@
-"""Remembers which answers an end user or session has had, so that a question repeated in other words gets a new
-answer."""
+"""Remembers which answers each end user or session has had. If the same question is asked again in other words, the
+answer must be a new one."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _REMEMBERED = 16_384
 
 
 class Repeats:
-    """Answers that askers have had in this worker. Semantic hits that other workers served are not known here, but the
-    asker of each stored question is."""
+    """The answers that askers have had in this worker. Semantic hits that other workers served are not known here. The
+    asker of each stored question is known, because the index contains it."""
 
     def __init__(self) -> None:
         self._given: OrderedDict[tuple[str, bytes], None] = OrderedDict()
 
     def again(self, asker: str, found: Found) -> bool:
-        """Whether `asker` has had this answer before. Always false for an unknown asker."""
+        """Whether `asker` has already had the answer of `found`. False if the asker is unknown."""
         return bool(asker) and (found.asker == asker or (asker, found.digest) in self._given)
 
     def gave(self, asker: str, digest: bytes) -> None:

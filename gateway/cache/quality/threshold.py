@@ -1,4 +1,5 @@
-"""The verifier's threshold per scope. It rises until wrong hits stay below the share that the policy allows."""
+"""The threshold of the verifier for each scope: the minimum score of a hit. The threshold rises until the share of
+wrong hits stays below the share that the policy allows."""
 
 from __future__ import annotations
 
@@ -17,46 +18,49 @@ from gateway.cache.quality.error_bound import LEVELS, Measured, Tally
 from gateway.domain.units import PICO_PER_USD
 
 LEAST_ERROR = 0.004
-"""Minimum allowed share of wrong hits that an affordable number of checks can verify. For a lower share, the verifier's
-own rules decide."""
+"""The lowest allowed share of wrong hits that can be verified with a reasonable number of checks. If the policy allows
+a lower share, the rules of the verifier decide."""
 CPU_HOUR_USD = 0.04
-"""Assumed price in dollars of one hour of a processor core. It is used to weigh the cost of look-ups against savings.
-"""
+"""Assumed price in dollars of one hour of a processor core. It is used to compare the cost of look-ups with their
+savings."""
 
 _SCOPES = 2000
 _CREDIT = 20.0
-"""Additional checks of a new scope, so that its error rate is known soon."""
+"""Number of additional checks in a new scope, so that its error rate is known soon."""
 _MOST_CREDIT = 60.0
 _DOUBTED = 6.0
-"""Factor on the share of checked hits while the error rate is uncertain and additional checks are left."""
+"""Factor by which the share of checked hits is increased while the error rate is uncertain and additional checks
+remain."""
 _AFTER_WRONG = 5.0
-"""Additional checks after a wrong hit, because there may be more."""
+"""Number of additional checks after a wrong hit, because there may be more wrong hits."""
 _REPORTS = 2
-"""Maximum reports of wrong hits that are counted per key within `_VOICES_PER` look-ups."""
+"""Maximum reports of wrong hits that are counted per key within `_REPORTS_PER` look-ups."""
 _REPORTS_PER = 4000
-"""Number of look-ups after which the counts of `_VOICES` start again. Further reports of a key only delete the answer,
+"""Number of look-ups after which the counts of reports start again. Further reports of a key only delete the answer,
 so that one key cannot disable hits for its scope."""
 _KNOWN = 60.0
-"""Number of checked hits from which the error rate counts as known, unless the threshold has been raised."""
+"""Number of checked hits after which the error rate counts as known. It does not count as known if the threshold has
+been raised."""
 _AGAIN_EVERY = 128
-"""Look-ups after which the threshold is computed again, even without a new check."""
+"""Number of look-ups after which the threshold is computed again, even if there was no new check."""
 _WEIGHED = 1000
-"""Number of look-ups after which their cost and savings are compared."""
+"""Number of look-ups after which the cost and the savings of look-ups are compared."""
 _PATIENCE = 5
-"""Factor on `_WEIGHED` for a scope without hits, whose threshold can still fall by comparisons after misses."""
+"""Factor on `_WEIGHED` for a scope in which the threshold allows no hits. Comparisons after misses may lower this
+threshold."""
 _REST_S, _LONGEST_REST_S = 900.0, 86_400.0
 
 
 @dataclass(slots=True)
 class Balance:
-    """Cost and savings of semantic look-ups in the current period."""
+    """The cost and the savings of semantic look-ups in the current period."""
 
     lookups: int = 0
     cpu_s: float = 0.0
     checks_pico: int = 0
     saved_pico: int = 0
     unpriced: int = 0
-    """Hits with unknown savings."""
+    """Number of hits whose savings are unknown."""
 
     @property
     def cost_pico(self) -> int:
@@ -69,16 +73,16 @@ class Balance:
 
 @dataclass(slots=True)
 class Scope:
-    """The statistics of one scope's semantic hits."""
+    """The statistics of the semantic hits in one scope."""
 
     tally: Tally = field(default_factory=Tally)
     measured: Measured = field(default_factory=Measured)
     balance: Balance = field(default_factory=Balance)
     near: dict[str, int] = field(default_factory=lambda: {"right": 0, "wrong": 0, "undecided": 0})
-    """Results of comparing candidates that were refused."""
+    """Results of comparisons with candidates that were not served as hits."""
     credit: float = _CREDIT
     reports: Counter[str] = field(default_factory=Counter)
-    """Recent reports of wrong hits, by key."""
+    """API key → number of its recent reports of wrong hits."""
     bars: dict[float, float] = field(default_factory=dict)
     stale: int = 0
     rests_until: float = float("-inf")
@@ -86,7 +90,7 @@ class Scope:
 
 
 class Thresholds:
-    """Computes thresholds from the counts that callers pass. Runs on the loop and takes microseconds."""
+    """Computes thresholds from the counts that callers report. Runs on the event loop and takes microseconds."""
 
     def __init__(
         self,
@@ -95,13 +99,13 @@ class Thresholds:
         clock: Callable[[], float] = time.monotonic,
         draw: Callable[[], float] = random.random,
     ) -> None:
-        """`share`: share of hits that are checked in the long run."""
+        """`share`: the share of hits that are checked in the long run. `draw`: returns a random number from 0 to 1."""
         self._share, self._clock, self._draw = share, clock, draw
         self._scopes: OrderedDict[str, Scope] = OrderedDict()
         self._switched = 0
         self._author = uuid.uuid4().hex
         self._others: dict[tuple[str, str], tuple[float, ...]] = {}
-        """(Scope, author) → the totals of that worker."""
+        """(Scope, worker) → the totals that this worker has reported."""
         self._unreported: list[Check] = []
 
     def _scope(self, name: str) -> Scope:
@@ -117,12 +121,14 @@ class Thresholds:
     # -- before a look-up ------------------------------------------------------------------------------------------
 
     def pays(self, name: str) -> bool:
-        """Whether semantic look-ups save more than they cost. If not, they pause for some time."""
+        """Whether semantic look-ups in the scope `name` save more than they cost. If not, they are paused for some
+        time."""
         scope = self._scope(name)
         return scope.rests_until <= self._clock()
 
     def bar(self, name: str, max_error: float) -> float:
-        """The minimum score of a hit; `LEVELS[0]`: the verifier's own minimum; inf: no hits."""
+        """The minimum score of a hit in the scope `name`. `LEVELS[0]` means the verifier's own minimum, and inf means
+        that there are no hits. `max_error`: the allowed share of wrong hits."""
         scope = self._scope(name)
         bar = scope.bars.get(max_error)
         if bar is None or scope.stale >= _AGAIN_EVERY:
@@ -135,8 +141,8 @@ class Thresholds:
     # -- after it --------------------------------------------------------------------------------------------------
 
     def looked(self, name: str, score: float | None, *, hit: bool, cpu_s: float = 0.0) -> None:
-        """Count a look-up. `score`: that of the best candidate that the verifier accepted, even if it is below the
-        threshold; None: no candidate was accepted."""
+        """Count a look-up. `score`: the score of the best candidate that the verifier accepted, even if the score is
+        below the threshold; None if no candidate was accepted. `cpu_s`: processor seconds of the look-up."""
         scope = self._scope(name)
         scope.tally.look(score)
         scope.measured.lookups += 1
@@ -152,7 +158,8 @@ class Thresholds:
             self._weigh(scope)
 
     def saved(self, name: str, saved_pico: int | None) -> None:
-        """Count a semantic hit. `saved_pico` is what its answer cost at the backend; None: unpriced."""
+        """Count a semantic hit. `saved_pico`: the cost of the stored answer at the backend, in pico-dollars; None if
+        the cost is unknown."""
         balance = self._scope(name).balance
         if saved_pico is None:
             balance.unpriced += 1
@@ -171,8 +178,8 @@ class Thresholds:
     # -- checks ----------------------------------------------------------------------------------------------------
 
     def draw(self, name: str) -> float:
-        """Decide at random whether this hit is checked. Returns the probability that was used, or 0 if the hit is not
-        selected."""
+        """Decide at random whether a hit is checked. Returns the probability with which hits are selected, or 0 if this
+        hit is not selected."""
         scope = self._scope(name)
         scope.credit = min(_MOST_CREDIT, scope.credit + self._share)
         if not self._share:
@@ -187,7 +194,8 @@ class Thresholds:
     def checked(
         self, name: str, score: float, judgement: Judgement, *, probability: float, cost_pico: int | None = 0
     ) -> None:
-        """Count the comparison of a hit, selected with `probability`, with a fresh answer that cost `cost_pico`."""
+        """Count the comparison of a hit with a fresh answer. `probability`: the probability with which the hit was
+        selected. `cost_pico`: the cost of the fresh answer in pico-dollars."""
         scope = self._scope(name)
         scope.balance.checks_pico += cost_pico or 0
         if judgement is Judgement.UNDECIDED:
@@ -201,8 +209,9 @@ class Thresholds:
         scope.bars.clear()
 
     def missed(self, name: str, score: float, judgement: Judgement, *, accepted: bool) -> None:
-        """Count the comparison of a miss's fresh answer with that of its best candidate, which costs nothing extra.
-        `accepted`: the verifier accepts the candidate, but the scope's threshold does not."""
+        """Count the comparison of the fresh answer of a miss with the answer of the best candidate. This comparison
+        needs no additional call. `accepted`: whether the verifier accepted the candidate, so that only the threshold of
+        the scope refused it."""
         scope = self._scope(name)
         scope.near[judgement.value] += 1
         if accepted and judgement is not Judgement.UNDECIDED:
@@ -210,8 +219,8 @@ class Thresholds:
             scope.bars.clear()
 
     def called_wrong(self, name: str, score: float, key: str) -> None:
-        """Count a wrong hit that a client with this key reports. The report stands for this hit only, because clients
-        rarely report correct hits. It also increases the number of checks in the scope."""
+        """Count a wrong hit that a client with the API key `key` has reported. The report counts for this single hit
+        only, because clients rarely report that a hit was right. The report also adds checks in the scope."""
         scope = self._scope(name)
         if self._counts_report(scope, key):
             scope.credit += _AFTER_WRONG
@@ -231,7 +240,7 @@ class Thresholds:
     # -- between workers ---------------------------------------------------------------------------------------------
 
     def news(self) -> Judged | None:
-        """The report for the other workers; None without new checks or reports."""
+        """The report for the other workers; None if there are no new checks or reports."""
         if not self._unreported:
             return None
         checks, self._unreported = self._unreported, []
@@ -240,7 +249,7 @@ class Thresholds:
         return Judged(self._author, totals, checks)
 
     def add_report(self, judged: Judged) -> None:
-        """Add the report of another worker, or of an earlier one."""
+        """Add a report that another worker, or an earlier worker, has sent."""
         if judged.author == self._author:
             return
         for name, figures in judged.totals.items():
@@ -257,11 +266,11 @@ class Thresholds:
                 self._found_wrong(scope, check.score)
 
     def forget(self) -> None:
-        """Discard other workers' totals; valid ones are reported again."""
+        """Discard the totals of other workers. Totals that are still valid are reported again."""
         self._others.clear()
 
     def _in_all(self, name: str) -> Measured:
-        """Totals of all workers that have reported."""
+        """The totals of this worker and of all workers that have reported. `name`: the scope."""
         total = Measured()
         total.add(self._scopes[name].measured.figures)
         for (scope, _), figures in self._others.items():
@@ -272,8 +281,8 @@ class Thresholds:
     # -- reports ---------------------------------------------------------------------------------------------------
 
     def report(self) -> list[dict[str, Any]]:
-        """For each scope, over all workers: look-ups, hits, checks, and wrong hits with their interval. The thresholds
-        are those of this worker."""
+        """Look-ups, hits, checks, and wrong hits with their confidence interval, for each scope and summed over all
+        workers. The thresholds are those of this worker."""
         now = self._clock()
         return [
             {"scope": name, **_as_object(scope, self._in_all(name)), "rests": scope.rests_until > now}
@@ -281,7 +290,7 @@ class Thresholds:
         ]
 
     def stats(self) -> Mapping[str, int | float | str]:
-        """Counts that can be added over workers; no shares."""
+        """Counts that can be added over several workers. Shares are not included, because they cannot be added."""
         total = Measured()
         for scope in self._scopes.values():
             total.add(scope.measured.figures)

@@ -1,1 +1,2 @@
-"""Finds stored questions by meaning: embedding, vector index, partitions of comparable questions."""
+"""Finds stored questions by their meaning, with an embedder and a vector index. Only questions in the same partition
+are compared."""

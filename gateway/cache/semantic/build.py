@@ -1,4 +1,4 @@
-"""Exports a sentence-transformers model to an int8 ONNX file; needs the extra `st`."""
+"""Exports a sentence-transformers model to an ONNX file with int8 weights. Needs the extra `st`."""
 
 from __future__ import annotations
 
@@ -29,17 +29,19 @@ SAMPLES = Path(__file__).parents[1] / "data" / "paraphrases.json"
 
 _LARGEST_GRAPH = 2**31
 _LEAST_WEIGHTS = 4096
-"""Minimum numbers in a tensor that is quantised. For a smaller one, int8 saves too little for the error it causes."""
+"""Minimum number of elements of a tensor that is quantised. In a smaller tensor, int8 saves too little memory for the
+error that it causes."""
 _KNOTS = 33
 _BATCH = 16
 
 
 def build(source: str, out: Path, *, device: str = "cpu", texts: Sequence[str] = ()) -> Facts:
-    """Write the encoder of `source` (a folder, or a name that sentence-transformers finds) into the folder `out`.
+    """Write the encoder of `source` into the folder `out`. `source`: a folder, or a name that sentence-transformers can
+    load.
 
-    The faster kind of quantisation is tried first. The first kind that agrees with the original on all sample texts is
-    used. `texts`: your own samples, in addition to the packaged ones. Blocks for minutes. Raises EmbedderUnavailable,
-    and the errors that torch raises.
+    There are two kinds of quantisation. The faster kind is tried first. The first kind whose vectors agree with the
+    original's on all sample texts is used. `texts`: further samples, in addition to the packaged samples. Blocks for
+    minutes. Raises EmbedderUnavailable, and the errors that torch raises.
     """
     original = _original(source, device)
     groups = _groups()
@@ -75,8 +77,8 @@ def build(source: str, out: Path, *, device: str = "cpu", texts: Sequence[str] =
 
 
 def knots(model: OnnxModel, groups: Sequence[Sequence[str]]) -> Iterator[tuple[float, float]]:
-    """Yield pairs of equal quantiles over the sample question pairs: a cosine of `model`, and the corresponding cosine
-    of the packaged encoder."""
+    """Yield pairs of cosines that are equal quantiles over the sample question pairs: a cosine of `model`, and the
+    corresponding cosine of the packaged encoder."""
     texts = [text for group in groups for text in group]
     own, packaged = (_cosines(each.embed, texts) for each in (model, MiniLM()))
     shares = np.linspace(0, 1, _KNOTS)
@@ -91,8 +93,8 @@ def knots(model: OnnxModel, groups: Sequence[Sequence[str]]) -> Iterator[tuple[f
 
 
 def _cosines(embed: Callable[[str], Vector | None], texts: Sequence[str]) -> Vector:
-    """Cosines between sample texts: of each text with its neighbours in the list (often paraphrases or near misses),
-    and of a sample of the more distant pairs."""
+    """Cosines between sample texts: the cosine of each text with its neighbours in the list (often paraphrases or near
+    misses), and cosines of a sample of pairs that are farther apart in the list."""
     vectors = np.stack([vector for text in texts if (vector := embed(text)) is not None])
     every = vectors @ vectors.T
     near = np.concatenate([np.diagonal(every, offset) for offset in range(1, 12)])
@@ -120,7 +122,7 @@ def _encode(model: Any, texts: Sequence[str]) -> Vector:
 
 
 def _export(model: Any, path: Path) -> None:
-    """Write the whole model, including pooling, as one ONNX graph."""
+    """Write the whole model as one ONNX graph. The pooling is included in the graph."""
     import torch
 
     model = model.to("cpu")
@@ -136,7 +138,7 @@ def _export(model: Any, path: Path) -> None:
             return self.model(dict(zip(names, inputs, strict=True)))["sentence_embedding"]
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # warnings about axis names and about changes in later versions
+        warnings.simplefilter("ignore")  # warnings about names of axes, and about changes in later versions
         torch.onnx.export(
             Encoder(),
             tuple(given[name] for name in names),
@@ -153,7 +155,8 @@ def _export(model: Any, path: Path) -> None:
 
 
 def _dynamic(source: Path, target: Path) -> None:
-    """Quantise weights and activations to int8. This is the fastest kind, but not always accurate enough."""
+    """Quantise the weights and the activations to int8. The model is fastest with this kind of quantisation, but not
+    always accurate enough."""
     keep_onnxruntime_offline()
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
@@ -161,7 +164,8 @@ def _dynamic(source: Path, target: Path) -> None:
 
 
 def _weights(source: Path, target: Path) -> None:
-    """Quantise only the weights to int8, with a scale for each row or column; the model computes in float."""
+    """Quantise only the weights to int8, with a scale for each row or column. The model then computes in floating
+    point."""
     import onnx
     from onnx import numpy_helper
 
@@ -190,7 +194,8 @@ def _weights(source: Path, target: Path) -> None:
 
 
 def _install(folder: Path, out: Path, facts: Facts) -> None:
-    """Copy the files to `out`. The facts are written last: a folder without them does not count as an encoder."""
+    """Copy the files to `out`. The facts are written last, because a folder without facts does not count as an
+    encoder."""
     out.mkdir(parents=True, exist_ok=True)
     for name in (WEIGHTS, TOKENIZER):
         shutil.copyfile(folder / name, out / name)

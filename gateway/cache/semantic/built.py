@@ -1,4 +1,4 @@
-"""An encoder made by `thriftgate embedder build`: a folder of weights, tokenizer and facts."""
+"""An encoder made by `thriftgate embedder build`. It is a folder with weights, tokenizer and facts."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ FACTS, WEIGHTS, TOKENIZER = "embedder.json", "model.onnx", "tokenizer.json"
 
 
 class Facts(BaseModel):
-    """The content of `embedder.json`."""
+    """The facts about an encoder, which are in the file `embedder.json`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     source: str
-    """The model from which the encoder was made."""
+    """Name of the model from which the encoder was made."""
     sha256: str
     dimensions: int = Field(gt=0)
     max_tokens: int = Field(gt=0)
     quantised: str
     """The kind of quantisation that was used."""
     agreement: float
-    """Minimum cosine, over the sample texts, between the encoder's vector and the original's."""
+    """Minimum cosine between the vector of this encoder and the vector of the original model, over all sample texts."""
     knots: tuple[tuple[float, float], ...]
-    """Pairs (cosine of this encoder, equivalent cosine of the packaged one), ascending. They convert cosines, because
-    the verifier's thresholds refer to the packaged encoder."""
+    """Pairs (cosine of this encoder, equivalent cosine of the packaged encoder), in ascending order. They are used to
+    convert cosines, because the thresholds of the verifier are for the packaged encoder."""
 
     @property
     def name(self) -> str:
-        """The encoder's name. It is part of every partition's key, so vectors of different encoders are never
+        """The name of the encoder. It is part of the key of every partition, so vectors of different encoders are never
         compared."""
         return f"{Path(self.source).name}-int8@{self.sha256[:8]}"
 
@@ -45,7 +45,8 @@ def is_built(folder: str) -> bool:
 
 
 def read_facts(folder: Path) -> Facts:
-    """The facts of a folder. Raises EmbedderUnavailable if `embedder build` did not make it."""
+    """The facts about the encoder in `folder`. Raises EmbedderUnavailable if `embedder build` did not make the
+    folder."""
     try:
         return Facts.model_validate(orjson.loads((folder / FACTS).read_bytes()))
     except (OSError, orjson.JSONDecodeError, ValidationError) as error:
@@ -53,10 +54,10 @@ def read_facts(folder: Path) -> Facts:
 
 
 class BuiltEmbedder(ModelEmbedder):
-    """Implements `Embedder` with a folder that `embedder build` made."""
+    """Implements `Embedder` with an encoder that `embedder build` made."""
 
     def __init__(self, folder: str) -> None:
-        """Raises EmbedderUnavailable if the folder is incomplete."""
+        """`folder`: the folder of the encoder. Raises EmbedderUnavailable if the folder is incomplete."""
         facts = read_facts(Path(folder))
         super().__init__(
             partial(load, Path(folder), facts),

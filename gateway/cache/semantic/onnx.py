@@ -1,5 +1,5 @@
-"""A text encoder on one ONNX thread: converts a text to a unit vector. Only this module imports onnxruntime and
-tokenizers."""
+"""A text encoder, which converts a text to a unit vector. It runs in one ONNX thread. Only this module imports
+onnxruntime and tokenizers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gateway.settings.environment import keep_onnxruntime_offline
 
 
 def runtime() -> Any:
-    """The onnxruntime module, configured to open no network connection."""
+    """The onnxruntime module. It is configured to open no network connection."""
     keep_onnxruntime_offline()
     import onnxruntime  # not at the top, because its telemetry must be disabled first
 
@@ -27,12 +27,13 @@ def runtime() -> Any:
 
 
 class OnnxModel:
-    """One loaded model. It blocks; call it from one thread. Implements `Model` of embedder.py."""
+    """Implements `Model` of embedder.py with an ONNX model. The methods block and must be called from one thread."""
 
     def __init__(self, weights: Path, sha256: str, tokenizer: Path, max_tokens: int) -> None:
-        """The model's first output is either a vector for each text, or one for each token, of which the mean is used.
+        """Load the model. Its first output contains either one vector for each text, or one vector for each token; in
+        the second case, the mean over the tokens is used.
 
-        Raises EmbedderUnavailable if the weights are not the expected ones, OSError if a file is missing.
+        Raises EmbedderUnavailable if the weights do not have the checksum `sha256`, and OSError if a file is missing.
         """
         if hashlib.sha256(weights.read_bytes()).hexdigest() != sha256:
             raise EmbedderUnavailable(f"{weights} is not the file we know; install or build it again")
@@ -40,7 +41,7 @@ class OnnxModel:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         options.inter_op_num_threads = 1
-        # Spinning threads on busy cores delay all other threads (measured: 20 to 60 times slower).
+        # Threads that wait actively on busy cores delay all other threads (measured: 20 to 60 times slower).
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         self._session: Any = onnxruntime.InferenceSession(str(weights), options, providers=["CPUExecutionProvider"])
         self._inputs = {each.name for each in self._session.get_inputs()}
@@ -54,14 +55,15 @@ class OnnxModel:
         return self.embed_all((text,))[0]
 
     def embed_all(self, texts: Sequence[str]) -> list[Vector | None]:
-        """The unit vector of each text, or None. The vectors do not depend on the other texts."""
+        """The unit vector of each text; None for a text that exceeds the model's limit. The vector of a text does not
+        depend on the other texts."""
         encoded = [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
         read = [ids for ids in encoded if len(ids) <= self._max_tokens]
         vectors = iter(self._run(read) if read else ())
         return [next(vectors) if len(ids) <= self._max_tokens else None for ids in encoded]
 
     def _run(self, encoded: Sequence[Sequence[int]]) -> Vector:
-        """The vectors, one row for each text."""
+        """The vectors of tokenised texts, one row for each text."""
         tokens = np.zeros((len(encoded), max(map(len, encoded))), dtype=np.int64)
         mask = np.zeros_like(tokens)
         for place, ids in enumerate(encoded):

@@ -1,4 +1,4 @@
-"""The semantic index: one vector index per partition; the verifier checks each candidate."""
+"""The semantic index. It has one vector index for each partition. The verifier checks each candidate."""
 
 from __future__ import annotations
 
@@ -21,27 +21,28 @@ CANDIDATES = 4
 LEAST_COSINE = 0.6
 
 ENTRY_BYTES = 2000
-"""Measured memory of an entry in addition to its vector and text: digest, place, numbers, and the containers that hold
-them."""
+"""Memory of an entry in bytes, in addition to its vector and text, as measured. It consists of the digest, the place,
+numbers, and the containers that hold these."""
 _COMPARED = 16
-"""Number of least-recently-used questions that are compared for eviction. The one that saves least per byte is evicted.
-"""
+"""Number of questions that are compared when one must be evicted. They are the questions that were not used for the
+longest time. Of these, the question that saves least per byte is evicted."""
 _PIECE_S = 0.02
-"""Maximum seconds spent on queued changes at a time. It limits how long look-ups wait."""
+"""Maximum seconds for which queued changes are applied without a break. This limits how long look-ups wait."""
 
 
 class Query(NamedTuple):
-    """The result of a search: a hit, or else the candidate that came closest."""
+    """The result of a search: the hit or, if there is no hit, the best candidate."""
 
     found: Found | None = None
     near: Found | None = None
     accepted: bool = False
-    """Whether the verifier accepts `near`, apart from the scope's threshold."""
+    """Whether the verifier accepts `near`. If so, only the threshold of the scope refuses it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """Index lists to be trained for a partition that has become too large for its present ones."""
+    """New lists for the vector index of a partition. They are trained because the partition has become too large for
+    its present lists."""
 
     partition: bytes
     index: VectorIndex
@@ -60,8 +61,8 @@ class _Partition:
 
 
 class SemanticIndex:
-    """The vector indexes of all partitions. `add` and `remove` only queue a change and may be called from any thread;
-    all other methods belong to one thread."""
+    """The vector indexes of all partitions. `add` and `remove` only queue a change and may be called from any thread.
+    All other methods must be called from one thread."""
 
     def __init__(
         self,
@@ -71,11 +72,12 @@ class SemanticIndex:
         max_bytes: int = 256 * 2**20,
         knots: Sequence[tuple[float, float]] = (),
     ) -> None:
-        """`knots`: pairs (cosine of another embedder, equivalent cosine of the packaged one). The verifier's thresholds
-        refer to the packaged embedder.
+        """`knots`: pairs (cosine of another embedder, equivalent cosine of the packaged embedder). They are needed
+        because the thresholds of the verifier are for the packaged embedder.
 
-        If vectors and texts exceed `max_bytes`, questions are evicted: of the least recently used ones, those that save
-        least per byte. An evicted question is still found by exact match.
+        If vectors and texts together exceed `max_bytes`, questions are evicted. Of the questions that were not used for
+        the longest time, those that save least per byte are evicted. An evicted question is still found by an exact
+        look-up.
         """
         self._verifier = verifier
         self._dimensions = dimensions
@@ -83,7 +85,8 @@ class SemanticIndex:
         self._own, self._packaged = [own for own, _ in knots], [packaged for _, packaged in knots]
         self._partitions: dict[bytes, _Partition] = {}
         self._places: OrderedDict[bytes, tuple[bytes, int]] = OrderedDict()
-        """Digest → (partition, number), least recently used first."""
+        """Digest → (partition, number of the entry). The question that was not used for the longest time comes first.
+        """
         self._last = 0
         self._waiting: deque[tuple[bool, Entry]] = deque()
         self._drafted: Build | None = None
@@ -100,7 +103,7 @@ class SemanticIndex:
 
     @property
     def waiting(self) -> int:
-        """Number of queued changes."""
+        """Number of changes that wait in the queue."""
         return len(self._waiting)
 
     def add(self, entry: Entry) -> None:
@@ -110,7 +113,8 @@ class SemanticIndex:
         self._waiting.append((False, entry))
 
     def apply(self, within_s: float = float("inf")) -> None:
-        """Apply the queued changes and evict questions. Changes that remain after `within_s` seconds stay queued."""
+        """Apply the queued changes and evict questions. Changes that have not been applied after `within_s` seconds
+        stay in the queue."""
         until = time.monotonic() + within_s
         while self._waiting and time.monotonic() < until:
             adding, entry = self._waiting.popleft()
@@ -121,9 +125,11 @@ class SemanticIndex:
                     self._evict()
 
     def seek(self, question: Question, vector: Vector, *, max_error: float, now: float, bar: float = 0.0) -> Query:
-        """Find the nearest earlier question whose answer also answers this one, and the candidate that came closest.
+        """Find the nearest earlier question whose answer also answers `question`. If there is none, find the best
+        candidate.
 
-        Blocks for a few milliseconds at most. `bar`: minimum verifier score, in addition to the verifier's own minimum.
+        Blocks for at most a few milliseconds. `bar`: minimum score of the verifier, in addition to the verifier's own
+        minimum. `now`: Unix seconds.
         """
         self.apply(_PIECE_S)
         partition = self._partitions.get(question.partition)
@@ -180,7 +186,8 @@ class SemanticIndex:
             del self._partitions[name]
 
     def _evict(self) -> None:
-        """Evict questions. The newest question is evicted only if it is the only one."""
+        """Evict questions until the memory limit is met. The newest question is evicted only if it is the only
+        question."""
         oldest = islice(self._places.items(), min(_COMPARED, len(self._places) - 1))
         self._take_out(min(oldest, key=lambda item: self._worth(*item[1]))[0])
         self.evicted += 1
@@ -192,7 +199,8 @@ class SemanticIndex:
     # -- lists, trained in another thread ------------------------------------------------------------------------------
 
     def outgrown(self) -> Build | None:
-        """The largest partition that needs new lists; None if there is none, or while another one is being trained."""
+        """The largest partition that needs new lists. None if no partition needs new lists, or while lists of another
+        partition are being trained."""
         if self._drafted is not None:
             return None
         wanting = [name for name, partition in self._partitions.items() if partition.index.outgrown]
@@ -204,7 +212,8 @@ class SemanticIndex:
         return self._drafted
 
     def adopt(self, build: Build) -> None:
-        """Use the trained lists, if training succeeded. Ignored if the partition has been removed since."""
+        """Use the trained lists, if training succeeded. Does nothing if the partition has been removed in the
+        meantime."""
         self._drafted = None
         partition = self._partitions.get(build.partition)
         if partition is not None and partition.index is build.index:

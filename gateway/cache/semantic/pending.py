@@ -1,4 +1,5 @@
-"""Questions that were stored while the embedder was loading. They are embedded after it has loaded."""
+"""Questions whose answers were stored while the embedder was loading. The questions are embedded when the embedder is
+loaded."""
 
 from __future__ import annotations
 
@@ -12,13 +13,14 @@ from gateway.cache.semantic.service import Semantic
 from gateway.runtime.tasks import Tasks
 
 _KEPT = 256
-"""Maximum questions that wait for the embedder; the newest ones are kept. Older ones are found by exact match only."""
+"""Maximum number of questions that wait for the embedder. The newest questions are kept. Older questions are found only
+by exact look-ups."""
 
 
 class PendingQuestions:
     def __init__(self, semantic: Semantic, mean: Callable[[Ticket, Entry, Question], Awaitable[None]]) -> None:
-        """`mean` adds one answer to the semantic index. It is called for one answer at a time, in the order of
-        storing."""
+        """`mean`: adds the question of one stored answer to the semantic index. It is called for one answer at a time,
+        in the order in which the answers were stored."""
         self._semantic, self._mean = semantic, mean
         self._waiting: deque[tuple[Ticket, Entry, Question]] = deque(maxlen=_KEPT)
         self._tasks = Tasks()

@@ -1,4 +1,4 @@
-"""An embedder from any sentence-transformers model (extra `st`). Only this module imports that library."""
+"""An embedder that uses any sentence-transformers model (extra `st`). Only this module imports the library."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from gateway.errors import EmbedderUnavailable
 
 
 class SentenceTransformerEmbedder(ModelEmbedder):
-    """Implements `Embedder` with a local model directory. `device` is the name of the device in torch (`cpu`,
-    `cuda`)."""
+    """Implements `Embedder` with a model in a local folder. `device`: name of the device in torch (`cpu`, `cuda`)."""
 
     def __init__(self, path: str, *, device: str = "cpu", dimensions: int = 384, max_tokens: int = 256) -> None:
         super().__init__(
@@ -24,7 +23,7 @@ class SentenceTransformerEmbedder(ModelEmbedder):
 
 
 class _Transformer:
-    """Implements Model."""
+    """Implements `Model` of embedder.py."""
 
     def __init__(self, model: Any, max_tokens: int) -> None:
         self._model, self._max_tokens = model, max_tokens
@@ -36,7 +35,7 @@ class _Transformer:
         return [next(vectors) if length <= self._max_tokens else None for length in lengths]
 
     def _encode(self, texts: list[str]) -> Vector:
-        """The vectors, one row for each text."""
+        """The vectors of `texts`, one row for each text."""
         rows: Vector = self._model.encode(
             texts, normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False
         )
@@ -44,14 +43,15 @@ class _Transformer:
 
 
 def transformer(path: str, device: str, *, local: bool = True) -> Any:
-    """The sentence-transformers model. `local`: disable downloads. Raises the errors of torch and of the model."""
-    from sentence_transformers import SentenceTransformer  # imports torch: takes seconds, and more than a gigabyte
+    """The sentence-transformers model. `local`: do not download anything. Raises the errors of torch and of the
+    model."""
+    from sentence_transformers import SentenceTransformer  # imports torch, which takes seconds and more than a gigabyte
 
     return SentenceTransformer(path, device=device, local_files_only=local)
 
 
 def _load(path: str, device: str, dimensions: int, max_tokens: int) -> Model:
-    """The loaded model. Raises EmbedderUnavailable, and the errors of torch and its models."""
+    """The loaded model. Raises EmbedderUnavailable, and the errors of torch and of the model."""
     model = transformer(path, device)
     if model.get_embedding_dimension() != dimensions:
         raise EmbedderUnavailable(f"{path} gives other than {dimensions} dimensions; say how many")

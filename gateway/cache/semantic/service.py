@@ -1,4 +1,4 @@
-"""Asynchronous interface of the semantic index. The index is loaded on first use and runs in a separate thread."""
+"""Asynchronous access to the semantic index. The index is loaded on first use and runs in a separate thread."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gateway.cache.packing import Vector
 from gateway.domain.protocols import Embedder
 from gateway.runtime.tasks import Tasks
 
-if TYPE_CHECKING:  # they import NumPy, faiss and the verifier's words
+if TYPE_CHECKING:  # these import NumPy, faiss and the verifier's words
     from gateway.cache.semantic.partitions import Query, SemanticIndex
 
 T = TypeVar("T")
@@ -24,35 +24,36 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 DEADLINE_S = 0.25
-"""Maximum seconds that a look-up waits for a vector and a search. After that, it is a miss."""
+"""Maximum seconds that a look-up waits for the vector and the search. A look-up that takes longer is a miss."""
 _TOLERATED = 3
-"""Number of consecutive look-ups that may time out or fail; after more of them, the embedder counts as failed."""
+"""Number of consecutive look-ups that may time out or fail. If more look-ups do, the embedder counts as failed."""
 PAUSE_S = 5.0
-"""Seconds for which a failed embedder is not used before it is tried again."""
+"""Seconds for which an embedder that has failed is not used. After that, it is tried again."""
 _LOADING_S = 0.1
-"""Seconds between checks of whether the embedder has loaded."""
+"""Seconds between two checks whether the embedder is loaded."""
 _PIECE_S = 0.02
-"""Maximum seconds spent on queued changes at a time, so that look-ups can run in between."""
+"""Maximum seconds for which queued changes are applied without a break, so that look-ups can run in between."""
 _SWITCH_S = 0.0005
 """Seconds after which a thread that runs Python code yields to the event loop. Python's default of 5 ms is too long."""
 
 
 class SemanticResult(NamedTuple):
-    """The result of a look-up of a question."""
+    """The result of a semantic look-up."""
 
     vector: Vector | None = None
     found: Found | None = None
     near: Found | None = None
-    """The candidate that came closest to a hit, if there is no hit."""
+    """The best candidate, if there is no hit."""
     accepted: bool = False
-    """Whether the verifier accepts `near`, apart from the scope's threshold."""
+    """Whether the verifier accepts `near`. If so, only the threshold of the scope refuses it."""
     cpu_s: float = 0.0
 
 
 class Semantic:
-    """Finds questions by meaning. While the embedder or the verifier is not loaded, every look-up is a miss.
+    """Finds questions by their meaning. Until the embedder and the verifier are loaded, every look-up is a miss.
 
-    Neither is in memory before `begin`. This saves 220 MiB in a gateway whose teams do not use the semantic cache.
+    Neither of the two is in memory before `begin` is called. This saves 220 MiB in a gateway whose teams do not use the
+    semantic cache.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Semantic:
         deadline_s: float = DEADLINE_S,
         pause_s: float = PAUSE_S,
     ) -> None:
-        """`kept` returns the entries that exist when loading has finished."""
+        """`kept`: returns the entries that exist when loading has finished; they are added to the index."""
         self._embedder = embedder
         self._deadline_s, self._pause_s = deadline_s, pause_s
         self._max_bytes, self._kept = max_bytes, kept
@@ -79,7 +80,7 @@ class Semantic:
         self._counts = {"asked": 0, "found": 0, "late": 0, "refused": 0}
 
     def begin(self) -> None:
-        """Start loading in the background. Repeated calls have no effect."""
+        """Start to load the embedder and the verifier in the background. Repeated calls have no effect."""
         if self._embedder is not None and not self._begun:
             self._begun = True
             self._embedder.begin()
@@ -105,7 +106,7 @@ class Semantic:
 
     @property
     def name(self) -> str:
-        """Name of the embedder that made the vectors. Vectors of different embedders cannot be compared."""
+        """The name of the embedder that computes the vectors. Vectors of different embedders cannot be compared."""
         return self._embedder.name if self._embedder else ""
 
     @property
@@ -113,7 +114,7 @@ class Semantic:
         return self._meanings is not None and self._embedder is not None and self._embedder.ready
 
     async def loaded(self) -> bool:
-        """Start loading, and wait until vectors are available. Returns False if loading has failed for good."""
+        """Start loading, and wait until vectors are available. Returns False if loading has failed permanently."""
         self.begin()
         while not self.ready:
             if self._embedder is None or self._failed or self._embedder.failed:
@@ -123,7 +124,7 @@ class Semantic:
 
     @property
     def failed(self) -> bool:
-        """Whether semantic look-ups are disabled by a failure, temporarily or permanently."""
+        """Whether semantic look-ups are switched off after a failure, for a time or permanently."""
         down = self._failed or self._in_a_row >= _TOLERATED
         return down or (self._embedder is not None and self._embedder.failed)
 
@@ -155,13 +156,13 @@ class Semantic:
             (self._meanings.add if adding else self._meanings.remove)(entry)
 
     async def vector(self, question: Question, owner: str, *, urgent: bool = True) -> Vector | None:
-        """The vector of a question; None if it cannot be computed. `owner`: see `Embedder.embed`. `urgent`: a caller
-        waits for it; if not urgent, a busy embedder does not count as a failure."""
+        """The vector of a question; None if the vector cannot be computed. `owner`: see `Embedder.embed`. `urgent`:
+        whether a caller waits for the vector. If not, a busy embedder does not count as a failure."""
         if self._embedder is None or not self._embedder.ready or self._resting:
             return None
         try:
             vector: Vector | None = await self._embedder.embed(question.text, owner)
-        except Exception as error:  # any error of a model or its libraries loses only savings
+        except Exception as error:  # an error of the model or its libraries only loses savings
             self._counts["refused"] += 1
             if urgent:
                 self._trouble(repr(error))
@@ -169,8 +170,8 @@ class Semantic:
         return vector
 
     async def find(self, question: Question, owner: str, max_error: float, bar: float = 0.0) -> SemanticResult:
-        """Return the question's vector, and the earlier question with the same meaning. `bar`: minimum verifier score.
-        `owner`: the group that shares answers."""
+        """Compute the vector of `question`, and find the earlier question with the same meaning. `owner`: the scope,
+        within which answers are shared. `bar`: minimum score of the verifier."""
         if not self.ready or self._meanings is None:
             self.begin()
             return SemanticResult()
@@ -198,20 +199,20 @@ class Semantic:
 
     @property
     def _embedded_s(self) -> float:
-        """Processor seconds of the embedder so far. A difference of two values includes texts of other callers; on
-        average this evens out."""
+        """Processor seconds that the embedder has used so far. The difference between two values includes the texts of
+        other callers; on average over many look-ups, this makes no difference."""
         cpu_s: float = getattr(self._embedder, "cpu_s", 0.0)
         return cpu_s
 
     async def embed(self, text: str) -> Vector | None:
-        """The vector of any text, for callers that can wait. Raises EmbedderUnavailable and the model's errors."""
+        """The vector of any text, for callers that can wait. Raises EmbedderUnavailable and the errors of the model."""
         if self._embedder is None or not self.ready:
             return None
         vector: Vector | None = await self._embedder.embed(text)
         return vector
 
     async def tidy(self) -> None:
-        """Apply queued changes, which would otherwise accumulate while there are no look-ups, and train lists where
+        """Apply queued changes, which would accumulate if there were no look-ups. Train new lists where they are
         needed."""
         await self.apply()
         await self.train()
@@ -221,7 +222,8 @@ class Semantic:
             await self._in_thread(self._meanings.apply, _PIECE_S)
 
     async def train(self) -> None:
-        """Train lists for the partition that needs them most, in a thread that no look-up uses."""
+        """Train new lists for the partition that needs them most. The training runs in a thread that no look-up
+        uses."""
         semantic_index = self._meanings
         build = await self._in_thread(semantic_index.outgrown) if semantic_index is not None else None
         if semantic_index is None or build is None:
@@ -250,15 +252,15 @@ class Semantic:
 def _seek(
     semantic_index: SemanticIndex, question: Question, vector: Vector, max_error: float, bar: float, now: float
 ) -> tuple[Query, float]:
-    """The search result and the processor time it took, in seconds."""
+    """The result of the search, and the processor seconds that the search took."""
     began = time.thread_time()
     sought = semantic_index.seek(question, vector, max_error=max_error, now=now, bar=bar)
     return sought, time.thread_time() - began
 
 
 def _meanings(dimensions: int, max_bytes: int, knots: Sequence[tuple[float, float]]) -> SemanticIndex:
-    """A semantic index with the packaged words and weights, read from files. Also imports faiss here, because the
-    import takes longer than a look-up may."""
+    """A new semantic index, with the packaged words and weights. Also imports faiss, because the import takes longer
+    than a look-up may take."""
     from gateway.cache.semantic.partitions import SemanticIndex
     from gateway.cache.semantic.vector_index import single_threaded
     from gateway.cache.verifier.verify import Verifier

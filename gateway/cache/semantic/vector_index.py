@@ -1,4 +1,4 @@
-"""Nearest-neighbour search over one partition's vectors. Only this module imports faiss."""
+"""Finds the nearest vectors in one partition. Only this module imports faiss."""
 
 from __future__ import annotations
 
@@ -13,41 +13,45 @@ from numpy.typing import NDArray
 from gateway.cache.packing import BYTES_PER_DIMENSION, Vector, unpack
 
 FAISS_FROM = 512
-"""Minimum number of vectors for using faiss. For fewer, a matrix product is faster."""
+"""Minimum number of vectors for using faiss. With fewer vectors, a matrix product is faster."""
 LISTS_FROM = 20_000
-"""Minimum number of vectors for which they are divided into lists. A search then reads only some of the lists."""
+"""Minimum number of vectors for dividing them into lists. A search then reads only some of the lists."""
 
 _RESCORED = 16
-"""Number of vectors, found by their eight-bit codes, for which the exact cosine is computed."""
+"""Number of vectors that are found by their eight-bit codes and for which the exact cosine is then computed."""
 _DEVIATIONS = 8.0
-"""Range of the codes, in standard deviations of a unit vector's components. Larger components are clipped; the exact
-cosines correct this error."""
+"""Range of the codes, in standard deviations of the components of a unit vector. Larger components are cut off. The
+exact cosines correct the error."""
 _CHUNK = 1024
-"""Number of vectors passed to faiss at a time. Copying them holds the interpreter's lock."""
+"""Number of vectors that are passed to faiss at a time. Copying vectors holds the interpreter's lock."""
 _PER_CENTROID = 40
-"""Number of training vectors per list."""
+"""Number of vectors per list that are used for training."""
 _TRAININGS = 8
 _READ = 32
-"""A search reads 1/`_READ` of the lists, but at least `_READ_LEAST` lists."""
+"""A search reads the share 1/`_READ` of the lists, but at least `_READ_LEAST` lists."""
 _READ_LEAST = 16
 _OUTGROWN = 4
-"""Lists are trained again when the index has grown or shrunk by this factor since they were trained."""
+"""New lists are trained when the index has grown or shrunk by this factor since the last training."""
 _CODE_BYTES = 256
-"""Memory in bytes that a vector takes in faiss besides its code: its number, its position, and spare capacity."""
+"""Memory in bytes that faiss needs for a vector in addition to its code: for the number, the position, and spare
+capacity."""
 
 
 def single_threaded() -> None:
-    """Make faiss use one OpenMP thread in the calling thread. On busy cores, two threads take sixty times as long."""
+    """Make faiss use one OpenMP thread when it is called from the calling thread. On busy cores, a search with two
+    threads takes sixty times as long."""
     import faiss
 
     faiss.omp_set_num_threads(1)
 
 
 class VectorIndex:
-    """Unit vectors by number, searched by inner product. Not thread-safe: use it from one thread only.
+    """Unit vectors, each with a number. They are searched by inner product. The object is not thread-safe and must be
+    used from one thread.
 
-    Eight-bit codes find the nearest vectors, and exact cosines rank them. Up to `LISTS_FROM` vectors, every code is
-    compared. With more, the caller has `draft` built in another thread and then passes it to `adopt`.
+    Eight-bit codes find the nearest vectors, and exact cosines rank them. With up to `LISTS_FROM` vectors, a search
+    compares all codes. With more vectors, the caller calls `build` of the `draft` in another thread and then passes the
+    draft to `adopt`.
     """
 
     def __init__(self, dimensions: int) -> None:
@@ -55,26 +59,26 @@ class VectorIndex:
         self._vectors: dict[int, bytes] = {}
         self._matrix: tuple[NDArray[np.int64], Vector] | None = None
         self._codes: Any = None
-        """A faiss index that does not yet have the pending changes in `_fresh` and `_gone`."""
+        """The codes of the vectors, as a faiss index. The changes in `_fresh` and `_gone` are not yet applied to it."""
         self._fresh: list[int] = []
         self._gone: list[int] = []
         self._trained_on = 0
-        """Number of vectors when the lists were trained; 0: there are no lists."""
+        """Number of vectors when the lists were last trained; 0 if there are no lists."""
         self._drafted = False
         self._since: list[tuple[int, bool]] = []
-        """(Number, whether it was added or removed) of each vector that changed since the draft was taken."""
+        """(Number of a vector, whether it was added or removed) for each change since the draft was made."""
 
     def __len__(self) -> int:
         return len(self._vectors)
 
     @property
     def memory(self) -> int:
-        """Bytes of the vectors, and of their codes if there are any."""
+        """Bytes of the vectors and, if there are codes, of the codes."""
         code = self._dimensions + _CODE_BYTES if self._codes is not None else 0
         return len(self) * (self._dimensions * BYTES_PER_DIMENSION + code)
 
     def add(self, number: int, vector: bytes) -> None:
-        """Add a vector. `number` must be new; `vector` has the format of `pack`."""
+        """Add a vector. `number`: must be new. `vector`: encoded by `pack`."""
         self._vectors[number] = vector
         self._matrix = None
         if self._codes is not None:
@@ -92,7 +96,7 @@ class VectorIndex:
             self._since.append((number, False))
 
     def search(self, vector: Vector, most: int) -> list[tuple[int, float]]:
-        """The `most` nearest as (number, cosine), nearest first; `most` is at most `_RESCORED`."""
+        """The nearest vectors as (number, cosine), nearest first. `most`: how many to return, at most `_RESCORED`."""
         if not self._vectors:
             return []
         if len(self._vectors) < FAISS_FROM:
@@ -120,7 +124,7 @@ class VectorIndex:
     # -- codes ---------------------------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Apply to faiss the vectors added and removed since the last search."""
+        """Apply all vectors that were added and removed since the last search to the faiss index."""
         if len(self._vectors) < FAISS_FROM:
             return
         single_threaded()
@@ -153,13 +157,14 @@ class VectorIndex:
         return not self._trained_on or not self._trained_on / _OUTGROWN < len(self) < self._trained_on * _OUTGROWN
 
     def draft(self) -> IndexBuild:
-        """A copy of the vectors for which lists are trained. From now on, changes are recorded for `adopt`."""
+        """A copy of the vectors, for which lists can be trained. From now on, changes are recorded until `adopt` is
+        called."""
         self._drafted, self._since = True, []
         return IndexBuild(self._dimensions, dict(self._vectors))
 
     def adopt(self, draft: IndexBuild) -> None:
-        """Use the trained lists, after applying the recorded changes. Does nothing if the index has become too small
-        for codes."""
+        """Use the trained lists of `draft`, after the recorded changes were applied to them. Does nothing if the index
+        has become too small for codes."""
         if not self._drafted or draft.codes is None:
             return
         changed = self._since
@@ -175,15 +180,15 @@ class VectorIndex:
 
 @dataclass(slots=True)
 class IndexBuild:
-    """Lists that are being trained. `build` may run in another thread, because nothing else changes this object."""
+    """Lists that are being trained. `build` may run in another thread, because no other code changes the object."""
 
     dimensions: int
     vectors: dict[int, bytes]
     codes: Any = None
 
     def build(self) -> None:
-        """Train the lists, and assign all vectors to them. Blocks for seconds with 100,000 vectors, and for one or two
-        minutes with a million."""
+        """Train the lists, and assign every vector to a list. Blocks for seconds with 100,000 vectors, and for one or
+        two minutes with a million vectors."""
         single_threaded()
         lists = lists_for(len(self.vectors))
         codes = _lists(self.dimensions, lists)
@@ -204,13 +209,14 @@ class IndexBuild:
 
 
 def lists_for(vectors: int) -> int:
-    """The number of lists: the power of two near 1.6 √`vectors`. Comparing the centres then costs about as much as
-    searching the lists."""
+    """The number of lists: the power of two that is nearest to 1.6 √`vectors`. With this number, comparing the centres
+    of the lists takes about as long as searching the lists."""
     return int(2 ** round(np.log2(1.6 * np.sqrt(vectors))))
 
 
 def _lists(dimensions: int, lists: int) -> Any:
-    """An inverted file of eight-bit codes. A vector can be removed from it without reading the others."""
+    """An empty faiss index with `lists` lists of eight-bit codes. A vector can be removed without reading the other
+    vectors."""
     faiss = _faiss()
     centres = faiss.IndexFlatIP(dimensions)
     kind = faiss.ScalarQuantizer.QT_8bit_direct_signed
@@ -231,8 +237,8 @@ def _take_out(codes: Any, numbers: Sequence[int]) -> None:
 
 
 def _scaled(vectors: Vector) -> Vector:
-    """The vectors scaled to the range of the codes; a unit vector's components have a standard deviation of
-    1/√dimensions."""
+    """The vectors, multiplied so that they use the range of the codes. The components of a unit vector have a standard
+    deviation of 1/√dimensions."""
     bound = np.float32(127)
     largest = np.float32(min(1.0, _DEVIATIONS / vectors.shape[1] ** 0.5))
     scaled: Vector = np.clip(np.rint(vectors * (bound / largest)), -bound, bound)

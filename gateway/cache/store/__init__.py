@@ -1,1 +1,1 @@
-"""Stored answers: the exact index, their bodies, writing, snapshots, invalidation."""
+"""Stored answers: the exact index, the bodies, writing to the state server, snapshots, and invalidation."""

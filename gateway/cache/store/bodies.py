@@ -1,4 +1,5 @@
-"""Bodies of stored answers: bundled in the state server, the most recently used ones also in memory."""
+"""The bodies of stored answers. They are stored in bundles in the state server. The bodies that were used last are also
+kept in memory."""
 
 from __future__ import annotations
 
@@ -16,13 +17,13 @@ from gateway.state.redis.connection import State
 
 @dataclass(slots=True)
 class Stored:
-    """A stored answer with its usage and cost."""
+    """A stored answer, with its usage and cost."""
 
     completion: bytes
-    """The plain JSON body in the client's dialect."""
+    """The plain JSON body, in the client's dialect."""
     usage: Usage
     cost_pico: int | None
-    """Cost of the backend call; None: unpriced."""
+    """The cost of the backend call, in pico-dollars; None if the cost is unknown."""
     backend: str
     model: str
 
@@ -42,11 +43,11 @@ class Stored:
 
 
 OVERHEAD_BYTES = 530
-"""Bytes of memory that an answer takes besides its body: digest, usage, names, dictionary entry."""
+"""Bytes of memory of an answer in addition to its body: digest, usage, names, dictionary entry."""
 
 
 class Bodies:
-    """Stored bodies. The asynchronous methods use the state server and raise StateUnavailable."""
+    """The bodies of stored answers. The asynchronous methods use the state server and raise StateUnavailable."""
 
     def __init__(self, state: State, *, memory_bytes: int = 8 * 2**20) -> None:
         self._state = state
@@ -58,7 +59,8 @@ class Bodies:
         return self._state.key("cache", place)
 
     async def get(self, entry: Entry, *, recall: bool) -> Stored | None:
-        """The entry's answer. `recall`: it may be taken from memory, because the index is up to date."""
+        """The answer of `entry`; None if the answer no longer exists. `recall`: whether the answer may be taken from
+        memory. It may if the index is up to date."""
         if recall and (stored := self._in_memory.get(entry.digest)):
             self._in_memory.move_to_end(entry.digest)
             self.recalled += 1
@@ -72,18 +74,20 @@ class Bodies:
         return stored
 
     async def put(self, place: str, answers: Iterable[tuple[bytes, Stored]], ttl_s: float) -> None:
-        """Store answers by digest in the bundle `place`; they expire together after `ttl_s`."""
+        """Store answers, each with its digest, in the bundle `place`. All answers expire together after `ttl_s`
+        seconds."""
         await bundle.put(self._state, self._key(place), [(digest, each.encode()) for digest, each in answers], ttl_s)
 
     async def delete(self, entries: Iterable[Entry]) -> None:
-        """Delete answers from the state server only."""
+        """Delete the answers of `entries` from the state server. Answers in memory stay there."""
         digests: dict[str, list[bytes]] = {}
         for entry in entries:
             digests.setdefault(entry.place, []).append(entry.digest)
         await self._state.pipeline([("HDEL", self._key(place), *these) for place, these in digests.items()])
 
     def keep(self, digest: bytes, stored: Stored) -> None:
-        """Keep an answer in memory; the least recently used ones are dropped when memory is full."""
+        """Keep an answer in memory. If the memory limit is exceeded, drop the answers that were not used for the
+        longest time."""
         if digest in self._in_memory:
             self.forget(digest)
         self._in_memory[digest] = stored

@@ -1,4 +1,4 @@
-"""Removes flushed content from disk: from the index log and from the state server's append-only file."""
+"""Erases flushed content from the disk: from the index log, and from the append-only file of the state server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_DUE = 1000
 
 
 class DiskErasure:
-    """Erases flushed content. One worker of each host uses it."""
+    """Erases flushed content from the disk. One worker of each host uses this class."""
 
     def __init__(self, state: State, log: IndexLog) -> None:
         self._state, self._log = state, log
@@ -25,15 +25,15 @@ class DiskErasure:
         self._counts = {"scrubbed": 0}
 
     def note(self, flush: Flush) -> None:
-        """Register `flush`: the next `tidy` erases what it covers. If there are too many flushes, they are replaced by
-        one flush of all teams."""
+        """Register `flush`. The next call of `tidy` erases the answers that `flush` covers. If too many flushes are
+        registered, one flush of all teams replaces them."""
         if len(self._due) >= _MOST_DUE:
             self._due = [Flush("", max(each.before for each in self._due))]
         self._due.append(flush)
 
     async def tidy(self) -> bool:
-        """Erase the registered content. Returns whether anything was erased. If it fails, it is repeated at the next
-        call."""
+        """Erase the registered content. Returns whether anything was erased. If erasing fails, the next call tries
+        again."""
         if not (self._due or self._rewrite):
             return False
         try:
@@ -41,13 +41,13 @@ class DiskErasure:
                 due = list(self._due)
                 self._counts["scrubbed"] += await self._log.rewrite(lambda fields: _without(due, fields))
                 del self._due[: len(due)]
-                self._rewrite = self._state.own  # a server that the gateway did not start is rewritten by its operator
+                self._rewrite = self._state.own  # the operator must rewrite a server that the gateway did not start
             if self._rewrite:
                 await self._state.call("BGREWRITEAOF")
                 self._rewrite = False
         except (
             StateUnavailable
-        ) as error:  # also raised while a rewrite is in progress, which may have begun before the deletion
+        ) as error:  # also raised while an earlier rewrite is in progress, which may contain the deleted content
             log.debug("flushed answers stay in the state server's file for now: %s", error)
             return False
         return True
@@ -57,7 +57,8 @@ class DiskErasure:
 
 
 def _without(flushes: list[Flush], fields: Mapping[bytes, bytes]) -> Replacement | None:
-    """The index log entry without the answers that `flushes` cover. None: the entry needs no change."""
+    """The new content of an index log entry, without the answers that `flushes` cover. None if the entry need not
+    change."""
     if fields.get(b"op") != b"put":
         return None
     batch = decode(fields)

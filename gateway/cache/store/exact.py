@@ -1,4 +1,5 @@
-"""The exact index: entries by digest, built from the index log, with quotas per team, flush, expiry and eviction."""
+"""The exact index: digest → entry. It is built from the index log. It applies the quota of each team, flushes, expiry
+times and eviction."""
 
 from __future__ import annotations
 
@@ -10,21 +11,22 @@ from typing import NamedTuple
 from gateway.cache.entry import Entry, Flush
 
 _FLUSHES = 1000
-"""Number of flushes remembered, so that an answer requested before a flush is not stored after it."""
+"""Number of flushes that are remembered. With them, an answer that was requested before a flush is not stored after the
+flush."""
 _COMPARED = 16
-"""Number of least-recently-used entries that are compared for eviction. The one that saves least per byte is evicted.
-"""
+"""Number of entries that are compared when one must be evicted. They are the entries that were not used for the longest
+time. Of these, the entry that saves least per byte is evicted."""
 
 
 class Quota(NamedTuple):
-    """Maximum that one team may store. Above it, answers are evicted."""
+    """The maximum that one team may store. If the maximum is exceeded, answers of the team are evicted."""
 
     entries: int = 20_000
     bytes: int = 256 * 2**20
 
 
 class _TeamEntries:
-    """One team's entries, least recently used first."""
+    """The entries of one team. The entry that was not used for the longest time comes first."""
 
     __slots__ = ("bytes", "entries")
 
@@ -36,36 +38,38 @@ class _TeamEntries:
 class ExactIndex:
     """The entries that this worker knows, by digest.
 
-    The worker that stores an answer decides which entries are evicted for it, and announces them. If each worker
-    decided for itself, they would evict different entries, because they see different requests.
+    The worker that stores an answer decides which entries are evicted for it, and announces these entries to the other
+    workers. If each worker decided by itself, the workers would evict different entries, because they receive different
+    requests.
     """
 
     def __init__(self, quota: Quota, on_gone: Callable[[Entry], None]) -> None:
-        """`quota`: the default quota of a team, which is also the maximum. `on_gone(entry)` is called for each entry
-        that is removed or replaced."""
+        """`quota`: the quota of a team whose policy sets none; also the maximum for every team. `on_gone(entry)`:
+        called for each entry that is removed or replaced."""
         self._quota = quota
         self._on_gone = on_gone
         self._by_team: dict[str, _TeamEntries] = {}
         self._teams: dict[bytes, str] = {}
         self._flushes: deque[Flush] = deque(maxlen=_FLUSHES)
         self._flushed_until = float("-inf")
-        """Unix time. No remembered flush covers an answer that was requested later."""
+        """Unix time of the latest remembered flush. No flush covers an answer that was requested after this time."""
         self.evicted = 0
 
     def __len__(self) -> int:
         return len(self._teams)
 
     def entries(self) -> Iterator[Entry]:
-        """All entries. The iterator is valid until the next change."""
+        """All entries. The iterator is valid until the next change of the index."""
         return (entry for of_team in self._by_team.values() for entry in of_team.entries.values())
 
     @property
     def size(self) -> int:
-        """Bytes of all answers in the index."""
+        """The number of bytes of all answers in the index."""
         return sum(of_team.bytes for of_team in self._by_team.values())
 
     def get(self, digest: bytes, now: float) -> Entry | None:
-        """The entry, unless it has expired at `now` (Unix seconds); an expired one is removed."""
+        """The entry of `digest`; None if there is none, or if it has expired at `now` (Unix seconds). An expired entry
+        is removed."""
         team = self._teams.get(digest)
         if team is None:
             return None
@@ -76,19 +80,19 @@ class ExactIndex:
         return entry
 
     def has(self, digest: bytes) -> bool:
-        """Whether there is an entry. An expired entry counts until it is removed."""
+        """Whether the index has an entry for `digest`. An expired entry counts until it is removed."""
         return digest in self._teams
 
     def touch(self, digest: bytes) -> None:
-        """Mark the entry as most recently used."""
+        """Mark the entry of `digest` as the one that was used last."""
         if (team := self._teams.get(digest)) is not None:
             self._by_team[team].entries.move_to_end(digest)
 
     def put(self, entry: Entry, now: float, quota: Quota | None = None) -> list[Entry] | None:
-        """Add an entry. Returns the entries that were evicted for it and the one that it replaced.
+        """Add an entry. Returns the entries that were evicted for it, and the entry that it replaced.
 
-        None: the entry was not added, because it has expired at `now` (Unix seconds) or a flush covers it. `quota`: the
-        team's.
+        Returns None if the entry was not added, because it has expired at `now` (Unix seconds) or because a flush
+        covers it. `quota`: the quota of the team; None: the default quota.
         """
         late = entry.asked_at <= self._flushed_until
         if entry.expires_at <= now or (late and any(flush.covers(entry) for flush in self._flushes)):
@@ -110,7 +114,7 @@ class ExactIndex:
         return gone
 
     def replace(self, entry: Entry) -> None:
-        """Replace an entry by one of the same answer that also has its question and vector."""
+        """Replace an entry by another entry of the same answer, which also has the question and its vector."""
         self._by_team[entry.team].entries[entry.digest] = entry
 
     def remove(self, digest: bytes) -> None:
@@ -128,8 +132,7 @@ class ExactIndex:
         return entry
 
     def flush(self, flush: Flush) -> list[Entry]:
-        """Remove the entries that `flush` covers and return them. Entries that it covers and that arrive later are
-        refused."""
+        """Remove the entries that `flush` covers, and return them. Covered entries that arrive later are not added."""
         self._flushes.append(flush)
         self._flushed_until = max(self._flushed_until, flush.before)
         gone = list(self.covered(flush))
@@ -138,13 +141,14 @@ class ExactIndex:
         return gone
 
     def covered(self, flush: Flush) -> Iterator[Entry]:
-        """The entries that `flush` covers. The iterator is valid until the next change."""
+        """The entries that `flush` covers. The iterator is valid until the next change of the index."""
         of_team = self._by_team.get(flush.team)
         among = self.entries() if not flush.team else (of_team.entries.values() if of_team else ())
         return (entry for entry in among if flush.covers(entry))
 
     def expire(self, now: float) -> None:
-        """Remove each team's expired entries, from the least recently used one up to the first that has not expired."""
+        """Remove expired entries. For each team, begins with the entry that was not used for the longest time, and
+        stops at the first entry that has not expired."""
         for team in list(self._by_team):
             while of_team := self._by_team.get(team):
                 oldest = next(iter(of_team.entries.values()))
@@ -160,8 +164,8 @@ class ExactIndex:
 
 
 def _least(entries: OrderedDict[bytes, Entry]) -> bytes:
-    """Of the least recently used entries, the digest of the one that saves least per byte; never the newest, unless it
-    is the only one."""
+    """The digest of the entry to evict: of the entries that were not used for the longest time, the one that saves
+    least per byte. The newest entry is evicted only if it is the only entry."""
     oldest = list(islice(entries.values(), min(_COMPARED, max(1, len(entries) - 1))))
     worths = [entry.worth_pico / (entry.size or 1) for entry in oldest]
     return oldest[worths.index(min(worths))].digest

@@ -1,4 +1,4 @@
-"""Invalidates stored answers: flushes them, and deletes those reported as wrong."""
+"""Invalidates stored answers. Flushes answers, and deletes answers that clients reported as wrong."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gateway.cache.store.write_behind import WriteBehind
 from gateway.state.redis.log import IndexLog
 
 REMEMBERED = 4096
-"""Number of most recent cache hits that can be reported as wrong by their request id."""
+"""Number of recent cache hits that clients can report as wrong. A hit is named by the id of its request."""
 
 
 class Invalidation:
-    """Removes answers in this worker and, through the index log, in every other worker."""
+    """Removes answers in this worker and, through the index log, in all other workers."""
 
     def __init__(
         self,
@@ -27,42 +27,42 @@ class Invalidation:
         write_behind: WriteBehind,
         flushed: Callable[[Flush], None],
     ) -> None:
-        """`flushed` is called for every flush, whether this worker or another one requested it."""
+        """`flushed`: called for every flush, also for a flush that another worker has requested."""
         self._flushed = flushed
         self._log, self._exact, self._bodies, self._write_behind = log, exact, bodies, write_behind
         self._given: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
         self._counts = {"flushed": 0, "called_wrong": 0}
 
     def remember(self, request_id: str, team: str, digest: bytes) -> None:
-        """Remember which stored answer a request got."""
+        """Remember that the request with this id got the stored answer with this digest."""
         self._given[request_id] = team, digest
         if len(self._given) > REMEMBERED:
             self._given.popitem(last=False)
 
     async def flush(self, flush: Flush, *, dry_run: bool) -> list[Entry]:
-        """Remove the answers that `flush` covers in every worker, and return them. `dry_run`: return them without
-        removing.
+        """Remove the answers that `flush` covers, in every worker, and return their entries. `dry_run`: return the
+        entries, but remove nothing.
 
         Raises StateUnavailable.
         """
         covered = list(self._exact.covered(flush))
         if not dry_run:
             await self._log.append(encode_flush(flush))
-            late = self._exact.flush(flush)  # includes answers stored since the look-up above
+            late = self._exact.flush(flush)  # also contains answers that were stored after the call of `covered` above
             await self._bodies.delete({entry.digest: entry for entry in [*covered, *late]}.values())
             self._flushed(flush)
             self._counts["flushed"] += len(covered)
         return covered
 
     async def wrong(self, request_id: str, team: str) -> None:
-        """Remove the answer that this request got from the cache of this worker or another one. Raises
+        """Remove the answer that the request with this id got from the cache, in this worker or another one. Raises
         StateUnavailable."""
         wrong = Wrong(request_id, team)
         if not self._evict(wrong):
             await self._log.append(encode_wrong(wrong))
 
     def _evict(self, wrong: Wrong) -> bool:
-        """Remove the answer if this worker served it. Returns whether it did."""
+        """Remove the answer if this worker served the hit. Returns whether this worker did."""
         team, digest = self._given.get(wrong.request_id, ("", b""))
         if not digest or team != wrong.team:
             return False
@@ -73,7 +73,7 @@ class Invalidation:
         return True
 
     def apply(self, change: Flush | Gone | Wrong) -> None:
-        """Apply a message of another worker."""
+        """Apply a change that another worker has announced."""
         if isinstance(change, Flush):
             self._exact.flush(change)
             self._flushed(change)

@@ -1,4 +1,4 @@
-"""Writes the index to a snapshot file, so that a restarted worker reads only the log's tail."""
+"""Writes the index to a snapshot file. A worker that starts again then needs to read only the end of the index log."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ORDER: Literal["little"] = "little"
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The index after the log was read up to `position`, or slightly further."""
+    """The index after the log was read up to `position`. The index may also contain some later changes."""
 
     position: Position
     batches: list[Batch]
@@ -43,7 +43,7 @@ def write(path: Path, position: Position, entries: Iterable[Entry]) -> None:
     Only the owner can read the file, because it contains the texts of questions.
     """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # mode 0600
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # the file mode is 0600
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(bytes(_SUM_BYTES))
@@ -51,7 +51,7 @@ def write(path: Path, position: Position, entries: Iterable[Entry]) -> None:
             for frame in _frames(position, entries):
                 checksum.update(frame)
                 file.write(frame)
-                time.sleep(0)  # lets the event loop's thread run
+                time.sleep(0)  # lets the thread of the event loop run
             file.seek(0)
             file.write(checksum.digest())
             file.flush()
@@ -76,7 +76,7 @@ def _frame(content: bytes) -> bytes:
 
 
 def read(path: Path) -> Snapshot | None:
-    """Read the snapshot; None if there is no usable file. Blocking."""
+    """Read the snapshot; None if there is no usable file. Blocks."""
     try:
         content = memoryview(path.read_bytes())
         if blake2b(content[_SUM_BYTES:], digest_size=_SUM_BYTES).digest() != bytes(content[:_SUM_BYTES]):
@@ -110,34 +110,35 @@ def _unframed(content: memoryview) -> Iterator[memoryview]:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotWriter:
-    """The path of the host's snapshot, and whether this worker writes it."""
+    """`path`: the file of the host's snapshot. `writes`: whether this worker writes the file."""
 
     path: Path
     writes: bool
     min_entries: int = 200
-    """Minimum number of new log entries before a new snapshot is written. One log entry may list many answers."""
+    """Number of new entries in the log after which a new snapshot is written. One log entry may contain many answers.
+    """
 
 
 class Snapshots:
-    """Restores the index from the host's snapshot and, in one worker, writes new snapshots."""
+    """Restores the index from the snapshot of the host. In one worker of the host, also writes new snapshots."""
 
     def __init__(
         self, keep: SnapshotWriter | None, log: IndexLog, known: Callable[[], Iterable[Entry]], state: State
     ) -> None:
-        """`keep` None: there are no snapshots. `known()` returns all entries of the index. The caller must follow
-        `log`."""
+        """`keep`: the snapshot; None: there are no snapshots. `known()`: returns all entries of the index. The caller
+        must follow `log`."""
         self._keep, self._log, self._known = keep, log, known
         self._erasure = DiskErasure(state, log) if keep is not None and keep.writes else None
         self._stale = False
-        """Whether the file may contain flushed entries."""
+        """Whether the file may contain answers that were flushed."""
         self._earlier: Position | None = None
-        """Log position at the previous `tidy`. Answers that were being stored at that time come later in the log, and
-        so do the flushes that cover them."""
+        """Position in the log at the time of the last call of `tidy`. Answers that were being stored at that time come
+        later in the log. So do the flushes that cover these answers."""
         self._written_at = 0
         self._counts = {"restored": 0, "snapshots": 0}
 
     async def restore(self, put: Callable[[Entry], None]) -> None:
-        """Call `put` for each entry of the snapshot, and move the log's follower to the snapshot's position."""
+        """Call `put` for each entry of the snapshot. Then continue to read the log at the position of the snapshot."""
         if self._keep is None:
             return
         snapshot = await asyncio.to_thread(read, self._keep.path)
@@ -154,13 +155,14 @@ class Snapshots:
         self._log.resume(snapshot.position)
 
     def flushed(self, flush: Flush) -> None:
-        """Register a flush: the next `tidy` removes from disk what it covers."""
+        """Register a flush. The next call of `tidy` removes the answers that `flush` covers from the disk."""
         if self._erasure is not None:
             self._erasure.note(flush)
             self._stale = True
 
     async def tidy(self) -> None:
-        """Remove flushed content from disk. Write a new snapshot after a flush, or after enough new log entries."""
+        """Remove flushed content from the disk. Write a new snapshot after a flush, or if the log has enough new
+        entries."""
         if self._erasure is not None:
             await self._erasure.tidy()
         earlier, self._earlier = self._earlier, self._log.position if self._log.current else None

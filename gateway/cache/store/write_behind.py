@@ -1,4 +1,4 @@
-"""Writes stored answers to the state server in batches, in the background."""
+"""Writes stored answers to the state server in the background, in batches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _MOST_OWN = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Maximum answers and bytes that wait to be sent. Above them, new answers are not stored."""
+    """The maximum number, and the maximum bytes, of answers that wait to be sent. If a limit is reached, new answers
+    are not stored."""
 
     answers: int = 4000
     bytes: int = 32 * 2**20
@@ -34,7 +35,7 @@ class Bounds:
 
 @dataclass(slots=True)
 class _Batch:
-    """Answers with the same time to live, which are sent together."""
+    """Answers with the same time to live. They are sent together."""
 
     place: str
     ttl_s: float
@@ -42,11 +43,13 @@ class _Batch:
     items: dict[bytes, tuple[Entry, Stored]] = field(default_factory=dict)
     bytes: int = 0
     sending: bool = False
-    """Whether it is being sent. If so, an answer that is withdrawn now must also be deleted from the server."""
+    """Whether the batch is being sent. If so, an answer that is withdrawn now must also be deleted from the state
+    server."""
 
 
 class WriteBehind:
-    """Keeps new answers in memory until they are sent. A batch whose sending fails is dropped, without a retry."""
+    """Keeps new answers in memory until they are sent to the state server. If a batch cannot be sent, it is dropped and
+    not sent again."""
 
     def __init__(
         self,
@@ -58,21 +61,21 @@ class WriteBehind:
         period_s: float = PERIOD_S,
         bounds: Bounds | None = None,
     ) -> None:
-        """`lost(entries)` is called with the answers of a batch that could not be sent."""
+        """`lost(entries)`: called with the entries of a batch that could not be sent."""
         self._state, self._log, self._bodies, self._lost = state, log, bodies, lost
         self._period_s, self._bounds = period_s, bounds or Bounds()
         self._author = uuid.uuid4().hex
         self._made = 0
         self._batches: dict[str, _Batch] = {}
-        """The batches by place, in sending order."""
+        """Place → batch, in the order in which the batches will be sent."""
         self._open: dict[float, _Batch] = {}
-        """Time to live (seconds) → the batch that takes the next answer."""
+        """Time to live in seconds → the batch to which the next answer with this time to live is added."""
         self._with_vectors: list[Entry] = []
-        """Entries to send again, because their vector was computed later."""
+        """Entries that must be sent again, because their vectors were computed after the first sending."""
         self._to_delete: list[Entry] = []
-        """Entries to delete from the server."""
+        """Entries whose answers must be deleted from the state server."""
         self._own_names: dict[bytes, None] = {}
-        """Names of log entries that this worker wrote, so that it need not apply them."""
+        """Names of the log entries that this worker has written. This worker need not apply these entries."""
         self._answers = self._bytes = 0
         self._wake = asyncio.Event()
         self._lock = asyncio.Lock()
@@ -83,13 +86,14 @@ class WriteBehind:
         self._tasks.spawn(self._run(), "cache write-behind")
 
     async def aclose(self) -> None:
-        """Drops everything that has not been sent. Call `flush` first."""
+        """Drop everything that has not been sent. To send everything first, call `flush` before."""
         await self._tasks.aclose()
 
     # -- in memory ---------------------------------------------------------------------------------------------------
 
     def place(self, ttl_s: float) -> str | None:
-        """The bundle (`Entry.place`) for the next answer with this time to live; None while too much is waiting."""
+        """The bundle (`Entry.place`) for the next answer with this time to live. None if too many answers wait to be
+        sent."""
         if self._answers >= self._bounds.answers or self._bytes >= self._bounds.bytes:
             self._counts["dropped"] += 1
             return None
@@ -100,7 +104,7 @@ class WriteBehind:
         return batch.place
 
     def add(self, entry: Entry, stored: Stored) -> None:
-        """Queue an answer. `entry.place` must be the result of the last call of `place`."""
+        """Add an answer to the queue. `entry.place` must be the result of the last call of `place`."""
         batch = self._batches[entry.place]
         batch.items[entry.digest] = entry, stored
         batch.bytes += entry.size
@@ -111,19 +115,19 @@ class WriteBehind:
         self._wake.set()
 
     def add_vector(self, entry: Entry) -> None:
-        """Send `entry` again with its question and vector, but without its answer."""
+        """Send `entry` again, now with its question and vector, but without its answer."""
         self._with_vectors.append(entry)
         self._wake.set()
 
     def find(self, entry: Entry) -> Stored | None:
-        """The entry's answer, if it has not been sent yet."""
+        """The answer of `entry`, if it has not been sent yet; otherwise None."""
         batch = self._batches.get(entry.place)
         item = batch.items.get(entry.digest) if batch else None
         return item[1] if item else None
 
     def withdraw(self, entry: Entry) -> None:
-        """Withdraw an entry that the index has dropped: do not send it or, if it is being sent, delete it
-        afterwards."""
+        """Withdraw an entry that was removed from the index. If the entry has not been sent, it will not be sent. If it
+        is being sent, it is deleted afterwards."""
         batch = self._batches.get(entry.place)
         if batch is None or entry.digest not in batch.items:
             return
@@ -136,7 +140,8 @@ class WriteBehind:
         self._bytes -= entry.size
 
     def discard(self, entries: Iterable[Entry]) -> None:
-        """Delete those of `entries` that have been sent. The other workers are informed with the next batch."""
+        """Delete from the state server those of `entries` that have been sent. The other workers are informed with the
+        next batch."""
         self._delete_later([entry for entry in entries if entry.place not in self._batches])
 
     def _delete_later(self, entries: list[Entry]) -> None:
@@ -145,15 +150,16 @@ class WriteBehind:
             self._wake.set()
 
     def own(self, name: bytes) -> bool:
-        """Whether this worker wrote the log entry `name`. The call removes the name, so call it once per entry."""
+        """Whether this worker has written the log entry `name`. The call also forgets the name, so call it only once
+        for each entry."""
         if name not in self._own_names:
             return False
         del self._own_names[name]
         return True
 
     def clear(self) -> None:
-        """Drop all waiting answers. Used when the server has lost its data: it may have lost a flush that covered
-        them."""
+        """Drop all waiting answers. Used when the state server has lost its data, because it may also have lost a flush
+        that covered these answers."""
         for batch in self._batches.values():
             self._drop(batch)
         self._batches = {place: batch for place, batch in self._batches.items() if batch.sending}
@@ -165,8 +171,8 @@ class WriteBehind:
     # -- send --------------------------------------------------------------------------------------------------------
 
     async def flush(self) -> None:
-        """Send everything that waits. Returns when all of it, and all that was being sent before, has been sent or
-        dropped."""
+        """Send everything that waits. Returns when all waiting batches, and all batches that were already being sent,
+        have been sent or dropped."""
         async with self._lock:
             batches = list(self._batches.values())
             self._open.clear()
@@ -177,7 +183,7 @@ class WriteBehind:
             try:
                 for batch in batches:
                     await self._send(batch)
-            finally:  # after a cancellation, drop the remaining batches too
+            finally:  # after a cancellation, the remaining batches are dropped too
                 for batch in batches:
                     self._finish(batch)
             for entry in with_vectors:
@@ -202,7 +208,8 @@ class WriteBehind:
             self._drop(batch)
 
     async def _deliver(self, batch: _Batch) -> None:
-        """Write the answers before the log entry, so that a worker that reads the entry finds its answer."""
+        """Write the answers to the state server first, and the log entry afterwards. Therefore a worker that reads the
+        log entry can also read the answers."""
         items = list(batch.items.items())
         await self._bodies.put(batch.place, [(digest, stored) for digest, (_, stored) in items], batch.ttl_s)
         await self._append_batch(Batch(batch.place, batch.place, batch.epoch, [entry for _, (entry, _) in items]))
@@ -216,7 +223,7 @@ class WriteBehind:
         await self._append(name, encode_gone(name, entries), 1)
 
     async def _append(self, name: str, fields: dict[str | bytes, bytes], weight: int) -> None:
-        """Append an entry to the index log. This worker need not apply it."""
+        """Append an entry to the index log. This worker itself need not apply the entry."""
         own = name.encode()
         if len(self._own_names) >= _MOST_OWN:
             self._own_names.clear()
@@ -224,11 +231,11 @@ class WriteBehind:
         try:
             await self._log.append(fields, weight=weight)
         except BaseException:
-            self._own_names.pop(own, None)  # the entry may have reached the log despite the error; then it is applied
+            self._own_names.pop(own, None)  # the log may contain the entry despite the error; then it must be applied
             raise
 
     def _finish(self, batch: _Batch) -> None:
-        """Remove the batch, and report the answers still in it as lost."""
+        """Remove the batch. Report the answers that are still in the batch as lost."""
         lost = [entry for entry, _ in batch.items.values()]
         self._drop(batch)
         self._batches.pop(batch.place, None)
@@ -249,8 +256,8 @@ class WriteBehind:
 
 
 async def _succeeds(work: Coroutine[Any, Any, None], what: str) -> bool:
-    """Run `work` and return whether it succeeded. Errors are logged and not raised, because the following steps must
-    still run."""
+    """Run `work`. Returns whether it succeeded. Errors are logged and not raised, because the next steps must still
+    run. `what`: description for the log."""
     try:
         await work
     except StateUnavailable as error:

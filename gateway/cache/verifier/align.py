@@ -1,4 +1,5 @@
-"""Aligns two token sequences: common tokens in order, and the gaps between them."""
+"""Aligns two sequences of tokens. Finds the tokens that both have in the same order, and the gaps in which the
+sequences differ."""
 
 from __future__ import annotations
 
@@ -9,23 +10,25 @@ from functools import lru_cache
 from gateway.cache.verifier.text import Reading, Token
 
 _LONGEST_MIDDLE = 60
-"""Maximum number of tokens that are aligned. Texts that differ over a longer stretch are different questions."""
+"""Maximum number of tokens between the common beginning and the common end of two texts. Texts that differ over a
+longer stretch are different questions."""
 
 
 @dataclass(slots=True)
 class Gap:
-    """The tokens of both sides at a position where the two texts differ."""
+    """The tokens of both texts at one position where the texts differ."""
 
     stored: list[Token]
     asked: list[Token]
     first: bool
     last: bool
-    """Whether the gap is at the beginning or at the end of the text, where polite phrases usually are."""
+    """`first`, `last`: whether the gap is at the beginning or at the end of the text. Polite phrases usually are at
+    these positions."""
 
 
 def align(stored: Reading, asked: Reading) -> tuple[list[Gap], list[tuple[int, int]]] | None:
-    """The gaps, and the position pairs of matching tokens, by longest common subsequence; None if the texts differ too
-    much."""
+    """The gaps, and the pairs of positions of matching tokens. Matching tokens are found as the longest common
+    subsequence. None if the texts differ too much."""
     a, b = stored.forms, asked.forms
     start = 0
     while start < len(a) and start < len(b) and a[start] == b[start]:
@@ -80,7 +83,7 @@ def _gaps(stored: Reading, asked: Reading, pairs: list[tuple[int, int]]) -> list
 
 @lru_cache(maxsize=16384)
 def stem(form: str) -> str:
-    """`form` without the most common endings of English verbs and plurals."""
+    """`form` without its ending, if the ending is one of the most common endings of English verbs and plurals."""
     for ending in ("ies", "ing", "ed", "es", "s", "e"):
         if form.endswith(ending) and len(form) - len(ending) > 3:
             return form[: -len(ending)]
@@ -88,7 +91,7 @@ def stem(form: str) -> str:
 
 
 def unmatched(gaps: Iterable[Gap]) -> tuple[list[str], list[str]]:
-    """The words of each side whose stem occurs in no gap of the other side."""
+    """For each side, the words in the gaps whose stem does not occur in any gap of the other side."""
     stored: dict[str, str] = {}
     asked: dict[str, str] = {}
     for gap in gaps:

@@ -6,16 +6,16 @@ import re
 import unicodedata
 
 PUNCTUATION = "…’‘“”„«»‹›´¿¡–—‐‑·•。、！？，；：（）「」『』《》【】・؟،؛।"
-"""Punctuation besides ASCII's. If two texts differ only in it, they have the same answer."""
+"""Punctuation characters outside ASCII. Two texts that differ only in these characters have the same answer."""
 SPACING = "\t\n\r\xa0\u2009\u202f\u3000"
 """Spacing characters in addition to the space itself."""
 _LAST_LATIN = 0x17F
-"""The last code point of Latin-1 and Latin Extended-A. These blocks contain every letter of the languages that the
-verifier reads, and of similar languages."""
+"""The last code point of the blocks Latin-1 and Latin Extended-A. These blocks contain every letter of the languages
+that the verifier reads, and of similar languages."""
 
 
 def _accented() -> dict[str, str]:
-    """Accented letter → the same letter as an ASCII letter with one combining mark."""
+    """Letter with an accent → the ASCII letter without the accent, followed by one combining mark."""
     parts = {chr(code): unicodedata.normalize("NFD", chr(code)) for code in range(0x80, _LAST_LATIN + 1)}
     return {letter: pair for letter, pair in parts.items() if len(pair) == 2 and pair[0].isalpha()}
 
@@ -34,12 +34,12 @@ _PLAIN = _plain()
 
 
 def beyond(text: str) -> str:
-    """The characters of `text`, in order and in lower case, that are not a plain Latin letter, an ASCII digit or sign,
-    listed punctuation or spacing.
+    """The characters of `text` that the verifier does not read, in order and in lower case. Plain Latin letters, ASCII
+    digits and signs, the listed punctuation, and spacing are read.
 
-    Two texts that differ in these characters are different questions, because a model reads them like any other text.
-    They are not normalised: a letter that only looks like another one, or replaces it in a formula, is a different
-    letter.
+    Two texts that differ in the returned characters are different questions, because a model reads these characters
+    like any other text. The characters are not normalised: if a letter only looks like another letter, or replaces it
+    in a formula, it is a different letter.
     """
     found = _PLAIN.sub("", text)
     return found.casefold() if unicodedata.is_normalized("NFKC", found) else found

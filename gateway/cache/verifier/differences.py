@@ -1,4 +1,5 @@
-"""Classifies the differences of two questions: harmless, or a sign that their answers differ."""
+"""Classifies the differences between two questions. A difference is harmless, or it is a sign that the answers
+differ."""
 
 from __future__ import annotations
 
@@ -12,65 +13,68 @@ from gateway.cache.verifier.text import Reading, Token
 from gateway.cache.verifier.typos import same_word
 
 _SHORT_REPLY = 2
-"""Maximum words of a short reply. A negation in a short reply is significant; in a longer text it may belong to a
-phrase like `if you don't mind`."""
+"""Maximum words of a short reply. A negation in a short reply is significant. In a longer text, it may belong to a
+phrase such as `if you don't mind`."""
 _WHETHER = frozenset({"is", "are", "do", "does", "has", "have", "was", "were", "did"})
-"""A text that begins with one of these words and has no question word is a yes/no question: `is the lamp on`, unlike
-`lamp on please`."""
+"""Words that begin a yes/no question. A text that begins with one of them and has no question word is a yes/no
+question: `is the lamp on`, unlike `lamp on please`."""
 _HOW = frozenset({"how", "what"})
-"""Question words with the same meaning: `How do I …` and `What is the way to …`."""
+"""Question words that have the same meaning, as in `How do I …` and `What is the way to …`."""
 
 SIGNS = (
     *("numbers", "number", "symbols", "symbol", "names", "name", "quoted"),
     *("opposite", "roles", "negation", "questions", "question", "tense", "order", "sentence"),
 )
-"""Reasons why the answers may differ. A plural name means that each side has its own item; a singular name means that
-one side has one more."""
+"""Signs: reasons why the answers may differ. A sign in the plural, such as `names`, means that each text has a name of
+its own. A sign in the singular, such as `name`, means that one text has a name that the other text does not have."""
 _FATAL = frozenset({"numbers", "symbols", "quoted", "names", "opposite", "roles", "questions"})
-"""Signs that refuse a hit even if the rest is paraphrased: Lisbon is not Porto, off is not on, where is not when."""
+"""Signs that always refuse a hit, even if the rest of the question is paraphrased: Lisbon is not Porto, off is not on,
+where is not when."""
 _PHRASED = frozenset({"question", "tense", "sentence"})
-"""Signs that also occur in paraphrases of the same question."""
+"""Signs that also occur between two questions that are paraphrases of each other."""
 _REORDERED = 0.5
-"""Minimum summed rarity of the words that only one side has. Above it, the sentence counts as paraphrased, and a
-changed word order is no sign."""
+"""Limit for the summed rarity of the words that only one text has. If the sum reaches the limit, the sentence counts as
+paraphrased, and a changed word order is no sign."""
 
 
 @dataclass(slots=True)
 class Comparison:
     conflict: str = ""
-    """The reason why the answers must differ; empty if there is none."""
+    """The reason why the answers must differ; empty if no such reason was found."""
     same: bool = False
     """Whether every difference is harmless."""
     gaps: list[Gap] = field(default_factory=list)
     matched: int = 0
-    """Number of content words that both texts have, in the same order."""
+    """Number of content words that both texts have in the same order."""
     spots: tuple[tuple[int, int], ...] = ()
-    """For each gap with content words, their number on each side; words that only moved do not count."""
+    """For each gap with content words: (number of content words in the stored text, number in the new text). Words that
+    only moved to another position do not count."""
     moved: frozenset[str] = frozenset()
-    """Roots of words that occur in gaps of both sides."""
+    """Roots of the words that occur in gaps of both texts. These words have moved."""
     signs: frozenset[str] = frozenset()
     """The members of `SIGNS` that were found."""
     unmatched: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
-    """The words in each side's gaps whose stem does not occur in the other side's gaps."""
+    """For each text, the words in its gaps whose stem does not occur in the gaps of the other text."""
     interchangeable: bool = False
-    """Whether each side has one such word, and the two were seen to be exchanged in questions with the same answer."""
+    """Whether each text has a single word in `unmatched`, and the two words were seen to replace each other in
+    questions with the same answer."""
 
     @property
     def alone(self) -> bool:
-        """Whether the texts differ in one place only, which means an edit and not a paraphrase."""
+        """Whether the texts differ at only one position. Such a difference is an edit and not a paraphrase."""
         return len(self.gaps) == 1
 
     @property
     def exchanged(self) -> bool:
-        """Whether the texts differ in one place only, and content words are replaced there. This is almost always a
-        different question."""
+        """Whether the texts differ at only one position, and content words are replaced by other words there. In almost
+        all cases, this makes a different question."""
         if self.interchangeable or not self.alone or not (self.gaps[0].stored and self.gaps[0].asked):
             return False
         return (min(self.spots[0]) > 0 or max(self.spots[0]) == 1) if self.spots else bool(self.moved)
 
 
 class Comparer:
-    """Compares two readings of one language by rules. Has no state."""
+    """Compares two readings in the same language by rules. The object has no state."""
 
     def __init__(self, words: Words) -> None:
         self._words = words
@@ -102,7 +106,7 @@ class Comparer:
         gaps[:] = [gap for gap in gaps if gap.stored or gap.asked]
         result.matched = sum(self.is_content(stored.tokens[i], lexicon) for i, _ in pairs)
         if stored.forms != asked.forms and not gaps and not (result.matched or settled):
-            result.conflict = "courtesy"  # no question remains, as in a greeting and a farewell
+            result.conflict = "courtesy"  # without the polite phrases, nothing is left, as in a greeting and a farewell
             return result
         if gaps:
             result.moved = _moved(gaps)
@@ -117,8 +121,8 @@ class Comparer:
         return result
 
     def _conflict(self, found: Comparison, language: str) -> str:
-        """The reason why the answers must differ; empty if there is none. The less the texts are paraphrased, the more
-        signs count as a reason."""
+        """The reason why the answers must differ; empty if there is no such reason. The fewer differences the texts
+        have, the more signs count as a reason."""
         if found.alone or not found.spots:
             fatal = found.signs
         elif len(found.spots) == 1:
@@ -146,8 +150,8 @@ class Comparer:
     # -- harmless differences --------------------------------------------------------------------------------------
 
     def _settle(self, gaps: list[Gap], stored: Reading, asked: Reading, lexicon: Lexicon) -> int:
-        """Remove words that differ only in spelling, and polite phrases, from the gaps. Returns the number of words
-        that were the same."""
+        """Remove harmless differences from the gaps: words that differ only in spelling, and polite phrases. Returns
+        the number of words that differed only in spelling."""
         language = stored.language or asked.language
         settled = sum(self._settle_spelling(gap, language, lexicon) for gap in gaps)
         if language in ("es", "pt"):
@@ -157,7 +161,8 @@ class Comparer:
         return settled
 
     def _settle_spelling(self, gap: Gap, language: str, lexicon: Lexicon) -> int:
-        """Remove a word that differs by a misspelling, by singular and plural, or by a 1 written as a word."""
+        """Remove pairs of words that are the same word: they differ by a misspelling, or as singular and plural, or one
+        is the digit 1 and the other is a word for 1. Returns the number of pairs."""
         settled = 0
         for left in list(gap.stored):
             for right in gap.asked:
@@ -172,8 +177,8 @@ class Comparer:
         return settled
 
     def _settle_courtesy(self, gap: Gap, lexicon: Lexicon) -> None:
-        """Remove polite phrases before or after the question. They may contain question words if both texts ask the
-        same kind of question. Two forms of one word are no two polite phrases."""
+        """Remove polite phrases before or after the question. A phrase may contain question words only if both texts
+        ask the same kind of question. Two forms of one word are not removed as two polite phrases."""
         if not (gap.first or gap.last):
             return
         sides = [[token.form for token in side] for side in (gap.stored, gap.asked)]
@@ -224,7 +229,8 @@ class Comparer:
         return frozenset(found)
 
     def _sentence_added(self, unmatched: list[Token], reading: Reading, lexicon: Lexicon) -> bool:
-        """Whether one text has an additional whole sentence, such as `Answer in French.`"""
+        """Whether the text of `reading` has a whole sentence that the other text does not have, such as `Answer in
+        French.` `unmatched`: the tokens that only this text has."""
         if not reading.tokens or not reading.tokens[-1].sentence:
             return False
         missing = Counter(t.sentence for t in unmatched if self.is_content(t, lexicon))
@@ -241,7 +247,7 @@ def _harmless(gap: Gap, lexicon: Lexicon) -> bool:
 
 
 def _kind(token: Token) -> str:
-    """The kind of a token: number, symbol or name; empty for a common word."""
+    """The kind of a token: number, symbol or name. Empty for a common word."""
     if token.kind == "number":
         return "number"
     if token.kind != "word" and token.form != "/":
@@ -259,7 +265,8 @@ def _moved(gaps: list[Gap]) -> frozenset[str]:
 
 
 def _question_signs(only: list[list[Token]], stored: Reading, asked: Reading, lexicon: Lexicon) -> set[str]:
-    """`questions`: one asks where, the other one when. `question`: only one of them asks for such a thing."""
+    """Signs from question words. The sign `questions` means that both texts ask for something different, such as where
+    and when. The sign `question` means that only one text asks for such a thing."""
     left, right = (_questions(side, lexicon) for side in only)
     if left and right and not left & right:
         return {"questions"}
@@ -267,7 +274,7 @@ def _question_signs(only: list[list[Token]], stored: Reading, asked: Reading, le
 
 
 def _whether(stored: Reading, asked: Reading, lexicon: Lexicon) -> bool:
-    """Whether one text is a yes/no question and the other is not a question."""
+    """Whether one text is a yes/no question and the other text is no question."""
     if _WHETHER.isdisjoint(stored.forms[:1]) == _WHETHER.isdisjoint(asked.forms[:1]):
         return False
     return lexicon.questions.keys().isdisjoint(stored.forms + asked.forms)
@@ -278,19 +285,20 @@ def _count(tokens: list[Token], words: frozenset[str]) -> int:
 
 
 def _opposites(unmatched: tuple[list[str], list[str]], lexicon: Lexicon) -> bool:
-    """Whether one side has a word such as `on` and the other its opposite, such as `off`, even if the rest is
-    paraphrased."""
+    """Whether one text has a word such as `on`, and the other text has its opposite, such as `off`. The rest of the
+    texts may be paraphrased."""
     return any(opposite in unmatched[1] for form in unmatched[0] for opposite in lexicon.opposites.get(form, ()))
 
 
 def _exchanges(unmatched: tuple[list[str], list[str]], pairs: frozenset[tuple[str, str]]) -> bool:
-    """Whether each side has one such word, and the two are one of `pairs`."""
+    """Whether each text has a single word in `unmatched`, and the two words are one of `pairs`."""
     left, right = unmatched
     return len(left) == len(right) == 1 and (min(left + right), max(left + right)) in pairs
 
 
 def _accents_differ(left: Token, right: Token) -> bool:
-    """Whether the accents of two words contradict each other: `avó` and `avô` are two words; `avo` may be either."""
+    """Whether the accents of two equal words contradict each other. `avó` and `avô` are two different words; `avo`,
+    without an accent, may mean either."""
     if left.raw == right.raw or left.kind != "word":
         return False
     if left.quoted and right.quoted:
@@ -299,7 +307,7 @@ def _accents_differ(left: Token, right: Token) -> bool:
 
 
 def _settle_register(gaps: list[Gap], stored: Reading, asked: Reading) -> None:
-    """Remove imperatives at the beginning that differ only in formality: `Redacta` and `redacte` mean the same."""
+    """Remove imperatives at the beginning that differ only in formality, such as `Redacta` and `redacte`."""
     if not gaps or not (stored.tokens and asked.tokens):
         return
     left, right = stored.tokens[0], asked.tokens[0]

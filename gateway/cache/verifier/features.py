@@ -1,4 +1,5 @@
-"""Computes the ten symmetric features of a pair of questions for the learned part of the verifier."""
+"""Computes ten features of a pair of questions for the networks of the verifier. The order of the two questions does
+not change the features."""
 
 from __future__ import annotations
 
@@ -25,11 +26,13 @@ NAMES = (
 
 
 def row(stored: Reading, asked: Reading, comparison: Comparison, cosine: float, vocabulary: Vocabulary) -> list[float]:
-    """One number per name in `NAMES`. Swapping the two questions does not change them.
+    """The features: one number for each name in `NAMES`. Swapping the two questions does not change the numbers.
 
-    `letters`: Jaccard index of letter triples. `overlap`: summed rarity of the common words ÷ that of all words;
-    `contained`: the same ÷ that of the text with the smaller sum. `unmatched`: summed rarity of the words that only one
-    side has; `rarest`: rarity of the rarest of them. `shorter`, `longer`: logarithm of the number of tokens.
+    `letters`: Jaccard index of the triples of letters. `overlap`: summed rarity of the words that both texts have,
+    divided by the summed rarity of all words. `contained`: the first of these sums, divided by the summed rarity of the
+    words of the text with the smaller sum. `unmatched`: summed rarity of the words that only one text has. `rarest`:
+    rarity of the rarest word that only one text has. `least_` and `most_`:
+    the lower and the higher value of the two texts. `shorter`, `longer`: logarithm of the number of tokens.
     """
     language = stored.language or asked.language or "en"
     weights = [[vocabulary.rarity(form, language) for form in side] for side in comparison.unmatched]
@@ -55,7 +58,7 @@ def row(stored: Reading, asked: Reading, comparison: Comparison, cosine: float, 
 
 @lru_cache(maxsize=4096)
 def _stems(forms: tuple[str, ...]) -> tuple[str, ...]:
-    """The words without those that have the same stem as an earlier one."""
+    """The words in `forms`. If several words have the same stem, only one of them."""
     return tuple({stem(form): form for form in forms}.values())
 
 

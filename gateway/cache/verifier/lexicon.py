@@ -26,29 +26,33 @@ class Lexicon:
     """The word lists of one language. All words are in lower case and without accents."""
 
     function: frozenset[str]
-    """Articles, auxiliaries, pronouns, weak prepositions. Adding or removing one does not change the answer."""
+    """Articles, auxiliaries, pronouns and weak prepositions. Adding or removing one of these words does not change the
+    answer."""
     prepositions: frozenset[str]
-    """A phrase that begins with one of these may stand elsewhere in the sentence."""
+    """Prepositions. A phrase that begins with one of them may be at another position in the sentence."""
     past: frozenset[str]
     negations: frozenset[str]
     questions: dict[str, str]
     """Question word → its class (how, what, why …)."""
     modals: frozenset[str]
     varying: re.Pattern[str]
-    """Matches phrases whose answer depends on the time or on chance, or that ask for something new."""
+    """Matches phrases in questions whose answer depends on the time or on chance, or that ask for something new."""
     one: frozenset[str]
-    """Words that mean the digit 1 only sometimes, because they usually have another meaning."""
+    """Words that mean the digit 1 only in some texts, because they usually have another meaning."""
     numbers: dict[str, int]
     short: dict[str, str]
-    """Abbreviation → the word it stands for."""
+    """Abbreviation → the word that it stands for."""
     same: dict[str, str]
-    """Word → the first word of its group of equivalents: regional words, or formal and informal imperatives."""
+    """Word → the first word of its group of equivalent words. A group contains regional words, or formal and informal
+    imperatives."""
     opposites: dict[str, frozenset[str]]
     """Word → the words with the opposite meaning."""
     contrasts: frozenset[tuple[str, str]]
-    """Two words in alphabetical order, mostly function words, that change the answer where nothing else differs."""
+    """Pairs of words, each pair in alphabetical order. Most of them are function words. If the two words replace each
+    other, and nothing else differs, the answers differ."""
     interchangeable: frozenset[tuple[str, str]] = frozenset()
-    """Two words in alphabetical order that are exchanged in questions with the same answer; learnt."""
+    """Pairs of words, each pair in alphabetical order. The two words were seen to replace each other in questions with
+    the same answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +62,7 @@ class Words:
     courtesy: Politeness
 
     def without_lists(self) -> Words:
-        """The learned data alone, without the word lists."""
+        """The learned data without the word lists."""
         empty: dict[str, Any] = {field.name: frozenset() for field in fields(Lexicon)}
         empty["varying"] = _phrases(())
         empty |= {name: {} for name in ("questions", "numbers", "short", "same", "opposites")}
@@ -95,15 +99,16 @@ def _pairs(lines: list[str]) -> frozenset[tuple[str, str]]:
 
 
 def _phrases(lists: Iterable[str]) -> re.Pattern[str]:
-    """A pattern that matches any of the phrases; nothing if the lists are empty. `right_now` stands for words in
-    sequence, `poem*` for a word with any ending."""
+    """A pattern that matches any of the phrases. It matches nothing if the lists are empty. In the lists, `right_now`
+    stands for the words in sequence, and `poem*` for a word that begins with `poem`."""
     escaped = re.escape("|".join("|".join(each.split()) for each in lists))
     phrases = escaped.replace(r"\|", "|").replace("_", r"\W+").replace(r"\*", r"\w*")
     return re.compile(rf"\b(?:{phrases})\b" if phrases else "(?!)")
 
 
 def _opposites(pairs: list[str]) -> dict[str, frozenset[str]]:
-    """Word → its opposites. A line such as `on | off` lists the words of one side and those of the other."""
+    """Word → the words with the opposite meaning. A line such as `on | off` contains the words of one side, and the
+    words with the opposite meaning."""
     found: dict[str, frozenset[str]] = {}
     for pair in pairs:
         one, other = (frozenset(side.split()) for side in pair.split("|"))
@@ -114,7 +119,8 @@ def _opposites(pairs: list[str]) -> dict[str, frozenset[str]]:
 
 
 def _teens(name: str, units: dict[str, int], stems: dict[str, int]) -> dict[str, int]:
-    """Numbers formed by the rules of a language, such as `fourteen`, `forty`, `dieciseis`, `veintidos`."""
+    """Name → number, for numbers whose names follow the rules of a language, such as `fourteen`, `forty`, `dieciseis`,
+    `veintidos`."""
     small = {word: value for word, value in {**units, **stems}.items() if value < 10}
     if name == "en":
         teens = {f"{word}teen": 10 + value for word, value in small.items() if value > 2}
@@ -127,8 +133,8 @@ def _teens(name: str, units: dict[str, int], stems: dict[str, int]) -> dict[str,
 
 @lru_cache(maxsize=1)
 def load_words() -> Words:
-    """The word lists and learned data. The first call takes about 100 ms, so make it off the event loop; later calls
-    return the same objects."""
+    """The word lists and the learned data. The first call takes about 100 ms and should not run on the event loop.
+    Later calls return the same objects."""
     data = orjson.loads(WORDS.read_bytes())
     varying = orjson.loads(VARYING.read_bytes())
     pairs = orjson.loads(INTERCHANGEABLE.read_bytes())

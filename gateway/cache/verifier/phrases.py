@@ -1,4 +1,5 @@
-"""Recognises phrases that stand elsewhere in the other question, with the same meaning: `For EECS 280, who …?`."""
+"""Recognises phrases that have moved to another position in the other question without a change of meaning: `For EECS
+280, who …?`."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ _ENDING = re.compile(r"[aeos]{1,2}$")
 
 @lru_cache(maxsize=16384)
 def root(form: str) -> str:
-    """The root of a word, the same for forms such as `roja` and `rojo`: an adjective that moves with its noun changes
-    its ending."""
+    """The root of a word. Forms such as `roja` and `rojo` have the same root, because an adjective that moves together
+    with its noun may change its ending."""
     return _ENDING.sub("", form) if len(form) > 3 else form
 
 
@@ -25,10 +26,10 @@ def carried(
     forms: tuple[tuple[str, ...], tuple[str, ...]],
     prepositions: frozenset[str],
 ) -> bool:
-    """Whether whole phrases moved, each with its preposition, so that no word has another role.
+    """Whether whole phrases moved, each together with its preposition. If so, no word has another role in the sentence.
 
-    `from A to B` and `to B from A` are the same; in `from B to A`, A has moved without its preposition. `moved`: the
-    roots of the words that are in gaps of both sides; `forms`: both texts.
+    `from A to B` and `to B from A` have the same meaning. In `from B to A`, A has moved without its preposition.
+    `moved`: roots of the words that are in gaps of both texts. `forms`: the words of both texts.
     """
     left, right = (sorted(_runs(side, moved)) for side in zip(*((gap.stored, gap.asked) for gap in gaps), strict=True))
     if left != right:
@@ -37,7 +38,7 @@ def carried(
 
 
 def _runs(side: Iterable[list[Token]], moved: frozenset[str]) -> Iterator[tuple[str, ...]]:
-    """The uninterrupted sequences of moved words."""
+    """Yield each uninterrupted sequence of moved words in the gaps of one text."""
     for tokens in side:
         run: list[str] = []
         for token in tokens:
@@ -53,8 +54,8 @@ def _runs(side: Iterable[list[Token]], moved: frozenset[str]) -> Iterator[tuple[
 def _rotated(
     run: tuple[str, ...], forms: tuple[tuple[str, ...], tuple[str, ...]], prepositions: frozenset[str]
 ) -> bool:
-    """Whether `run` begins one text and ends the other one, which begins with a preposition: the rest is the phrase
-    that moved."""
+    """Whether `run` begins one text and ends the other text, and the other text begins with a preposition. Then the
+    phrase that moved is the rest of the text."""
     size = len(run)
     return any(
         first[:size] == run and last[-size:] == run and last[0] in prepositions for first, last in (forms, forms[::-1])
@@ -62,25 +63,26 @@ def _rotated(
 
 
 _AND_OR = frozenset({"and", "or", "y", "e", "ou"})
-"""Words after which the preposition before the last noun still applies: `between A and B`."""
+"""Words that join two nouns with one preposition: in `between A and B`, the preposition `between` also applies to B."""
 
 
 def roles_exchanged(
     stored: Sequence[Token], asked: Sequence[Token], prepositions: frozenset[str], is_content: Callable[[Token], bool]
 ) -> bool:
-    """Whether words have exchanged their prepositions: `a list to a tuple` and `a tuple to a list`, `from A to B` and
-    `to A from B`. Having none counts as one."""
+    """Whether words have exchanged their prepositions, as in `a list to a tuple` and `a tuple to a list`, or in `from A
+    to B` and `to A from B`. A word without a preposition counts as if it had an empty preposition."""
     before, now = (_roles(side, prepositions, is_content) for side in (stored, asked))
     changes = {(before[word], now[word]) for word in before.keys() & now.keys() if before[word] != now[word]}
     while ends := {new for _, new in changes} - {old for old, _ in changes}:
         changes = {(old, new) for old, new in changes if new not in ends}
-    return bool(changes)  # what remains is a cycle
+    return bool(changes)  # the changes that are left form a cycle
 
 
 def _roles(
     tokens: Sequence[Token], prepositions: frozenset[str], is_content: Callable[[Token], bool]
 ) -> dict[str, str]:
-    """Root of a content word → the preposition of its phrase; empty if there is none."""
+    """Root of a content word → the preposition of the phrase that contains the word; empty if the phrase has no
+    preposition."""
     roles: dict[str, str] = {}
     role = last = ""
     for token in tokens:

@@ -1,4 +1,4 @@
-"""Recognises polite phrases around a question, with learned scores."""
+"""Recognises polite phrases before and after a question. Uses learned scores."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from gateway.cache.verifier.vocabulary import Vocabulary
 WEIGHTS = Path(__file__).parents[1] / "data" / "courtesy.npz"
 
 BUCKETS = 4096
-"""Number of hash buckets for words and pairs of neighbours."""
+"""Number of hash buckets for words and for pairs of neighbouring words."""
 LONGEST = 14
 """Maximum words of a polite phrase."""
 SURE, CERTAIN = 0.0, 1.0
-"""Minimum scores (log-odds) of a polite phrase: `SURE` for a phrase that only one side has, `CERTAIN` for one that is
-removed before the comparison."""
+"""Minimum scores (log-odds) of a polite phrase. `SURE` is for a phrase that only one text has. `CERTAIN` is for a
+phrase that is removed before the texts are compared."""
 
 Floats = NDArray[np.float64]
 
 
 def buckets(words: Sequence[str], place: int) -> tuple[int, int, int]:
-    """The buckets of the word, and of its pairs with its neighbours."""
+    """The hash buckets of the word at `place`, and of the pairs with the word before it and with the word after it."""
     before = words[place - 1] if place else "^"
     after = words[place + 1] if place + 1 < len(words) else "$"
     pairs = (words[place], f"{before} {words[place]}", f"{words[place]} {after}")
@@ -36,7 +36,8 @@ def buckets(words: Sequence[str], place: int) -> tuple[int, int, int]:
 
 
 def phrase_row(scores: Floats, unknown: float) -> list[float]:
-    """The features of a whole phrase: the `scores` of its words, and the share of unknown words."""
+    """The features of a whole phrase: numbers computed from the `scores` of its words, and the share of `unknown`
+    words."""
     padded = np.concatenate([scores[:1], scores, scores[-1:]])
     smooth = 0.25 * padded[:-2] + 0.5 * scores + 0.25 * padded[2:]
     return [
@@ -51,7 +52,8 @@ def phrase_row(scores: Floats, unknown: float) -> list[float]:
 
 class Politeness:
     def __init__(self, vocabulary: Vocabulary, weights: dict[str, Floats]) -> None:
-        """`weights` has `dense` (width + 4,), `hashed` (buckets,) and `phrase` (6 + 1,)."""
+        """`weights`: contains `dense` of shape (width + 4,), `hashed` of shape (buckets,) and `phrase` of shape (6 +
+        1,)."""
         self._vocabulary = vocabulary
         self._dense, self._hashed, self._phrase = weights["dense"], weights["hashed"], weights["phrase"]
         self.score = lru_cache(maxsize=8192)(self._score)
@@ -64,11 +66,13 @@ class Politeness:
         return cls(Vocabulary.load(), {name: weights[name].astype(np.float64) for name in weights.files})
 
     def polite(self, words: Sequence[str], least: float = SURE) -> bool:
-        """Whether the sequence `words` is a polite phrase. An empty sequence also counts as one."""
+        """Whether the sequence `words` is a polite phrase. An empty sequence counts as a polite phrase. `least`:
+        minimum score."""
         return not words or (len(words) <= LONGEST and self.score(tuple(words)) > least)
 
     def word_scores(self, words: Sequence[str]) -> Floats:
-        """Log-odds that each word belongs to a polite phrase and not to a question, (words,)."""
+        """For each word, the log-odds that the word belongs to a polite phrase and not to a question. Shape
+        (words,)."""
         dense = [self._dense_score(word) for word in words]
         hashed = [self._hashed[list(buckets(words, place))].sum() for place in range(len(words))]
         scores: Floats = np.array(dense) + np.array(hashed)
@@ -83,7 +87,7 @@ class Politeness:
 
 
 def dense_row(vocabulary: Vocabulary, word: str) -> list[float]:
-    """The word's vector, its frequencies in the three languages, and a constant 1."""
+    """The vector of the word, the word's frequencies in the three languages, and a constant 1."""
     zipf = vocabulary.zipf(word)
     return [*map(float, vocabulary.vector(word)), *(value / 4 for value in zipf[:3]), 1.0]
 

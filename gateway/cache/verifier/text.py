@@ -1,4 +1,4 @@
-"""Parses a prompt for the verifier: canonical tokens, quotations, text to process, language."""
+"""Parses a prompt for the verifier. The result has canonical tokens, quotations, text to process, and the language."""
 
 from __future__ import annotations
 
@@ -33,40 +33,42 @@ _SPELLING = (
 _GREETING = re.compile(r"([^:!,.?]{1,60})[:!,.]\s+(?=\S)")
 _MARKS = {"es": re.compile("[¿¡ñ]"), "pt": re.compile("[ãõç]|nh|lh")}
 _MARK_WEIGHT = 2.0
-"""Weight of a letter that occurs in one language only, in units of Zipf frequency."""
+"""Weight of a letter that occurs in only one language, in units of Zipf frequency."""
 _CLEARLY = 1.0
-"""Minimum lead of one language over every other, summed over the words, for the language to count as known."""
+"""Minimum lead of a language over every other language, summed over all words. With a smaller lead, the language counts
+as unknown."""
 _READ_FOR_LANGUAGE = 600
-"""Maximum characters that are read to determine the language."""
+"""Maximum characters of a text from which the language is determined."""
 _CONTRACTED = {"n't": "not", "'m": "am", "'re": "are", "'ve": "have", "'ll": "will", "'d": "would"}
 _CUT = {"ca": "can", "wo": "will", "sha": "shall"}
-"""The rest of a contraction before `n't` → the full word."""
+"""The part of a contraction before `n't` → the full word."""
 _ENDING = frozenset(".?!\n")
 _BEGINNING = _ENDING | frozenset(":¿¡")
-"""Characters after which a sentence or a similar unit begins."""
+"""Characters after which a sentence, or a part that is read like a sentence, begins."""
 _MULTIPLIERS = (100, 1000, 1_000_000)
 _JOINS = ("y", "e")
 _LONGEST_QUOTE = 6
-"""Maximum words of a quotation that counts as a name. A longer one counts as text to process."""
+"""Maximum words of a quotation that counts as a name. A longer quotation counts as text to process."""
 _HEADLINE = 4
-"""Minimum number of capitalised words in a headline. Fewer may be a single name."""
+"""Minimum number of capitalised words in a headline. Fewer capitalised words may be a single name."""
 _LONGEST_LABEL = 3
-"""Maximum words before a colon that names the topic, as in `India: …`."""
+"""Maximum words before a colon if these words name the topic, as in `India: …`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
     form: str
-    """Canonical form: lower case, without accents, contraction expanded, number in digits."""
+    """The canonical form of the token: in lower case, without accents, with contractions expanded, and with numbers in
+    digits."""
     raw: str
-    """The text as written, in lower case."""
+    """The token as the text contains it, but in lower case."""
     kind: str
-    """word | number | ident | sign"""
+    """The kind of the token: word | number | ident | sign"""
     name: bool = False
-    """Whether it is capitalised and not at the beginning of a sentence."""
+    """Whether the token is capitalised although it is not at the beginning of a sentence."""
     quoted: bool = False
     sentence: int = 0
-    """Index of its sentence, counted from 0."""
+    """Index of the sentence that contains the token; the first sentence has index 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +78,11 @@ class Reading:
     tokens: tuple[Token, ...]
     forms: tuple[str, ...]
     payload: tuple[str, ...]
-    """Code, long quotations and text to process. Both questions must have the same payload."""
+    """Code, long quotations, and text to process. Two questions have the same answer only if these are equal."""
     language: str
     """en, es or pt; empty if undecided."""
     beyond: str = ""
-    """Characters that the tokens do not contain; see `characters.beyond`."""
+    """Characters that are not in the tokens; see `characters.beyond`."""
 
     @property
     def empty(self) -> bool:
@@ -98,7 +100,7 @@ def plain(word: str) -> str:
 
 
 class Reader:
-    """Converts a text to a `Reading`. Has no state."""
+    """Converts a text to a `Reading`. The object has no state."""
 
     def __init__(self, words: Words) -> None:
         self._words = words
@@ -118,14 +120,14 @@ class Reader:
         return COLUMNS[best] if COLUMNS[best] in LANGUAGES and totals[best] > second + _CLEARLY else ""
 
     def varies(self, text: str) -> bool:
-        """Whether the answer depends on the time or on chance, or the text asks for something new."""
+        """Whether the answer to `text` depends on the time or on chance, or `text` asks for something new."""
         words, language = plain(text.lower()), self.language(text)
         return any(
             self._words.lexicons[name].varying.search(words) for name in ((language,) if language else LANGUAGES)
         )
 
     def read(self, text: str, language: str = "") -> Reading:
-        """Parse a text. `language` is used if the text's own language is not clear."""
+        """Parse a text. `language`: used if the language of the text itself is not clear."""
         unread = beyond(text)
         text = unicodedata.normalize("NFKC", text).replace("’", "'").strip()
         language = self.language(text) or language
@@ -162,7 +164,7 @@ class Reader:
         for match in _TOKEN.finditer(text):
             written = match.group()
             kind = match.lastgroup or "word"
-            # At the very beginning, or after a full stop or question mark, a capital is not significant.
+            # a capital at the beginning of the text, or after a full stop or question mark, is not significant
             gap = text[last_end : match.start()]
             begins = not into or not _BEGINNING.isdisjoint(gap)
             sentence += bool(into) and not _ENDING.isdisjoint(gap)
@@ -192,8 +194,8 @@ class Reader:
 
     @staticmethod
     def _parts(form: str, lexicon: Lexicon) -> list[str]:
-        """The words after expanding contractions and abbreviations: `can't` → `can not`, `whats` → `what is`, `dont` →
-        `do not`."""
+        """The words after expanding a contraction or an abbreviation: `can't` → `can not`, `whats` → `what is`, `dont`
+        → `do not`."""
         if form in lexicon.short:
             return [lexicon.short[form]]
         for ending, full in _CONTRACTED.items():
@@ -216,7 +218,8 @@ class Reader:
         return bool(words) and self._words.courtesy.polite(words, CERTAIN)
 
     def _handed_over(self, text: str, payload: list[str]) -> str:
-        """The instruction alone. Text below it, or after a colon, is appended to `payload`."""
+        """The instruction in `text`. The text to process, which is below the instruction or after a colon, is appended
+        to `payload`."""
         lines = [line for line in map(str.strip, text.splitlines()) if line]
         while len(lines) > 1 and self._courteous(lines[0]):
             del lines[0]
@@ -239,7 +242,7 @@ class Reader:
 
 
 def _titled(text: str, lexicon: Lexicon) -> bool:
-    """Whether every longer word, except function words, begins with a capital, as in a headline."""
+    """Whether `text` is written like a headline: every longer word, except function words, begins with a capital."""
     words = [word for word in re.findall(r"[^\W\d_]{3,}", text)[1:] if plain(word.lower()) not in lexicon.function]
     return len(words) >= _HEADLINE and all(word[0].isupper() for word in words)
 
@@ -273,14 +276,14 @@ def _merge(tokens: list[Token], lexicon: Lexicon) -> list[Token]:
 
 
 def _spelt_out(token: Token, lexicon: Lexicon) -> int:
-    """The number that is written as a word; 0 if it is not one."""
+    """The number for which the token is a word; 0 if the token is not a word for a number."""
     if token.kind == "number" and not token.raw:
         return int(token.form)
     return int(token.form in lexicon.one)
 
 
 def _together(left: int, right: int) -> int:
-    """The single number that two number words form together; 0 if they stay two numbers."""
+    """The single number that two number words form together; 0 if the words are two numbers."""
     if right in _MULTIPLIERS:
         return left * right if left < right else 0
     for unit in (1000, 100, 10):
@@ -291,7 +294,7 @@ def _together(left: int, right: int) -> int:
 
 @lru_cache(maxsize=16384)
 def _spelling(word: str) -> str:
-    """`word` in one spelling, whether it was written in British or American English."""
+    """One spelling of `word`, whether the word was written in British or American English."""
     if len(word) > 4 and word.isascii():
         for pattern, replacement in _SPELLING:
             word, changed = pattern.subn(replacement, word, count=1)
@@ -301,8 +304,8 @@ def _spelling(word: str) -> str:
 
 
 def _number(written: str) -> str:
-    """A number in one canonical form: `10,000` and `10000` become equal, and so do `1,08` and `1.08`. A version or a
-    time is unchanged."""
+    """A number in its canonical form: `10,000` and `10000` become equal, and `1,08` and `1.08` become equal. Versions
+    and times are not changed."""
     parts = re.split(r"[.,]", written)
     if ":" in written or len(parts) == 1:
         return written

@@ -1,4 +1,4 @@
-"""Recognises two spellings of one word, and its singular and plural."""
+"""Recognises two forms of one word: two spellings, or singular and plural."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from gateway.cache.verifier.text import Token
 from gateway.cache.verifier.vocabulary import Vocabulary
 
 _CLUSTER = re.compile(r"[^aeiou]{3}")
-"""Matches three consonants in a row, which suggest that a vowel is missing."""
+"""Matches three consonants in a row. Such a sequence suggests that a vowel is missing."""
 _THOROUGH = ("en",)
-"""Languages whose words the vocabulary mostly contains. In them, an unknown word is probably misspelt."""
+"""Languages for which the vocabulary contains most words. In these languages, an unknown word is probably misspelt."""
 _SHORT = 4
-"""Maximum letters of a short word. Adding or removing one letter in a short word makes another word."""
+"""Maximum letters of a short word. If one letter is added to or removed from a short word, the result is another word.
+"""
 _LONG = 5
-"""Number of letters above which a word is long. In a long word with the same beginning and ending, one missing letter
-is a typo."""
+"""A word with more letters is a long word. If a long word lacks one letter, and its beginning and ending are the same,
+the difference is a typo."""
 
 
 def same_word(left: Token, right: Token, vocabulary: Vocabulary, language: str) -> bool:
-    """Whether two tokens are the same word. Names and quotations must be identical."""
+    """Whether two tokens are the same word, perhaps misspelt or in the plural. Names and quotations must be
+    identical."""
     if left.kind != "word" or right.kind != "word" or left.quoted or right.quoted or left.name or right.name:
         return False
     return left.form[0] == right.form[0] and (
@@ -29,11 +31,12 @@ def same_word(left: Token, right: Token, vocabulary: Vocabulary, language: str) 
 
 
 def _typo(left: str, right: str, vocabulary: Vocabulary, language: str) -> bool:
-    """Whether the words differ by one typo, and the vocabulary contains at most one of them.
+    """Whether the words differ by one typo, and the vocabulary contains at most one of the two words.
 
-    The vocabulary is incomplete, so an unknown word may be a rare one and not a typo (`digo`, `diga`; `materia`,
-    `material`). Therefore words with one changed letter always count as different. In languages outside `_THOROUGH`,
-    words with one letter more or less also do, unless a rule below makes the typo clear.
+    The vocabulary is incomplete, so an unknown word may be a rare word and not a typo (`digo`, `diga`; `materia`,
+    `material`). Therefore words with one changed letter always count as different words. In languages outside
+    `_THOROUGH`, words with one letter more or less also count as different words, unless a rule below makes the typo
+    clear.
     """
     if min(len(left), len(right)) < 4:
         return False
@@ -62,8 +65,8 @@ def plural(left: str, right: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _slip(left: str, right: str) -> str:
-    """The kind of typo: `swap` (two neighbouring letters exchanged), `double` (one letter doubled), `drop` (one letter
-    missing), `change` (one letter replaced); empty if the words differ by more."""
+    """The kind of typo: `swap` (two neighbouring letters are exchanged), `double` (one letter is doubled), `drop` (one
+    letter is missing), `change` (one letter is replaced). Empty if the words differ by more than one typo."""
     if left == right or abs(len(left) - len(right)) > 1:
         return ""
     start = 0

@@ -1,4 +1,4 @@
-"""Decides whether two questions have the same answer: rules that refuse, and a learned score."""
+"""Decides whether two questions have the same answer. Uses rules, which can refuse a pair, and a learned score."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ WEIGHTS = Path(__file__).parents[1] / "data" / "verifier.json"
 
 _READINGS = 4096
 _SAME_FLOOR = {"en": 0.85, "es": 0.6, "pt": 0.6}
-"""Language → minimum cosine at which a pair with only harmless differences is accepted. It is lower outside English,
-because MiniLM's vectors represent accents and marks badly."""
+"""Language → minimum cosine of a pair whose differences are all harmless. Only with this cosine is the pair accepted.
+The minimum is lower for languages other than English, because MiniLM's vectors represent accents and marks badly."""
 _PARAPHRASE_FLOOR = 0.62
 _LONGEST_QUESTION = 30
-"""Maximum tokens of a question that is scored. In a longer text every word may matter, and the cosine does not show
+"""Maximum tokens of a question that gets a score. In a longer text every word may matter, and the cosine does not show
 single words."""
 FOREIGN_BAR = 0.55
-"""Minimum score of a Spanish or Portuguese pair. With a lower minimum, more than 5 % of the paraphrased pairs with
-different answers would be accepted."""
+"""Minimum score of a pair of Spanish or Portuguese questions. With a lower minimum, more than 5 % of those paraphrased
+pairs that have different answers would be accepted."""
 _CROWD = 1500
-"""Number of stored questions up to which the networks' probability holds."""
+"""Maximum number of stored questions for which the networks' probability needs no correction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     accepted: bool
     score: float
-    """Confidence, from 0 to 1."""
+    """Confidence that the answer is right, from 0 to 1."""
     reason: str
-    """The conflict found, or same | paraphrase | unsure."""
+    """The conflict that was found; or one of same | paraphrase | unsure."""
 
 
 class Scorer:
-    """The learned part: the mean of a few small neural networks, in plain NumPy."""
+    """The learned part of the verifier: the mean of a few small neural networks, computed with plain NumPy."""
 
     def __init__(self, weights: dict[str, list[object]]) -> None:
         if tuple(weights["names"]) != NAMES:
@@ -71,18 +71,19 @@ class Scorer:
 
 
 def crowded(probability: float, questions: int) -> float:
-    """The networks' probability that a candidate's answer is right, corrected for the number of stored questions. The
-    odds fall in proportion to that number, because more of the questions are similar by chance."""
+    """The networks' `probability` that the answer of a candidate is right, corrected for the number of stored
+    `questions`. The odds are inversely proportional to that number: the more questions are stored, the more of them are
+    similar to the new question by chance."""
     if questions <= _CROWD:
         return probability
     return probability / (probability + (1 - probability) * questions / _CROWD)
 
 
 class Verifier:
-    """Compares two last user messages, and caches the parsed form of recent texts. Not thread-safe."""
+    """Compares two last user messages. The parsed forms of recent texts are cached. The object is not thread-safe."""
 
     def __init__(self, words: Words, scorer: Scorer | None) -> None:
-        """`scorer` None: only pairs with harmless differences are accepted."""
+        """`scorer`: computes the learned score. None: only pairs whose differences are all harmless are accepted."""
         self._words = words
         self.reader = Reader(words)
         self._comparer = Comparer(words)
@@ -95,7 +96,8 @@ class Verifier:
         return cls(load_words(), Scorer.load())
 
     def read(self, text: str, language: str = "") -> Reading:
-        """The reading of `text`. `language`: its probable language, used if the text does not determine it."""
+        """The parsed form of `text`. `language`: the probable language, used if `text` itself does not show its
+        language."""
         reading = self._readings.get((text, language))
         if reading is None:
             reading = self._readings[text, language] = self.reader.read(text, language)
@@ -104,13 +106,14 @@ class Verifier:
         return reading
 
     def varies(self, text: str) -> bool:
-        """Whether `text` is excluded from semantic hits: its answer depends on the time or on chance, or it asks for
-        something new."""
+        """Whether `text` must not be a semantic hit, because its answer depends on the time or on chance, or because it
+        asks for something new."""
         return self.reader.varies(text)
 
     def verify(self, stored: str, asked: str, cosine: float, *, max_error: float = 0.01, among: int = 1) -> Verdict:
-        """Decide whether the answer to `stored` may be given to `asked`. `max_error`: allowed share of look-ups that
-        are wrong hits. `among`: number of stored questions among which `stored` is one of the nearest."""
+        """Decide whether the answer to `stored` may be used for `asked`. `cosine`: cosine of the vectors of both texts.
+        `max_error`: allowed share of look-ups that are wrong hits. `among`: number of stored questions that were
+        searched."""
         if stored == asked:
             return Verdict(True, 1.0, "same")
         left, right, comparison = self.compared(stored, asked)
@@ -129,7 +132,7 @@ class Verifier:
         return Verdict(score >= bar, score, "paraphrase" if score >= bar else "unsure")
 
     def features(self, stored: str, asked: str, cosine: float) -> list[float] | None:
-        """The networks' input for a pair; None if the networks do not decide it."""
+        """The input of the networks for a pair of questions. None if the networks do not decide about this pair."""
         left, right, comparison = self.compared(stored, asked)
         decided = comparison.conflict or left.empty or right.empty or self._same(left, right, comparison, cosine)
         if decided or not self._open(left, right, comparison, cosine):
@@ -137,7 +140,7 @@ class Verifier:
         return row(left, right, comparison, cosine, self._words.vocabulary)
 
     def compared(self, stored: str, asked: str) -> tuple[Reading, Reading, Comparison]:
-        """Both texts as they are read, and their differences."""
+        """The parsed forms of both texts, and their differences."""
         left, right = self.read(stored), self.read(asked)
         if not left.language and right.language:
             left = self.read(stored, right.language)
@@ -153,8 +156,8 @@ class Verifier:
 
     @staticmethod
     def _open(left: Reading, right: Reading, comparison: Comparison, cosine: float) -> bool:
-        """Whether the networks may decide: two short questions of one language, neither of which contains a text to
-        process. They never decide about a single replaced word (`Comparison.exchanged`)."""
+        """Whether the networks may decide about a pair. They may if both questions are short, are in one language, and
+        contain no text to process. The networks never decide about a single replaced word (`Comparison.exchanged`)."""
         long = max(len(left.tokens), len(right.tokens)) > _LONGEST_QUESTION
         foreign = not left.language or left.language != right.language
         return cosine >= _PARAPHRASE_FLOOR and not (foreign or comparison.exchanged or long or left.payload)

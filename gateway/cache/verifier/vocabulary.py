@@ -1,4 +1,4 @@
-"""Learned word frequencies per language, and word vectors from the embedder's word pieces."""
+"""Learned frequencies of words in each language, and vectors of words, made from the embedder's word pieces."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ TOKENIZER = _DATA / "tokenizer.json"
 
 COLUMNS = ("en", "es", "pt", "other")
 STEPS = 25
-"""Table entries per unit of Zipf frequency (log10 of occurrences in a billion words)."""
+"""Number of table entries per unit of Zipf frequency. The Zipf frequency of a word is log10 of its occurrences in a
+billion words."""
 _UNKNOWN = (0.0, 0.0, 0.0, 0.0)
 _MOST_COMMON, _RAREST = 7.5, 2.5
-"""The Zipf frequencies at which a word's rarity is 0 and 1."""
+"""The Zipf frequency at which the rarity of a word is 0, and the Zipf frequency at which it is 1."""
 _LONGEST = 40
 """Maximum letters of a word."""
 
@@ -28,7 +29,7 @@ Floats = NDArray[np.float32]
 
 
 class Vocabulary:
-    """Word → Zipf frequencies and a short vector. Words are given in lower case, without accents."""
+    """Word → its Zipf frequencies and its short vector. The words must be in lower case and without accents."""
 
     def __init__(
         self,
@@ -37,8 +38,8 @@ class Vocabulary:
         pieces: dict[str, int],
         vectors: Floats,
     ) -> None:
-        """`keys`: sorted CRC-32 of the words, (n,). `zipf`: frequencies in units of 1/`STEPS`, (n, 4). `vectors`: one
-        row per word piece."""
+        """`keys`: the CRC-32 of each word, sorted, shape (n,). `zipf`: frequencies in units of 1/`STEPS`, shape (n, 4).
+        `pieces`: word piece → its row in `vectors`. `vectors`: one row for each word piece."""
         self._keys, self._zipf = keys, zipf
         self._pieces, self._vectors = pieces, vectors
         self.zipf = lru_cache(maxsize=16384)(self._look_up)
@@ -49,7 +50,8 @@ class Vocabulary:
     @classmethod
     @lru_cache(maxsize=1)
     def load(cls) -> Vocabulary:
-        """A vocabulary with the packaged tables. The first call takes about 50 ms, so make it off the event loop."""
+        """A vocabulary with the packaged tables. The first call takes about 50 ms and should not run on the event
+        loop."""
         table, vectors = np.load(FREQUENCIES), np.load(PIECES)
         pieces: dict[str, int] = orjson.loads(TOKENIZER.read_bytes())["model"]["vocab"]
         return cls(
@@ -60,21 +62,22 @@ class Vocabulary:
         )
 
     def _look_up(self, word: str) -> tuple[float, ...]:
-        """Zipf frequency in English, Spanish and Portuguese, and the highest of the other languages; 0 if the word does
-        not occur."""
-        key = np.uint32(crc32(word.encode()))  # with a plain int, NumPy would copy the table for the comparison
+        """The Zipf frequencies of the word: in English, in Spanish, in Portuguese, and the highest frequency in any
+        other language. A frequency is 0 if the word does not occur."""
+        key = np.uint32(crc32(word.encode()))  # with a Python int, NumPy would copy the table for the comparison
         place = int(self._keys.searchsorted(key))
         if place == len(self._keys) or self._keys[place] != key:
             return _UNKNOWN
         return tuple(value / STEPS for value in self._zipf[place].tolist())
 
     def known(self, word: str, language: str) -> bool:
-        """Whether `word` is a word of the language or of English; English words occur in all languages."""
+        """Whether `word` is a word of `language` or of English. English words count in every language, because they
+        occur in all languages."""
         zipf = self.zipf(word)
         return zipf[0] > 0 or (language in COLUMNS and zipf[COLUMNS.index(language)] > 0)
 
     def _mean(self, word: str) -> Floats:
-        """Mean of the vectors of the word's pieces, (width,); zeros if it has none."""
+        """The mean of the vectors of the word's pieces, shape (width,). Zeros if the word has no pieces."""
         found = self._parts(word)
         if not found:
             return np.zeros(self.width, dtype=np.float32)
@@ -82,13 +85,15 @@ class Vocabulary:
         return mean
 
     def _rarity(self, word: str, language: str) -> float:
-        """How informative a word is: from 0 for the most common words to 1 for the rarest and unknown ones."""
+        """The rarity of a word, from 0 for the most common words to 1 for the rarest and for unknown words. Rare words
+        are more informative."""
         zipf = self.zipf(word)
         frequency = max(zipf[COLUMNS.index(language)], zipf[0] - 1.0)
         return min(1.0, max(0.0, (_MOST_COMMON - frequency) / (_MOST_COMMON - _RAREST)))
 
     def _parts(self, word: str) -> list[int]:
-        """The word's pieces, longest first; empty if it has letters that no piece has."""
+        """The pieces of the word, as rows of `vectors`, longest piece first. Empty if a letter of the word is in no
+        piece."""
         found: list[int] = []
         start = 0
         while start < len(word) <= _LONGEST:

@@ -1,1 +1,1 @@
-"""Cuts: old tool outputs that a session probably no longer needs are left out where that pays."""
+"""Cuts: leaves old tool outputs out of a request, if the session probably no longer needs them and this saves money."""

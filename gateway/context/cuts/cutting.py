@@ -1,4 +1,5 @@
-"""Keeps what was read of each session's history, and returns the cut of a request."""
+"""Keeps the facts that were read from the history of each session. Returns the cut for a request: the parts that are
+left out."""
 
 from __future__ import annotations
 
@@ -15,19 +16,21 @@ from gateway.domain.tenant import Tenant
 from gateway.runtime.off_loop import OffLoop
 
 MOST_SESSIONS = 256
-"""Maximum number of histories, of up to a megabyte each. When full, the least recently used is evicted; if its session
-goes on, its history is read again."""
+"""Maximum number of sessions whose history is kept. A history has up to a megabyte. When the number is exceeded, the
+history that was not used for the longest time is dropped. If its session continues, the history is read again."""
 _LEAST_TURNS = 2 * AGE
-"""No output of a shorter conversation is old enough."""
+"""Minimum number of turns of a conversation. In a shorter conversation, no output is old enough to be left out."""
 _ON_LOOP_CHARACTERS = 32_000
-"""Most new characters that are read on the event loop: about 8,000 tokens, a millisecond."""
+"""Maximum number of new characters that are read on the event loop. This is about 8,000 tokens and takes a millisecond.
+"""
 _SIGNED = {"openai_chat": (b'"thinking_blocks"',), "openai_responses": (b'"encrypted_content"',)}
-"""Fields with signed thinking. In these dialects it cannot be left out, so nothing before it may change."""
+"""Dialect → names of fields with signed thinking. In these dialects the thinking cannot be left out, so nothing before
+it may change."""
 _Key = tuple[bytes, str, tuple[int, ...]]
 
 
 class Cutting:
-    """Belongs to one event loop."""
+    """Makes the cuts of all sessions. The object belongs to one event loop."""
 
     def __init__(self, off_loop: OffLoop, most: int = MOST_SESSIONS) -> None:
         self._off_loop, self._most = off_loop, most
@@ -38,19 +41,20 @@ class Cutting:
         return {"cut_sessions": len(self._known), **self._counts}
 
     def weighed(self) -> Weighed | None:
-        """The last decision of the session that was planned last; None if no session was long enough."""
+        """The last decision about the session that was planned last. None if no session was long enough for a
+        decision."""
         session = next(reversed(self._known.values()), None)
         return session.weighed if session is not None else None
 
     async def cut(self, request: CompletionRequest, tenant: Tenant, backend: Backend, prefix: Prefix | None) -> Cut:
-        """What is left out of a request to `backend`."""
+        """The cut for a request to `backend`: the parts of the request that are left out."""
         if prefix is None or not _may(request, tenant, backend):
             return NO_CUT
         if len(request.turns) <= _LEAST_TURNS:
             return Cut(anchor=first_request(request.turns))
         lengths = [len(turn.text) for turn in request.turns]
         key = prefix.session, backend.name, tuple(lengths[:3])
-        session = self._known.pop(key, None)  # no other request works on it now
+        session = self._known.pop(key, None)  # while the history is not in `_known`, no other request uses it
         if session is None or not session.follows(lengths):
             session = SessionCuts(rules_of(backend.model), family_factor(backend.model))
         fixed = measure.fixed_tokens(request)
@@ -67,7 +71,7 @@ class Cutting:
 
 
 def _may(request: CompletionRequest, tenant: Tenant, backend: Backend) -> bool:
-    """Whether the team and the dialect allow cuts."""
+    """Whether the policy of the team and the dialect of the request allow cuts."""
     policy = tenant.policy.context
     if policy.old_outputs == "keep" or request.controls.untouched or not request.one_context or not backend.hosted:
         return False

@@ -1,5 +1,5 @@
-"""Reads the facts of a turn that decide whether its tool output is needed later: its size, the names in the calls that
-made it, and its lines. No tool's name is read."""
+"""Reads facts about a turn, from which it is decided whether its tool output is needed later: the size of the output,
+its lines, and the names in the calls that produced it. The names of tools are not used."""
 
 from __future__ import annotations
 
@@ -16,37 +16,38 @@ from gateway.context.measure import TURN_TOKENS
 from gateway.domain.request import CompletionRequest, Turn
 
 _NAMES = re.compile(r"[\w.@~-]*/[\w.@/~-]*\w|\w[\w-]*\.[A-Za-z]\w{0,4}\b")
-"""Paths, addresses and names of files."""
+"""Matches paths, addresses and names of files."""
 _NUMBERED = re.compile(r"(?m)^[ \t]*\d+(?:→|\t|:|\|)")
-"""Line numbers that tools put before the lines of a file."""
+"""Matches the line numbers that tools write before the lines of a file."""
 _MOST_NAMED = 2000
-"""Characters of a call that are searched for names. Names come before long contents."""
+"""Maximum characters of a call in which names are searched. Names come before long contents."""
 _LEAST_LINE = 12
-"""Characters of a line; shorter ones are in many texts."""
+"""Minimum characters of a line. Shorter lines are ignored, because they occur in many texts."""
 _THINKING = frozenset({"thinking", "redacted_thinking"})
 _EDGE = 160
-"""Characters of an output that stay at its beginning and at its end."""
+"""Number of characters that stay at the beginning of an output, and at its end."""
 
 
 @dataclass(slots=True)
 class Output:
-    """A turn with tool results, as a candidate for a cut."""
+    """A turn with tool results. The turn is a candidate for a cut."""
 
     place: int
-    """Its place in `request.turns`."""
+    """Index of the turn in `request.turns`."""
     request: int
-    """Number of the request with which it was first sent."""
+    """Number of the request in which the turn was sent for the first time."""
     end: int
-    """Number of turns in the request before it, whose end the cache can keep."""
+    """Number of turns in the request before that request. The provider's cache can keep the prompt up to this position.
+    """
     tokens: int
     names: frozenset[str]
     lines: frozenset[int]
     left: set[int] = field(default_factory=set)
-    """Lines that no later output with one of the names repeated."""
+    """Hashes of the lines that were not repeated by any later output with one of the names."""
     quoted: bool = False
-    """Whether a later call repeated one of its lines, as an edit does."""
+    """Whether a later call repeated a line of this output. An edit of a file does this."""
     repeated: bool = False
-    """Whether later outputs repeated nearly all of it."""
+    """Whether later outputs repeated nearly all lines of this output."""
 
     @property
     def needed(self) -> bool:
@@ -54,12 +55,12 @@ class Output:
 
 
 def tokens_of(request: CompletionRequest, turn: Turn, calls: str) -> int:
-    """Estimated tokens of a turn without its thinking."""
+    """Estimated number of tokens of a turn. The thinking in the turn does not count."""
     return estimate(turn.text) + estimate(calls) + TURN_TOKENS + turn.images * IMAGE_TOKENS
 
 
 def thinking_of(request: CompletionRequest, turn: Turn) -> int | None:
-    """Estimated tokens of the thinking blocks in a turn; None if it has none."""
+    """Estimated number of tokens of the thinking blocks in a turn; None if the turn has no thinking blocks."""
     if not turn.asides and not turn.calls and turn.role != "assistant":
         return None
     content = _message(request, turn).get("content")
@@ -90,7 +91,8 @@ def lines_in(text: str) -> frozenset[int]:
 
 
 def omitted(text: str, tokens: int) -> str:
-    """The text that stays of an output: both edges, and what was left out between them."""
+    """The text that replaces an output: the beginning and the end of the output, and between them a note about the part
+    that was left out. `tokens`: tokens of the output."""
     head, tail = text[:_EDGE], text[-_EDGE:]
     head = head[: head.rfind("\n")] if "\n" in head else head
     tail = tail[tail.find("\n") + 1 :] if "\n" in tail else tail

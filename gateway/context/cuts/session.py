@@ -1,11 +1,13 @@
-"""Decides for one session which old tool outputs are left out, from its history alone.
+"""Decides which old tool outputs of one session are left out. The decision uses only the history of this session.
 
-A cut changes the prompt after its first place, so the provider writes all of that again. It pays if the cheaper reads
-of the requests that probably follow are worth several times as much. So outputs are left out in batches, and what was
-left out stays left out, byte for byte.
+A cut changes the prompt from the first output that is left out, so the provider must write everything after this
+position into its cache again. Later requests then read fewer tokens from the cache. A cut is made only if the expected
+savings are several times its cost. Therefore several outputs are left out together, and an output that was left out
+stays left out, byte for byte.
 
-The decisions are repeated over the history: at each place where the client sent a request, the rule sees only the turns
-before it. So every worker makes the same cuts, and a worker that does not know the session computes them anew.
+The decisions are repeated over the history: for each position at which the client sent a request, the rule reads only
+the turns before this position. Therefore every worker makes the same cuts, and a worker that does not know the session
+can compute them from the history.
 """
 
 from __future__ import annotations
@@ -18,45 +20,49 @@ from gateway.domain.prompt_cache import CacheRules
 from gateway.domain.request import CompletionRequest, Turn
 
 AGE = 10
-"""Requests for which an output is kept in any case."""
+"""Number of requests for which an output is always kept."""
 _LEAST = 300
-"""Tokens of an output that may be left out."""
+"""Minimum tokens of an output that may be left out."""
 _STAYS = 100
-"""Tokens of the text that stays of it, about."""
+"""Approximate number of tokens of the text that replaces an output."""
 _MOST_REMAINING = 40
-"""Most requests that are expected to follow. As many follow as there were before, up to this number; in the recorded
-sessions 50 follow after 30 requests and 40 after 50."""
+"""Maximum number of further requests that are expected. The expected number is the number of requests so far, up to
+this maximum. In the recorded sessions, 50 requests follow after 30 requests, and 40 follow after 50."""
 _MULTIPLE = 5.0
-"""Times the cost of a cut that its expected gain must reach."""
+"""A cut is made only if its expected savings are more than this number times its cost."""
 _SHARE = 0.04
-"""Most that all cuts together may have cost more than they saved so far, as a share of what the session cost."""
+"""Maximum of the net cost of all cuts (their cost less their savings so far), as a share of the cost of the session so
+far."""
 _COLD_USER, _COLD_TOOL = 0.23, 0.006
-"""Share of requests with words of the user, and of requests with tool results, before which the cache had expired."""
+"""Share of requests before which the provider's cache had expired: first for requests with words of the user, then for
+requests with tool results."""
 _REPEATED = 0.9
-"""Share of an output's lines that later outputs repeat, from which on it is not needed."""
+"""If later outputs repeat at least this share of the lines of an output, the output is no longer needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What is left out of one request."""
+    """The parts that are left out of one request."""
 
     texts: dict[int, str] = field(default_factory=dict)
-    """Place of a turn → the text that stays of it."""
+    """Index of a turn → the text that replaces its output."""
     no_thinking: frozenset[int] = frozenset()
-    """Places of the turns without their thinking blocks."""
+    """Indexes of the turns whose thinking blocks are left out."""
     anchor: int = 0
-    """Number of turns before the place where the next cut will begin; the cache should keep them."""
+    """Number of turns before the position at which the next cut will begin. The provider's cache should keep these
+    turns."""
     tokens: int = 0
-    """Tokens that are left out."""
+    """Number of tokens that are left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """Cost and gain of the cut that was considered last, in tokens of plain input."""
+    """The last cut that was considered. `cost` and `gain` are in tokens of plain input; `pays`: whether the cut was
+    made."""
 
     outputs: int = 0
     saved: int = 0
-    """Tokens that it leaves out."""
+    """Number of tokens that the cut leaves out."""
     cost: float = 0.0
     gain: float = 0.0
     pays: bool = False
@@ -71,16 +77,17 @@ def first_request(turns: list[Turn]) -> int:
 
 
 class SessionCuts:
-    """The history of one session, as far as it was read. Not for several threads at once."""
+    """The facts that were read from the history of one session. The object must not be used by several threads at the
+    same time."""
 
     def __init__(self, rules: CacheRules, factor: float) -> None:
         self._rules, self._factor = rules, factor
         self.weighed = Weighed()
         self._lengths: list[int] = []
         self._tokens: list[int] = []
-        """Tokens of each turn as it is sent."""
+        """Number of tokens of each turn, in the form in which the turn is sent."""
         self._thinking: dict[int, int] = {}
-        """Place of a turn → tokens of its thinking blocks."""
+        """Index of a turn → number of tokens of its thinking blocks."""
         self._outputs: list[Output] = []
         self._names: frozenset[str] = frozenset()
         self._texts: dict[int, str] = {}
@@ -95,11 +102,12 @@ class SessionCuts:
         return len(self._lengths)
 
     def follows(self, lengths: list[int]) -> bool:
-        """Whether a history of turns with these lengths continues this one."""
+        """Whether a history whose turns have these `lengths` continues the history of this session."""
         return lengths[: len(self._lengths)] == self._lengths
 
     def cut(self, request: CompletionRequest, lengths: list[int], fixed: int) -> Cut:
-        """Read the new turns, and return the cut of this request. `fixed`: tokens before the conversation."""
+        """Read the new turns, and return the cut for this request. `lengths`: the lengths of the turns. `fixed`: number
+        of tokens before the conversation."""
         self._fixed = self._fixed or fixed
         for place in range(len(self._lengths), len(request.turns)):
             turn = request.turns[place]
@@ -108,7 +116,7 @@ class SessionCuts:
             self._answered = turn.role == "assistant"
             self._read(request, place, turn)
         self._lengths = lengths
-        if not self._answered:  # the client sent the request here; the next turn is the model's
+        if not self._answered:  # the client sent the request at this position; the next turn is the model's answer
             self._asked(request)
             self._answered = True
         return Cut(dict(self._texts), frozenset(self._no_thinking), self._anchor, self._gone)
@@ -120,7 +128,7 @@ class SessionCuts:
             thinking = thinking_of(request, turn)
             if thinking is not None:
                 tokens += round(thinking * self._factor)
-                if self._rules.kind == "marks":  # only Anthropic's models verify what precedes their thinking
+                if self._rules.kind == "marks":  # only Anthropic's models verify the text before their thinking
                     self._thinking[place] = round(thinking * self._factor)
             if calls:
                 self._names = names_in(calls)
@@ -138,7 +146,8 @@ class SessionCuts:
                 output.quoted = True
 
     def _add(self, output: Output) -> None:
-        """Add an output. It takes the place of earlier ones whose lines it repeats."""
+        """Add an output. Earlier outputs with the same names, whose lines the new output repeats, are marked as
+        repeated."""
         output.left = set(output.lines)
         for before in self._outputs:
             if not before.repeated and not before.names.isdisjoint(output.names):
@@ -148,7 +157,7 @@ class SessionCuts:
         self._outputs.append(output)
 
     def _asked(self, request: CompletionRequest) -> None:
-        """The client sent a request with the turns so far: decide whether to cut."""
+        """Decide whether to cut. Called for each position at which the client sent a request with the turns so far."""
         rules, total = self._rules, self._fixed + self._total
         self._spent += rules.read * self._before + rules.write * max(0, total - self._before)
         self._credit += rules.read * self._gone
@@ -159,14 +168,14 @@ class SessionCuts:
         self._move_anchor()
 
     def _move_anchor(self) -> None:
-        """Move the place that the cache keeps up to the first output that may be left out later. It moves forwards
-        only, because the cache forgets what is not marked."""
+        """Move the anchor to the first output that may be left out later. The anchor is the position up to which the
+        provider's cache keeps the prompt. It only moves forwards, because the cache forgets what has no mark."""
         ends = (output.end for output in self._outputs if not output.needed)
         self._anchor = max(self._anchor, next(ends, self._end))
 
     def _cut_now(self, request: CompletionRequest) -> None:
         if any(place > self._spoken for place in self._thinking):
-            return  # the model signed this thinking after all that precedes it
+            return  # the model's signature of this thinking covers everything before it
         going = [output for output in self._outputs if self._requests - output.request > AGE and not output.needed]
         later = [output for output in going if output.place >= self._anchor]
         for outputs, kept in (later, sum(self._tokens[: self._anchor])), (going, 0):
@@ -175,8 +184,8 @@ class SessionCuts:
                 return
 
     def _cost(self, going: list[Output], kept: int) -> float | None:
-        """What it costs to leave these outputs out, in tokens of plain input; None: it does not pay. `kept`: tokens of
-        the conversation that stay in the cache."""
+        """The cost of leaving the outputs `going` out, in tokens of plain input. None if this would not save enough.
+        `kept`: tokens of the conversation that stay in the provider's cache."""
         rules, first = self._rules, going[0].place
         saved = sum(output.tokens - _STAYS for output in going)
         saved += sum(size for place, size in self._thinking.items() if first < place and place not in self._no_thinking)
@@ -202,7 +211,7 @@ class SessionCuts:
         self._credit -= cost
         gone = {output.place for output in going}
         self._outputs = [output for output in self._outputs if output.place not in gone]
-        if self._rules.kind != "marks":  # only the end of the request is written
+        if self._rules.kind != "marks":  # only the end of the request is written to the cache
             self._anchor = self._end
         self._before = self._fixed + self._total
 

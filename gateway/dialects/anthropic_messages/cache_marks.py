@@ -112,7 +112,7 @@ def _newest(parts: list[Part]) -> Place | None:
 
 
 def _before(parts: list[Part], count: int) -> Place | None:
-    """The last block among the first `count` of the conversation that can be marked."""
+    """The last block that can be marked among the first `count` blocks of the messages."""
     for number in range(_MESSAGES, len(parts)):
         for at, block in enumerate(parts[number][1], 1):
             count -= _counted(block)
@@ -122,8 +122,8 @@ def _before(parts: list[Part], count: int) -> Place | None:
 
 
 def _last_markable(parts: list[Part], number: int, most: int) -> Place | None:
-    """The last block that can be marked among those of the messages before part `number`, and the first `most` of that
-    part."""
+    """The last block that can be marked before a position. The position is after the first `most` blocks of the part
+    with the index `number`. Only blocks of messages are searched."""
     for each in range(number, _MESSAGES - 1, -1):
         first, blocks = parts[each]
         for at in range((most if each == number else len(blocks)) - 1, -1, -1):

@@ -1,1 +1,1 @@
-"""Amazon Bedrock's `Converse` and `ConverseStream`, for clients."""
+"""The client dialect of Amazon Bedrock's `Converse` and `ConverseStream`."""

@@ -1,4 +1,5 @@
-"""Writes answers in Converse's format, out of Anthropic's messages: whole, streamed and replayed."""
+"""Writes answers in Converse's format: whole, streamed and replayed. The answers are made from messages in Anthropic's
+format."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from gateway.domain.request import CompletionRequest
 Block = dict[str, Any]
 
 _STOPS = {"refusal": "content_filtered"}
-"""Stop reasons with another name in Converse."""
+"""Anthropic's stop reason → Converse's stop reason. All other stop reasons have the same names in both."""
 _COUNTS = {
     "inputTokens": "input_tokens",
     "outputTokens": "output_tokens",
@@ -40,7 +41,7 @@ def reply(request: CompletionRequest, completion: dict[str, Any], usage: Usage |
 
 
 def as_messages(request: CompletionRequest) -> CompletionRequest:
-    """The request with the body that it has as an Anthropic request."""
+    """The request with its body in Anthropic's format."""
     return replace(request, body=request.echoed[MESSAGES])
 
 
@@ -66,7 +67,7 @@ def _block(block: Block) -> Block:
 
 
 class ConverseWriter:
-    """Implements `Writer`: converts the events of Anthropic's writer."""
+    """Implements `Writer` for Converse. Converts the events that the writer for Anthropic messages produces."""
 
     def __init__(self, request: CompletionRequest) -> None:
         self._request, self._inner = request, MessagesWriter(as_messages(request))
@@ -101,7 +102,8 @@ class ConverseWriter:
 
 
 def _begin(block: Block, index: Block) -> bytes:
-    """The beginning of a block. Converse announces only the blocks of calls."""
+    """The event that begins a block. Converse announces only the blocks of calls, so for other blocks the result is
+    empty. The exception is hidden (redacted) thinking, whose only event contains the whole block."""
     if block["type"] == "tool_use":
         call = {"toolUseId": block["id"], "name": block["name"]}
         return event("contentBlockStart", {"start": {"toolUse": call}, **index})
@@ -122,7 +124,8 @@ def _delta(delta: Block) -> Block:
 
 
 def frames(body: dict[str, Any]) -> tuple[bytes, bytes]:
-    """A stored answer as a stream: all frames but the last two, and these."""
+    """A stored answer, converted to a stream. Returns two values: all frames except the last two, and the last two
+    frames."""
     begun = [event("messageStart", {"role": "assistant"})]
     for place, block in enumerate(body["output"]["message"]["content"]):
         index = {"contentBlockIndex": place}

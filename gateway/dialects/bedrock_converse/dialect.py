@@ -30,17 +30,17 @@ _EXCEPTIONS = {
     504: "ModelTimeoutException",
 }
 _IN_STREAMS = {429: "throttlingException", 503: "serviceUnavailableException"}
-"""The exceptions that a stream may have; any other failure is `modelStreamErrorException`."""
+"""Status code → exception in a stream. Any other failure becomes `modelStreamErrorException`."""
 
 
 def at(path: str) -> Endpoint | None:
-    """The endpoint at `path`, which contains the model; None if it is not one of Converse's paths."""
+    """The endpoint at `path`, which contains the model. None if `path` does not have the form of Converse's paths."""
     found = _PATH.fullmatch(path)
     return Endpoint(unquote(found["model"]), stream=found["stream"] is not None) if found else None
 
 
 def named_in(path: str) -> Endpoint | None:
-    """The endpoint that writes errors for `path`; None if it is not a path of a Bedrock model."""
+    """The endpoint that writes the errors for `path`. None if `path` is not the path of a Bedrock model."""
     return Endpoint("", stream=False) if path.startswith("/model/") else None
 
 
@@ -60,12 +60,12 @@ class Endpoint:
         return error.status
 
     def error_body(self, error: GatewayError, request_id: str, /) -> bytes:
-        """`{"__type", "message"}`. The message names the field that caused the error."""
+        """The error as `{"__type", "message"}`. The message names the field that caused the error."""
         kind = _EXCEPTIONS.get(error.status, "ValidationException" if error.status < 500 else "InternalServerException")
         return orjson.dumps({"__type": kind, "message": _message(error)})
 
     def error_event(self, error: GatewayError, request_id: str, sent: bytes = b"", /) -> bytes:
-        """An exception, after which nothing is read."""
+        """The last event of a stream that failed: an exception. Clients read nothing after it."""
         return exception(_IN_STREAMS.get(error.status, "modelStreamErrorException"), _message(error))
 
     def choices(self, body: dict[str, Any], /) -> list[dict[str, Any]]:
@@ -73,7 +73,8 @@ class Endpoint:
         return found
 
     def replayed(self, request: CompletionRequest, body: dict[str, Any], /) -> tuple[bytes, bytes]:
-        """The answer as frames; the last two have the stop reason and the usage."""
+        """Convert a plain body to a stream. Returns two values: all frames except the last two, and the last two
+        frames. These contain the stop reason and the usage."""
         return frames(body)
 
 

@@ -13,18 +13,18 @@ from zlib import crc32
 import orjson
 
 _TEXT = 7
-"""Type of a header's value."""
+"""Number of the type of a header whose value is a text."""
 _FRAMING = 16
-"""Bytes of a message besides headers and payload: two lengths and two checksums."""
+"""Bytes of a message in addition to its headers and its payload: two lengths and two checksums."""
 
 
 def event(kind: str, value: Mapping[str, Any]) -> bytes:
-    """An event of a stream."""
+    """The bytes of an event in a stream. `kind`: the type of the event, `value`: its contents."""
     return _message(((":event-type", kind), (":message-type", "event")), value)
 
 
 def exception(kind: str, message: str) -> bytes:
-    """An error in a stream."""
+    """The bytes of an error in a stream. `kind`: the name of the exception."""
     return _message(((":exception-type", kind), (":message-type", "exception")), {"message": message})
 
 

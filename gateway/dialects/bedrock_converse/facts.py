@@ -1,4 +1,5 @@
-"""Facts about Bedrock's Converse that other packages need. Its requests are stored as chat requests."""
+"""Facts about Bedrock's Converse that other packages need. Requests of this dialect are stored in the format of
+chat."""
 
 from gateway.domain.dialect import Dialect
 
@@ -6,7 +7,7 @@ _CREDENTIAL = b"Credential="
 
 
 def key_in(authorization: bytes) -> bytes:
-    """The access key id of a request that is signed with AWS Signature Version 4."""
+    """The access key id in the `authorization` header of a request that is signed with AWS Signature Version 4."""
     return authorization.partition(_CREDENTIAL)[2].partition(b"/")[0]
 
 

@@ -1,4 +1,5 @@
-"""Parses a Converse request. Its parts are those of Anthropic's messages, from which it becomes a chat request."""
+"""Parses a Converse request. The request is first converted to Anthropic's messages format, which has the same parts,
+and then to a chat request."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from gateway.domain.request import CompletionRequest, Controls
 from gateway.errors import BadRequest
 
 MESSAGES, BEGAN = "messages", "began"
-"""Names in `CompletionRequest.echoed`: the body as an Anthropic request; when it arrived (monotonic seconds)."""
+"""Two keys in `CompletionRequest.echoed`. The values are the body in Anthropic's format, and the time at which the
+request arrived (monotonic seconds)."""
 
 Block = dict[str, Any]
 
@@ -44,15 +46,15 @@ _INFERENCE = {
 }
 _REFUSED = ("guardrailConfig", "promptVariables")
 _CLAUDES = ("thinking", "top_k")
-"""Fields that a Claude model reads in `additionalModelRequestFields`; others are left out."""
+"""Names of the fields in `additionalModelRequestFields` that a Claude model reads. Other fields are dropped."""
 _TEXTS = frozenset({"txt", "md", "html", "csv"})
-"""Formats of documents that are text."""
+"""Formats of documents whose content is text."""
 
 
 def parse(
     body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes], *, model: str, stream: bool
 ) -> CompletionRequest:
-    """Parse a request. Raises BadRequest, with the field's name, if the gateway cannot translate it."""
+    """Parse a request. Raises BadRequest, with the name of the field, if the gateway cannot translate the request."""
     fields = chat_request.load_object(body)
     check(fields, _WANTED)
     for name in _REFUSED:
@@ -71,7 +73,7 @@ def parse(
 
 
 def _messages(fields: dict[str, Any]) -> dict[str, Any]:
-    """The body as an Anthropic request."""
+    """The body of the request in Anthropic's format."""
     inference, more = fields.get("inferenceConfig") or {}, fields.get("additionalModelRequestFields") or {}
     check(inference, _WANTED_INFERENCE)
     found: dict[str, Any] = {"messages": [_turn(*pair) for pair in enumerate(fields.get("messages") or [])]}

@@ -1,4 +1,4 @@
-"""Converse's client with a backend of any dialect; chat is the intermediate form."""
+"""Translator for a Converse client and a backend of any dialect. Chat is the format in between."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gateway.domain.routing.route import ContextPlan
 
 
 class ConverseToChat:
-    """Implements `Translation`. The parser has already converted the request to a chat request."""
+    """Implements `Translation` for Converse. The parser has already converted the request to a chat request."""
 
     client: DialectName = "bedrock_converse"
     fields: Mapping[str, str] = {

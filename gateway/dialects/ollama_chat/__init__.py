@@ -1,1 +1,1 @@
-"""Ollama's `/api/chat`, for clients."""
+"""The client dialect of Ollama's `/api/chat`."""

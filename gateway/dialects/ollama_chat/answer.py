@@ -32,7 +32,8 @@ def _head(request: CompletionRequest, said: dict[str, Any]) -> dict[str, Any]:
 
 
 def _texts(message: dict[str, Any], request: CompletionRequest) -> dict[str, Any]:
-    """The message without calls. Thoughts are shown to a client that asked for them."""
+    """The texts of a message, without the tool calls. The model's thinking is included only if the client asked for
+    it."""
     texts = (message.get(name) for name in ("content", "refusal"))
     content = "".join(text for text in texts if type(text) is str)
     thought = message.get("reasoning_content") or message.get("reasoning")
@@ -59,7 +60,7 @@ def _end(finish: Any, usage: Usage | None) -> dict[str, Any]:
 
 
 def choice(body: dict[str, Any]) -> dict[str, Any]:
-    """A stored answer as a chat choice."""
+    """A stored answer, converted to a chat choice."""
     said = body["message"]
     message: dict[str, Any] = {"role": "assistant", "content": said["content"]}
     if said.get("thinking"):
@@ -78,7 +79,8 @@ def _as_chat(call: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 class OllamaWriter:
-    """Implements `Writer`. A call is written when it is complete, because Ollama does not stream parts of calls."""
+    """Implements `Writer` for Ollama. A tool call is written only when the call is complete, because Ollama does not
+    stream parts of calls."""
 
     def __init__(self, request: CompletionRequest) -> None:
         self._request = request
@@ -86,8 +88,8 @@ class OllamaWriter:
         self._calls: dict[int, dict[str, Any]] = {}
 
     def write(self, chunk: dict[str, Any]) -> bytes:
-        """The line for a chunk. The first chunk always produces one, so that the client sees the beginning of an answer
-        that contains only calls."""
+        """The line for a chunk. The first chunk always produces a line, even if the answer contains only calls, so that
+        the client sees that the answer has begun."""
         begins, self._head = not self._head, self._head or _head(self._request, chunk)
         out = b""
         for each in chunk["choices"][:1]:

@@ -19,13 +19,13 @@ def status(error: GatewayError) -> int:
 
 
 def error_body(error: GatewayError, request_id: str) -> bytes:
-    """`{"error": message}`. The message names the field that caused the error."""
+    """The error as `{"error": message}`. The message names the field that caused the error."""
     named = error.param and error.param not in error.message
     return orjson.dumps({"error": f"{error.param}: {error.message}" if named else error.message})
 
 
 def error_event(error: GatewayError, request_id: str, sent: bytes = b"") -> bytes:
-    """The last line of a stream that failed; no line with `done` follows."""
+    """The last line of a stream that failed. No line with `done` follows."""
     return error_body(error, request_id) + b"\n"
 
 
@@ -34,6 +34,7 @@ def choices(body: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def replayed(request: CompletionRequest, body: dict[str, Any]) -> tuple[bytes, bytes]:
-    """The answer as one line, and the end of the stream as another one."""
+    """Convert a plain body to a stream. Returns two values: the answer as one line, and the end of the stream as
+    another line."""
     begun = {name: body[name] for name in ("model", "created_at", "message")}
     return line({**begun, "done": False}), line({**body, "message": {"role": "assistant", "content": ""}})

@@ -1,4 +1,4 @@
-"""Facts about Ollama's chat that other packages need. Its requests are stored as chat requests."""
+"""Facts about Ollama's chat that other packages need. Requests of this dialect are stored in the format of chat."""
 
 from gateway.domain.dialect import Dialect
 

@@ -12,7 +12,7 @@ from gateway.dialects.requests.fields import read_model
 from gateway.errors import UnknownModel
 
 _VERSION = "0.13.0"
-"""The version of Ollama whose API is served. Editors refuse a version that they consider too old."""
+"""The version of Ollama's API that the gateway reports. Editors refuse a version that they regard as too old."""
 _UNKNOWN_DATE = "1970-01-01T00:00:00Z"
 _FAMILY = "thriftgate"
 _DETAILS = {
@@ -24,22 +24,22 @@ _DETAILS = {
     "quantization_level": "",
 }
 _ABILITIES = {"tools": "tools", "vision": "vision", "reasoning": "thinking"}
-"""A backend's capability → Ollama's name."""
+"""Name of a backend's capability → Ollama's name for this capability."""
 
 
 def tags(models: Sequence[VisibleModel], _: dict[str, Any]) -> dict[str, Any]:
-    """`GET /api/tags`."""
+    """The answer to `GET /api/tags`: the list of models."""
     return {"models": [_listed(model.name) for model in models]}
 
 
 def _listed(name: str) -> dict[str, Any]:
-    digest = sha256(name.encode()).hexdigest()  # clients compare digests to notice a changed model
+    digest = sha256(name.encode()).hexdigest()  # with the digest, clients notice that a model has changed
     return {"name": name, "model": name, "modified_at": _UNKNOWN_DATE, "size": 0, "digest": digest, "details": _DETAILS}
 
 
 def show(models: Sequence[VisibleModel], asked: dict[str, Any]) -> dict[str, Any]:
-    """`POST /api/show`. A name that stands for several models has all abilities, because routing finds a model that
-    fits the request. Raises UnknownModel, BadRequest."""
+    """The answer to `POST /api/show`: the facts about one model. A name that stands for several models has all
+    capabilities, because routing finds a model that fits the request. Raises UnknownModel, BadRequest."""
     name = plain_name(read_model({"model": asked.get("model") or asked.get("name")}))
     model = next((each for each in models if each.name == name), None)
     if model is None:
@@ -53,5 +53,5 @@ def show(models: Sequence[VisibleModel], asked: dict[str, Any]) -> dict[str, Any
 
 
 def version(_: Sequence[VisibleModel], __: dict[str, Any]) -> dict[str, Any]:
-    """`GET /api/version`."""
+    """The answer to `GET /api/version`."""
     return {"version": _VERSION}

@@ -14,7 +14,7 @@ from gateway.domain.request import CompletionRequest, Controls
 from gateway.errors import BadRequest
 
 THINKS = "think"
-"""Name in `CompletionRequest.echoed`: whether the client wants to see thoughts."""
+"""A key in `CompletionRequest.echoed`. Its value is whether the client wants to see the model's thinking."""
 
 _WANTED = {
     "stream": Wanted((bool,), "true or false"),
@@ -26,7 +26,7 @@ _WANTED = {
     "logprobs": Wanted((bool,), "true or false"),
 }
 _OPTIONS = ("temperature", "top_p", "seed", "stop", "presence_penalty", "frequency_penalty")
-"""Options with the same name in chat."""
+"""Names of the options that have the same name in chat."""
 _NUMBER = Wanted((int, float), "a number")
 _WANTED_OPTIONS = {
     **dict.fromkeys(("temperature", "top_p", "presence_penalty", "frequency_penalty"), _NUMBER),
@@ -36,13 +36,13 @@ _WANTED_OPTIONS = {
 }
 _ROLES = frozenset({"system", "user", "assistant", "tool"})
 _EFFORT = "medium"
-"""The effort for `think: true`."""
+"""The reasoning effort for `think: true`."""
 _IMAGES = {"iVBOR": "png", "/9j/": "jpeg", "R0lGOD": "gif", "UklGR": "webp"}
-"""How base64 of an image begins → its format. Ollama's images have no media type."""
+"""First characters of an image in base64 → format of the image. Needed because Ollama's images have no media type."""
 
 
 def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]) -> CompletionRequest:
-    """Parse a request. Raises BadRequest, with the field's name, if the gateway cannot translate it."""
+    """Parse a request. Raises BadRequest, with the name of the field, if the gateway cannot translate the request."""
     fields = chat_request.load_object(body)
     check(fields, _WANTED)
     if fields.get("logprobs"):
@@ -58,7 +58,7 @@ def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[byt
 
 
 def plain_name(model: str) -> str:
-    """The name without Ollama's default tag, which its clients may append."""
+    """The name of the model without Ollama's default tag. Clients of Ollama may add this tag to a name."""
     return model.removesuffix(":latest")
 
 
@@ -68,7 +68,7 @@ def _chat(fields: dict[str, Any]) -> dict[str, Any]:
     chat = {"model": plain_name(read_model(fields)), "messages": _messages(fields.get("messages") or [])}
     chat |= {name: options[name] for name in _OPTIONS if options.get(name) is not None}
     most = options.get("num_predict")
-    if most is not None and most > 0:  # Ollama's -1 and -2 mean no limit
+    if most is not None and most > 0:  # in Ollama, -1 and -2 mean no limit
         chat["max_completion_tokens"] = most
     if fields.get("tools"):
         chat["tools"] = fields["tools"]
@@ -123,11 +123,12 @@ def _image(image: Any, where: str) -> dict[str, Any]:
 
 
 class _Calls:
-    """The ids of calls. In Ollama a call may have no id; then results are matched to calls by name, in order."""
+    """Assigns ids to tool calls. In Ollama, a call may have no id. Then a result belongs to the first call with the
+    same name that has no result yet."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[str, str]] = []
-        """Name and id of each call that has no result yet."""
+        """(Name, id) of each call that has no result yet."""
         self._made = 0
 
     def made(self, call: dict[str, Any]) -> dict[str, Any]:
@@ -138,7 +139,8 @@ class _Calls:
         return {"id": name, "type": "function", "function": {"name": function["name"], "arguments": given}}
 
     def answered(self, message: dict[str, Any], where: str) -> str:
-        """The id of the call whose result `message` is. A result without id and name answers the oldest call."""
+        """The id of the call to which `message` is the result. A result without id and name belongs to the oldest call
+        without a result."""
         call_id, name = message.get("tool_call_id"), message.get("tool_name") or message.get("name")
         for place, (called, known) in enumerate(self._waiting):
             if known == call_id or (not call_id and name in (None, "", called)):

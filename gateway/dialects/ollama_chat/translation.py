@@ -1,4 +1,4 @@
-"""Ollama's client with a backend of any dialect; chat is the intermediate form."""
+"""Translator for an Ollama client and a backend of any dialect. Chat is the format in between."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gateway.domain.routing.route import ContextPlan
 
 
 class OllamaToChat:
-    """Implements `Translation`. The parser has already converted the request to a chat request."""
+    """Implements `Translation` for Ollama. The parser has already converted the request to a chat request."""
 
     client: DialectName = "ollama_chat"
     fields: Mapping[str, str] = {

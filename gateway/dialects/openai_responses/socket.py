@@ -1,4 +1,4 @@
-"""Messages of the Responses API on a WebSocket: requests out of messages, and events as messages.
+"""Messages of the Responses API on a WebSocket. Reads requests from messages, and writes events as messages.
 
 https://developers.openai.com/api/docs/guides/websocket-mode
 """
@@ -18,31 +18,33 @@ from gateway.domain.request import CompletionRequest, Controls
 from gateway.errors import BadRequest
 
 CREATE, PROCESSED = "response.create", "response.processed"
-"""A request; and Codex's note that it has read a response, which needs no answer."""
+"""Types of messages from the client. `CREATE` is a request. With `PROCESSED`, Codex reports that it has read a
+response; this message needs no answer."""
 ENDS = frozenset({"response.completed", "response.incomplete"})
-"""Types of the events that end a response which a later request may continue."""
+"""Types of the final events of responses that a later request may continue."""
 _REALTIME = ("session.", "conversation.", "input_audio_buffer.", "output_audio_buffer.", "transcription_session.")
 _OF_TRANSPORT = frozenset({"type", "generate", "stream"})
-"""Fields of a message that are not fields of a request."""
+"""Names of the fields of a message that are not fields of a request."""
 MOST_KEPT_BYTES = 8 * 2**20
-"""Largest conversation that a socket keeps, in bytes of JSON."""
+"""Maximum bytes of JSON of the conversation that is kept for a socket."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The conversation that the last response of a socket belongs to."""
+    """The conversation that contains the last response of a socket."""
 
     response_id: str
     items: bytes
-    """A JSON array: the input and the output of the response."""
+    """A JSON array with the input and the output of the response, including the earlier conversation."""
 
     def and_then(self, given: Any) -> orjson.Fragment:
-        """The conversation with a further input."""
+        """The conversation followed by `given`, a further input."""
         return _joined(self.items, orjson.dumps(_as_items(given)))
 
 
 def load(text: str) -> dict[str, Any]:
-    """The fields of a request. Raises BadRequest for a message that is not one; an empty object needs no answer."""
+    """The fields of the request in a message; empty if the message needs no answer. Raises BadRequest if the message is
+    not a request."""
     try:
         message = orjson.loads(text)
     except orjson.JSONDecodeError as error:
@@ -69,7 +71,8 @@ def load(text: str) -> dict[str, Any]:
 
 
 def body_of(fields: Mapping[str, Any], kept: Kept | None) -> dict[str, Any]:
-    """The body of the HTTP request that says the same. If `fields` continue the kept conversation, it is inserted."""
+    """The body of the equivalent HTTP request. If `fields` continue the conversation `kept`, this conversation is
+    inserted."""
     body = {name: value for name, value in fields.items() if name not in _OF_TRANSPORT}
     if kept is not None and body.get("previous_response_id") == kept.response_id:
         del body["previous_response_id"]
@@ -78,9 +81,10 @@ def body_of(fields: Mapping[str, Any], kept: Kept | None) -> dict[str, Any]:
 
 
 def kept_after(body: Mapping[str, Any], ended: Mapping[str, Any]) -> Kept | None:
-    """The conversation after `ended`, the last event of a response to `body`; None if it cannot be continued here.
+    """The conversation after a response. `body`: the body of the request. `ended`: the last event of the response. None
+    if a later request cannot continue the conversation on this socket.
 
-    A `previous_response_id` that is still in the body stands for a stored conversation, which is not known here.
+    If `body` still contains a `previous_response_id`, it refers to a stored conversation, which is not known here.
     """
     said = ended.get("response")
     output, name = (said.get("output"), said.get("id")) if type(said) is dict else (None, None)
@@ -99,14 +103,14 @@ def _as_items(given: Any) -> list[Any]:
 
 
 def _joined(one: bytes, two: bytes) -> orjson.Fragment:
-    """Two JSON arrays as one."""
+    """One JSON array with the elements of both arrays."""
     comma = b"," if one != b"[]" and two != b"[]" else b""
     return orjson.Fragment(one[:-1] + comma + two[1:])
 
 
 def warmed(body: Mapping[str, Any], request_id: str, now: int) -> tuple[CompletionRequest, list[dict[str, Any]]]:
-    """The request and the events of a response without output, to a message with `generate: false`: the client sends
-    the beginning of a conversation in advance. Raises BadRequest."""
+    """The request, and the events of a response without output. Used for a message with `generate: false`, with which
+    the client sends the beginning of a conversation in advance. Raises BadRequest."""
     request = parse(orjson.dumps(body), request_id, Controls(), {})
     begun = response(
         request,
@@ -126,7 +130,7 @@ def warmed(body: Mapping[str, Any], request_id: str, now: int) -> tuple[Completi
 
 
 def messages(block: bytes) -> Iterator[str]:
-    """The data of whole events; comments and `[DONE]` have none."""
+    """Yield the data of each event in `block`, which consists of whole events. Comments and `[DONE]` are left out."""
     for event in sse.events(block):
         data = sse.payload(event)
         if data and data != b"[DONE]":
@@ -134,12 +138,13 @@ def messages(block: bytes) -> Iterator[str]:
 
 
 def refusal(status: int, headers: Mapping[str, str], body: bytes) -> str:
-    """The message for an error before an answer has begun. `body`: as over HTTP."""
+    """The message for an error that occurs before the answer has begun. `body`: the body of the error over HTTP."""
     told = orjson.loads(body)
     return orjson.dumps({"type": "error", "status": status, "error": told["error"], "headers": headers}).decode()
 
 
 def with_status(event: str, status: int) -> str:
-    """The error event of an answer that has begun, with a status: Codex ignores an error without one. Others stay."""
+    """The error event of an answer that has begun, with the field `status` added, because Codex ignores an error
+    without a status. Other events are returned unchanged."""
     parsed = orjson.loads(event)
     return orjson.dumps({**parsed, "status": status}).decode() if parsed.get("type") == "error" else event

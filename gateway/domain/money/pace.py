@@ -1,56 +1,59 @@
-"""Measures how fast a backend generates unseen tokens (reasoning, plain answers), and how many bytes of its streams are
-not text. Both are used to estimate the bill of an answer that ended early."""
+"""Measures how fast a backend generates unseen tokens (reasoning, and answers that are not streamed), and how many
+bytes of its streams are not text. Both figures are used to estimate the bill of an answer that ended early."""
 
 from __future__ import annotations
 
 _WEIGHT = 0.2
-"""Weight of a new value in a moving average."""
+"""Weight of the newest value in a moving average."""
 _SPREADS = 2
-"""Number of mean deviations above the mean. Nine of ten rates are lower (as in TCP's retransmission timer, RFC 6298).
-"""
+"""Number of mean deviations that are added to a mean rate. Nine of ten rates are lower than the sum (as in TCP's
+retransmission timer, RFC 6298)."""
 _EVERY = 16
-"""Once the rate is known, one of this many plain answers is measured."""
+"""Once the rate is known, only one of this many answers that are not streamed is measured."""
 _LEAST_HIDDEN = 32
-"""Fewer unseen tokens of a stream teach no rate: they may be an error of the estimate, and the time before the text may
-be a few milliseconds, so that the rate would be many times too high."""
+"""Minimum number of unseen tokens of a stream from which a rate is learned. Fewer tokens may be an error of the
+estimate. The time before the text may be a few milliseconds, so the rate would be many times too high."""
 SILENT_EVENTS = 3
 """Number of events of a stream that have no text: the role, the finish reason, the usage."""
 BEGUN_EVENTS = 1
-"""Number of the `SILENT_EVENTS` that have arrived when the first text arrives."""
+"""Number of the `SILENT_EVENTS` that have arrived before or with the first text."""
 BEGUN_BYTES = 40
-"""Additional bytes of a stream's first event, which contains the role (`"role":"assistant","refusal":null,`)."""
+"""Bytes that the first event of a stream has in addition to other events. It contains the role
+(`"role":"assistant","refusal":null,`)."""
 FIRST_FRAME_BYTES = 320.0
-"""Assumed bytes of an event besides its text, until they are measured. The value is that of OpenAI's events with
+"""Assumed number of bytes of an event without its text, until it is measured. The value is that of OpenAI's events with
 fingerprint and empty usage, which are the longest."""
 _FEW_EVENTS, _ENOUGH_EVENTS = 4, 32
-"""Numbers of events from which, and up to which, a stream in progress is used to measure the length of events."""
+"""The length of events is measured in a stream in progress from the first of these numbers of events on, up to the
+second."""
 _LEAST_FRAME_BYTES = 40.0
-"""Minimum bytes of an event besides its text, in any dialect."""
+"""Minimum number of bytes of an event without its text, in any dialect."""
 BYTES_PER_TOKEN = 4
 
 
 class Pace:
-    """Measurements of one backend's streams, or of its plain answers, in one worker."""
+    """Measurements of one backend in one worker: either of its streams, or of its answers that are not streamed."""
 
     __slots__ = ("_looked_at", "_whole_seen", "frame_bytes", "hides", "plain", "rest", "spread", "tokens_per_second")
 
     def __init__(self, *, plain: bool = False, hides: bool = False) -> None:
-        """`hides`: the backend may generate tokens that no event of a stream contains. Plain answers always may."""
+        """`plain`: the measurements are of answers that are not streamed. `hides`: the backend may generate tokens that
+        no event of a stream contains. Answers that are not streamed always may have such tokens."""
         self.plain, self.hides = plain, plain or hides
         self.tokens_per_second = 0.0
-        """Rate of unseen tokens; 0 while unknown. While it is 0, unseen tokens are not charged."""
+        """Mean rate of unseen tokens; 0 while unknown. While the rate is unknown, unseen tokens are not charged."""
         self.spread = 0.0
-        """Mean deviation of that rate."""
+        """Mean deviation of the rate of unseen tokens."""
         self.frame_bytes = FIRST_FRAME_BYTES
-        """Bytes of a streamed event besides its text."""
+        """Number of bytes of a streamed event without its text."""
         self._whole_seen = False
         self._looked_at = 0
-        """Number of events of the stream in progress that have been used for the measurement."""
+        """Number of events of the stream in progress that have been measured."""
         self.rest = 0
-        """Number of plain answers to skip before the next one is measured."""
+        """Number of answers without streaming that are skipped before the next one is measured."""
 
     def learn(self, tokens: int, seconds: float) -> None:
-        """Learn from a complete answer in which `tokens` unseen tokens were generated in `seconds`."""
+        """Learn a rate from a complete answer in which the backend generated `tokens` unseen tokens in `seconds`."""
         self.rest = _EVERY - 1 if self.tokens_per_second else 0
         if tokens < (1 if self.plain else _LEAST_HIDDEN) or seconds <= 0:
             return
@@ -62,8 +65,8 @@ class Pace:
         self.tokens_per_second += _WEIGHT * (rate - known)
 
     def learn_frame(self, tokens: int, hidden: int, events: int, stream_bytes: int) -> None:
-        """Learn from a complete stream with `tokens` tokens in total. At most `hidden` of them were in no event;
-        `events` events had text."""
+        """Learn the length of events from a complete stream with `tokens` tokens. `hidden`: maximum number of these
+        tokens that are in no event. `events`: number of events with text."""
         if not events:
             return
         frame = _frame(tokens, events, stream_bytes)
@@ -74,12 +77,12 @@ class Pace:
             self._whole_seen = True
 
     def wants_look(self, events: int) -> bool:
-        """Whether to measure a stream in progress after this many events with text."""
+        """Whether to measure a stream in progress that has `events` events with text."""
         return self._looked_at < min(events, _ENOUGH_EVENTS) and not self.plain and not self._whole_seen
 
     def look(self, characters: int, events: int, stream_bytes: int) -> None:
-        """Measure a stream in progress that has delivered `characters` in `events` with text since the last call. Bytes
-        before the first of these events may or may not contain text."""
+        """Learn the length of events from a stream in progress. Since the last call, it has delivered `characters` in
+        `events` events with text. Bytes before the first of these events may contain text or not."""
         if events < _FEW_EVENTS or events <= self._looked_at:
             return
         self._looked_at = events
@@ -88,12 +91,12 @@ class Pace:
             self.frame_bytes = frame
 
     def tokens(self, seconds: float) -> int:
-        """The expected unseen tokens after `seconds`."""
+        """The expected number of unseen tokens after `seconds`."""
         return int(self.tokens_per_second * max(seconds, 0.0))
 
     @property
     def most_per_second(self) -> float:
-        """A rate, in tokens per second, that hardly any answer exceeds."""
+        """A rate, in tokens per second, that hardly any answer exceeds; 0 while unknown."""
         return self.tokens_per_second + _SPREADS * self.spread
 
 
@@ -104,8 +107,8 @@ def _frame(tokens: int, events: int, stream_bytes: int) -> float:
 def streamed_tokens(
     events: int, stream_bytes: int, frame_bytes: float = FIRST_FRAME_BYTES, *, begun: bool = False
 ) -> int:
-    """Estimate the tokens of a stream whose end is unknown: one per event, more if the events contain much text.
-    `begun`: text has arrived, and the end has not."""
+    """Estimate the tokens of a stream whose end is unknown. Each event counts as one token, or as more if the events
+    contain much text. `begun`: text has arrived, and the end of the stream has not arrived."""
     if begun:
         text_bytes = stream_bytes - BEGUN_BYTES - (events + BEGUN_EVENTS) * frame_bytes
     else:

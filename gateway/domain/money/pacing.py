@@ -17,8 +17,8 @@ import math
 
 
 def pressure(spent: float, limit: float, window: tuple[float, float], now: float, tolerance: float) -> float:
-    """0 if spend is within plan, rising to 1 when spend is ahead by `tolerance` of the limit. 0 if `now` is outside of
-    `window`, or the window has no end.
+    """How far a budget's spend is ahead of an even spend: 0 if it is not ahead, rising to 1 if it is ahead by
+    `tolerance` times the limit. 0 if `now` is outside of `window`, or the window has no end.
 
     `spent` and `limit` may have any unit; times are Unix seconds.
     """
@@ -30,6 +30,6 @@ def pressure(spent: float, limit: float, window: tuple[float, float], now: float
 
 
 def lowered(quality: float, pressure: float, floor: float) -> float:
-    """The lowered quality: `quality` at pressure 0, `floor` at pressure 1. It is never below the floor or above
-    `quality`."""
+    """The required quality under pressure: `quality` at pressure 0, `floor` at pressure 1. It is never below the floor
+    or above `quality`."""
     return quality - pressure * max(0.0, quality - floor)

@@ -19,13 +19,13 @@ PARENTS = {
     "image_input": "input",
     "image": "output",
 }
-"""Token class → the class whose price applies if it has none of its own."""
+"""Token class → the class whose price is used if the class has no price of its own."""
 CLASSES = ("input", "output", *PARENTS)
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Pico-dollars per token and class (USD per 1M tokens × 10⁶), with source and date."""
+    """Pico-dollars per token for each token class (USD per 1M tokens × 10⁶), with source and date."""
 
     input: int
     output: int
@@ -37,16 +37,17 @@ class Price:
     source: str = ""
     as_of: str = ""
     beyond: tuple[int, Price] | None = None
-    """(Input tokens, price). If a call has more input tokens, every token of the call costs this other price."""
+    """(Number of input tokens, price of long calls). In a call with more input tokens, each token has this
+    other price."""
     audio_input: int | None = None
     image_input: int | None = None
     image: int | None = None
     tiers: Mapping[str, Price] = field(default_factory=dict, hash=False)
-    """Service tier, as in `Usage.service_tier` → its price, which itself has no tiers."""
+    """Service tier (as in `Usage.service_tier`) → its price. The price of a tier has no tiers itself."""
     choosable: tuple[str, ...] = ()
-    """The tiers at which the provider may serve a call that does not name a tier."""
+    """The service tiers that the provider may use for a call that names no tier."""
     every_tier: bool = False
-    """Whether this price applies at every tier, as for a machine with an hourly price."""
+    """Whether this price applies at every service tier, as for a machine with an hourly price."""
     _dearest: Price | None = field(default=None, init=False, repr=False, compare=False)
     _unasked: Price | None = field(default=None, init=False, repr=False, compare=False)
     _at_least: Mapping[str, Price] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -76,29 +77,31 @@ class Price:
         )
 
     def at(self, service_tier: str) -> Price | None:
-        """The price at a tier, named as in `Usage.service_tier`; None if unknown. The name of the standard tier is
-        ""."""
+        """The price at a service tier (named as in `Usage.service_tier`); None if unknown. The name of the standard
+        tier is ""."""
         return self if not service_tier or self.every_tier else self.tiers.get(service_tier)
 
     def dearest(self) -> Price:
-        """A price that in no class is below that of any known tier."""
+        """A price that is in no token class below the price of any known service tier."""
         return self if self._dearest is None else self._dearest
 
     def unasked(self) -> Price:
-        """A price that is not below that of any tier at which the provider may serve a call that does not name a
-        tier."""
+        """A price that is not below the price of any service tier that the provider may use for a call without
+        a tier."""
         return self if self._unasked is None else self._unasked
 
     def at_least(self, service_tier: str) -> Price | None:
-        """The higher of the tier's price and the standard price; None if the tier's price is unknown."""
+        """The price of a service tier or the standard price, whichever is higher. None if the price of the tier is
+        unknown."""
         return self if not service_tier or self.every_tier else self._at_least.get(service_tier)
 
     def without_tiers(self) -> Price:
-        """The standard tier's price, without the other tiers."""
+        """The price of the standard tier, without the prices of other tiers."""
         return replace(self, tiers={}, choosable=()) if self.tiers else self
 
     def billed(self, usage: Usage) -> Price:
-        """The price that applies to every token of a call, by its tier and length."""
+        """The price of each token of the call with this `usage`. It depends on the service tier and the length of the
+        call."""
         price = self
         if usage.service_tier and not self.every_tier:
             price = self.tiers.get(usage.service_tier) or self.dearest()
@@ -107,8 +110,8 @@ class Price:
     def cost(self, usage: Usage) -> int:
         """Pico-dollars for the tokens of `usage` at its service tier, without fees.
 
-        A class without a price costs the same as its parent class. An unknown tier costs the same as the most expensive
-        tier.
+        A token class without a price costs as much as its parent class. An unknown tier costs as much as the most
+        expensive tier.
         """
         price = self
         if usage.service_tier or self.beyond is not None:
@@ -131,7 +134,7 @@ class Price:
         return cost
 
     def _seen(self, usage: Usage) -> int:
-        """Pico-dollars for rare classes: sound and images in the input, images in the output."""
+        """Pico-dollars for rare token classes: sound and images in the input, images in the output."""
         audio_pico = self.input if self.audio_input is None else self.audio_input
         shown = self.input if self.image_input is None else self.image_input
         drawn = self.output if self.image is None else self.image
@@ -187,8 +190,8 @@ class Price:
 
 
 def dearest_of(prices: Sequence[Price]) -> Price:
-    """A price that is not below any of `prices`, in any class and at any length. Its source is that of the first
-    price."""
+    """A price that is not below any of `prices`, in any token class and at any length of the call. Its source is that
+    of the first price."""
     first, *others = prices
     if not others:
         return first
@@ -207,7 +210,7 @@ def _flat(price: Price) -> Price:
 
 
 def _most(prices: Sequence[Price]) -> Price:
-    """The highest price of each class. A class without any price remains without one."""
+    """The highest price of each token class. A class without a price in all of `prices` has no price."""
     most: dict[str, Any] = {"input": max(p.input for p in prices), "output": max(p.output for p in prices)}
     for name in PARENTS:
         if any(getattr(price, name) is not None for price in prices):
@@ -216,6 +219,6 @@ def _most(prices: Sequence[Price]) -> Price:
 
 
 def effective(price: Price, name: str) -> int:
-    """Pico-dollars for a token of class `name`: the price of the class, or else of its parent."""
+    """Pico-dollars for a token of class `name`: the price of this class, or else of its parent class."""
     own: int | None = getattr(price, name)
     return effective(price, PARENTS[name]) if own is None else own

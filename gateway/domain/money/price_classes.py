@@ -18,9 +18,9 @@ OPTIONAL = (
     *("cached_input", "cache_write_5m", "cache_write_1h", "reasoning"),
     *("audio", "audio_input", "image_input", "image"),
 )
-"""Classes that cost the same as their parent class if they have no own price."""
+"""Token classes that cost as much as their parent class if they have no price of their own."""
 MOST_FACTORS = 4
-"""Maximum factors among one model's tiers, because each combination gets a price."""
+"""Maximum number of factors in the tiers of one model. Each combination of factors gets a price."""
 
 
 class Classes(Section):
@@ -51,18 +51,19 @@ class LongContext(Classes):
 
 class TierClasses(Classes):
     """The prices of one service tier. A missing class is more expensive than in the standard tier by the same ratio as
-    input or output. If these are cheaper, it costs the standard price."""
+    input or output. If the tier's input or output is cheaper than in the standard tier, the missing class has its
+    standard price."""
 
     beyond: LongContext | None = None
 
 
 Factor = Annotated[Decimal, Field(gt=0, le=1000)]
 ServiceTier = Factor | TierClasses
-"""A factor on every standard price, or the tier's own prices."""
+"""A factor on all standard prices, or prices of the tier's own."""
 
 
 def few_factors(tiers: dict[str, Any]) -> dict[str, Any]:
-    """Raises ValueError if there are too many factors."""
+    """Raise ValueError if `tiers` has too many factors."""
     if sum(isinstance(given, Decimal) for given in tiers.values()) > MOST_FACTORS:
         raise ValueError(f"at most {MOST_FACTORS} tiers may be factors, as all of them combine")
     return tiers
@@ -70,12 +71,13 @@ def few_factors(tiers: dict[str, Any]) -> dict[str, Any]:
 
 TierKey = Annotated[str, Field(pattern=r"^[a-z0-9_.:+-]{1,32}$")]
 ServiceTiers = Annotated[dict[TierKey, ServiceTier], AfterValidator(few_factors)]
-"""Tier name, as in `Usage.service_tier` → prices. The prices of combinations are derived from their parts."""
+"""Tier name (as in `Usage.service_tier`) → its prices. Prices of combined tiers are computed from the prices of their
+parts."""
 
 
 def at_tiers(price: Price, tiers: Mapping[str, ServiceTier], choosable: tuple[str, ...] = ()) -> Price:
-    """`price` with the prices of `tiers`. Factors are combined with each other, and with a tier that has its own
-    prices.
+    """`price`, with the prices of the service tiers in `tiers`. Factors are combined with each other, and with a tier
+    that has prices of its own.
 
     `choosable`: see `Price.choosable`.
     """
@@ -97,10 +99,10 @@ def at_tiers(price: Price, tiers: Mapping[str, ServiceTier], choosable: tuple[st
 
 
 def times(price: Price, factor: Decimal, note: str) -> Price:
-    """`price` with each class, at each length and tier, multiplied by `factor`. Rounded up, so that nothing becomes
-    free.
+    """`price`, with all its prices (token classes, lengths, tiers) multiplied by `factor`. The results are rounded up,
+    so that no price becomes 0.
 
-    `note` is added to the price's source.
+    `note` is added to the source of the price.
     """
     classes: dict[str, Any] = {
         name: rounded_up(value * factor) for name in CLASSES if (value := getattr(price, name)) is not None
@@ -115,7 +117,8 @@ def rounded_up(pico: Decimal) -> int:
 
 
 def _own(price: Price, given: TierClasses) -> Price:
-    """The tier's prices, including those for long calls. Missing prices come from the standard ones."""
+    """The prices of a tier, including those for long calls. Prices that are missing in `given` come from the standard
+    prices."""
     flat = _completed(price, given)
     if given.beyond is not None:
         usual = price if price.beyond is None else price.beyond[1]
@@ -127,8 +130,8 @@ def _own(price: Price, given: TierClasses) -> Price:
 
 
 def _completed(price: Price, given: Classes) -> Price:
-    """The tier's prices. A missing class never costs less than the standard price, because a cheaper tier need not be
-    cheaper in every class."""
+    """The prices of a tier. A token class that is missing in `given` costs at least the standard price: a cheaper tier
+    need not be cheaper in every class."""
     own = given.price(price.source, price.as_of)
     missing: dict[str, Any] = {
         name: rounded_up(value * max(_ratio(own, price, name), Decimal(1)))
@@ -139,7 +142,8 @@ def _completed(price: Price, given: Classes) -> Price:
 
 
 def _in_proportion(above: Price, usual: Price, tier: Price) -> Price:
-    """The price of a long call at a tier: the standard long-call price times the tier's ratio for short calls."""
+    """The price of a long call at a tier: the standard price of a long call, times the ratio of the tier's price to the
+    standard price for short calls."""
     classes: dict[str, Any] = {
         name: rounded_up(value * _proportion(tier, usual, name))
         for name in CLASSES
@@ -154,7 +158,8 @@ def _proportion(one: Price, other: Price, name: str) -> Decimal:
 
 
 def _ratio(one: Price, other: Price, name: str) -> Decimal:
-    """The ratio of the two prices for input or for output, depending on the class `name`."""
+    """The price of `one` divided by the price of `other`. `name` is a token class. For classes of output, the prices of
+    output are compared, otherwise the prices of input."""
     while name in PARENTS:
         name = PARENTS[name]
     mine, theirs = getattr(one, name), getattr(other, name)

@@ -1,4 +1,4 @@
-"""Units of a call that have no known price: fees, service tiers."""
+"""Units of a call that have no known price: fees and service tiers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ TIER = "service_tier="
 
 
 def unpriced_units(price: Price | None, usage: Usage) -> str:
-    """The units without a price, such as `web_search:5,service_tier=scale`; empty if the price covers all of `usage`.
+    """The units without a price, such as `web_search:5,service_tier=scale`. Empty if the price covers all of `usage`.
 
-    A tier is listed if it has no price and its tokens were billed at the most expensive tier. Without any price, the
-    whole cost is unknown and only fees are listed.
+    A service tier is listed if it has no price, so that its tokens were billed like those of the most expensive tier.
+    If `price` is None, the whole cost is unknown, and only fees are listed.
     """
     if not usage.fees and not usage.service_tier:
         return ""
@@ -23,6 +23,6 @@ def unpriced_units(price: Price | None, usage: Usage) -> str:
 
 
 def fees_of(units: str) -> tuple[tuple[str, int], ...]:
-    """The fees in a text written by `unpriced_units`."""
+    """(Unit, count) of each fee in a text that `unpriced_units` has written."""
     found = (part.rpartition(":") for part in units.split(",") if part and not part.startswith(TIER))
     return tuple((unit, int(count)) for unit, _, count in found)

@@ -1,4 +1,4 @@
-"""Tokens of one attempt, in classes that do not overlap."""
+"""Numbers of tokens of one attempt, in token classes that do not overlap."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(slots=True)
 class Usage:
-    """Disjoint token counts: `input_tokens` excludes cached tokens and cache writes, and `output_tokens` excludes
-    reasoning.
+    """Numbers of tokens. Each token counts in one class only: `input_tokens` excludes cached tokens and cache writes,
+    and `output_tokens` excludes reasoning.
 
-    Treat it as immutable. It is not frozen, because creating a frozen one takes four times as long, and a request
-    creates several.
+    Treat an instance as immutable. The class is not frozen, because creating a frozen instance takes four times as
+    long, and a request creates several instances.
     """
 
     input_tokens: int = 0
@@ -26,19 +26,19 @@ class Usage:
     audio_input_tokens: int = 0
     image_input_tokens: int = 0
     image_tokens: int = 0
-    """Tokens of generated images; `audio_tokens` are those of generated speech."""
+    """Tokens of generated images. `audio_tokens` are the tokens of generated speech."""
     service_tier: str = ""
-    """The tier that served the call, as the provider reported it (`priority`, `flex`, `fast`, `us`; several are joined
-    by `+` in alphabetical order); empty for the standard tier."""
+    """The service tier that served the call, as the provider reported it: `priority`, `flex`, `fast`, `us`. Several
+    tiers are joined by `+` in alphabetical order. Empty for the standard tier."""
     fees: tuple[tuple[str, int], ...] = ()
-    """(Unit, count) of what is charged in addition to tokens: `(("web_search", 5),)`."""
+    """(Unit, count) of each charge in addition to tokens: `(("web_search", 5),)`."""
     doubt: str = ""
-    """Names of the reported numbers that contradict each other; empty if none do."""
+    """Names of the reported numbers that contradict each other; empty if there is no contradiction."""
     all_input: int = field(init=False, repr=False, compare=False)
     all_output: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Compute the sums once, because several packages read each of them."""
+        """Compute the sums once, because several packages read each sum."""
         written = self.cache_write_5m_tokens + self.cache_write_1h_tokens
         heard_and_seen = self.audio_input_tokens + self.image_input_tokens
         self.all_input = self.input_tokens + self.cached_tokens + written + heard_and_seen
@@ -49,16 +49,16 @@ class Usage:
         return self.all_input + self.all_output
 
     def doubted(self, *names: str) -> str:
-        """`doubt` with these names added. Each name occurs once, in alphabetical order."""
+        """The text of `doubt` with `names` added. Each name occurs once. The names are in alphabetical order."""
         return "+".join(sorted({*names, *self.doubt.split("+")} - {""}))
 
 
 def interrupted(reported: Usage | None, input_tokens: int, delivered: int) -> Usage:
     """The usage of an attempt that ended early: what the backend had reported, completed by estimates.
 
-    `reported`: its latest report; None if there is none. `input_tokens`: the gateway's own count of what it sent.
-    `delivered`: the gateway's estimate of the output that arrived; if the reported number is higher, that number
-    counts.
+    `reported`: the backend's latest report; None if there is none. `input_tokens`: the gateway's own count of the input
+    that it sent. `delivered`: the gateway's estimate of the output that arrived. The output is `delivered` or the
+    reported number, whichever is higher.
     """
     if reported is None:
         return Usage(input_tokens, output_tokens=delivered, estimated=True)
@@ -74,8 +74,8 @@ def interrupted(reported: Usage | None, input_tokens: int, delivered: int) -> Us
 def with_unseen(usage: Usage, unseen: int, most: int | None, *, plain: bool) -> Usage:
     """`usage` of an attempt that ended early, plus the `unseen` tokens that the backend has probably generated.
 
-    For a `plain` answer, `unseen` is the whole output; for a stream, it is the output before the text. Together with
-    the delivered output it never exceeds `most`, the maximum that the call could produce.
+    `plain`: the answer is not a stream; then `unseen` is its whole output. For a stream, `unseen` is the output before
+    the text. Unseen and delivered output together never exceed `most`, the maximum output of the call.
     """
     seen = usage.all_output - (usage.output_tokens if plain else usage.reasoning_tokens)
     if most is not None:

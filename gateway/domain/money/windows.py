@@ -13,11 +13,12 @@ _PRECISION_S = 0.5
 
 
 def window_bounds(window: str, timezone: str, now: float) -> tuple[float, float]:
-    """The `[start, end)` in Unix seconds of the `window` that contains `now`; `total` is `(0.0, inf)`.
+    """The start and end of the `window` that contains `now`, in Unix seconds. The end is not part of the window. For
+    `total`, they are `(0.0, inf)`.
 
-    `window` is hour, day, week (from Monday), month or total, in the IANA zone `timezone`. When clocks change, windows
-    still have no overlaps and no gaps: a day may last 23 or 25 hours, and a repeated hour counts as two. Raises
-    ValueError for another window, ZoneInfoNotFoundError for an unknown zone.
+    `window` is hour, day, week (from Monday), month or total, in the IANA time zone `timezone`. When clocks change,
+    windows still have no overlaps and no gaps: a day may last 23 or 25 hours, and a repeated hour counts as two
+    windows. Raises ValueError for another window, ZoneInfoNotFoundError for an unknown zone.
     """
     if window == "total":
         return 0.0, math.inf
@@ -41,7 +42,7 @@ def window_bounds(window: str, timezone: str, now: float) -> tuple[float, float]
 
 @cache
 def _zone(name: str) -> tzinfo:
-    """The time zone. Cached forever, because a zone's file must not be read during a request."""
+    """The time zone `name`. It is cached forever, because the file of a zone must not be read during a request."""
     return UTC if name == "UTC" else ZoneInfo(name)
 
 
@@ -64,7 +65,7 @@ def _offset(zone: tzinfo, at: float) -> float:
 
 
 def _instant(zone: tzinfo, wall: datetime) -> float:
-    """The first moment at which clocks in `zone` show `wall`. If they skip that time, a later moment."""
+    """The first moment at which clocks in `zone` show `wall`. If clocks skip that time, a later moment."""
     early, late = sorted(wall.replace(tzinfo=zone, fold=fold).timestamp() for fold in (0, 1))
     shown = datetime.fromtimestamp(early, zone).replace(tzinfo=None, fold=0)
     if shown == wall:

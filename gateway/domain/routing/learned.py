@@ -1,6 +1,6 @@
-"""Evidence from a team's judged answers about a backend, and the correction of a prior probability by it.
+"""Evidence from a team's judged answers about a backend, and the correction of an assumed (prior) probability by it.
 
-The error of a prior is assumed to be a shift in log-odds (Platt 1999, "Probabilistic outputs for support vector
+The error of the prior is assumed to be a shift in log-odds (Platt 1999, "Probabilistic outputs for support vector
 machines", with the slope kept): adequacy = sigmoid(logit(prior) + shift).
 """
 
@@ -10,32 +10,33 @@ import math
 from dataclasses import dataclass
 
 _LEAST, _MOST = 0.001, 0.99
-"""Range to which priors are limited before the shift. A prior of 1 means "equal by definition", which evidence may
-contradict."""
+"""Limits of a prior before the shift is added. A prior of 1 means "equal by definition", and evidence may contradict
+that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Learned:
     shift: float = 0.0
-    """Shift in log-odds."""
+    """Shift of the log-odds."""
     n: float = 0.0
-    """Effective number of judged answers. It is lower than the actual number, because old answers count less."""
+    """Effective number of judged answers. It is lower than the actual number, because older answers count less."""
     margin: float = 0.0
-    """By how much this backend must exceed the policy's quality, as a share (0..1) of the distance from that quality to
-    1. Above 0 only while its measured quality is below target with confidence."""
+    """Share (0..1) of the distance from the policy's quality to 1 by which this backend must exceed the policy's
+    quality. Above 0 only while the backend's measured quality is, with confidence, below target."""
 
     def adequacy(self, prior: float) -> float:
-        """`prior`, corrected by the evidence. Without evidence, it is unchanged."""
+        """The probability `prior`, corrected by the evidence. Without evidence, `prior` itself."""
         if not self.n or (prior >= 1 and self.shift >= 0):
             return prior
         return sigmoid(logit(prior) + self.shift)
 
     def prior(self, adequacy: float) -> float:
-        """The inverse of `adequacy`, except where the prior was limited."""
+        """The prior from which `adequacy` was computed. The inverse of the method `adequacy`, except where the prior
+        was limited."""
         return adequacy if not self.n else sigmoid(logit(adequacy) - self.shift)
 
     def quality(self, wanted: float) -> float:
-        """The quality that this backend must reach if `wanted` is required of the choice."""
+        """The quality that this backend must reach if routing requires the quality `wanted`."""
         return wanted + self.margin * (1 - wanted)
 
 

@@ -1,4 +1,4 @@
-"""The load of a backend's server, as the server reports it or as this worker observes it."""
+"""The load of a backend's server. The server reports it, or this worker observes it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)  # not frozen: several are made per request, and a frozen one takes four times as long
 class Load:
-    """The load of a server. `running` and `waiting` count the requests of all its clients."""
+    """The load of a server. `running` and `waiting` are the numbers of requests of all its clients."""
 
     running: float
     waiting: float = 0.0
     capacity: float | None = None
-    """Maximum requests that it processes at the same time; None while unknown."""
+    """Maximum number of requests that the server processes at the same time; None while unknown."""
     kv_used: float | None = None
-    """Share of its context memory in use, 0..1."""
+    """Share of the server's context memory that is in use, 0..1."""
     tokens_per_second: float | None = None
     """Recent output tokens per second, over all requests."""
     full_tokens_per_second: float | None = None

@@ -1,7 +1,7 @@
-"""A route: the backends in order, and the reason.
+"""A route: the backends in calling order, and the reason for it.
 
-Treat these values as immutable. They are not frozen, because creating a frozen one takes four times as long, and a
-request creates several.
+Treat these values as immutable. The classes are not frozen, because creating a frozen instance takes four times as
+long, and a request creates several instances.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from gateway.domain.routing.strategy import RunningStrategy
 
 @dataclass(slots=True)
 class Grade:
-    """How hard a request is, 0..1: a score that rises with the expected gain from the strong tier."""
+    """How hard a request is, 0..1. The number rises with the expected gain from the strong tier."""
 
     difficulty: float
     abstained: bool = False
-    """Whether the prompt is outside the classifier's domain. If so, the reference answers."""
+    """Whether the prompt is outside the classifier's domain. Then the reference answers."""
 
 
 @dataclass(slots=True)
@@ -29,81 +29,86 @@ class Considered:
 
     backend: str
     excluded: str = ""
-    """Why it cannot serve; empty if it can."""
+    """Why the backend cannot serve the request; empty if it can."""
     adequacy: float | None = None
     cost_pico: int | None = None
 
 
 @dataclass(slots=True)
 class Prefix:
-    """Identifies a request's conversation and its position in it. It contains a digest and no text."""
+    """Identifies the conversation of a request, and the position of the request in it. It has a digest and no text."""
 
     session: bytes
-    """Digest of the session, including the key. So requests of two keys never share a session."""
+    """Digest of the session. The API key is part of it, so requests of two keys never share a session."""
     lengths: tuple[int, ...] = ()
-    """Number of characters of each turn. If the conversation has only grown, the list begins with that of the previous
-    request."""
+    """Number of characters of each turn. If the conversation has only grown since the previous request, the list begins
+    with the list of that request."""
     in_tool_loop: bool = False
-    """Whether its last turns are tool results."""
+    """Whether the last turns are results of tools."""
 
 
 @dataclass(slots=True)
 class Decision:
-    """The decision of routing, if another backend serves: in observe mode, outside the rollout, or in the comparison
+    """What routing decided, if another backend serves: in observe mode, outside the rollout, or in the comparison
     group."""
 
     calls: tuple[tuple[Backend, float], ...]
-    """(Backend that would have been called, expected calls per request: 1 or a probability), in order."""
+    """(Backend, expected calls per request) in calling order, for the backends that would have been called. An expected
+    number is 1 or a probability."""
     adequacy: float
     """Expected adequacy, 0..1."""
 
 
 @dataclass(slots=True)
 class Route:
-    """The route of a request. `backends[0]` serves; before the first byte, the others are fallbacks, in order."""
+    """The route of a request. `backends`: in calling order. The first one serves. The others are fallbacks, as long as
+    no byte was sent."""
 
     backends: tuple[Backend, ...]
     reason: str
     escalate_to: Backend | None = None
     escalate_below: float = 0.0
-    """Minimum mean token probability of the first backend's answer. Below it, `escalate_to` answers instead."""
+    """A mean token probability. If that of the first backend's answer is lower, `escalate_to` answers."""
     grade: Grade | None = None
     reference: Backend | None = None
     considered: tuple[Considered, ...] = ()
     observed: Backend | None = None
-    """In observe mode, the backend that would have served."""
+    """The backend that would have served, if observe mode prevents it."""
     decided: Decision | None = None
-    """The decision, if `backends` differs from it."""
+    """What routing decided, if `backends` differs from it."""
     input_tokens: int = 0
     output_tokens: int = 0
-    """Expected output tokens, for cost and hold."""
+    """Expected output tokens, from which cost and hold are computed."""
     quality: float | None = None
-    """The quality that was required of the choice; None if the choice did not depend on it."""
+    """The quality that routing required; None if the choice did not depend on quality."""
     pressure: float = 0.0
-    """How much spend ahead of plan has lowered `quality`, 0..1."""
+    """How far the team's spend is ahead of an even spend, 0..1. It has lowered `quality`."""
     asking: RunningStrategy | None = None
-    """The strategy that decides which of `backends` to call until an answer is good enough. None: the first one serves,
-    and the others are fallbacks."""
+    """The strategy that decides which of `backends` are called, until an answer is good enough. None: the first backend
+    serves, and the others are fallbacks."""
     strategy: str = ""
     """A short description of the strategy, for the flight record."""
     ceiling_pico: int | None = None
-    """The expected cost of the model that the client named, else of the reference; None: unknown."""
+    """The expected cost, in pico-dollars, of the model that the client named, or else of the reference. None if
+    unknown."""
     above: frozenset[str] = frozenset()
-    """Backends that are expected to cost more than that. They serve only if the others fail or cannot."""
+    """Names of backends that are expected to cost more than the ceiling. They serve only if the other backends fail or
+    cannot serve."""
     prefix: Prefix | None = None
-    """The conversation of the request, for learning from the answer."""
+    """The conversation of the request. After the answer, its sessions are updated."""
     what_if: Callable[[], tuple[str, ...]] | None = field(default=None, compare=False, repr=False)
-    """Returns sentences about what would have changed the choice. It contains no prompt and is computed on demand."""
+    """A function that returns sentences about what would have changed the choice. It keeps no prompt, and runs on
+    demand."""
 
 
 class ContextEstimate:
-    """Estimated tokens of the untouched request, and the minimum that trimming can reach."""
+    """Estimated tokens of the untouched request, and the lowest number of tokens that trimming can reach."""
 
     __slots__ = ("_least", "tokens")
 
     def __init__(self, tokens: int, least: int | Callable[[], int]) -> None:
-        """`least` may be a function, because computing it reads every turn. It is needed only if the whole request does
-        not fit a window."""
+        """`least`: the lowest number that trimming can reach, or a function that computes it. The function reads every
+        turn, and is called only if the whole request does not fit into a window."""
         self.tokens = tokens
         self._least = least
 
@@ -116,7 +121,7 @@ class ContextEstimate:
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """Maximum input tokens of a request's content other than text, by kind."""
+    """Maximum input tokens of the content other than text, by kind of content."""
 
     document: int = 0
     image: int = 0
@@ -128,7 +133,7 @@ class Attached:
 
     @property
     def kind(self) -> str:
-        """`text`, or the names of the attached kinds joined by `+`."""
+        """`text` if nothing is attached, otherwise the names of the attached kinds, joined by `+`."""
         if self is NOTHING_ATTACHED:
             return "text"
         names = [name for name in ("document", "image", "audio") if getattr(self, name)]
@@ -140,7 +145,7 @@ NOTHING_ATTACHED = Attached()
 
 @dataclass(slots=True)
 class ContextPlan:
-    """The plan for sending a request to one backend: which turns are dropped and which are shortened."""
+    """How a request is sent to one backend: which turns are dropped and which are shortened."""
 
     tokens_before: int
     tokens_after: int
@@ -149,19 +154,20 @@ class ContextPlan:
     replace: dict[int, str] = field(default_factory=dict)
     """Index of a turn → its shortened text."""
     attached: Attached = NOTHING_ATTACHED
-    """Tokens of the attachments. They are included in `tokens_before` and `tokens_after`."""
+    """Tokens of the attachments. `tokens_before` and `tokens_after` include them."""
     attached_usual: int = 0
-    """The usual tokens of `attached`, which are at most its total."""
+    """The number of tokens that the attachments usually have. It is at most the total of `attached`."""
     counted_tokens: int = 0
-    """Exactly counted tokens of the sent text; 0: the text was only estimated, because it is far below every limit."""
+    """Exact number of tokens of the text that is sent. 0 if it was only estimated, because it is far below
+    every limit."""
     marks: CacheMarks | None = None
-    """Marks for the backend's prompt cache; None: as the client sent them."""
+    """Marks for the backend's prompt cache. None if the client's own marks are sent."""
     no_thinking: frozenset[int] = frozenset()
-    """Indexes of turns that are sent without their thinking blocks."""
+    """Indexes of the turns that are sent without their thinking blocks."""
     anchor: int = 0
     """Index of the message before which the next cut will not begin; 0: unknown."""
     frozen: bool = False
-    """Whether what is left out stays left out in the session's next requests."""
+    """Whether the parts that are left out are also left out of the next requests of the session."""
 
     @property
     def touched(self) -> bool:
@@ -173,7 +179,7 @@ class ContextPlan:
 
     @property
     def expected_tokens(self) -> int:
-        """The usual tokens of the sent input. They are billed if the backend reports none."""
+        """The number of tokens that the sent input usually has. It is billed if the backend reports none."""
         attached = self.attached
         if attached is NOTHING_ATTACHED:
             return self.tokens_after

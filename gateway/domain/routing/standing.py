@@ -23,17 +23,18 @@ from statistics import NormalDist
 from gateway.domain.routing.learned import Learned, logit, sigmoid
 
 TAU = 0.8
-"""Standard deviation, in log-odds, of the difference between a team and the prior. See docs/explanation/learning.md for
-how it was measured."""
+"""Standard deviation, in log-odds, of the difference between a team's adequacies and the prior. See
+docs/explanation/learning.md for how it was measured."""
 TOLERANCE = 0.03
 ALARM = 1000.0
 _BETS = (0.5, 1.0, 2.0, 4.0, 8.0)
 _SAFE = 0.95
-"""Share of the largest bet that cannot lose all wealth."""
+"""Maximum bet, as a share of the largest bet that cannot lose all wealth."""
 _HALF_LIFE, _HALF_LIFE_ALARMED = 150, 25
-"""Number of later answers after which an answer counts half: normally, and while an alarm lasts."""
+"""Number of later answers after which the weight of an answer has fallen to one half. The second number applies while
+an alarm lasts."""
 _LEAST_TO_END = 10.0
-"""Minimum judged answers since the change before an alarm may end."""
+"""Minimum number of judged answers since the change before an alarm may end."""
 _STEPS = 12
 _MOST_TARGET = 0.999
 _Z = NormalDist().inv_cdf(0.95)
@@ -41,35 +42,37 @@ _Z = NormalDist().inv_cdf(0.95)
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One judged answer. `predicted`: the adequacy that the prior gives this backend for this request."""
+    """One judged answer of a backend. `predicted`: the adequacy that the prior gives the backend for the request."""
 
     id: int
     predicted: float
     target: float
-    """The quality that routing promised: the policy's quality or the expected adequacy, whichever is lower."""
+    """The quality that routing promised: the policy's quality, or the expected adequacy if that is lower."""
     score: float
-    """How good the answer is compared with the reference's, 0..1."""
+    """How good the answer is, 0..1. On this scale, the reference's answers have the mean score `baseline`."""
     weight: float = 1.0
     at: float = 0.0
-    """Unix seconds."""
+    """Time of the judgement in Unix seconds."""
     baseline: float = 1.0
-    """The score of the reference's answers on the same scale; 1 for a comparison with them."""
+    """The mean score of the reference's answers on the same scale. It is 1 if the answer was compared with the
+    reference's answer."""
 
     @property
     def relative(self) -> float:
-        """The score as it would be in a comparison with the reference. For a single opinion it may exceed 1."""
+        """The score as it would be in a comparison with the reference: `score` + 1 − `baseline`. For a single opinion
+        it may exceed 1."""
         return self.score + 1 - self.baseline
 
     @property
     def aimed(self) -> float:
-        """The target on the scale of the score."""
+        """The target on the scale of `score`."""
         return max(0.0, min(self.target, _MOST_TARGET) - 1 + self.baseline)
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The statistics of one backend for one team. Mean and interval are computed from the weighted answers that still
-    count."""
+    """The statistics of one backend for one team. Mean and interval are computed from the weighted answers that are not
+    forgotten."""
 
     learned: Learned
     mean: float
@@ -77,9 +80,9 @@ class Standing:
     high: float
     target: float
     judged: int
-    """Number of judged answers, including forgotten ones."""
+    """Number of judged answers, including forgotten answers."""
     alarm: int | None = None
-    """Id of the answer at which the quality was found to be below target; None while it is not below target."""
+    """Id of the answer at which the quality was found to be below target. None if it is not below target now."""
     since: int | None = None
     """Id of the answer at which the drop probably began."""
 
@@ -89,7 +92,7 @@ class Standing:
 
 
 def standing(rows: Sequence[Judged]) -> Standing:
-    """The standing of one team and backend. `rows` must be sorted, oldest first. Raises ValueError if there are
+    """The standing of one team and backend. `rows`: its judged answers, oldest first. Raises ValueError if there are
     none."""
     if not rows:
         raise ValueError("there are no judged answers")
@@ -114,7 +117,7 @@ def standing(rows: Sequence[Judged]) -> Standing:
 
 
 class Watch:
-    """The change detector. It processes one answer at a time."""
+    """The detector of changes. It processes one answer at a time."""
 
     def __init__(self) -> None:
         self.alarm: int | None = None
@@ -155,7 +158,7 @@ class Watch:
 
 
 def shift_of(rows: Sequence[Judged], weights: Sequence[float], tau: float = TAU) -> float:
-    """The shift in log-odds, computed by Newton's method. The objective is strictly concave."""
+    """The shift in log-odds that fits best to `rows`, found by Newton's method. The objective is strictly concave."""
     shift = 0.0
     odds = [logit(row.predicted) for row in rows]
     for _ in range(_STEPS):
@@ -172,7 +175,7 @@ def shift_of(rows: Sequence[Judged], weights: Sequence[float], tau: float = TAU)
 
 
 def wilson(mean: float, n: float, z: float = _Z) -> tuple[float, float]:
-    """Lower and upper bound of a mean of `n` scores in 0..1. By default, each bound is one-sided at 95 %."""
+    """Lower and upper bound of a mean of `n` scores in 0..1. With the default `z`, each bound is one-sided at 95 %."""
     middle = (mean + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(max(mean * (1 - mean), 0.0) / n + z * z / (4 * n * n))
     return max(0.0, middle - half), min(1.0, middle + half)

@@ -28,12 +28,12 @@ _PROVIDERS = re.compile(
 _LOOPBACK = ("127.0.0.0/8", "0.0.0.0/32", "::1/128", "::/128")
 _PRIVATE = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "fc00::/7", "fe80::/10")
 _OURS = tuple(ip_network(network) for network in (*_LOOPBACK, *_PRIVATE))
-"""Private networks. The standard library's list is longer: it includes addresses that a translator maps to public ones.
-"""
+"""Private networks. The standard library's list is not used, because it includes addresses that a translator maps to
+public addresses."""
 
 
 def host_of(url: str) -> str:
-    """The host without a final dot; empty for a unix socket and for text that is not an address."""
+    """The host in `url`, without a final dot. Empty for a unix socket and for text that is not an address."""
     try:
         return (urlsplit(url).hostname or "").rstrip(".").lower()
     except ValueError:

@@ -1,4 +1,5 @@
-"""Removes a provider's key from texts that the provider wrote. The key may be whole, encoded, cut or masked."""
+"""Removes a provider's API key from texts that the provider wrote. A text may have the whole key, or the key encoded,
+cut or masked."""
 
 from __future__ import annotations
 
@@ -9,13 +10,13 @@ from urllib.parse import quote, unquote
 
 CONCEALED = "[key]"
 _SHORT_KEY = 8
-"""Characters below which a key (`none`, `EMPTY`) is not a secret; its parts are ordinary words."""
+"""Number of characters below which a key (`none`, `EMPTY`) is not a secret. Parts of such a key are ordinary words."""
 _FRAGMENT = 12
-"""Number of consecutive characters of a key that cannot be a coincidence."""
+"""Number of consecutive characters of a key whose occurrence in a text cannot be a coincidence."""
 _START, _END = 6, 4
-"""Minimum number of characters with which a provider identifies a key, at its start and at its end."""
+"""Minimum number of characters with which a provider identifies a key: at the start of the key, and at its end."""
 _BESIDE_MASK = 3
-"""Number of characters that identify a key next to a mask."""
+"""Number of characters next to a mask that identify a key."""
 _MASK = re.compile(r"\*+|[•●…]+|\.{2,}|x{4,}|-{4,}|_{4,}")
 
 
@@ -24,7 +25,7 @@ class Concealer:
     only."""
 
     def __init__(self, key: str) -> None:
-        """If `key` is empty, nothing is removed."""
+        """`key`: the key to remove. If it is empty, nothing is removed."""
         self._short = len(key) < _SHORT_KEY
         self._forms = sorted(set(_forms(key)), key=len, reverse=True) if not self._short else [key] if key else []
         self._key = key.lower()

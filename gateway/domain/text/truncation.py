@@ -5,13 +5,13 @@ from __future__ import annotations
 from hashlib import blake2b
 
 LONGEST_MODEL = 256
-"""Maximum characters of a model's name. No vendor's name has half as many."""
+"""Maximum characters of a model's name. No vendor has a name of half this length."""
 _DIGEST_BYTES = 16
 
 
 def cut(text: str, most: int) -> str:
-    """The first characters of `text`. If it is longer than `most`, a note says so; the result has at most `most`
-    characters."""
+    """The first characters of `text`, at most `most` in total. If `text` is longer, a note about the cut is part of the
+    result."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 

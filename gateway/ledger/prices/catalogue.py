@@ -170,7 +170,7 @@ class Catalogue:
         return iter({(one.name, one.valid_from): one for one in every}.values())
 
     def find(self, backend: Backend, on: date | None = None) -> ListedPrice | None:
-        """The entry for `backend` on that day; None if unknown."""
+        """The entry for `backend` that is valid on the day `on`; None if there is none."""
         if backend.facts.own_machine:
             return None
         return next((listed for reading in self._readings(backend) if (listed := self._spelt(*reading, on))), None)

@@ -68,7 +68,7 @@ class PriceBook:
         return price
 
     def listed(self, model: str) -> Price | None:
-        """The list price of `model` by its name alone, or as `provider/model`; None if unknown."""
+        """The list price of `model`, which is a model's name or `provider/model`. None if unknown."""
         if self._dated and self._day != (today := self._today()):
             self._begin_day(today)
         try:
@@ -81,7 +81,7 @@ class PriceBook:
             return price
 
     def _begin_day(self, today: date) -> None:
-        """Forget the prices of another day."""
+        """Delete the cached prices, because a new day has begun."""
         self._known.clear()
         self._by_name.clear()
         self._day = today

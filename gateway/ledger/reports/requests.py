@@ -1,4 +1,4 @@
-"""Single requests as the ledger has them, the newest first."""
+"""Lists single requests of the ledger, newest request first."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ _COLUMNS = [ledger.c[name] for name in Row._fields]
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Conditions that all must hold; None: any."""
+    """Conditions on rows. A row must fulfil all of them. None: no condition."""
 
     team: str | None = None
     backend: str | None = None
     model: str | None = None
     failed: bool = False
-    """Only attempts that did not succeed."""
+    """Whether only attempts that did not succeed are wanted."""
     since: float | None = None
-    """Unix seconds."""
+    """Earliest start of the request, in Unix seconds."""
 
 
 def recent(connection: Connection, wanted: Filter, limit: int) -> list[Row]:
-    """At most `limit` rows, the newest first. Background checks and idle machines are left out."""
+    """The newest rows that fulfil `wanted`, newest row first; at most `limit` rows. Rows of background checks and of
+    idle machines are left out."""
     c = ledger.c
     which = [newest, c.kind.not_in((CHECK, IDLE)), *within(wanted.since, None, wanted.team, ledger)]
     which += [] if wanted.backend is None else [c.backend == wanted.backend]
@@ -41,7 +42,7 @@ def recent(connection: Connection, wanted: Filter, limit: int) -> list[Row]:
 
 
 def of_request(connection: Connection, request_id: str) -> list[Row]:
-    """All rows of a request, by attempt; empty if the ledger does not have it."""
+    """All rows of a request, in the order of attempts. Empty if the ledger does not have the request."""
     query = select(*_COLUMNS).where(ledger.c.request_id == request_id, newest).order_by(ledger.c.attempt)
     return [Row(*values) for values in connection.execute(query.limit(MOST_ATTEMPTS))]
 

@@ -22,10 +22,10 @@ POINTS = 64
 """Number of points of each replica on the circle. With 64 points, the shares of traffic of the replicas differ by about
 1 / √64."""
 SHARED_TOKENS = 256
-"""Minimum input tokens of a prompt for which the replica matters. A shorter prompt goes to the replica with the lowest
-load, because reading it again is fast."""
+"""Minimum input tokens of a prompt for which a conversation stays on its replica. A shorter prompt goes to the replica
+with the lowest load, because reading a short prompt again is fast."""
 _LEAST_ROOM = 0.01
-"""Share of a replica's capacity that is assumed even when its provider's rate limit is used up."""
+"""Minimum share of a replica's capacity that counts as usable, even if the provider's rate limit is used up."""
 
 
 class Replica(NamedTuple):
@@ -37,11 +37,11 @@ class Replica(NamedTuple):
     capacity: float = 1.0
     """Capacity relative to that of the other replicas."""
     headroom: float = 1.0
-    """Share of its provider's rate limit that is left."""
+    """Share of the provider's rate limit that is left, 0..1."""
 
     @property
     def pressure(self) -> float:
-        """Load relative to the capacity that the rate limit leaves."""
+        """Load, divided by the part of the capacity that the rate limit leaves."""
         return self.outstanding / self.room
 
     @property

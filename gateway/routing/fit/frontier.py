@@ -87,8 +87,8 @@ def plain(models: Sequence[str], evidence: Evidence, *, seed: int = 0) -> Fronti
 def _cascades(
     models: Sequence[str], tried: Tried, price: Array, ranking: tuple[str, ...], seed: int, repeats: int = REPEATS
 ) -> list[Point]:
-    """The best plain cascade for each price of money. Each cascade has results from prompts that were not used to
-    choose a cascade.
+    """The best plain cascade for each price of money. Quality and cost of a cascade come from prompts that were not
+    used to choose the cascade.
 
     `tried`: results of all cascades. `repeats`: number of divisions into folds. A cascade that is best at several
     prices gets the mean of its results at these prices.

@@ -94,7 +94,7 @@ class ServerClient:
         return host, port
 
     def _sentinel_options(self) -> dict[str, Any]:
-        """The options for connecting to the master, without address and login of a Sentinel."""
+        """The options for connecting to a Sentinel: those of the server, without the server's address and login."""
         given = options(self._address.url(), self._connect_s)
         for name in ("host", "port", "db", "username", "password", "connection_class"):
             given.pop(name, None)

@@ -41,7 +41,7 @@ Source = Callable[[], Awaitable[Credentials | None]]
 
 
 class CredentialChain(Renewed[Credentials]):
-    """The current credentials."""
+    """The current AWS credentials, which are replaced before they expire."""
 
     def __init__(
         self, backend: str, profile: str | None, *, region: str = "us-east-1", instance: str = INSTANCE

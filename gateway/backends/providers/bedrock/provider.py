@@ -61,7 +61,8 @@ class Bedrock(OverHttp):
         return f"/model/{self._model}/{_OPERATIONS[wire.backend, request.stream]}"
 
     async def send(self, call: Call) -> Upstream:
-        """Send the call. Send it once more if AWS refuses its signature and a different one can be made."""
+        """Send the call. If AWS refuses its signature, and a different signature can be made, send the call once
+        more."""
         used = None if self._by_key else await self._credentials.current()
         upstream = await self._sent(call, used)
         if used and upstream.status in (400, 401, 403) and await self._mended(upstream, used):
@@ -108,8 +109,8 @@ class Bedrock(OverHttp):
         )
 
     async def _mended(self, upstream: Upstream, used: Credentials) -> bool:
-        """Whether a new signature may be accepted: the clock was wrong and is corrected, or the credentials are now
-        different."""
+        """Whether AWS may accept a new signature. This is so if a wrong clock was corrected, or if other credentials
+        than `used` were found."""
         name = _name(upstream)
         if (
             name.startswith(_TIMED)
@@ -123,7 +124,7 @@ class Bedrock(OverHttp):
 
 
 def _name(upstream: Upstream) -> str:
-    """The exception's name; empty if there is none."""
+    """The name of AWS's exception in a response; empty if the response names none."""
     return (upstream.header(b"x-amzn-errortype") or b"").decode("latin-1").partition(":")[0]
 
 

@@ -37,10 +37,11 @@ class Token:
 
 
 class Tokens(Renewed[Token]):
-    """The current token."""
+    """The current access token, which is replaced before it expires."""
 
     def __init__(self, backend: str, file: str | None, *, metadata: str = METADATA) -> None:
-        """`file`: path of the credentials; None: the environment names it. `metadata`: URL of the metadata server."""
+        """`file`: path of the credentials; None: the path is taken from an environment variable. `metadata`: URL of the
+        metadata server."""
         super().__init__(backend, "token of Google", "docs/how-to/vertex.md")
         self._path, self._metadata = file, metadata
 
