@@ -1,8 +1,8 @@
-"""Settles a request. How depends on the origin of its answer: none, the cache, the call of another request, or a call
-of its own.
+"""Settles requests. There is one class for each origin of an answer: no answer, the cache, the call of another request,
+or a call of the request itself.
 
-For a call of its own, money is held before the call. When its answer ends, the request is settled and journalled, and
-the answer is stored.
+If the request makes a call, money is held before the call. When the answer ends, the request is settled and journalled,
+and the answer is stored.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class JoinedAnswer(Unpaid):
 
 
 class PaidAnswer:
-    """An answer from a backend, whose cost must be settled. It may be continued after its own request has ended, if
+    """An answer from a backend, whose cost must be settled. The answer may continue after its own request has ended, if
     other requests share it."""
 
     answer: Answer | None = None

@@ -162,7 +162,7 @@ def get(connection: Connection, viewer: Viewer, batch_id: str, endpoint: str = "
 
 def cancel(connection: Connection, viewer: Viewer, batch_id: str, now: float, endpoint: str = "") -> Batch:
     """Cancel a batch. Lines in progress are still answered. A second cancellation has no effect. Raises NotFound;
-    BadRequest if the batch has ended or only its result files are missing."""
+    BadRequest if the batch has ended or is `finalizing` (every line has a result)."""
     batch = get(connection, viewer, batch_id, endpoint)
     if batch.status not in OPEN or batch.status == "finalizing":
         raise BadRequest(f"Cannot cancel a batch with status {batch.status!r}.", param="batch_id")

@@ -1,4 +1,4 @@
-"""Deadlines of many tasks. Deadlines are rounded, and one timer serves all that are rounded to the same moment."""
+"""Deadlines of many tasks. Each deadline is rounded to a moment. All deadlines of one moment share a timer."""
 
 from __future__ import annotations
 

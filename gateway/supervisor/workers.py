@@ -19,8 +19,8 @@ log = logging.getLogger(__name__)
 
 CHECK_S = 1.0
 SILENT_S = 10.0
-"""Seconds without a heartbeat after which a ready worker counts as frozen. A ready worker sends a heartbeat every
-second."""
+"""Seconds without a heartbeat after which a worker that accepts connections counts as frozen. A ready worker sends a
+heartbeat every second."""
 OPEN_S = 60.0
 """Maximum seconds until a new worker accepts connections."""
 ROLL_S = 60.0
@@ -139,8 +139,8 @@ class WorkerPool:
 
     @property
     def troubles(self) -> list[str]:
-        """Sentences about troubles of workers for /health. /health is public, so the sentences do not contain the text
-        of errors."""
+        """Sentences about troubles with workers and rolling restarts, for /health. /health is public, so the sentences
+        do not contain the text of errors."""
         found = [worker.child.trouble for worker in (*self._workers.values(), *self._changing)]
         return [trouble for trouble in (*found, self._refusal) if trouble]
 

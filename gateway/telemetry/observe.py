@@ -146,7 +146,7 @@ class Telemetry:
         )
 
     def refused(self, request_id: str, error: GatewayError, path: str) -> None:
-        """Count and log a request that was refused before its key was checked, so that no team is known."""
+        """Count and log a request that was refused before its team was known, for example because of an invalid key."""
         self.totals.refused[(error.code,)] += 1
         self._access.refusal(request_id, error.status, error.code, path)
 
