@@ -122,8 +122,8 @@ _OPERATORS = ("/admin", "/dashboard", "/metrics")
 
 
 def _without_slash(path: str) -> str:
-    """`path` without a slash at its end, which some clients append. The operator's own paths are not changed: a proxy
-    in front may have rules for exactly these paths."""
+    """`path` without the slash that some clients append at the end. The operator's own paths keep it: a proxy in front
+    may have rules for exactly these paths."""
     return path if path == "/" or path.startswith(_OPERATORS) else path[:-1]
 
 

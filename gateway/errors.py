@@ -320,4 +320,5 @@ class StateUnavailable(Exception):
 
 
 class EmbedderUnavailable(Exception):
-    """The embedder has no vector for a text. Semantic cache and embedding features are off until it works again."""
+    """The embedder is not available, so texts have no vectors. Until it is available, semantic cache and embedding
+    features are off."""

@@ -128,7 +128,7 @@ class Pipeline:
     ) -> Answer:
         """Get an answer for the gateway's own use, before `deadline` (loop time). Limits and cache are not used.
 
-        Whether the method returns or raises, the answer is then closed and its cost is journalled and stored in
+        When the method returns or raises, the answer is closed, and its cost is journalled and stored in
         `record.cost_pico`. The caller settles `hold`. Raises GatewayError.
         """
         answer: Answer | None = None

@@ -80,8 +80,8 @@ class Requests:
         return end + 1
 
     def _step(self, data: bytes, kept: int, at: int) -> int:
-        """Process the quote or bracket at the position `at`. `kept` is the position up to which `data` has been stored.
-        Returns the new value of `kept`."""
+        """Process the quote or bracket at the position `at`. `kept`: position up to which `data` has been stored.
+        Returns this position after the call."""
         sign = data[at]
         if sign == _QUOTE:
             self._quoted = True

@@ -77,7 +77,8 @@ class Deadline:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave the block. Raises TimeoutError if the deadline ended the block and no other cancellation did."""
+        """Leave the block. Raises TimeoutError if this deadline ended the block and nobody else has cancelled the
+        task."""
         self._bucket.discard(self)
         if self.passed and self._task is not None:
             self.passed = False

@@ -236,7 +236,7 @@ class Supervisor:
             self._workers.note_refusal(await self._roll(policies))
 
     async def _roll(self, policies: Policies) -> str:
-        """Do a rolling restart. Returns the reason for /health why it was not completed; empty if it was completed."""
+        """Do a rolling restart. Returns an empty text if it was completed, else the reason why not, for /health."""
         before = self._settings.config.shutdown.grace_period
         try:
             self._settings = self._accepted.renew()

@@ -88,8 +88,8 @@ class Worker:
             self.child.kill("frozen" if self._heartbeat.stage else "slow start")
 
     def reload(self) -> None:
-        """Make the worker's process reload the policies. If the process does not accept connections yet, wait until it
-        does, because the signal would end it."""
+        """Send SIGHUP to the worker's process, so that it reloads the policies. If the process does not accept
+        connections yet, SIGHUP would end it; the signal is then sent later."""
         if self._heartbeat and self._heartbeat.stage:
             self.child.signal(signal.SIGHUP)
         else:

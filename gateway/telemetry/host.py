@@ -58,8 +58,8 @@ Figures = dict[tuple[str, str], float]
 
 
 def how(figure: str) -> Callable[[Iterable[float]], float] | None:
-    """The function that combines a figure's values of the running workers; None for a counter. `figure`: the name,
-    after a backend's name and a dot for figures of a backend."""
+    """The function that combines a gauge's values of the running workers; None if `figure` is a counter. `figure`: the
+    figure's name. A figure of a backend is named `BACKEND.NAME`."""
     return HOW.get(figure.rpartition(".")[2])
 
 

@@ -105,7 +105,7 @@ class Totals:
             self.degraded[(part,)] += 1
 
     def _new(self, team: str) -> str:
-        """The label of a team without series: the team's name, or `OTHERS` if `MOST_TEAMS` teams already have
+        """The label of a team that has no series yet: the team's name, or `OTHERS` if `MOST_TEAMS` teams have
         series."""
         if len(self._teams) >= MOST_TEAMS:
             return OTHERS

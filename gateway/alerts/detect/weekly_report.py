@@ -58,8 +58,8 @@ class Week:
 
 
 def references(settings: Settings) -> References:
-    """The function that finds the reference backend of a policy among the backends in gateway.yaml. It loads the prices
-    for each report, because prices change between reports."""
+    """A function that finds the reference backend of a policy among the backends of gateway.yaml. The function loads
+    the prices for each report, because prices change between reports."""
 
     def reference_of(policy: Policy) -> tuple[Backend, Price] | None:
         try:
@@ -102,7 +102,7 @@ def read(connection: Connection, policy: Policy, week: Window, reference_of: Ref
 
 
 def weekly_report(team: str, week: Week, now: float) -> Alert:
-    """The report as an alert. Only the receivers of weekly reports get it."""
+    """The weekly report of a team as an alert. It is sent to the receivers of weekly reports only."""
     saved = None if week.savings is None else week.savings.saved_pico
     ahead = week.ahead
     facts = {
