@@ -131,8 +131,8 @@ class Watched(Protocol):
 
 
 class Wiring:
-    """All parts of a worker. Each is opened after the parts that it needs, and closed before them. The parts that are
-    open are closed even if opening another part fails."""
+    """All parts of a worker. A part is opened after the parts that it needs, and closed before them. If opening a part
+    fails, the parts that are already open are closed."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker

@@ -90,7 +90,7 @@ EACH_TIME = BatchFields()
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a batch ended."""
+    """The facts with which the end of a batch is stored."""
 
     status: str
     """`completed`, `cancelled` or `expired`."""
@@ -105,8 +105,8 @@ class Ended:
 
 
 def family(endpoint: str) -> ColumnElement[bool]:
-    """The condition that a batch belongs to the API of `endpoint`. Clients of one vendor's API do not see the batches
-    of the other."""
+    """The SQL condition that a batch belongs to the API of `endpoint`: Anthropic's or OpenAI's. Clients of one API do
+    not see the batches of the other."""
     return batches.c.endpoint == MESSAGES if endpoint == MESSAGES else batches.c.endpoint != MESSAGES
 
 
