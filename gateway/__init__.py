@@ -1,3 +1,3 @@
-"""Thriftgate: an LLM gateway that buys every answer at the lowest adequate price."""
+"""Thriftgate: an LLM gateway that gets every answer at the lowest price at which its quality is adequate."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""One worker as an ASGI application: `gateway.app:app`, for any ASGI server."""
+"""One worker as an ASGI application. Any ASGI server can serve it as `gateway.app:app`."""
 
 from __future__ import annotations
 
@@ -43,15 +43,16 @@ from gateway.wiring import Wiring, Worker
 
 
 class Application:
-    """The ASGI application. Inference paths go to the inference endpoint, everything else to Starlette."""
+    """The ASGI application of one worker. Requests to inference paths go to the inference endpoint, all other requests
+    to Starlette."""
 
     def __init__(self, worker: Worker) -> None:
         self.wiring = Wiring(worker)
         self.failure: Exception | None = None
-        """The exception that prevented the wiring from opening; None if there is none."""
+        """The exception with which opening the wiring failed; None if it has not failed."""
         self._inference: Inference | None = None
         self.sockets: ResponsesSockets | None = None
-        """Responses on WebSockets; None until the wiring is open."""
+        """The endpoint for responses on WebSockets; None until the wiring is open."""
         config = worker.settings.config
         self._envelope = Envelope(Cors(config.cors.origins), config.compression)
         self._service = Starlette(lifespan=self._lifespan, exception_handlers={404: not_found, 405: not_allowed})
@@ -88,18 +89,20 @@ class Application:
             await wiring.aclose()
 
     def _methods(self, path: str) -> str:
-        """The value of the `Allow` header for `path`. For an unknown path, all methods that any path has."""
+        """The value of the `Allow` header for `path`. For an unknown path, all methods that any path of the gateway
+        accepts."""
         if at(path):
             return "OPTIONS, POST"
         return allowed(self._service, path, "OPTIONS") or "DELETE, GET, HEAD, OPTIONS, POST"
 
     def endpoint(self, path: bytes) -> Inference | None:
-        """The endpoint that answers a POST to `path` without ASGI, for the gateway's own protocol. None: ASGI answers.
-        A path that ends with a slash is also answered by ASGI."""
+        """The endpoint that answers a POST to `path`; None if Starlette answers it. The gateway's own HTTP protocol
+        calls the endpoint directly, without ASGI. For a path that ends with a slash, None: such a request goes through
+        ASGI, which removes the slash."""
         return self._inference if path.isascii() and at(path.decode()) else None
 
     def socket_at(self, path: bytes) -> bool:
-        """Whether a WebSocket can be opened at `path`."""
+        """Whether clients can open a WebSocket at `path`."""
         return self.sockets is not None and path.decode("latin-1") in SOCKET_PATHS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -119,13 +122,13 @@ _OPERATORS = ("/admin", "/dashboard", "/metrics")
 
 
 def _without_slash(path: str) -> str:
-    """The path without the slash that some clients append. The operator's own paths have only one spelling, so that the
-    rules of a proxy in front apply to them."""
+    """`path` without the slash that some clients append at the end. The operator's own paths keep it: a proxy in front
+    may have rules for exactly these paths."""
     return path if path == "/" or path.startswith(_OPERATORS) else path[:-1]
 
 
 def _routes(wiring: Wiring) -> list[Route]:
-    """All routes except inference."""
+    """All routes except those for inference."""
     config = wiring.worker.settings.config
     uploads = Uploads(Pace.of_uploads(config.requests), wiring.decoding)
     found = [
@@ -180,7 +183,8 @@ def _routes(wiring: Wiring) -> list[Route]:
 
 
 def troubles(worker: Worker) -> list[str]:
-    """Problems with workers and restarts, from a small file that the supervisor writes."""
+    """Sentences about problems with workers and restarts, from a file that the supervisor writes. Empty without a
+    supervisor."""
     try:
         return list(orjson.loads(worker.settings.paths.runtime.read_bytes()).get("troubles", ()))
     except (OSError, ValueError):  # no supervisor runs
@@ -197,22 +201,22 @@ async def not_found(request: Request, error: Exception) -> Response:
 
 
 def allowed(service: Starlette, path: str, *more: str) -> str:
-    """The value of the `Allow` header: the methods of all routes that serve `path`, and `more`; empty if no route
-    serves it."""
+    """The value of the `Allow` header for `path`: the methods of all routes that serve it, and the methods `more`.
+    Empty if no route serves it."""
     serving = [each for each in service.routes if isinstance(each, Route) and each.path_regex.match(path)]
     methods = {method for route in serving for method in route.methods or ()}
     return ", ".join(sorted({*methods, *more})) if methods else ""
 
 
 async def not_allowed(request: Request, error: Exception) -> Response:
-    """Respond 405 with `Allow`. Starlette's own response contains the methods of one route only, and a path may have
-    several."""
+    """Answer with status 405 and an `Allow` header. Starlette's own answer names the methods of one route only, and a
+    path may have several routes."""
     problem = MethodNotAllowed(f"{request.url.path} does not take {request.method}.")
     return error_response(problem, request, {"Allow": allowed(request.app, request.scope["path"])})
 
 
 def worker_from(description: Mapping[str, Any]) -> Worker:
-    """The worker that is described by the supervisor. Raises ConfigError."""
+    """The worker that `description` describes, in the form in which the supervisor passes it. Raises ConfigError."""
 
     def path(name: str) -> Path | None:
         return Path(description[name]) if description.get(name) else None
@@ -232,7 +236,8 @@ def worker_from(description: Mapping[str, Any]) -> Worker:
 
 
 def __getattr__(name: str) -> Application:
-    """Build `gateway.app:app` on first use, for other ASGI servers; it has its own ledger writer."""
+    """Build the application `gateway.app:app` when it is first needed, for other ASGI servers. Without a supervisor,
+    the application has its own ledger writer."""
     if name == "app":
         return Application(worker_from(orjson.loads(variable("THRIFTGATE_WORKER", "{}"))))
     raise AttributeError(name)

@@ -9,8 +9,9 @@ GatewayError
 ├── Forbidden 403
 ├── LimitExceeded 429
 ├── BudgetExhausted 429
+├── ToolLoop 400                   an agent repeats the same failing tool call
 ├── CacheOnlyMiss 504
-├── NoBackend 503                  nothing configured, or nothing that can serve this request
+├── NoBackend 503                  nothing is configured; NoAdequateBackend 503: nothing can serve this request
 ├── DeadlineExceeded 504
 ├── Overloaded 503                 shutting down, more than can be served, or a bounded queue is full
 │                                  ShareExceeded 429: this team's own share of the queue is used up
@@ -35,13 +36,13 @@ from typing import Self
 from gateway.domain.text.truncation import cut
 
 _LONGEST_MESSAGE = 4000
-"""Maximum characters of a message, because it may repeat text of a client or a provider."""
+"""Maximum characters of an error's message. The message may repeat text of a client or a provider."""
 _LONGEST_PARAM = 256
 
 
 class GatewayError(Exception):
-    """An error with a status and a code. `message` contains the fault and the remedy; `param` names the wrong field, if
-    any."""
+    """An error that a client receives, with a status and a code. `message`: the fault and its remedy. `param`: name of
+    the wrong field, if any. `retry_after_s`: seconds after which the client may try again."""
 
     status = 500
     code = "internal_error"
@@ -87,25 +88,25 @@ class UnsupportedMediaType(BadRequest):
 
 
 class RequestTimeout(BadRequest):
-    """The client sends its request too slowly. Its connection is closed without waiting for the rest."""
+    """The client sends its request too slowly. Its connection is closed, so the rest of the request is not read."""
 
     status, code, kind, retryable = 408, "request_timeout", "timeout_error", True
 
 
 class UnknownResponse(BadRequest):
-    """A request continues a response that is not stored, or not stored any more."""
+    """A request continues a response that is not stored or has expired."""
 
     code = "previous_response_not_found"
 
 
 class KeyReused(BadRequest):
-    """Two different requests have the same Idempotency-Key."""
+    """Two different requests have the same `Idempotency-Key`."""
 
     status, code = 422, "idempotency_key_reused"
 
 
 class TargetTooLong(BadRequest):
-    """The path and query are too long."""
+    """The path and the query string are too long."""
 
     status, code = 414, "request_target_too_long"
 
@@ -115,13 +116,13 @@ class HeadTooLarge(BadRequest):
 
 
 class ResponseInProgress(BadRequest):
-    """A second request on a socket before the answer to the first one has ended."""
+    """A client sent a second request on a WebSocket before the answer to the first request ended."""
 
     status, code = 409, "response_in_progress"
 
 
 class SocketExpired(BadRequest):
-    """A socket has lived for as long as it may. The code is OpenAI's; Codex then connects again."""
+    """A WebSocket has existed for as long as it may. The code is that of OpenAI's API; Codex then connects again."""
 
     status, code, retryable = 408, "websocket_connection_limit_reached", True
 
@@ -146,13 +147,15 @@ class BudgetExhausted(GatewayError):
     status, code, kind = 429, "insufficient_quota", "insufficient_quota"
 
     def __init__(self, message: str, *, retry_after_s: float | None = None, truncates: bool = False) -> None:
-        """`truncates`: an answer in progress ends as if it had reached its length limit, without this error."""
+        """`truncates`: an answer in progress is cut off as if it had reached its length limit, and the client does not
+        get this error."""
         super().__init__(message, retry_after_s=retry_after_s)
         self.truncates = truncates
 
 
 class ToolLoop(GatewayError):
-    """An agent repeats the same failing tool calls. 400, because agents show it and do not retry."""
+    """An agent repeats the same failing tool call. The status is 400, because agents show such an error and do not
+    retry."""
 
     status, code, kind = 400, "tool_loop", "invalid_request_error"
 
@@ -162,7 +165,7 @@ class CacheOnlyMiss(GatewayError):
 
 
 class NoBackend(GatewayError):
-    """Not retryable: only the operator can configure a backend."""
+    """No backend is configured. It is not retryable, because only the operator can configure a backend."""
 
     status, code = 503, "no_backend_configured"
 
@@ -188,25 +191,26 @@ class LedgerUnavailable(GatewayError):
 
 
 class BackendError(GatewayError):
-    """The failure of one attempt. `backend` is the backend's name."""
+    """The failure of one attempt. `backend`: name of the backend."""
 
     status, code, retryable = 502, "backend_error", True
     retry_header: bool | None = None
-    """The backend's `x-should-retry` header; None without one."""
+    """The value of the backend's `x-should-retry` header; None if it sent none."""
     needs_operator = False
-    """Whether only the gateway's operator can correct the cause: a key, an account, an address."""
+    """Whether only the gateway's operator can correct the cause, for example a key, an account or an address."""
 
     def __init__(self, message: str, *, backend: str = "", retry_after_s: float | None = None) -> None:
         super().__init__(message, retry_after_s=retry_after_s)
         self.backend = backend
 
     def of_operator(self) -> Self:
-        """This error, marked as one that only the operator can correct. No call is repeated then."""
+        """Mark this error as one that only the operator can correct, and return it. An attempt with such an error is
+        not repeated."""
         self.retryable, self.needs_operator = False, True
         return self
 
     def heed(self, should_retry: bytes | None) -> None:
-        """Apply the backend's `x-should-retry` header, if it sent one."""
+        """Apply the value of the backend's `x-should-retry` header, if the backend sent it."""
         if should_retry in (b"true", b"false"):
             self.retryable = self.retry_header = should_retry == b"true"
 
@@ -228,23 +232,23 @@ class BackendFailed(BackendError):
 
 
 class BackendOverloaded(BackendFailed):
-    """The backend reports that it is overloaded."""
+    """The backend reports that it is overloaded (status 503 or 529)."""
 
     status, code, kind = 503, "backend_overloaded", "overloaded_error"
 
 
 class NotSpoken(BackendFailed):
-    """The backend has no endpoint for the dialect in use; the request can be sent in another dialect."""
+    """The backend has no endpoint for the dialect that was used. The request can be sent in another dialect."""
 
 
 class BackendRateLimited(BackendError):
     status, code, kind = 429, "backend_rate_limited", "rate_limit_error"
     no_quota = False
-    """Whether the account of the gateway's key has no quota left, so that waiting does not help."""
+    """Whether the account of the gateway's key has no quota left. Waiting then does not help."""
 
 
 class BackendRefused(BackendError):
-    """The backend refuses the request itself. `status` and the error object are those of the backend."""
+    """The backend refuses the request itself (4xx). `status` and the error object are those of the backend."""
 
     retryable = False
 
@@ -273,12 +277,13 @@ _ADVICE = {
     False: "Try again shortly; the attempts are in the request's flight record.",
     True: "The gateway's operator can find the cause with `thriftgate doctor`.",
 }
-"""The end of the message, by whether the operator is needed."""
+"""Whether only the operator can help → the end of the error's message."""
 
 
 class AllBackendsFailed(GatewayError):
-    """All attempts failed. Status 429 if every attempt was rate-limited (and the code says so); 503 if all were
-    rate-limited or overloaded, or none could be made; else 502."""
+    """All attempts failed, or none could be made. Status 429 if every attempt was rate-limited; then the code is
+    `rate_limit_exceeded`, or `insufficient_quota` if no account has quota left. Status 503 if each attempt was
+    rate-limited or overloaded, or if none was made. Otherwise 502."""
 
     code, retryable = "all_backends_failed", True
 
@@ -310,8 +315,10 @@ class AllBackendsFailed(GatewayError):
 
 
 class StateUnavailable(Exception):
-    """The state server is unavailable, slow or frozen. Callers use their fallback; most requests are still answered."""
+    """The state server is unavailable, slow or frozen. Callers continue without it if they can, and most requests are
+    still answered."""
 
 
 class EmbedderUnavailable(Exception):
-    """No vector is available. Semantic cache and embedding features are disabled until it is available again."""
+    """The embedder is not available, so texts have no vectors. Until it is available, semantic cache and embedding
+    features are off."""

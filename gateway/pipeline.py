@@ -39,10 +39,10 @@ from gateway.telemetry.observe import Telemetry
 
 
 class Pipeline:
-    """The steps of a request. Limits → spent budget → cache → grade and route → hold → call; then price, journal,
-    settle, store, emit.
+    """The steps of a request. Before the answer: limits → spent budget → cache → grade and route → hold → call. At its
+    end: price, journal, settle, store, emit.
 
-    Authentication, policy and parsing come before (`gateway/api/routes/inference.py`).
+    Authentication, policy and parsing come before these steps (`gateway/api/routes/inference.py`).
     """
 
     def __init__(
@@ -72,7 +72,8 @@ class Pipeline:
         self.settlement = Settlement(books, counter, cache, router, contexts, sampler)
 
     async def serve(self, request: CompletionRequest, tenant: Tenant, record: Record, deadline: float) -> Reply:
-        """Answer `request` before `deadline` (loop time), or raise a GatewayError before the first byte."""
+        """Get the answer to `request`. Raises a GatewayError if the request is refused or fails before the first byte.
+        `deadline`: loop time at which the whole answer must have arrived."""
         reply = Reply(self, record, deadline)  # closed here on failure, otherwise by the caller's `async with`
         try:
             self.end_users.note(request.body, record)
@@ -83,7 +84,9 @@ class Pipeline:
             record.traffic_class = traffic_class(request, estimate.tokens)
             reply.permit = permit = await self.limits.admit(tenant, estimate.tokens, record)
             reply.outcome = Unpaid(permit)
-            if tenant.access is not None:  # before the cache: its answers need the same permission
+            if (
+                tenant.access is not None
+            ):  # checked before the cache is read, because cached answers need the same permission
                 self.router.check(request.model, tenant)
             self.loops.check(request, record)
             await self.budgets.refuse_exhausted(tenant, record.end_user, record.started_at, record.session)
@@ -110,22 +113,23 @@ class Pipeline:
         estimate: ContextEstimate,
         deadline: float,
     ) -> None:
-        """Get a backend's answer. Returns when its first bytes have arrived."""
+        """Get an answer from a backend and put it into `paid`. Returns when the first bytes of the answer have
+        arrived."""
         route = await self.router.route(request, record.tenant, estimate, record)
         paid.hold = self.budgets.hold(record.tenant, record, request)
         paid.answer = await self._call(route, request, record, paid.hold, deadline)
 
     async def route(self, request: CompletionRequest, record: Record) -> Route:
-        """The route that `request` would take now. Raises NoBackend, ContextTooLong."""
+        """The route that a request would take now. Raises NoBackend, ContextTooLong."""
         return await self.router.route(request, record.tenant, self.contexts.estimate(request), record)
 
     async def ask(
         self, route: Route, request: CompletionRequest, record: Record, hold: Hold, deadline: float
     ) -> Answer:
-        """Call backends for the gateway's own use, before `deadline` (loop time), without limits and cache.
+        """Get an answer for the gateway's own use, before `deadline` (loop time). Limits and cache are not used.
 
-        When this returns or raises, the answer is closed, and its cost is booked and stored in `record.cost_pico`. The
-        caller settles `hold`. Raises GatewayError.
+        When the method returns or raises, the answer is closed, and its cost is journalled and stored in
+        `record.cost_pico`. The caller settles `hold`. Raises GatewayError.
         """
         answer: Answer | None = None
         try:
@@ -151,15 +155,16 @@ class Pipeline:
 
 
 class Reply:
-    """The answer and its clean-up. `async with` closes both, so that a reply that is never read is also settled."""
+    """The answer to one request and its clean-up. Use it in `async with`, which closes answer and accounting. A reply
+    that is never read is settled too."""
 
     outcome: Outcome = NOTHING
     permit: Permit | None = None
     last = b""
-    """The last piece that was passed on."""
+    """The latest piece that was passed on."""
     ending = b""
-    """The last bytes, which are sent after everything else: the terminating event, and what arrived together with it.
-    """
+    """The last bytes of the answer: the event that ends it and what arrived together with this event. They are sent
+    after everything else."""
 
     def __init__(self, pipeline: Pipeline, record: Record, deadline: float) -> None:
         self.record = record
@@ -180,7 +185,7 @@ class Reply:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the reply. Only the last step awaits, so no cancellation can interrupt the others."""
+        """Close the reply. Only the last step awaits, so no cancellation can interrupt the earlier steps."""
         late = None
         try:
             self._deadline.__exit__(kind, error, trace)
@@ -200,14 +205,15 @@ class Reply:
         self._pipeline.telemetry.end(self.record, error)
 
     def settle(self) -> None:
-        """Settle the money. Called before the end of the answer is sent, or at the latest when the reply closes."""
+        """Settle the cost of the answer. Called before the end of the answer is sent, or at the latest when the reply
+        closes."""
         self.outcome.settle()
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Pass the answer to `take` as it arrives. Returns True if `take` wants no more now, False if only `ending` is
-        left.
+        """Pass the pieces of the answer to `take` as they arrive. Returns True if `take` wants no more for now, and
+        False if only `ending` is left.
 
-        `ending` is set after the money is settled and journalled. Raises what the answer raises.
+        `ending` is set after the answer was settled and journalled. Raises the errors of the answer.
         """
 
         def hand_on(piece: bytes) -> bool:
@@ -223,12 +229,12 @@ class Reply:
         return False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield all bytes of the answer, `ending` last."""
+        """Yield all bytes of the answer in pieces, `ending` last."""
         async for piece in pieces(self.pipe_to):
             yield piece
         yield self.ending
 
     def whole(self) -> bytes:
-        """The whole body of an answer that is not a stream."""
+        """Settle, and return the whole body. Only for an answer that is not a stream."""
         self.settle()
         return self.answer.ending

@@ -1,7 +1,8 @@
-"""Settles a request depending on the origin of its answer: none, the cache, another request's call, or its own call.
+"""Settles requests. There is one class for each origin of an answer: no answer, the cache, the call of another request,
+or a call of the request itself.
 
-For its own call, money is held first. The answer is paid for as it arrives; at its end it is settled, journalled and
-stored.
+If the request makes a call, money is held before the call. When the answer ends, the request is settled and journalled,
+and the answer is stored.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ log = logging.getLogger(__name__)
 
 
 LONGEST_FINISH = 64
-"""Maximum characters of a finish reason that are kept, because a provider may send any text."""
+"""Maximum characters of a finish reason that are stored. A provider may send any text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """The parts that are needed to settle a paid answer."""
+    """The parts of the gateway that are needed to settle a paid answer."""
 
     books: AttemptJournal
     counter: TokenCounter
@@ -45,7 +46,8 @@ class Settlement:
     sampler: Sampler | None = None
 
     def close(self, record: Record, answer: Answer | None) -> tuple[int, int]:
-        """Price the answer and journal its attempts. Returns (pico-dollars, tokens) of all attempts."""
+        """Price the answer and journal the attempt that gave it. Returns (pico-dollars, tokens) of all attempts of the
+        request."""
         if answer is not None and (attempt := answer.attempt) is not None:
             if attempt.usage is None:
                 attempt.estimate_usage(self._delivered(answer, attempt.chunks))
@@ -70,26 +72,28 @@ class Settlement:
 
 
 class Outcome(Protocol):
-    """The result of a request: from where its bytes are read, and how it is settled. It is settled only once."""
+    """How a request is answered and settled. There is one class for each origin of an answer. The request is settled
+    only once."""
 
     @property
     def given(self) -> Answer | None:
-        """The answer for the caller; None if the request was refused or has not begun."""
+        """The answer to the request; None if the request was refused or its answer has not begun."""
 
     @property
     def source(self) -> Answer | PaidAnswer:
-        """The object from which the caller reads its bytes."""
+        """The object from which the bytes of the answer are read."""
 
     def settle(self) -> None:
-        """Settle the money. Called before the answer's end is sent, or else when the request ends."""
+        """Settle the cost of the answer. Called before the end of the answer is sent, or at the latest when the request
+        ends."""
 
     def close(self, leave: Callable[[], None]) -> None:
-        """Settle if that has not been done. Then call `leave`, as soon as nothing of the request is in progress.
-        Synchronous."""
+        """Settle, unless that has been done. Then call `leave`, or call it later if a task still works for this
+        request. This method does not await."""
 
 
 class Unpaid:
-    """An outcome without cost: the request was refused, or its answer has already been paid for."""
+    """An outcome without cost: the request was refused, or another request pays or has paid for the answer."""
 
     settled = False
 
@@ -112,11 +116,11 @@ class Unpaid:
 
 
 NOTHING = Unpaid()
-"""The outcome of a request that has not been admitted."""
+"""The outcome of a request that has not passed the rate limits."""
 
 
 class StoredAnswer(Unpaid):
-    """A cache hit. It is booked at once, as a ledger row with cost 0."""
+    """An answer from the cache. It gets a ledger row with cost 0 at once."""
 
     def __init__(self, settlement: Settlement, record: Record, permit: Permit, hit: Hit) -> None:
         super().__init__(permit, hit.answer)
@@ -125,8 +129,8 @@ class StoredAnswer(Unpaid):
 
 
 class JoinedAnswer(Unpaid):
-    """The answer to an identical request in progress. The ledger row of that request has the cost; the row of this one
-    has cost 0."""
+    """The answer to an identical request in progress. The cost is in the ledger row of that other request; the row of
+    this request has cost 0."""
 
     def __init__(self, settlement: Settlement, record: Record, permit: Permit, join: Join) -> None:
         super().__init__(permit, join.answer)
@@ -148,16 +152,17 @@ class JoinedAnswer(Unpaid):
 
 
 class PaidAnswer:
-    """An answer from a backend, which must be paid for. It may outlive its own request while other requests need it."""
+    """An answer from a backend, whose cost must be settled. The answer may continue after its own request has ended, if
+    other requests share it."""
 
     answer: Answer | None = None
     published = False
-    """Whether a separate task reads and settles it. If so, the caller reads `subscriber`."""
+    """Whether a separate task reads the answer, settles it and publishes it. The request then reads `subscriber`."""
     subscriber: Answer | None = None
     hold: RequestHold = NO_HOLD
     ending = b""
-    """The last bytes, which are sent after everything else: the terminating event, and what arrived together with it.
-    """
+    """The last bytes of the answer: the event that ends it and what arrived together with this event. They are sent
+    after everything else."""
 
     def __init__(
         self, settlement: Settlement, request: CompletionRequest, record: Record, permit: Permit, miss: Miss
@@ -192,20 +197,20 @@ class PaidAnswer:
 
     @property
     def paid(self) -> Paid:
-        """The cost so far. It is final after the settlement."""
+        """Usage, cost and backend of the answer so far. They are final after the settlement."""
         if self.answer is None or (attempt := self.answer.attempt) is None:
             return UNPAID
         return Paid(attempt.usage, attempt.cost_pico, attempt.backend.name, attempt.backend.model)
 
     async def share_plain(self, shared: SharedCall, buy: Callable[[], Awaitable[None]]) -> None:
-        """Get a plain answer through `buy` for all subscribers of `shared`, even if this request's own client
-        leaves."""
+        """Get an answer that is not a stream through `buy`, for all subscribers of `shared`. The call continues if the
+        client of this request disconnects."""
         self._record.others = shared.outlives
         self._after.append(shared.finish_call)
         await shared.run_call(self, buy)
 
     async def share_stream(self, buy: Callable[[], Awaitable[None]], shared: SharedCall) -> None:
-        """Get a stream through `buy` and publish it to all subscribers of `shared`. Runs in a separate task."""
+        """Get a stream through `buy` and publish it to all subscribers of `shared`. This runs in a separate task."""
         async with self:
             await buy()
             await shared.publish(self)
@@ -219,7 +224,8 @@ class PaidAnswer:
             self._after.append(leave)
 
     def _close(self) -> None:
-        """Settle, store the answer, release the hold. Synchronous, so no cancellation can interrupt it."""
+        """Settle, store the answer and release the hold. The method does not await, so no cancellation can interrupt
+        it."""
         if not self._settled:
             self._settle_once()
         if self.answer is not None:
@@ -233,7 +239,8 @@ class PaidAnswer:
                 log_errors(step)
 
     def _keep(self, answer: Answer) -> None:
-        """Store the answer in the cache and offer it for comparison, unless the budget has cut it short."""
+        """Store the answer in the cache and offer it for comparisons. An answer that a budget has cut short is not
+        stored."""
         settlement = self._settlement
         if self._record.curtailed:
             return
@@ -242,7 +249,7 @@ class PaidAnswer:
             settlement.sampler.offer(self._request, self._record, answer)
 
     def settle(self) -> None:
-        """Price, journal and settle, unless the task that publishes the answer does this."""
+        """Price, journal and settle the answer, unless a separate task publishes it. That task then settles it."""
         if not self.published:
             self._settle_once()
 
@@ -259,11 +266,11 @@ class PaidAnswer:
         self._settlement.contexts.learn(self._record)
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Pass the answer to `take` as it arrives. Returns True if `take` wants no more now, False if only `ending` is
-        left.
+        """Pass the pieces of the answer to `take` as they arrive. Returns True if `take` wants no more for now, and
+        False if only `ending` is left.
 
-        A piece is passed on only when the hold covers it. `ending` is set after the money is settled and journalled.
-        Raises BudgetExhausted and what the answer raises.
+        A piece is passed on only when the hold covers its cost. `ending` is set after the answer was settled and
+        journalled. Raises BudgetExhausted and the errors of the answer.
         """
         answer = self.answer
         assert answer is not None
@@ -287,7 +294,7 @@ class PaidAnswer:
 
 
 def log_errors(step: Callable[..., object], *what: Any) -> None:
-    """Run `step` and log its error, which must not break a complete answer or the following steps."""
+    """Run `step` and log its error. The error must not break a complete answer or the following steps."""
     try:
         step(*what)
     except Exception:
@@ -295,7 +302,8 @@ def log_errors(step: Callable[..., object], *what: Any) -> None:
 
 
 async def close_quietly(answer: Answer) -> None:
-    """Close the backend's connection. An error is only logged, because the answer does not depend on it."""
+    """Close the connection from which the answer came. An error is only logged, because the answer does not depend on
+    it."""
     try:
         await answer.aclose()
     except Exception:

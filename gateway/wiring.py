@@ -1,4 +1,4 @@
-"""Builds and closes all parts of one worker."""
+"""Builds, opens and closes all parts of one worker."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """The settings with which a worker is started."""
+    """The settings and facts with which one worker is started."""
 
     settings: Settings
     redis_url: str
@@ -94,20 +94,21 @@ class Worker:
 
 
 DECODING_THREADS = 2
-"""Maximum request bodies that one worker decodes at the same time. The decoders release the interpreter's lock."""
+"""Maximum request bodies that one worker decodes at the same time, each in a thread. Decoders release the interpreter's
+lock."""
 MOST_CACHED = 50_000
-"""Maximum entries of the cache's index log. Each contains a prompt and its vector, about 1.2 kB."""
+"""Maximum entries in the log of the cache's index. An entry has a prompt and its vector, about 1.2 kB."""
 
 
 def fingerprint(backends: Sequence[Backend]) -> str:
-    """A digest that changes when a backend's name begins to stand for another model. The cache is then empty at
-    first."""
+    """A digest of the backends' names and models. If it changes, entries that were cached before are no longer used."""
     identities = [(each.name, each.kind, each.base_url, each.sent_model) for each in backends]
     return blake2b(orjson.dumps(identities), digest_size=8).hexdigest()
 
 
 def embedder(settings: EmbedderSettings) -> ModelEmbedder:
-    """The packaged embedder, or the model that the operator names. Reads a small file. Raises EmbedderUnavailable."""
+    """The packaged embedder, or the embedder of the model that the operator has chosen. Reads a small file. Raises
+    EmbedderUnavailable."""
     if settings.model is None:
         return OnnxEmbedder()
     if is_built(settings.model):
@@ -130,8 +131,8 @@ class Watched(Protocol):
 
 
 class Wiring:
-    """All parts of a worker. They are opened in the order of their dependencies and closed in reverse, even after a
-    failure during opening."""
+    """All parts of a worker. A part is opened after the parts that it needs, and closed before them. If opening a part
+    fails, the parts that are already open are closed."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
@@ -155,7 +156,7 @@ class Wiring:
         self._begin()
 
     def _begin(self) -> None:
-        """Load embedder and classifier in advance, if a team that has a key has a policy that uses them."""
+        """Load the embedder and the classifier in the background, if the policy of a team with a key uses them."""
         policies = [self.policies.current.find(team)[0] for team in self.ring.teams]
         if any(policy.cache.enabled and policy.cache.semantic.enabled for policy in policies):
             self.cache.begin_by_meaning()
@@ -163,7 +164,7 @@ class Wiring:
             self._tasks.spawn(self.router.load(), "classifier")
 
     async def _open_state(self) -> None:
-        """Open the state server, the database, keys and policies. The worker is not ready before they are open."""
+        """Open the connections to the state server and the database, and the keys and policies."""
         settings, config = self.worker.settings, self.worker.settings.config
         self.state = await self._enter(State(self.worker.redis_url, timeout_s=config.state.timeout))
         self.database = await asyncio.to_thread(Database, settings.database_url)
@@ -186,14 +187,15 @@ class Wiring:
         self._watch(state=self.state, keys=self.ring, policies=self.policies, telemetry=self.telemetry)
 
     async def _migrate(self) -> None:
-        """Migrate the database, as a supervisor would. While it is unreachable, the worker is not ready."""
+        """Migrate the database, which a supervisor would do otherwise. An error is only logged; without the database,
+        the worker does not become ready."""
         try:
             await asyncio.to_thread(self.database.upgrade)
         except SQLAlchemyError as error:
             log.error("the ledger database cannot be brought up to date: %s", error)
 
     async def _open_path(self) -> None:
-        """Open the packages that a request passes through, in the order of their dependencies, and then the
+        """Open the packages through which a request passes, in the order of their dependencies, and then the
         pipeline."""
         await self._open_backends()
         await self._open_admission()
@@ -221,7 +223,7 @@ class Wiring:
         self._watch(fleet=self.fleet)
 
     async def _open_admission(self) -> None:
-        """Open the journal, from which budget leases recover, and the packages that admit requests."""
+        """Open the journal, budgets and limits. Budgets restore their leases from the journal."""
         settings, config, workers = self.worker.settings, self.worker.settings.config, self.worker.workers
         name = own_name()
         number = str(self.worker.number)
@@ -257,7 +259,7 @@ class Wiring:
         self._watch(embedder=vectors, cache=self.cache)
 
     async def _open_routing(self) -> None:
-        """Open the router and the evidence that it learns from."""
+        """Open the router and the stored evidence from which it learns."""
         config = self.worker.settings.config
         self.learning = await self._enter(Learning(self.database))
         self.spend_cap = SpendCap(self.database, config.trials)
@@ -279,7 +281,7 @@ class Wiring:
         self._watch(learning=self.learning, purse=self.spend_cap, routing=self.router, trials=self.shadows)
 
     async def _open_pipeline(self) -> None:
-        """Open the pipeline, and the parts that call backends through it in the background."""
+        """Open the pipeline, and the background parts that make calls through it."""
         self.counter = Counter()
         contexts = Contexts(self.counter, off_loop=self.off_loop)
         self._exits.callback(contexts.close)
@@ -309,8 +311,8 @@ class Wiring:
         self._watch(context=contexts, plans=plans, fresh=fresh, tool_loops=loops)
 
     async def _open_sides(self) -> None:
-        """Open the parts that completions do not need: feedback, page, batches. Without a supervisor, also open a
-        ledger writer."""
+        """Open the parts that completions do not need: feedback, the page, batches. Without a supervisor, also open a
+        writer of the ledger."""
         settings, config = self.worker.settings, self.worker.settings.config
         self.authenticator = Authenticator(self.tenants)
         self.idempotency = Idempotency(self.state, patience_s=config.requests.deadline)
@@ -364,18 +366,19 @@ class Wiring:
             self._tasks.spawn(writer.run(), "ledger writer")
 
     async def _enter(self, part: Opened) -> Opened:
-        """Open `part`. It is closed when the worker ends, even if opening it fails."""
+        """Open `part` and return it. It is closed when the worker ends, even if opening it fails."""
         self._exits.push_async_callback(part.aclose)
         await part.open()
         return part
 
     def _watch(self, **parts: Watched) -> None:
-        """Export the figures of each part. Its keyword becomes the value of the metrics' label."""
+        """Export the figures of the parts as metrics. The keyword of a part becomes the label of its figures."""
         for name, part in parts.items():
             self.telemetry.watch(name, part.stats)
 
     async def _backends(self) -> list[Backend]:
-        """The backends of gateway.yaml, else those found on this machine; missing facts come from the catalogue."""
+        """The backends in gateway.yaml, or, without such a list, the backends found on this machine. Facts that are
+        missing come from the catalogue of prices."""
         worker = self.worker
         found = await backends_of(worker.settings.config, worker.local_model_url, worker.simulate)
         return [self.prices.complete(backend) for backend in found]

@@ -69,8 +69,8 @@ class Batch:
         return self.created_at + KEPT_S
 
     def result_id(self, kind: str) -> str:
-        """Id of the batch's result file of this kind, `output` or `error`. It is derived from the batch's id, so it is
-        the same after a restart."""
+        """Id of one of the batch's result files. `kind`: `output` or `error`. The id is derived from the batch's id, so
+        it is the same after a restart."""
         return f"file-{self.name}-{kind}"
 
 
@@ -90,7 +90,7 @@ EACH_TIME = BatchFields()
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a batch ended."""
+    """The facts with which the end of a batch is stored."""
 
     status: str
     """`completed`, `cancelled` or `expired`."""
@@ -105,8 +105,8 @@ class Ended:
 
 
 def family(endpoint: str) -> ColumnElement[bool]:
-    """The condition that a batch belongs to the API of `endpoint`. Clients of one vendor's API do not see the batches
-    of the other."""
+    """The SQL condition that a batch belongs to the API of `endpoint`: Anthropic's or OpenAI's. Clients of one API do
+    not see the batches of the other."""
     return batches.c.endpoint == MESSAGES if endpoint == MESSAGES else batches.c.endpoint != MESSAGES
 
 
@@ -142,8 +142,8 @@ def made(connection: Connection, once: BatchFields) -> Batch | None:
 
 
 async def keep(database: Database, batch: Batch) -> Batch:
-    """Insert the batch as `add` does, in a transaction of its own. If two requests with one idempotency key arrive at
-    the same time, both get the same batch."""
+    """Insert the batch as `add` does, in a separate transaction. If two requests with one idempotency key arrive at the
+    same time, both get the same batch."""
     try:
         return await database.run(lambda connection: add(connection, batch))
     except IntegrityError:
@@ -162,7 +162,7 @@ def get(connection: Connection, viewer: Viewer, batch_id: str, endpoint: str = "
 
 def cancel(connection: Connection, viewer: Viewer, batch_id: str, now: float, endpoint: str = "") -> Batch:
     """Cancel a batch. Lines in progress are still answered. A second cancellation has no effect. Raises NotFound;
-    BadRequest if the batch has ended or only its result files are missing."""
+    BadRequest if the batch has ended or is `finalizing` (every line has a result)."""
     batch = get(connection, viewer, batch_id, endpoint)
     if batch.status not in OPEN or batch.status == "finalizing":
         raise BadRequest(f"Cannot cancel a batch with status {batch.status!r}.", param="batch_id")

@@ -27,7 +27,7 @@ ABANDONED_S = 3600.0
 GONE_S = 3600.0
 """Seconds after a file's expiry after which its row is deleted even if its bytes are on another host."""
 OPEN = ("validating", "in_progress", "finalizing", "cancelling")
-"""States of a batch that has not ended. It still needs its input file."""
+"""States of a batch that has not ended. Such a batch still needs its input file."""
 INLINE = "message_batch"
 """Purpose of the files of message batches, which clients send in a request's body. Clients cannot see these files."""
 
@@ -94,8 +94,7 @@ class Upload:
         self._file.close()
 
     def discard(self) -> None:
-        """Delete the uploaded bytes. If `Files.keep` has made a file of them, this call has no effect, because that
-        file has another name."""
+        """Delete the uploaded bytes. The call has no effect after `Files.keep`, which has renamed the file."""
         self.close()
         self.path.unlink(missing_ok=True)
 
@@ -116,9 +115,7 @@ class Files:
     def _tidy(self) -> None:
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         for left in self.directory.glob("*.part"):
-            if (
-                left.stat().st_mtime < time.time() - ABANDONED_S
-            ):  # a younger one may be another worker's upload in progress
+            if left.stat().st_mtime < time.time() - ABANDONED_S:  # another worker may still be writing a younger one
                 left.unlink(missing_ok=True)
 
     def path(self, file_id: str) -> Path:
@@ -127,8 +124,7 @@ class Files:
 
     @asynccontextmanager
     async def upload(self) -> AsyncIterator[Upload]:
-        """A context manager for one upload. At its end the uploaded bytes are deleted, unless `keep` has made a file of
-        them."""
+        """A context manager for one upload. At the end, the uploaded bytes are deleted, unless `keep` was called."""
         upload = await asyncio.to_thread(Upload, self.directory / f"{new_id()}.part")
         try:
             yield upload
@@ -138,7 +134,7 @@ class Files:
     async def keep(
         self, upload: Upload, tenant: Tenant, filename: str, purpose: str, expires_s: float | None = None
     ) -> StoredFile:
-        """Make a stored file of an upload. Raises BodyTooLarge if the team's files would have more than TEAM_BYTES
+        """Turn an upload into a stored file. Raises BodyTooLarge if the team's files would have more than TEAM_BYTES
         bytes."""
         now = time.time()
         file = StoredFile(
@@ -213,7 +209,7 @@ class Files:
 
 
 def _seen() -> tuple[ColumnElement[bool], ...]:
-    """The conditions that clients may see a file and that it has not expired."""
+    """The conditions that a file is visible to clients and has not expired."""
     return files.c.purpose != INLINE, files.c.expires_at.is_(None) | (files.c.expires_at > time.time())
 
 

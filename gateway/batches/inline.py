@@ -67,8 +67,8 @@ class Requests:
                 raise BadRequest(f"requests.{number}: must be an object.", param=f"requests.{number}")
 
     def _string(self, data: bytes, at: int) -> int:
-        """The position in `data` after the end of the string in which `at` is; the end of `data` if the string
-        continues."""
+        """The position after the end of the string that is open at `at`. If the string does not end in `data`, the end
+        of `data`."""
         found = _IN_STRING.match(data, at)
         assert found is not None  # the match may be empty
         end = found.end()
@@ -80,8 +80,8 @@ class Requests:
         return end + 1
 
     def _step(self, data: bytes, kept: int, at: int) -> int:
-        """Process the quote or bracket at the position `at`. `kept` is the position up to which `data` has been stored.
-        Returns the new value of `kept`."""
+        """Process the quote or bracket at the position `at`. `kept`: position up to which `data` has been stored.
+        Returns this position after the call."""
         sign = data[at]
         if sign == _QUOTE:
             self._quoted = True

@@ -87,7 +87,7 @@ class Jobs:
         return [Batch(**row._mapping) for row in found]
 
     async def cancel(self, viewer: Viewer, batch_id: str) -> Batch:
-        """Cancel a batch. Raises NotFound; BadRequest if the batch has ended or only its result files are missing."""
+        """Cancel a batch. Raises NotFound; BadRequest if the batch has ended or every line has a result."""
         now = time.time()
         return await self._database.run(lambda connection: rows.cancel(connection, viewer, batch_id, now))
 

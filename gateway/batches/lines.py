@@ -46,11 +46,10 @@ def numbered(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def check(path: Path, form: Form, max_bytes: int, max_items: int) -> Checked:
-    """Validate a whole file. `max_bytes` and `max_items`: maximum bytes, and maximum objects and arrays, of one line.
-    Blocks.
+    """Validate a whole file. `max_bytes`: maximum bytes of one line. `max_items`: maximum number of JSON objects and
+    arrays in one line. Blocks.
 
     Raises OSError.
-
     """
     checked = Checked()
     seen: dict[str, int] = {}

@@ -83,8 +83,7 @@ class MessageJobs:
         return [Batch(**row._mapping) for row in found]
 
     async def cancel(self, viewer: Viewer, batch_id: str) -> Batch:
-        """Cancel a batch. Raises NotFound; BadRequest if the batch has ended or only its results must still be
-        stored."""
+        """Cancel a batch. Raises NotFound; BadRequest if the batch has ended or every line has a result."""
         now = time.time()
         return await self._database.run(lambda connection: rows.cancel(connection, viewer, batch_id, now, MESSAGES))
 
@@ -117,7 +116,7 @@ class MessageJobs:
 
 
 def archived(batch: Batch, now: float) -> bool:
-    """Whether the batch's results are so old that they have been deleted."""
+    """Whether the batch's results have been deleted because of their age."""
     return batch.finished_at is not None and now >= batch.kept_until
 
 

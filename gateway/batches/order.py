@@ -1,7 +1,8 @@
-"""Orders the lines of a batch. Lines whose prompts have the same beginning are sent in succession, because the provider
-then has this beginning in its prompt cache.
+"""Orders the lines of a batch. Lines whose prompts begin in the same way are sent in succession, so that they cost
+less.
 
-A provider keeps the beginning of a prompt for a few minutes. Another prompt with this beginning costs less.
+For a few minutes, a provider keeps the beginning of each prompt in a cache. Another prompt with the same beginning is
+then cheaper.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ def placed(path: Path, form: Form, done: set[str]) -> list[QueuedLine]:
 
 
 def beginning(fields: dict[str, Any], prompt: tuple[str, ...]) -> bytes:
-    """The concatenated digests of the whole blocks of a prompt. `prompt`: names of the fields that form it. Sorting by
-    the returned value puts prompts with equal beginnings next to each other."""
+    """The digests of the whole blocks of a prompt, one after the other. `prompt`: names of the fields of which the
+    prompt consists. If prompts are sorted by this value, prompts with equal beginnings are neighbours."""
     if not prompt:
         return b""
     try:
@@ -78,8 +79,8 @@ def _group(model: str, begins: bytes) -> bytes:
 
 
 class Queue:
-    """Returns the lines of a file in the order of `placed`. While the first line of a group is in progress, the other
-    lines of this group are skipped, so that they can use the provider's cache."""
+    """Returns the lines of a file in the order of `placed`. While the first line of a group is in progress, other lines
+    of the group must wait and lines of other groups come first. The provider's cache then has the common beginning."""
 
     def __init__(self, path: Path, form: Form, done: set[str]) -> None:
         """Read and order the lines of the file. `done`: ids of the lines with a result. Blocks. Raises OSError."""

@@ -47,7 +47,7 @@ class Results:
         self.unsent += self._form.unsent(result)
 
     def close(self) -> None:
-        """Close the files. A later call of `add` fails, so that it cannot write to another file with the same file
+        """Close the files. Later calls of `add` fail. Otherwise they could write to a file that got the same file
         descriptor."""
         with self._lock:
             self.output.close()

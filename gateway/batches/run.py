@@ -95,7 +95,7 @@ class Sender:
 
 
 def wire_headers(batch: Batch) -> dict[bytes, bytes]:
-    """The headers that the client sent when it created the batch. They apply to all lines of the batch."""
+    """The client's headers in the request that created the batch. They apply to all lines of the batch."""
     kept: dict[str, str] = orjson.loads(batch.headers or "{}")
     return {name.encode(): value.encode("latin-1") for name, value in kept.items()}
 
@@ -225,7 +225,7 @@ class Run:
 
 
 def passes(error: GatewayError) -> bool:
-    """Whether a line with this error only has to wait, so that the attempt does not count toward `TRIES`."""
+    """Whether a line that failed with `error` only has to wait. Such a failure does not count toward `TRIES`."""
     if isinstance(error, LimitExceeded):
         return error.retry_after_s is not None  # otherwise the line by itself exceeds the limit
     if isinstance(error, AllBackendsFailed):

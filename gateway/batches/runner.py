@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 TICK_S = 0.5
 BATCHES = 4
-"""Maximum batches in progress at a time. Each is of another team, so that a long batch does not delay other teams."""
+"""Maximum batches in progress at a time. No two belong to the same team, so a long batch does not delay other teams."""
 DRAIN_S = 3.0
 SWEEP_S = 60.0
 

@@ -106,8 +106,8 @@ class Figures:
         return figures
 
     async def teams(self) -> list[str]:
-        """All teams that have a key or a policy of their own, sorted. An admin can choose one of them on the page.
-        Raises LedgerUnavailable."""
+        """All teams that have a key or a separate policy, sorted. An admin can choose one of them on the page. Raises
+        LedgerUnavailable."""
         try:
             known = await self._database.run(queries.teams, writes=False)
         except SQLAlchemyError as error:

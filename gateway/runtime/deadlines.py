@@ -1,4 +1,4 @@
-"""Deadlines of many tasks. Deadlines are rounded, and one timer serves all that are rounded to the same moment."""
+"""Deadlines of many tasks. Each deadline is rounded to a moment. All deadlines of one moment share a timer."""
 
 from __future__ import annotations
 
@@ -77,7 +77,8 @@ class Deadline:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave the block. Raises TimeoutError if the deadline ended the block and no other cancellation did."""
+        """Leave the block. Raises TimeoutError if this deadline ended the block and nobody else has cancelled the
+        task."""
         self._bucket.discard(self)
         if self.passed and self._task is not None:
             self.passed = False

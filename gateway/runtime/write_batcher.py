@@ -1,4 +1,4 @@
-"""Combines the writes to connections in one turn of the event loop.
+"""Combines the writes to connections during one turn of the event loop.
 
 A write wakes the process that reads from the connection. If this process sleeps on the same machine, waking it costs
 more than the write itself. Of several consecutive writes, only the first wakes it. A gateway without load makes one

@@ -1,14 +1,14 @@
 """The fork server: the process from which workers are forked. The supervisor forks the fork server while it has no
 thread, no event loop and no open file.
 
-The fork server has already imported what a worker imports. So a worker starts in a fraction of the time and shares the
-memory pages of the imported code with the other workers. Each worker is forked through an intermediate process. When
-the intermediate process has ended, the worker becomes a child of the supervisor, which is the nearest `subreaper`. So
-the supervisor waits for a worker as for any child, and the worker ends when the supervisor ends.
+The fork server has already imported the modules of a worker. A forked worker therefore starts in a fraction of the
+time, and shares the memory pages of these modules with the other workers. Each worker is forked through an intermediate
+process. When the intermediate process has ended, the kernel makes the worker a child of the supervisor, which is the
+nearest `subreaper`. The supervisor waits for a worker as for any child, and the worker ends when the supervisor ends.
 
-A worker shares fewer pages the more of them it writes, so the fork server is ended when all workers are ready. When a
-worker must be replaced or a rolling restart begins, the fork server is started again as a program, `python -m
-gateway.supervisor.fork_server`. Its standard input is then the control socket.
+A worker that writes to a page no longer shares this page. The fork server therefore ends when all workers are ready. If
+a worker must be replaced, or a rolling restart begins, the fork server is started again as a program: `python -m
+gateway.supervisor.fork_server`, with the control socket as standard input.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ from gateway.supervisor import parent_death
 log = logging.getLogger(__name__)
 
 REPLY_S = 15.0
-"""Maximum seconds to wait for the fork of one worker. If the fork server is not running, its start takes part of this
-time."""
+"""Maximum seconds to wait for the fork of one worker, including the start of the fork server if it is not running."""
 ADOPTED_S = 5.0
 _MOST_BYTES = 131072
 IMPORTED = ("gateway.supervisor.worker", "gateway.state.redis.unix", "sqlalchemy.dialects.sqlite", "uvloop")
@@ -207,8 +206,8 @@ def _unsafe() -> str:
 
 
 def _threaded() -> str:
-    """The reason why forking is unsafe here, if this process has more than one thread; else empty. In a forked process,
-    locks that other threads held stay locked forever."""
+    """The reason why forking is unsafe: other threads exist. Empty if there are none. In a forked process, locks that
+    other threads held would stay locked forever."""
     running = len(os.listdir("/proc/self/task"))
     return "" if running == 1 else f"{running} threads run already"
 
@@ -296,8 +295,8 @@ def _run_worker(settings: Mapping[str, Any], supervisor: int) -> NoReturn:
 
 
 def _adopted(supervisor: int) -> bool:
-    """Wait until the intermediate process has ended and the supervisor is the parent of this process. Then make the
-    kernel end this process when the supervisor ends. Returns False if that failed."""
+    """Wait until the supervisor is the parent of this process. Then make the kernel kill this process when the
+    supervisor ends. Returns False if the supervisor did not become the parent in time."""
     deadline = time.monotonic() + ADOPTED_S
     while os.getppid() != supervisor:
         if time.monotonic() > deadline:

@@ -112,8 +112,8 @@ class LedgerService:
         await self._writer.run()
 
     async def alert(self) -> None:
-        """Detect and send alerts until cancelled. The start imports an HTTP client, which takes a second. So call it
-        after the workers are ready."""
+        """Detect and send alerts until cancelled. The start imports an HTTP client, which is slow, so call it after the
+        workers are ready."""
         await self._migrated.wait()
         await asyncio.to_thread(importlib.import_module, "gateway.alerts.alerts")
         from gateway.alerts.alerts import Alerts

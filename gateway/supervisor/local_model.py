@@ -34,7 +34,7 @@ def find_weights(settings: Settings) -> Path | None:
 
 
 class LocalModel:
-    """llama.cpp's server as a child process. It keeps its port when it is restarted."""
+    """Runs llama.cpp's server as a child process. After a restart, the server has the same port."""
 
     def __init__(self, settings: Settings, weights: Path, on_change: Callable[[], None] = lambda: None) -> None:
         local = settings.config.local_model

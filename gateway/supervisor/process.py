@@ -52,7 +52,8 @@ class ChildProcess:
         on_change: Callable[[], None] = lambda: None,
         last_error: Callable[[], str] = lambda: "",
     ) -> None:
-        """`last_error`: function that returns the error that the process reported before it ended."""
+        """`last_error`: function that returns the error that the process reported before its end; empty if none.
+        `on_change` is called when the process starts or ends."""
         self.name = name
         self.short_lives = 0
         """Number of consecutive short runs."""

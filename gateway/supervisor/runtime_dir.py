@@ -106,8 +106,8 @@ class RuntimeFile:
         self._written = b""
 
     def left_behind(self) -> bool:
-        """Whether the file exists. Before this gateway wrote it, that means that the last gateway of this directory was
-        killed."""
+        """Whether runtime.json exists. Call it before `write`: True then means that the last gateway with this data
+        directory was killed."""
         return self._path.exists()
 
     def write(self, facts: dict[str, Any]) -> None:

@@ -75,11 +75,12 @@ class Server(uvicorn.Server):
 
 
 def serve(worker: Worker, report: Callable[[str], None]) -> None:
-    """Serve until SIGTERM on the socket that the supervisor bound. Streams in progress are then finished.
+    """Serve requests until SIGTERM, on the socket that the supervisor bound. After SIGTERM, streams in progress are
+    finished.
 
-    SIGHUP reloads the policies. After SIGUSR1, the readiness endpoint answers that the worker is not ready. The
-    supervisor sends it before the whole gateway stops. `report` gets `open` or `ready` about once a second. If the
-    application could not start, its error is raised.
+    SIGHUP reloads the policies. After SIGUSR1, the readiness endpoint answers that the worker is not ready; the
+    supervisor sends SIGUSR1 before the whole gateway stops. `report` is called with `open` or `ready` about once a
+    second. Raises the error with which the start of the application failed.
     """
     application = Application(worker)
     requests = worker.settings.config.requests

@@ -37,11 +37,11 @@ log = logging.getLogger(__name__)
 
 STOP_S = 5.0
 POLICIES_S = 1.0
-"""Seconds between checks for changed policies. The supervisor needs the policies for alerts. It also copies them, so
-that a worker can start with the copy while a policy file is invalid."""
+"""Seconds between checks for changed policies. The supervisor needs the policies for alerts. It also keeps a copy of
+the policy files, with which a worker can start while a policy file is invalid."""
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-"""Environment variables that are set to 1 unless the operator has set them. Without them, numeric libraries start one
-thread per core in every worker."""
+"""Environment variables that are set to 1 unless the operator has set them. If these variables were not set, numeric
+libraries would start one thread per core in every worker."""
 
 
 class Supervisor:
@@ -236,7 +236,7 @@ class Supervisor:
             self._workers.note_refusal(await self._roll(policies))
 
     async def _roll(self, policies: Policies) -> str:
-        """Do a rolling restart. Returns the reason for /health why it was not completed; empty if it was completed."""
+        """Do a rolling restart. Returns an empty text if it was completed, else the reason why not, for /health."""
         before = self._settings.config.shutdown.grace_period
         try:
             self._settings = self._accepted.renew()

@@ -19,14 +19,14 @@ log = logging.getLogger(__name__)
 
 CHECK_S = 1.0
 SILENT_S = 10.0
-"""Seconds without a heartbeat after which a ready worker counts as frozen. A ready worker sends a heartbeat every
-second."""
+"""Seconds without a heartbeat after which a worker that accepts connections counts as frozen. A ready worker sends a
+heartbeat every second."""
 OPEN_S = 60.0
 """Maximum seconds until a new worker accepts connections."""
 ROLL_S = 60.0
 """Maximum seconds that a rolling restart waits until a replacement is ready. After that, the old worker stays."""
 GRACE_S = 5.0
-"""Seconds that a worker has after its streams have ended to close its files and connections. Then it is killed."""
+"""Seconds for a worker to close its files and connections after the time for its streams. Then it is killed."""
 CAUSES = ("exit", "SIGKILL", "SIGSEGV", "frozen", "slow start", "not started", "rolling")
 """The usual causes of the end of a worker's process. Their counters are published from 0 on, so that the first increase
 is visible in /metrics."""
@@ -88,8 +88,8 @@ class Worker:
             self.child.kill("frozen" if self._heartbeat.stage else "slow start")
 
     def reload(self) -> None:
-        """Make the worker's process reload the policies. If the process does not accept connections yet, wait until it
-        does, because the signal would end it."""
+        """Send SIGHUP to the worker's process, so that it reloads the policies. If the process does not accept
+        connections yet, SIGHUP would end it; the signal is then sent later."""
         if self._heartbeat and self._heartbeat.stage:
             self.child.signal(signal.SIGHUP)
         else:
@@ -139,8 +139,8 @@ class WorkerPool:
 
     @property
     def troubles(self) -> list[str]:
-        """Sentences about troubles of workers for /health. /health is public, so the sentences do not contain the text
-        of errors."""
+        """Sentences about troubles with workers and rolling restarts, for /health. /health is public, so the sentences
+        do not contain the text of errors."""
         found = [worker.child.trouble for worker in (*self._workers.values(), *self._changing)]
         return [trouble for trouble in (*found, self._refusal) if trouble]
 
@@ -193,10 +193,11 @@ class WorkerPool:
             worker.reload()
 
     async def roll(self, drain_s: float) -> int:
-        """Replace the workers one by one. If a replacement does not become ready, its old worker and the workers after
-        it stay.
+        """Replace the workers one by one. If a replacement does not become ready, stop: the remaining workers are not
+        replaced.
 
         `drain_s`: seconds that each old worker has to finish its streams. Returns the number of replaced workers.
+
         """
         self._rolling = True
         try:
@@ -238,8 +239,8 @@ class WorkerPool:
             worker.child.signal(signal.SIGKILL)
 
     async def stop(self, delay_s: float, drain_s: float) -> None:
-        """Stop all workers. For `delay_s` seconds, their readiness endpoint answers that they are not ready, but they
-        serve requests. After that, they have `drain_s` seconds to finish their streams."""
+        """Stop all workers. First, for `delay_s` seconds, the workers serve requests while their readiness endpoint
+        answers "not ready". Then the workers have `drain_s` seconds to finish their streams."""
         everyone = {*self._workers.values(), *self._changing}
         for worker in everyone:
             if worker.ready:

@@ -55,7 +55,7 @@ class AccessLog:
         )
 
     def refusal(self, request_id: str, status: int, code: str, path: str) -> None:
-        """Log a request that was refused before its key was checked, so that no team is known."""
+        """Log a request that was refused before its team was known, for example because of an invalid key."""
         if self._enabled:
             line = {"at": round(time.time(), 3), "request": request_id, "status": status, "error": code}
             self._waiting.append({**line, "path": path[:200]})

@@ -167,8 +167,8 @@ class Collector:
             yield family
 
     def _workers(self) -> Iterable[Metric]:
-        """Yield the figures that are useful per worker only. Two processes with one worker's number, as in a rolling
-        restart, are combined into one series."""
+        """Yield the figures that are useful per worker only. During a rolling restart, two processes have one worker's
+        number and share one series."""
         busy: dict[Labels, float] = defaultdict(float)
         lag: dict[Labels, float] = defaultdict(float)
         for life in self._host.living:

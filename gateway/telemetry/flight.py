@@ -36,11 +36,11 @@ together."""
 
 
 class FlightRecords:
-    """Keeps recent records in memory. Records that contain more than the ledger does are written to the state server a
-    moment later.
+    """Keeps recent records in memory. Records with facts that the ledger lacks are written to the state server a moment
+    later.
 
-    Most requests succeed and could go to one backend only. The ledger has all about them, and storing them again would
-    cost more than answering them.
+    Most requests succeed and have only one possible backend. The ledger has all facts about such a request. Storing it
+    a second time would cost more than answering it.
     """
 
     def __init__(self, state: State, archive: Archive | None = None) -> None:
@@ -91,8 +91,8 @@ class FlightRecords:
         return found
 
     async def flush(self) -> None:
-        """Write the waiting records to the state server. If it does not accept them, they are lost, because they are
-        not essential."""
+        """Write the waiting records to the state server. If the state server is unavailable, the records are lost; they
+        are not essential."""
         self._allowance = min(self._allowance + A_SECOND * FLUSH_S, AT_ONCE)
         batch = [*self._eventful, *self._decided][: min(MOST, int(self._allowance))]
         self._allowance -= len(batch)

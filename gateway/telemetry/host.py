@@ -51,15 +51,15 @@ _NOW: dict[Callable[[Iterable[float]], float], tuple[str, ...]] = {
     _mean: ("available", "first_byte_ms"),
 }
 HOW = {figure: how for how, figures in _NOW.items() for figure in figures}
-"""Gauge → function that combines the values of the running workers. All other figures are counters. Counters are added
-up over all workers, also over those that have ended."""
+"""Gauge → function that combines the gauge's values of the running workers. All other figures are counters. A counter
+is added up over running and ended workers."""
 
 Figures = dict[tuple[str, str], float]
 
 
 def how(figure: str) -> Callable[[Iterable[float]], float] | None:
-    """The function that combines a figure's values of the running workers; None for a counter. `figure`: the name,
-    after a backend's name and a dot for figures of a backend."""
+    """The function that combines a gauge's values of the running workers; None if `figure` is a counter. `figure`: the
+    figure's name. A figure of a backend is named `BACKEND.NAME`."""
     return HOW.get(figure.rpartition(".")[2])
 
 

@@ -17,7 +17,7 @@ class LogLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record)
-        if len(text) > LONGEST:  # before escaping too, because one character may become ten
+        if len(text) > LONGEST:  # also cut before escaping, which may turn one character into ten
             text = _short(text)
         text = visible(text, lines=True)
         return text if len(text) <= LONGEST else _short(text)

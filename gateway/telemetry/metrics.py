@@ -53,7 +53,7 @@ class Totals:
     """The counters and histograms of this worker since its start."""
 
     def __init__(self) -> None:
-        self.requests: defaultdict[Labels, int] = defaultdict(int)  # team, model served, cache, status
+        self.requests: defaultdict[Labels, int] = defaultdict(int)  # team, backend that answered, cache, status
         self.classes: defaultdict[Labels, int] = defaultdict(int)  # team, traffic class
         self.attempts: defaultdict[Labels, int] = defaultdict(int)  # backend, outcome
         self.tokens: defaultdict[Labels, int] = defaultdict(int)  # team, backend, input|output|cached
@@ -105,7 +105,7 @@ class Totals:
             self.degraded[(part,)] += 1
 
     def _new(self, team: str) -> str:
-        """The label of a team without series: the team's name, or `OTHERS` if `MOST_TEAMS` teams already have
+        """The label of a team that has no series yet: the team's name, or `OTHERS` if `MOST_TEAMS` teams have
         series."""
         if len(self._teams) >= MOST_TEAMS:
             return OTHERS

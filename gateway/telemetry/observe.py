@@ -35,9 +35,9 @@ _LONGEST_WHY = 500
 
 
 class Telemetry:
-    """Records metrics, spans, log lines and flight records. The spans of errors, escalations, retries, degraded and
-    slow requests are always exported. Of the other requests, a sample and those that the client itself samples are
-    exported."""
+    """Records metrics, spans, log lines and flight records. Spans are always exported for errors, escalations, retries,
+    degraded requests and slow requests. For other requests, spans are exported for a sample, and for requests whose
+    trace the client exports."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class Telemetry:
         )
 
     def refused(self, request_id: str, error: GatewayError, path: str) -> None:
-        """Count and log a request that was refused before its key was checked, so that no team is known."""
+        """Count and log a request that was refused before its team was known, for example because of an invalid key."""
         self.totals.refused[(error.code,)] += 1
         self._access.refusal(request_id, error.status, error.code, path)
 

@@ -13,8 +13,7 @@ from zlib import crc32
 _HEAD = struct.Struct(">QII")
 """Head of a file: edition number, length and checksum of the data."""
 _GRAIN = 32768
-"""Files grow in steps of this many bytes before the space is needed. So a disk that becomes full does not stop the
-updates."""
+"""Files grow in steps of this many bytes, before the space is needed. So a full disk does not stop the updates."""
 SIDES = (".a", ".b")
 
 
@@ -22,8 +21,8 @@ class MetricsFile:
     """Writes a process's figures. Each edition is written to one of two files in turn, so that one file is always
     complete.
 
-    The process holds a lock on the first file until it ends, so that readers see that it is running. May be used in any
-    thread.
+    The process holds a lock on the first file until it ends. By this lock, readers see that the process is running. May
+    be used in any thread.
     """
 
     def __init__(self, folder: Path, name: str) -> None:

@@ -27,7 +27,7 @@ class ViaApprise:
             return False, "this kind of receiver needs apprise: pip install 'thriftgate[apprise]'"
         except TimeoutError:
             return False, f"no answer within {self._timeout_s:g} s"
-        except Exception as error:  # the services' modules are many; the text may contain the address
+        except Exception as error:  # each service may raise other errors, and an error's text may contain the address
             return False, f"apprise failed ({type(error).__name__})"
 
 
@@ -36,7 +36,7 @@ def _notify(to: Destination, alert: dict[str, Any]) -> tuple[bool, str]:
     apprise is not installed."""
     apprise = import_module("apprise")
     logging.getLogger("apprise").setLevel(logging.CRITICAL + 1)  # its messages contain addresses
-    # One service: its address is no list, and no configuration is read.
+    # `instantiate` accepts the address of one service only, no list of addresses, and reads no configuration files.
     asset = apprise.AppriseAsset(app_id="Thriftgate", http_redirects=False, async_mode=False)
     service = apprise.Apprise.instantiate(to.address, asset=asset)
     if service is None:

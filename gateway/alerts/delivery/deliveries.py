@@ -75,8 +75,8 @@ def write(
 
 
 def claim(connection: Connection, now: float, busy_s: float) -> list[Delivery]:
-    """Deliveries that this process must attempt now. No process claims them again for `busy_s` seconds plus `wait_s` of
-    their attempts."""
+    """The deliveries that are due. This process must attempt them now. No process gets them again within `busy_s`
+    seconds; a failed delivery waits `wait_s` longer."""
     table = alerts.c
     waiting = connection.execute(
         select(table.id, table.target, table.payload, table.tries, table.created_at, table.next_try_at)

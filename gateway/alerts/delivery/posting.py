@@ -16,8 +16,8 @@ TIMEOUT_S = 10.0
 
 
 class Poster:
-    """Posts alerts to receivers. It does not follow redirects, so that only the operator decides the address of a
-    receiver."""
+    """Posts alerts to receivers. Redirects are not followed, so only the operator decides the addresses of
+    receivers."""
 
     def __init__(self, *, timeout_s: float = TIMEOUT_S) -> None:
         self._timeout_s = timeout_s

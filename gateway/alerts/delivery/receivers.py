@@ -81,7 +81,7 @@ class Receivers:
 
 
 def _sender(name: str, poster: Poster) -> Sender:
-    """A new sender. `name`: module and class, as in `slack.Slack`. The import of the module may take a second."""
+    """A new sender. `name`: module and class, as in `slack.Slack`. The module is imported here, which may be slow."""
     module, _, class_name = name.partition(".")
     made: Sender = getattr(import_module(f"gateway.alerts.delivery.{module}"), class_name)(poster)
     return made

@@ -30,8 +30,9 @@ class Sender(Protocol):
     async def deliver(self, to: Destination, id: str, payload: bytes) -> tuple[bool, str]:
         """Deliver `payload`, an alert in JSON. Never raises.
 
-        Returns (whether the receiver accepted it, the receiver's reply without its address). Repeated deliveries have
-        the same `id`, so that a receiver can drop repetitions. Takes TIMEOUT_S at most.
+        Returns (whether the receiver accepted the alert, the receiver's reply without the receiver's address). Repeated
+        deliveries of one alert have the same `id`, so that a receiver can drop repetitions. Takes TIMEOUT_S seconds at
+        most.
         """
         ...
 

@@ -23,8 +23,8 @@ from gateway.state.leases import orphaned_holds
 from gateway.state.sql.database import Database
 
 LOOK_BACK_S = 3600.0
-"""A process at its start also checks the windows that contained the time this many seconds earlier. No process may have
-checked these windows after their last rows."""
+"""When a process starts, it also checks the budget windows that contained the time `LOOK_BACK_S` seconds ago. These
+windows may have ended before any process checked their last rows."""
 FORECAST_EVERY_S = 300.0
 ANOMALIES_EVERY_S = 60.0
 QUALITY_EVERY_S = 5.0
@@ -200,8 +200,9 @@ class Watch:
         return self._store(found, team, policy, budget, now)
 
     def _check_each(self, team: str, policy: Policy, budget: Budget, window: Window, now: float) -> list[Alert]:
-        """Store and return alerts about a budget that each key, end user or session has for itself. Each key has its
-        own alert. End users and sessions, of which there may be thousands, share one alert per threshold."""
+        """Store and return alerts about a budget of which each key, end user or session has its own amount. There is
+        one alert per key. All end users or sessions that reached a threshold share one alert, because there may be
+        thousands."""
         with self._database.read() as connection:
             each = measure.used_by_each(connection, team, policy, budget, window)
         if window[0] <= now < window[1]:

@@ -30,13 +30,13 @@ from gateway.settings.gateway import Settings
 log = logging.getLogger(__name__)
 
 DELAY_S = 3600.0
-"""Seconds from a week's end to its report, so that the rows of requests in progress are on the ledger."""
+"""Seconds from the end of a week to the week's report. By then, the rows of requests in progress are on the ledger."""
 _DEAREST = 3
 
 Window = tuple[float, float]
 References = Callable[[Policy], tuple[Backend, Price] | None]
-"""A function that returns the backend that would have served all requests without routing, and the price of this
-backend; or None if there is no such backend."""
+"""A function from a policy to (backend, price). This backend would have served all requests of the team without
+routing. None: there is no such backend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,8 @@ class Week:
 
 
 def references(settings: Settings) -> References:
-    """The function that finds the reference backend of a policy among the backends in gateway.yaml. It loads the prices
-    for each report, because prices change between reports."""
+    """A function that finds the reference backend of a policy among the backends of gateway.yaml. The function loads
+    the prices for each report, because prices change between reports."""
 
     def reference_of(policy: Policy) -> tuple[Backend, Price] | None:
         try:
@@ -102,7 +102,7 @@ def read(connection: Connection, policy: Policy, week: Window, reference_of: Ref
 
 
 def weekly_report(team: str, week: Week, now: float) -> Alert:
-    """The report as an alert. Only the receivers of weekly reports get it."""
+    """The weekly report of a team as an alert. It is sent to the receivers of weekly reports only."""
     saved = None if week.savings is None else week.savings.saved_pico
     ahead = week.ahead
     facts = {
