@@ -34,8 +34,7 @@ _OFFERS = frozenset((b"upgrade", b"http2-settings"))
 _CHUNKED = (b"transfer-encoding", b"chunked")
 _CLOSE = (b"connection", b"close")
 _NOWHERE: deque[tuple[bytes, bytes]] = deque(maxlen=0)
-"""A place for trailers, which are discarded: header fields after the body were neither authenticated nor counted
-towards the limits."""
+"""A place for trailers, which are discarded: they were neither authenticated nor counted."""
 
 
 class Endpoint(Protocol):
@@ -94,8 +93,7 @@ class InferenceProtocol(BoundedProtocol):
         return not busy and app.socket_at(self.url.partition(b"?")[0])
 
     def _hand_over(self, rest: bytes) -> None:
-        """Pass the connection to the WebSocket protocol, which answers the handshake and reads all later bytes. `rest`:
-        bytes that were received after the handshake."""
+        """Pass the connection, with the bytes `rest` after the handshake, to the WebSocket protocol."""
         try:
             check_head(self.url, self.headers, self.parser.get_http_version())
         except GatewayError as error:
@@ -186,7 +184,7 @@ class InferenceProtocol(BoundedProtocol):
         self.transport.close()
 
     def _leave(self) -> None:
-        """Notify all requests in progress that their client has disconnected, so that no more can be written."""
+        """Notify all requests in progress that their client has disconnected."""
         for cycle in (self._ahead, self.cycle):
             if cycle is not None and not cycle.response_complete:
                 cycle.disconnected = True
@@ -284,13 +282,12 @@ class Call(RequestResponseCycle):
 
     @property
     def message_event(self) -> Call:  # type: ignore[override]
-        """This call, in place of uvicorn's event. It is a property and not an attribute, because an object that refers
-        to itself stays in memory, with its whole request, until garbage collection."""
+        """This call, in place of uvicorn's event. As an attribute, the reference to itself would keep the call in
+        memory until garbage collection."""
         return self
 
     def set(self) -> None:
-        """Wake the reader of the body. The protocol calls this method, as it would call `Event.set`, when a piece of
-        the body has arrived or the client has left."""
+        """Stands for `Event.set`, which the protocol calls when a piece of the body has arrived or the client has left."""
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
         if self.disconnected and self._react is not None:
@@ -309,8 +306,7 @@ class Call(RequestResponseCycle):
     # -- the request -----------------------------------------------------------------------------------------------
 
     def came(self, piece: bytes) -> None:
-        """Add a piece of the body. Most bodies arrive in one piece, which is kept without a copy. Further pieces are
-        appended to a buffer."""
+        """Add a piece of the body. The first piece is kept without a copy, because most bodies have only one."""
         if not self.body:
             self.body = piece
         else:
