@@ -1,5 +1,5 @@
-"""Authenticates callers and authorizes routes by scope. Routes that need no key are listed here; all other routes need
-one."""
+"""Authenticates callers and authorizes routes by scope. `OPEN` lists the routes that need no key; all other routes need
+a key."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def json_response(value: Any, status: int = 200) -> Response:
 
 
 def spoken(request: Request) -> ClientDialect:
-    """The dialect in which to write an error: that of the path, or that of the client's SDK if several vendors share
-    the path."""
+    """The client dialect in which an error for this request is written. The path decides; if several vendors share the
+    path, the client's SDK decides."""
     path = request.scope["path"]
     if path not in PATHS and "anthropic-version" in request.headers:
         path = "/v1/messages"
@@ -63,7 +63,8 @@ class Authenticator:
     def knows(
         self, endpoint: Callable[[Request, Tenant | None], Awaitable[Response]]
     ) -> Callable[[Request], Awaitable[Response]]:
-        """Wrap a route that is open to all but shows more with a key. An unknown key counts as no key."""
+        """Wrap a route that needs no key but whose answer has more details for callers with a key. A request with an
+        unknown key is answered like a request without a key."""
 
         async def greeted(request: Request) -> Response:
             try:

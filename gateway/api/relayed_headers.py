@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 MOST_RELAYED = 32
-"""Maximum headers of one answer."""
+"""Maximum number of a backend's headers that are relayed with one answer."""
 LONGEST_NAME = 64
-"""Maximum bytes of a name."""
+"""Maximum bytes of the name of a relayed header."""
 LONGEST_RESET_S = 31 * 86400.0
 """Maximum seconds until a limit is reset. The longest limits of providers are monthly."""
 
@@ -25,8 +25,8 @@ _UNITS_S = (86400.0, 3600.0, 60.0, 1.0, 0.001)
 
 
 def is_bounded(name: bytes, value: bytes) -> bool:
-    """Whether `value` is printable and short. If `name` (lower case) stands for a number, the value must also be
-    plausible."""
+    """Whether `value` is printable and short. `name`: the header's name in lower case. If the header's value is a
+    number, a duration or a time, it must also be within bounds."""
     if len(name) > LONGEST_NAME:
         return False
     if b"ratelimit" not in name:
@@ -52,7 +52,7 @@ def _is_near(value: bytes) -> bool:
 
 
 def _moment(value: bytes) -> float | None:
-    """Unix seconds; None if the value is not a time."""
+    """The time in `value`, in Unix seconds. None if `value` is not a time."""
     if _NUMBER.fullmatch(value):
         at = float(value)
         return at / 1000 if at > 1e11 else at

@@ -18,11 +18,13 @@ from gateway.errors import GatewayError
 
 _LIMITS = (b"x-ratelimit-", b"anthropic-ratelimit-")
 _OF_BACKENDS = (b"openai-", *_LIMITS)
-"""Prefixes of backend response headers that a client may get. Most headers do not have them."""
+"""Prefixes of the backend response headers that a client may get. Headers without one of these prefixes are not
+relayed."""
 _WHOSE_ACCOUNT = frozenset((b"openai-organization", b"openai-project"))
 """Headers that name the gateway's account. They are not relayed."""
 _SHORTEST_KEY = 8
-"""Minimum bytes of a value that is searched for the key; most limits are shorter."""
+"""Minimum bytes of a header's value in which the gateway's key is searched for. Most values of rate limits are shorter,
+so they are not searched."""
 _RFC_3339 = "%Y-%m-%dT%H:%M:%SZ"
 
 
@@ -114,8 +116,8 @@ def _of_backend(name: str, model: str) -> tuple[tuple[bytes, bytes], ...]:
 
 
 def of_error(error: GatewayError) -> list[tuple[bytes, bytes]]:
-    """Headers that tell clients whether and when to retry. An unexpected error has none, so the client's SDK
-    decides."""
+    """Headers that tell clients whether and when to retry. An unexpected error has no such headers, so the client's SDK
+    decides about a retry."""
     if error.status == GatewayError.status:
         return []
     found = [(b"x-should-retry", b"true" if error.retryable else b"false")]

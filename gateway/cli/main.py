@@ -62,7 +62,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "dev": ("develop.dev", "Attack a gateway, or kill and freeze it under load."),
     },
 }
-"""For whom → command → (module below `gateway.cli` that defines a click command of that name, its line in `--help`)."""
+"""Heading in `--help` → command → (module below `gateway.cli` that defines the click command, the command's line in
+`--help`)."""
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 OLD = {"chaos": ("develop.chaos", "Old name of `dev chaos`.")}
 """Former commands. They work, but are not listed."""

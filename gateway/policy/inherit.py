@@ -22,9 +22,9 @@ DEFAULT = "default"
 
 _NAME = re.compile(TEAM_NAME)
 _WHOLE = ("budget",)
-"""Sections that are taken whole, although a single one may be a mapping."""
+"""Sections that are taken over from a base only as a whole, even if the section is a single mapping."""
 _WHOLE_ENTRIES = ("models",)
-"""Sections whose entries are taken whole."""
+"""Sections whose entries are taken over from a base only as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Merged:
     base: Part | None
     data: Mapping[str, Any]
     inherited: frozenset[KeyPath] = field(default_factory=frozenset)
-    """Paths whose values, with all that is in them, are the base's."""
+    """Paths whose values come from the base, including everything below these paths."""
 
     def source(self, path: KeyPath) -> Part:
         """The part in which the value at `path` stands."""
@@ -62,7 +62,7 @@ class Merged:
         return self.part
 
     def place(self, path: KeyPath) -> str:
-        """As `Document.place`, in the file in which the value stands."""
+        """Like `Document.place`, for the file that contains the value at `path`."""
         return self.source(path).place(path)
 
     def policy(self) -> Policy:
@@ -136,8 +136,8 @@ def _part(document: Document, data: Mapping[str, Any], name: str, is_base: bool,
 
 
 def merge(part: Part, bases: Mapping[str, Part]) -> Merged:
-    """`part` with the values of the base that it extends. Raises ConfigError if there is no such base, or if that
-    extends another one."""
+    """`part` with the values of the base that it extends. Raises ConfigError if this base does not exist, or if it
+    extends another base."""
     if not part.extends:
         return Merged(part, None, part.translation.data)
     base = bases.get(part.extends)
@@ -165,7 +165,8 @@ def _choice(name: str, bases: Mapping[str, Part]) -> str:
 
 
 def _merged(own: Mapping[Any, Any], base: Mapping[Any, Any], path: KeyPath, inherited: set[KeyPath]) -> dict[Any, Any]:
-    """`own` over `base`: mappings key by key, everything else whole; null removes."""
+    """Merge `own` into `base`. Mappings are merged key by key. Any other value of `own` replaces the value of `base`,
+    and null removes it. The paths that come from `base` are added to `inherited`."""
     found: dict[Any, Any] = {}
     for key, value in base.items():
         if key not in own:
@@ -184,5 +185,5 @@ def _merged(own: Mapping[Any, Any], base: Mapping[Any, Any], path: KeyPath, inhe
 
 
 def check_base(base: Part) -> None:
-    """Raises ConfigError with every mistake of a base, which its teams would have too."""
+    """Check a base as if it were a policy. Raises ConfigError with every mistake."""
     Merged(base, None, {**base.translation.data, "team": base.name}).policy()

@@ -1,4 +1,5 @@
-"""Keeps copies of the policies in force, from which a worker starts if a file has become invalid since."""
+"""Keeps copies of the policies in force. A worker that starts while a policy file is invalid uses the copy of its
+policy."""
 
 from __future__ import annotations
 

@@ -130,8 +130,9 @@ def _insert(connection: Connection, asked: Key, actor: str, detail: str) -> tupl
 
 
 def _of_lineage(connection: Connection, row: Any) -> ColumnElement[bool]:
-    """The condition for all keys of the lineage of `row`. These are locked, so that a concurrent rotation and
-    revocation run one after the other, and no successor stays active."""
+    """The condition for all keys of the lineage of `row`. The function also locks the lineage's first key until the end
+    of the transaction. So a rotation and a revocation at the same time run one after the other, and no successor of a
+    revoked key stays active."""
     lineage = row.lineage or row.id
     connection.execute(select(keys.c.id).where(keys.c.id == lineage).with_for_update())
     return or_(keys.c.lineage == lineage, keys.c.id == lineage)
@@ -215,7 +216,8 @@ class Keys:
         return self._keys.get(key_digest)
 
     def digest_of(self, lineage: str) -> bytes | None:
-        """The digest that `find` takes, for later work under a key or its successor; None if neither exists."""
+        """The digest of the active key of a lineage: the key itself, or its successor after a rotation. It is an
+        argument for `find`. None if the lineage has no active key."""
         return self._digests.get(lineage)
 
     async def refresh(self) -> None:
@@ -247,8 +249,8 @@ class Keys:
 
 
 def _mark(connection: Connection) -> tuple[Any, ...]:
-    """A value that differs after every change. It uses the sum of all ends and not the latest one, because a key in its
-    grace period may be ended early."""
+    """A value that is different after every change of the keys. It contains the sum of all expiry times. The latest
+    expiry time would not be enough, because a key may be ended before the end of its grace period."""
     ends = keys.c.revoked_at
     return tuple(
         connection.execute(select(func.count(), func.max(keys.c.created_at), func.count(ends), func.sum(ends))).one()

@@ -38,7 +38,7 @@ class PolicySet:
     epochs: Mapping[str, str] = field(default_factory=dict)
     files: Files = field(default_factory=dict)
     bases: Mapping[str, Path] = field(default_factory=dict)
-    """Base → its file, also while that file cannot be read."""
+    """Name of a base → its file. A base whose file cannot be read at present is included."""
     old_names: _OldNames = field(default_factory=dict, compare=False)
     """File → the old names of keys that it uses."""
 
@@ -109,8 +109,8 @@ def _policy(part: Part, bases: Mapping[str, Part], ceilings: Ceilings, problems:
 
 
 class _Claims:
-    """Which file has which team's policy. If several claim a team, its previous file wins; the others keep the policies
-    that they had."""
+    """Assigns each team to one file during a reload. If several files have a policy for the same team, the file that
+    had the team before gets it, and each other file keeps its previous policies."""
 
     def __init__(self, last: Files) -> None:
         self._last = last
@@ -118,7 +118,8 @@ class _Claims:
         self._places: dict[tuple[str, Path], str] = {}
 
     def add(self, path: Path, part: Part, policy: Policy | None) -> None:
-        """`policy`: None if it is invalid, so that the previous one stays."""
+        """Assign the team of `part` to the file `path`. `policy`: the new policy; None if it is invalid. Then the
+        team's previous policy stays."""
         self._places[part.name, path] = part.place(("team",))
         before = self._last.get(path, {})
         if policy is not None:
@@ -168,7 +169,8 @@ answer should need them."""
 
 
 _AS_DEFAULT: dict[str, Any] = {"cost_centre": "", "hedging": HedgingPolicy()}
-"""More of that. It is hashed as its default, so that files without it keep their fingerprints of earlier versions."""
+"""Further keys that do not influence answers. In the fingerprint they have these default values, because fingerprints
+of earlier versions contain them."""
 
 
 def _fingerprint(policy: Policy) -> str:

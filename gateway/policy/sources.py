@@ -29,7 +29,8 @@ class Sources:
 
 
 def read_sources(folders: Sequence[Path], known: Collection[Path]) -> Sources:
-    """Read all files. `known`: the files that are assumed in a folder that cannot be listed."""
+    """Read all files. `known`: files that were found before. If a folder cannot be listed, the known files of this
+    folder are read."""
     found = Sources()
     for path, folder in policy_files(folders, known, found.problems):
         try:

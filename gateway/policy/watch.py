@@ -10,11 +10,11 @@ from pathlib import Path
 
 LOOK_S = 0.2
 RESTS = 100
-"""Factor on the processor time of a check: after it, the watcher sleeps at least for this multiple."""
+"""After a check, the watcher sleeps at least for this multiple of the check's processor time."""
 
 SUFFIXES = (".yaml", ".yml")
 RESTLESS_LOOKS = 3
-"""Number of checks after which a file that changes at each check is read. It does not delay changes of other files."""
+"""A file that changes at each check is read after this number of checks. Changes of other files do not wait for it."""
 
 Dates = Mapping[str, tuple[int, ...]]
 
@@ -43,8 +43,8 @@ def _facts(file: os.DirEntry[str]) -> tuple[int, ...]:
 
 
 async def changes(folders: Sequence[Path], known: Dates, look_s: float = LOOK_S) -> AsyncIterator[None]:
-    """Yield once each time that the files differ from `known` and have stopped changing, or do not stop changing.
-    Endless."""
+    """Yield each time that the files have changed, compared with `known` or with the last yield. A change is reported
+    when the files have stopped changing, or after several checks if they do not stop. The iterator never ends."""
     last, restless = known, 0
     while True:
         now, cost_s = await asyncio.to_thread(_look, folders)
@@ -57,7 +57,7 @@ async def changes(folders: Sequence[Path], known: Dates, look_s: float = LOOK_S)
 
 
 def _look(folders: Sequence[Path]) -> tuple[Dates, float]:
-    """Check once. Also returns the processor seconds that the check took. Processor time is used because waiting on a
-    busy machine is no reason to check less often."""
+    """Check the folders once. Returns (`dates`, processor seconds that the check took). Processor time is measured and
+    not elapsed time, so that a busy machine does not make checks rarer."""
     began = time.thread_time()
     return dates(folders), time.thread_time() - began

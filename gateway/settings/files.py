@@ -93,7 +93,8 @@ def document(text: str, name: str, bounds: Bounds = OPERATOR) -> Document:
 
 
 _BEGINS = ("quoted scalar", "flow sequence", "flow mapping", "simple key")
-"""What was not closed or completed. The error is where it begins; PyYAML notices it further below."""
+"""PyYAML's names for structures that may be left open. The error message names the line where the structure begins,
+because PyYAML notices the mistake only further below."""
 
 
 def _line_of(error: Exception, text: str) -> int:
@@ -129,7 +130,7 @@ def parse(
 
 
 def loaded_as(found: Document, model: type[Model], on_old_name: Callable[[OldName], None] | None) -> Model:
-    """As `load`, for a file that was read before."""
+    """Like `load`, for a file that has already been read."""
     translation = translate(found.data, renamings(model))
     if on_old_name is not None:
         for each in old_names(found, translation):
@@ -177,7 +178,8 @@ def _mistake(place: Callable[[KeyPath], str], problem: Any, model: type[BaseMode
 
 
 def _at_most(lines: Sequence[Callable[[], str]], name: str) -> list[str]:
-    """The first lines. Only these are computed, because finding a place takes time and a file may have 20,000."""
+    """The first lines. Each line is a function, and only the functions of the returned lines are called: finding the
+    place of a mistake takes time, and a file may have 20,000 mistakes."""
     found, more = [line() for line in lines[:MOST_PROBLEMS]], len(lines) - MOST_PROBLEMS
     return found if more <= 0 else [*found, f"{name}: and {more} more"]
 

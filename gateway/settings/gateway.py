@@ -129,7 +129,7 @@ class EmbedderSettings(Section):
 
 
 class ReplicaSettings(Section):
-    """Several backends that serve the same model."""
+    """Settings for several backends that serve the same model."""
 
     overload: float = Field(
         1.25,

@@ -68,7 +68,8 @@ _YAML = (
     (r"expected '<document start>'", "the first lines are not indented alike; align them"),
     (r"document start|end of the document|single document", "more than one document; remove `---`"),
 )
-"""(Pattern of PyYAML's message, the same in plain words; empty: it is plain, but for the remedy)."""
+"""(Regular expression for PyYAML's message, replacement in plain words). If the replacement is empty, only a remedy is
+added to PyYAML's message."""
 
 
 def shown(text: str, most: int = _SHOWN) -> str:
@@ -78,7 +79,8 @@ def shown(text: str, most: int = _SHOWN) -> str:
 
 
 def meant(problems: Sequence[Any]) -> list[Any]:
-    """`problems` without those of alternatives that the file does not mean: for a mapping, that it is not text."""
+    """`problems` without those about alternatives that the author did not mean. For example, if the file has a mapping
+    where a mapping or a text is allowed, the problem "this is not a text" is left out."""
     found = [each for each in problems if not (each["loc"][-1:] == ("str",) and isinstance(each["input"], dict))]
     texts = {each["loc"][:-1] for each in found if each["loc"][-1:] == ("str",)}
     return [each for each in found if not (each["type"] == "model_type" and each["loc"][:-1] in texts)]
@@ -99,7 +101,7 @@ def did_you_mean(word: str, known: Sequence[str], otherwise: str) -> str:
 
 
 def remedy(problem: Any, model: type[BaseModel]) -> str:
-    """What is wrong and what to do. `model`: of the whole file."""
+    """A sentence that says what is wrong and what to do. `model`: the model of the whole file."""
     kind, context = str(problem["type"]), problem.get("ctx", {})
     if kind in _BOUNDS:
         key, wanted = _BOUNDS[kind]

@@ -23,7 +23,8 @@ log = logging.getLogger(__name__)
 HEADER = "Idempotency-Key"
 KEPT_S = 86400.0
 LEASE_S = 10.0
-"""Maximum seconds for which a worker that died prevents other workers from answering."""
+"""Seconds for which a worker's claim on a request is valid without renewal. If the worker dies, other workers can
+answer the request after this time."""
 MOST_ANSWER_BYTES = 2**20
 MOST_KEPT_BYTES = 64 * 2**20
 """Maximum bytes of one worker's answers on the state server."""
@@ -63,13 +64,14 @@ class Run:
 
     @property
     def kept(self) -> bool:
-        """Whether a repeated request gets this answer. After a failure, the request may be tried again."""
+        """Whether repeated requests get this answer. An answer that is an error is not kept, so that the request can be
+        tried again."""
         return self.recording.good and self.recording.size <= MOST_ANSWER_BYTES
 
 
 class Idempotency:
-    """Keeps the answers. Without the state server, each worker knows only its own answers. This is not reported, and no
-    request fails because of it."""
+    """Keeps the answers. While the state server is down, each worker replays only its own answers. No request fails for
+    this reason, and clients do not see it."""
 
     def __init__(self, state: State, *, patience_s: float) -> None:
         """`patience_s`: maximum seconds that a request may take, and so the maximum wait for another worker's
@@ -86,7 +88,8 @@ class Idempotency:
     async def answer(
         self, key: bytes, body: bytes, caller: Caller, tenant: Tenant, serve: Serve, refuse: Refuse
     ) -> asyncio.Task[None] | None:
-        """Answer `caller` with `serve`, or with the answer to the first request with `key`.
+        """Answer `caller`: the first request with `key` is answered by `serve`, a repeated request gets the first one's
+        answer.
 
         Returns the task that is still serving if the caller has left. Raises BadRequest and KeyReused.
         """

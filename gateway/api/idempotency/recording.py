@@ -24,7 +24,7 @@ class Recording:
         self.over = False
         self.broken = False
         self.replayed = False
-        """Whether the answer was recorded by another worker or for an earlier request."""
+        """Whether the recording was made by another worker or for an earlier request."""
         self.size = 0
         self._pieces: list[bytes] = []
         self._pause_s = 0.0
@@ -68,7 +68,7 @@ class Recording:
             self._tell()
 
     def tear(self) -> None:
-        """Called when the writer has ended. If the recording is not complete, it has no end that could be replayed."""
+        """Mark an incomplete recording as broken. Called when the task that writes the recording has ended."""
         if not self.over:
             self._torn = True
             self.end(broken=True)

@@ -52,7 +52,8 @@ RESPONSE_HEADERS: Mapping[str, tuple[str, Schema]] = {
     "x-thriftgate-over-budget": ("Names of budgets that are spent and only warn.", TEXT),
     "x-thriftgate-degraded": ("Parts that were down: state, embedder, grader.", TEXT),
 }
-"""Name → (meaning, schema), for answers to inference requests. All but the first two may be absent."""
+"""Name of a response header → (meaning, schema of its values), for answers to inference requests. The first two headers
+are always present; all others may be absent."""
 
 SECURITY_SCHEMES: Mapping[str, Any] = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "A key of the gateway."},

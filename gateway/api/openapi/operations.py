@@ -46,7 +46,7 @@ def _passed(id: str, summary: str) -> Operation:
 
 
 def _own(shown: Shown) -> Operation:
-    """Of a path that its dialect's package describes."""
+    """The operation of an inference path, made from the description `shown` in the package of the path's dialect."""
     answers: Mapping[int, Mapping[str, Schema]] = {200: {JSON: OPEN_OBJECT}}
     return Operation(shown.id, shown.summary, answers=answers, body={JSON: shown.body}, errors=_ASKING, controls=True)
 

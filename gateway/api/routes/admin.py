@@ -66,7 +66,7 @@ class Admin:
         )
 
     async def usage(self, request: Request, tenant: Tenant) -> Response:
-        """Like /v1/usage, for all teams or for the one given by `?team=`."""
+        """Like /v1/usage, but for all teams, or for the team that `?team=` names."""
         return await usage_response(self._spend, request.query_params, request.query_params.get("team"))
 
     async def show_policies(self, request: Request, tenant: Tenant) -> Response:

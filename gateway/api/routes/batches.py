@@ -75,14 +75,16 @@ def shown_batch(batch: Batch) -> dict[str, Any]:
 
 
 def shown_list(found: list[dict[str, Any]], limit: int) -> dict[str, Any]:
-    """`found` as OpenAI's list. It may have one element more than the page."""
+    """`found` as a page of OpenAI's list. `limit`: maximum elements of the page. If `found` has one element more, the
+    list says that there is a next page."""
     data = found[:limit]
     first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
     return {"object": "list", "data": data, "first_id": first, "last_id": last, "has_more": len(found) > limit}
 
 
 def asked_expiry(fields: Mapping[str, str]) -> float:
-    """Seconds for which an uploaded file is kept, from the form or else 30 days. Raises BadRequest."""
+    """Seconds for which an uploaded file is kept: the time that the form sets, or 30 days if it sets none. Raises
+    BadRequest."""
     anchor, length = fields.get("expires_after[anchor]"), fields.get("expires_after[seconds]")
     if anchor is None and length is None:
         return LONGEST_S
@@ -90,9 +92,10 @@ def asked_expiry(fields: Mapping[str, str]) -> float:
 
 
 def common_headers(request: Request, tenant: Tenant) -> dict[str, str]:
-    """Headers for all lines of a batch: the gateway's own, and the vendors' feature headers.
+    """Headers of `request` that apply to all lines of a batch: the gateway's own headers, and the headers by which
+    clients turn on features of a vendor.
 
-    Raises BadRequest or Forbidden that names a header with which no line could be sent.
+    Raises BadRequest or Forbidden if no line could be sent with one of these headers. The error names the header.
     """
     headers = by_name(request.scope["headers"])
     check_overrides(parse_controls(headers), tenant.policy)

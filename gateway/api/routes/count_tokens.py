@@ -33,7 +33,8 @@ from gateway.settings.gateway import RequestLimits
 
 
 class CountRoutes:
-    """The backend counts if it can and the prompt may go there; otherwise the gateway does."""
+    """The backend counts the tokens if it has a route for counting and the prompt may be sent to it. Otherwise the
+    gateway counts them."""
 
     def __init__(
         self,
@@ -69,7 +70,8 @@ class CountRoutes:
         return asked
 
     async def _count(self, count: Count, request: Request, tenant: Tenant) -> int:
-        """The gateway's own count is exact for OpenAI's tokenizers and approximate for others."""
+        """The number of input tokens of the prompt, from the backend or counted by the gateway. The gateway's own count
+        is exact for OpenAI's tokenizers and approximate for others."""
         headers, limit = by_name(request.scope["headers"]), self._limits.max_body_bytes
         check_json(headers)
         check_length(headers, limit)

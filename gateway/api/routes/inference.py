@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 JSON: Headers = [(b"content-type", b"application/json")]
 _UNBUFFERED: Headers = [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
 _STREAMS = {facts.stream_type.partition(";")[0]: facts.stream_type for facts in FACTS.values()}
-"""Media type of a stream of events, without and with its parameters."""
+"""Media type of a stream of events without its parameters → the media type with its parameters."""
 
 
 class Inference:
@@ -154,8 +154,8 @@ class Inference:
         return tenant
 
     def _admit(self, caller: Caller, headers: Mapping[bytes, bytes]) -> tuple[Tenant, Controls, bool]:
-        """All checks that need no body. Returns tenant, controls, and whether the request counts as batch; an admitted
-        request must `leave`."""
+        """Make all checks that need no body. Returns the tenant, the controls, and whether the request has the priority
+        `batch`. After a request was admitted, `leave` of the load shedder must be called at its end."""
         tenant = self.authenticate(headers)
         if caller.method != "POST":
             raise MethodNotAllowed(f"{caller.path} takes POST, not {caller.method}.")
@@ -230,8 +230,8 @@ class Inference:
         tenant: Tenant,
         request: CompletionRequest,
     ) -> asyncio.Task[None] | None:
-        """Like `_serve`, but only the first request with this key is served. Returns the task that continues if the
-        caller has left."""
+        """Like `_serve`, but of all requests with the idempotency key `key` only the first is served; the others get
+        its answer. If the caller has left, returns the task that continues."""
 
         async def serve(recorder: Caller) -> None:
             await self._serve(recorder, dialect, tenant, request)
@@ -261,8 +261,8 @@ class Inference:
     ) -> None:
         """Send a status if none has been sent; otherwise send an error event, but no terminating event.
 
-        `begun`: the content type of an answer that has begun. If this type has no events, the answer gets no end, so
-        that the connection breaks. `sent`: the last bytes that were sent.
+        `begun`: the content type of an answer that has begun. If an answer of this type cannot contain an error event,
+        the connection is broken off, so that the client notices the failure. `sent`: the last bytes that were sent.
         """
         if begun.startswith(tuple(_STREAMS)):
             await caller.end(dialect.error_event(error, record.request_id, sent), broken=True)
@@ -285,7 +285,7 @@ class Inference:
 
 @lru_cache(maxsize=256)
 def _of_type(content_type: str) -> Headers:
-    """The first response headers of an answer of this type."""
+    """The response headers with which an answer of this content type begins."""
     stream = next((whole for kind, whole in _STREAMS.items() if content_type.startswith(kind)), "")
     head = (b"content-type", (stream or content_type).encode("latin-1"))
     return [head, *_UNBUFFERED] if stream else [head]

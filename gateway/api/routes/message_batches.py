@@ -48,8 +48,8 @@ def shown(batch: Batch, base: str) -> dict[str, Any]:
 
 
 def counts(batch: Batch) -> dict[str, int]:
-    """The numbers of requests by state. As Anthropic's clients expect, all requests count as processing until every one
-    has ended."""
+    """The numbers of requests by state. As Anthropic's clients expect, all requests count as processing until all of
+    them have ended."""
     found = dict.fromkeys(("processing", "succeeded", "errored", "canceled", "expired"), 0)
     if batch.finished_at is None:
         found["processing"] = batch.total

@@ -19,7 +19,7 @@ _PAGE, _MOST = 20, 100
 _PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
 _TEXTS = {"assistant": "output_text"}
 _WHERE_SILENT: dict[str, Item] = {"output_text": {"annotations": []}, "input_image": {"detail": "auto"}}
-"""OpenAI's default values for fields that the client omitted."""
+"""Type of an input item → OpenAI's default values for fields that the client omitted."""
 
 
 def shown_items(stored: StoredResponse) -> list[Item]:

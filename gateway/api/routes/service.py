@@ -108,7 +108,8 @@ class ServiceRoutes:
         return json_response({"status": "not ready", "why": why}, 503) if why else json_response({"status": "ready"})
 
     def _why_not_ready(self) -> str:
-        """Empty if the worker is ready. For everyone, so it names nothing of the configuration."""
+        """The reason why the worker is not ready; empty if it is ready. Every caller can read the reason, so it
+        contains no names from the configuration."""
         if self._drain.draining:
             return "the gateway is shutting down"
         if not self._ring.ready:
@@ -142,7 +143,8 @@ class ServiceRoutes:
         return json_response({"status": "ok" if well else "degraded", "parts": parts})
 
     def _upstream(self) -> str:
-        """The state of all backends together. For everyone, so it names and counts none."""
+        """The state of all backends, as one word. Every caller can read it, so it contains neither names nor numbers of
+        backends."""
         backends = self._fleet.backends
         if not backends:
             return "no backend is configured"

@@ -33,7 +33,8 @@ from gateway.state.sql.database import Database
 
 @dataclass(frozen=True, slots=True)
 class UsageQuery:
-    """The query. `team` None: all teams; `since` and `until`: Unix seconds; `by`: see `dimensions`."""
+    """A query for usage. `team`: None for all teams. `since` and `until`: Unix seconds. `by`: the columns by which the
+    figures are grouped (see `dimensions`)."""
 
     by: str = "model"
     team: str | None = None
@@ -106,7 +107,7 @@ class UsageFigures:
         return await asyncio.to_thread(self._read, by, asked)
 
     async def focus(self, asked: UsageQuery) -> list[dict[str, Any]]:
-        """The same attempts as FOCUS rows. Raises SQLAlchemyError."""
+        """The attempts that `asked` selects, as rows in FinOps FOCUS format. Raises SQLAlchemyError."""
         return await asyncio.to_thread(self._focus, asked)
 
     def _read(self, by: tuple[str, ...], asked: UsageQuery) -> Spent:

@@ -29,9 +29,11 @@ in a thread."""
 READ = "gzip, deflate, br, zstd"
 """Content codings that requests may have."""
 _AT_ONCE_S = 0.002
-"""Maximum CPU seconds on the event loop for decoding a body that looked small. The rest is decoded in a thread."""
+"""Maximum CPU seconds on the event loop for decoding a body whose encoded size is small. If decoding takes longer, the
+rest of the body is decoded in a thread."""
 _SMALL_S = 0.05
-"""CPU time that decoding the body of another request may take; all of it is on the loop."""
+"""Maximum CPU seconds for decoding the body of a request other than inference. Such a body is decoded on the event
+loop."""
 _OURS = b"tg-"
 _KEY_HEADERS = tuple(dict.fromkeys(name for facts in FACTS.values() for name in facts.key_headers))
 _KEY_READERS = tuple(facts.key_in for facts in FACTS.values() if facts.key_in is not None)
@@ -103,7 +105,7 @@ class Pace:
 
 
 SMALL_PACE = Pace(5.0)
-"""The pace of other requests."""
+"""The pace of requests other than inference."""
 
 
 async def read_body(receive: Receive, limit: int, pace: Pace, deadlines: Deadlines | None = None) -> bytes:
@@ -126,8 +128,8 @@ async def next_message(receive: Receive, until: float, deadlines: Deadlines | No
     """The next message of the body. Raises RequestTimeout at `until` (loop time), ConnectionResetError if the client
     has left.
 
-    `deadlines`: shared timers, for callers that read often. A separate timer costs half as much as reading a small
-    body.
+    `deadlines`: timers that several readers share. Callers that read often should pass them, because a separate timer
+    takes half as long as reading a small body.
     """
     try:
         if deadlines is None:
@@ -144,8 +146,8 @@ async def next_message(receive: Receive, until: float, deadlines: Deadlines | No
 
 
 async def decoded(body: bytes, header: bytes, limit: int, aside: OffLoop) -> bytes:
-    """A request's body without its content coding. Slow decoding runs in `aside`, and is abandoned if the task is
-    cancelled.
+    """Decode a request's body. `header`: the value of `content-encoding`. Slow decoding runs in the threads of `aside`,
+    and ends if the calling task is cancelled.
 
     Raises BadRequest, UnsupportedMediaType, and BodyTooLarge above `limit` bytes.
     """

@@ -47,8 +47,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def count_framing(self, framing: int, size: int) -> None:
         """Count the framing before a piece of `size` bytes. Raises HeadTooLarge.
 
-        At the first piece `unparsed` contains a whole packet, and at the other pieces nothing of it. So the sum is
-        exact.
+        `unparsed` contains a received packet completely when the first piece in it is parsed, and nothing of it at
+        later pieces. So no byte is counted twice.
         """
         self.framing = framing + self.unparsed - (1 + MOST_PER_BYTE) * size
         if self.framing > MAX_HEAD_BYTES:

@@ -21,7 +21,8 @@ class Listening(Protocol):
     """A connection that the client may close."""
 
     def listen(self, react: Callable[[], None]) -> None:
-        """Call `react` when the client disconnects. Call `close` when no reaction is needed any more."""
+        """Make the connection call `react` when the client disconnects. The user of this class must call `close` when
+        no reaction is needed any more."""
         ...
 
     def close(self) -> None: ...

@@ -16,8 +16,8 @@ LEAST_BYTES = 1024
 """Minimum bytes of a body that is encoded. A smaller body may grow, and fits into one packet anyway."""
 VARY = (b"vary", b"accept-encoding")
 _PREFERRED: tuple[Coding, ...] = ("zstd", "gzip", "br", "deflate")
-"""The codings, cheapest first, for clients that accept several equally. Encoding an event takes 2 µs with zstd, 3 with
-gzip and 7 with brotli."""
+"""The content codings, fastest first. If a client accepts several codings equally, the first of these is used. Encoding
+an event takes 2 µs with zstd, 3 µs with gzip and 7 µs with brotli."""
 _STOCK = frozenset(
     tuple(line.split(", "))
     for line in (

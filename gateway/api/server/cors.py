@@ -18,7 +18,8 @@ METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 """Methods that pages of other origins may send. If a path does not have the method, the answer is a 405 that the page
 can read."""
 _CLOSED = ("/admin", "/dashboard", "/metrics")
-"""The operator's own paths. Their page is served from the same origin."""
+"""Prefixes of the operator's own paths, which pages of other origins may not read. The dashboard is served from the
+gateway's origin, so it can read them."""
 _ANY = b"*"
 _DAY_S = 86400
 
@@ -29,8 +30,8 @@ def shared(path: str) -> bool:
 
 
 class Cors:
-    """Adds CORS headers. Browsers never send the headers that contain keys by themselves, so any page may call unless
-    the operator lists origins."""
+    """Adds CORS headers. Pages of all origins may call the API unless the operator lists origins. This is safe, because
+    a browser never adds the headers with a key by itself."""
 
     def __init__(self, origins: Sequence[str]) -> None:
         self._any = "*" in origins

@@ -72,7 +72,7 @@ class Shared(Wrapped):
 
 
 class _Sending:
-    """An ASGI `send` that adds headers, and encodes answers that become smaller."""
+    """An ASGI `send` that adds headers to an answer, and encodes the body if encoding makes it smaller."""
 
     def __init__(self, send: Send, more: Headers, coding: Coding | None) -> None:
         self._send, self._more, self._coding = send, more, coding

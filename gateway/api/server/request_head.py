@@ -13,8 +13,8 @@ MAX_TARGET_BYTES = 8 * 2**10
 MOST_HEADERS = 128
 """Maximum header fields. Browsers, and vendors' SDKs behind several proxies, send about forty."""
 MOST_PER_BYTE = 8
-"""Framing bytes that are allowed per byte of a chunked body, in addition to MAX_HEAD_BYTES. A chunk of one byte takes
-5."""
+"""Framing bytes that are allowed per byte of a chunked body, in addition to MAX_HEAD_BYTES. A chunk with one byte of
+the body needs 5 framing bytes."""
 _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})?")
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _FREE_NAMES = (b"/v1/models/", b"/models/")

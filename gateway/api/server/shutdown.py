@@ -32,8 +32,8 @@ class Cycle(Protocol):
 
 
 class Connection(Protocol):
-    """A connection in uvicorn's form. `shutdown` closes it if it is idle; if it is busy, the present answer becomes its
-    last."""
+    """A connection in uvicorn's form. `shutdown` closes an idle connection at once. A busy connection is closed after
+    the answer in progress."""
 
     @property
     def cycle(self) -> Cycle | None: ...

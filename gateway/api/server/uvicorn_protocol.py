@@ -34,7 +34,7 @@ _OFFERS = frozenset((b"upgrade", b"http2-settings"))
 _CHUNKED = (b"transfer-encoding", b"chunked")
 _CLOSE = (b"connection", b"close")
 _NOWHERE: deque[tuple[bytes, bytes]] = deque(maxlen=0)
-"""Takes the trailers, which are discarded: a field after the body has not been authenticated or counted."""
+"""A place for trailers, which are discarded: they were neither authenticated nor counted."""
 
 
 class Endpoint(Protocol):
@@ -66,7 +66,8 @@ class InferenceProtocol(BoundedProtocol):
     """Whether the connection is a WebSocket now, which another protocol serves."""
     _idle_since = 0.0
     _ahead: RequestResponseCycle | None = None
-    """The request that is being answered while pipelined requests wait behind it. `cycle` is the last of these."""
+    """The request that is being answered while pipelined requests wait. `cycle` is then the last of the waiting
+    requests."""
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -92,7 +93,7 @@ class InferenceProtocol(BoundedProtocol):
         return not busy and app.socket_at(self.url.partition(b"?")[0])
 
     def _hand_over(self, rest: bytes) -> None:
-        """Let the WebSocket protocol answer the handshake, and read everything after it."""
+        """Pass the connection, with the bytes `rest` after the handshake, to the WebSocket protocol."""
         try:
             check_head(self.url, self.headers, self.parser.get_http_version())
         except GatewayError as error:
@@ -183,7 +184,7 @@ class InferenceProtocol(BoundedProtocol):
         self.transport.close()
 
     def _leave(self) -> None:
-        """Tell requests in progress that nothing can be written any more."""
+        """Notify all requests in progress that their client has disconnected."""
         for cycle in (self._ahead, self.cycle):
             if cycle is not None and not cycle.response_complete:
                 cycle.disconnected = True
@@ -281,13 +282,12 @@ class Call(RequestResponseCycle):
 
     @property
     def message_event(self) -> Call:  # type: ignore[override]
-        """This call. It is not stored, because a call that refers to itself would stay, with its whole request, until
-        garbage collection."""
+        """This call, in place of uvicorn's event. As an attribute, the reference to itself would keep the call in
+        memory until garbage collection."""
         return self
 
     def set(self) -> None:
-        """Stands for the method of the event that the protocol sets when a piece of the body has arrived or the client
-        has left."""
+        """Stands for `Event.set`, which the protocol calls when a piece of the body has arrived or the client has left."""
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
         if self.disconnected and self._react is not None:
@@ -306,7 +306,7 @@ class Call(RequestResponseCycle):
     # -- the request -----------------------------------------------------------------------------------------------
 
     def came(self, piece: bytes) -> None:
-        """Take a piece of the body. Most bodies have one piece, which is kept unchanged; others grow in place."""
+        """Add a piece of the body. The first piece is kept without a copy, because most bodies have only one."""
         if not self.body:
             self.body = piece
         else:

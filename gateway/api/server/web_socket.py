@@ -17,7 +17,8 @@ class SocketProtocol(WebSocketsSansIOProtocol):
 
     stall_s = 60.0
     cycle: ClassVar = SimpleNamespace(response_started=True, response_complete=False)
-    """For `leave` of `shutdown.py`: an answer in progress. The sockets end by themselves."""
+    """The request in progress, as `leave` of `shutdown.py` reads it. It always counts as begun, so that `leave` does
+    not close the socket; sockets close themselves at shutdown."""
     _stall_timer: TimerHandle | None = None
 
     def pause_writing(self) -> None:

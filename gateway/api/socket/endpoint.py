@@ -36,7 +36,7 @@ class ResponsesSockets:
         self._open = 0
 
     def leave(self) -> None:
-        """Close each socket, an answering one after its answer."""
+        """Close all sockets. A socket on which an answer is in progress is closed after this answer."""
         self._leaving.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -27,7 +27,7 @@ from gateway.settings.gateway import RequestLimits
 NORMAL, RESTART, POLICY = 1000, 1012, 1008
 """Codes with which a socket is closed."""
 MOST_KEPT_BYTES = 256 * 2**20
-"""Largest sum of all conversations that are kept for sockets."""
+"""Maximum bytes of all conversations that a worker keeps for its sockets."""
 LIFE_S = 3600.0
 """Longest life of a socket, as at OpenAI."""
 
@@ -53,7 +53,8 @@ Serve = Callable[[Turn], Coroutine[Any, Any, None]]
 
 
 class Session:
-    """Reads while it answers, so that a disconnection is noticed and a second request is refused."""
+    """One socket from handshake to end. It reads messages even while an answer is in progress, so that it notices a
+    disconnection and can refuse a second request."""
 
     def __init__(
         self,
@@ -106,8 +107,8 @@ class Session:
             await own.aclose()
 
     async def _something(self, reading: asyncio.Task[Message], leaving: asyncio.Task[None], ends_at: float) -> bool:
-        """Wait for a message or the end of the answer; without an answer, also for the end of the worker. Returns False
-        if the socket was idle for as long as it may be, or its life is over."""
+        """Wait until a message arrives or the answer ends. If no answer is in progress, also wait for the worker's
+        shutdown. Returns False if the maximum idle time or the maximum age of the socket has passed."""
         if self._answering is not None:
             await asyncio.wait({reading, self._answering}, return_when=asyncio.FIRST_COMPLETED)
             return True
@@ -168,7 +169,8 @@ class Session:
         self._answering = self._turns.spawn(self._serve(turn), "answer on a socket")
 
     async def _warm(self, body: dict[str, Any]) -> None:
-        """Answer without a model. The input is kept, so that the next request can continue it."""
+        """Answer a request with `generate: false`, without calling a backend. The input is kept, so that the next
+        request can continue the conversation."""
         self._admit()
         _, events = socket.warmed(body, new_request_id(), int(time.time()))
         self._keep(socket.kept_after(body, events[-1]))
@@ -181,7 +183,8 @@ class Session:
             self._keep(turn.kept)
 
     def _keep(self, kept: socket.Kept | None) -> None:
-        """Replace the kept conversation. Without space none is kept, and the client has to send it again."""
+        """Replace the conversation that is kept for this socket. If there is no space for it, no conversation is kept,
+        and the client has to send all of it again."""
         self._space.free(self._kept)
         self._kept = kept if self._space.take(kept) else None
 

@@ -91,4 +91,4 @@ class Turn:
 
 
 def _nothing() -> None:
-    """The reaction to a disconnection while nobody listens."""
+    """Does nothing. It is the reaction to a disconnection while no reaction is registered."""

@@ -51,7 +51,8 @@ def _of(name: str, policy: Policy, backends: Sequence[Backend], prices: ModelPri
 
 
 def _own_cost(name: str, backends: Sequence[Backend], prices: ModelPrices) -> int | None:
-    """Pico-dollars of the model called `name`; None if it has no price, or is a name of the operator's own."""
+    """The cost in pico-dollars of a usual request to the model `name`. None if the model has no price, or if `name` is
+    not a model's name but one that the operator chose."""
     named = named_model(name, backends, prices)
     if named is None:
         return None

@@ -40,7 +40,7 @@ class Finding:
     what: str
     remedy: str = ""
     note: bool = False
-    """Nothing is wrong, but it deserves a look."""
+    """Whether the finding is only a note: it is not a mistake, but the operator should look at it."""
 
 
 @click.command()
@@ -80,7 +80,7 @@ def examine(settings: Settings) -> list[Finding]:
 
 
 def _files(checked: Checked) -> list[Finding]:
-    """The findings of `thriftgate check`; a receiver that is not set is one too."""
+    """The findings of `thriftgate check`. A receiver whose environment variable is not set is also a finding."""
     found = [Finding(False, each) for each in (*checked.problems, *checked.unset)]
     found += [Finding(True, each, note=True) for each in checked.notes]
     return found or [Finding(True, f"policies for {', '.join(checked.teams)}")]
@@ -212,7 +212,7 @@ def _providers() -> Finding:
 
 
 def _servers(settings: Settings) -> list[Finding]:
-    """Model servers that a start would find, with what is assumed of them."""
+    """A finding for each model server that the gateway would find at its start, with the assumed strength and price."""
     if settings.config.backends is not None:
         return []
     found = asyncio.run(backends_of(settings.config, None))

@@ -76,7 +76,8 @@ def check_files(config: Path | None, folders: Sequence[Path]) -> Checked:
 
 
 def _settings(config: Path | None, folders: Sequence[Path], found: Checked) -> Settings:
-    """The settings; the defaults where gateway.yaml has a mistake, so that the policies are checked all the same."""
+    """The settings of gateway.yaml. If gateway.yaml has a mistake, the mistake is added to `found`, and the default
+    settings are returned, so that the policies can still be checked."""
     try:
         return load_settings(config, None, folders, keys=True)
     except ConfigError as error:
@@ -203,7 +204,7 @@ def _numbers(document: Document, data: Any, path: KeyPath, keys: frozenset[str])
 
 
 def _duration_keys() -> frozenset[str]:
-    """The keys that are durations in every section that has them."""
+    """Names of keys that have a duration as value in every section that contains them."""
     durations: set[str] = set()
     others: set[str] = set()
     for model in _subclasses(Section):

@@ -66,7 +66,8 @@ def provider_backend(model: str) -> Backend:
 
 
 def summary(billed: list[Billed], sessions: dict[str, Session]) -> dict[str, Any]:
-    """Totals of all requests and of each session. If the provider reported usage, its reads and writes are included."""
+    """Totals of all requests and of each session. If the recording contains usage that the provider reported, the
+    totals of its cache reads and writes are included."""
     by_session: dict[str, list[Billed]] = {}
     for each in billed:
         by_session.setdefault(each.id, []).append(each)

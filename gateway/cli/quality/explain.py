@@ -104,7 +104,8 @@ async def _decide(
 
 
 def _by_strategy(decide: Callable[[Policy], Route], policy: Policy, model: str, route: Route) -> list[str]:
-    """If fitted strategies made the choice: the quality from which another strategy would be chosen."""
+    """Sentences with the qualities, below and above the rule's quality, at which another strategy would be chosen.
+    Empty if the choice was not made among fitted strategies."""
     rule = policy.rule(model)
     if not route.strategy or not isinstance(rule, ModelRule):
         return []

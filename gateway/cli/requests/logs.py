@@ -20,7 +20,8 @@ from gateway.state.sql.database import Database
 
 LOOK_S = 0.5
 LATE_S = 900.0
-"""A row is stored when its attempt ends, so it may be this much younger than its request's start."""
+"""Maximum seconds between the start of a request and the time at which its row is stored. (A row is stored when its
+attempt ends.)"""
 MOST = 10_000
 
 
@@ -82,7 +83,7 @@ def rows(database: Database, wanted: Filter, count: int) -> list[Row]:
 
 
 def following(database: Database, wanted: Filter, sleep: Callable[[float], None]) -> Iterator[Row]:
-    """Rows that are stored from now on, as they come. Endless."""
+    """Yield the rows that are stored from now on, as they arrive. The iterator never ends."""
     seen: dict[str, float] = {row.id: row.at for row in _late(database, wanted)}
     while True:
         sleep(LOOK_S)

@@ -23,7 +23,7 @@ from gateway.ledger.rows import Row
 
 MOST = 20_000
 SHOWN = 8
-"""Most rows of a table, and lines of requests."""
+"""Maximum rows of each table, and maximum lines of requests."""
 
 
 @dataclass(slots=True)
@@ -96,7 +96,7 @@ def top(context: Context, minutes: int, every: float, once: bool) -> None:
 
 
 def grouped(rows: Iterable[Row], name: str) -> dict[str, Figures]:
-    """Sums by the column `name`, the most requests first."""
+    """Sums for each value of the column `name`. The value with the most requests comes first."""
     found: defaultdict[str, Figures] = defaultdict(Figures)
     for row in rows:
         found[str(getattr(row, name)) or "cache"].add(row)
@@ -113,7 +113,8 @@ def as_object(rows: list[Row], minutes: int) -> dict[str, Any]:
 
 
 def screen(rows: list[Row], minutes: int) -> Group:
-    """Fits 80 columns and 24 lines."""
+    """The content of the terminal, which fits into 80 columns and 24 lines. `minutes`: the period of `rows`, for the
+    heading."""
     errors = Counter(row.error for row in rows if row.error).most_common(3)
     failed = ", ".join(f"{error} {count}" for error, count in errors) or "none"
     total = money(sum(row.cost_pico or 0 for row in rows))

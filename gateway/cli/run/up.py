@@ -94,7 +94,8 @@ def _welcome(settings: Settings, at: list[str], tell: Callable[[str], None]) -> 
 
 
 def lines(settings: Settings, url: str) -> Iterator[str]:
-    """What a person needs once the gateway answers. Asks each backend for its list of models."""
+    """The lines to print when the gateway answers: its backends, its page and the next commands. Each backend is asked
+    for its list of models."""
     yield f"Listening on {url}/v1, page {url}/dashboard"
     reached = asyncio.run(_reached(settings))
     if not reached:

@@ -27,7 +27,7 @@ class Client:
 
     title: str
     path: str
-    """Path of the endpoint that the client uses."""
+    """Path of the gateway's endpoint that the client calls."""
     lines: Callable[[Connection], str]
     """Returns the lines to paste."""
     file: str = ""
