@@ -287,7 +287,7 @@ class Call(RequestResponseCycle):
         return self
 
     def set(self) -> None:
-        """Stands for `Event.set`, which the protocol calls when a piece of the body has arrived or the client has left."""
+        """Stands for `Event.set`. The protocol calls it when a piece of the body has arrived or the client has left."""
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
         if self.disconnected and self._react is not None:
