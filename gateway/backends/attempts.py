@@ -60,7 +60,7 @@ class CallContext:
     """Loop time in seconds at which the request must be finished."""
     turn: asyncio.Lock | None = None
     """None if the request makes one call at a time. If the request runs several calls in parallel, each task must hold
-    this lock while it extends the hold and opens an attempt."""
+    this lock while it reserves more of the budget for the request (`hold`) and opens an attempt."""
     kind: str = ""
     """The value of `kind` that the ledger stores for the attempts closed from now on; empty for an ordinary attempt."""
 
@@ -255,8 +255,8 @@ class Attempts:
         now: float,
         written: Written | None,
     ) -> tuple[Call, Attempt]:
-        """Build the call to send at loop time `now`, and open its attempt in the journal. The hold must already cover
-        the attempt.
+        """Build the call to send at loop time `now`, and open its attempt in the journal. The caller must
+        already have reserved the cost of the attempt in the budget.
 
         Raises BadRequest if the backend's dialect cannot express the request, and LedgerUnavailable.
         """
@@ -372,8 +372,9 @@ def _delivered(answer: Relayed | Whole | StreamGate) -> int:
 
 
 class _Failures:
-    """The errors of one request so far. `failures`: backends failed. `misfits`: a backend cannot take this request.
-    `busy`: no slot was free. `asked`: whether at least one failed backend was really called."""
+    """The errors of one request so far. `failures`: errors of backends that failed. `misfits`: errors of backends that
+    cannot take this request. `busy`: errors of backends without an available slot. `asked`: whether at least one failed
+    backend was really called."""
 
     failures: tuple[GatewayError, ...] = ()
     misfits: tuple[GatewayError, ...] = ()

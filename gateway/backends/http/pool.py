@@ -159,7 +159,8 @@ class PooledClient:
     # slots
 
     async def _acquire(self, loop: asyncio.AbstractEventLoop, limit: float) -> Connection:
-        """Reserve a connection for the caller. The connection is new, or a connection whose request has just ended."""
+        """Reserve a connection that is not idle. Opens a new connection, or waits for a connection whose request
+        ends."""
         if self._closed:
             raise BackendUnreachable(f"the connections to {self.name} were closed", backend=self.name)
         if self._taken >= self._concurrent:

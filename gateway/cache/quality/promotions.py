@@ -65,8 +65,11 @@ class Promotions:
         self._counts(scope).hits += 1
 
     def judged(self, scope: str, digests: tuple[bytes, ...], score: float, *, right: bool) -> None:
-        """Record the comparison of a near miss with a fresh answer. `right`: the answers are equal, so those with
-        `digests` are promoted from `score` on; if not, their promotions end."""
+        """Record the comparison of a near miss with a fresh answer. `right`: the two answers are equal.
+
+        If the answers are equal, the answers with these `digests` are promoted for later questions with at least this
+        `score`. If the answers differ, these promotions end.
+        """
         for name in ((scope, digest) for digest in digests):
             self._least[name] = min(self._least.get(name, _NEVER), score) if right else _NEVER
             self._least.move_to_end(name)

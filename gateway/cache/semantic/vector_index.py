@@ -38,8 +38,8 @@ capacity."""
 
 
 def single_threaded() -> None:
-    """Make faiss use one OpenMP thread when it is called from the calling thread. On busy cores, a search with two
-    threads takes sixty times as long."""
+    """Make faiss use only one OpenMP thread for later calls from the current Python thread. On busy cores, a search
+    with two threads takes sixty times as long."""
     import faiss
 
     faiss.omp_set_num_threads(1)
@@ -124,7 +124,7 @@ class VectorIndex:
     # -- codes ---------------------------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Apply all vectors that were added and removed since the last search to the faiss index."""
+        """Apply to the faiss index all additions and removals of vectors since the last search."""
         if len(self._vectors) < FAISS_FROM:
             return
         single_threaded()

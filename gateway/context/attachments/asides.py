@@ -20,7 +20,7 @@ _CONTENT = frozenset({"content", "output"})
 _HOLDERS = frozenset({"tool_result", "search_result"})
 """Types of parts whose content is a list of parts."""
 _STAYS = -1
-"""Key for the asides that are never dropped, because they are dropped with no turn. No turn has this index."""
+"""Key for the asides that belong to no turn and are therefore never dropped. The key is no index of a turn."""
 
 
 def asides(request: CompletionRequest) -> dict[int, int]:
