@@ -348,7 +348,7 @@ class Cache:
         return True
 
     def _lost(self, entries: Iterable[Entry]) -> None:
-        """Make all workers remove `entries`, whose answers did not reach the state server."""
+        """Remove `entries` from this worker's index, because their answers did not reach the state server."""
         self._invalidation.apply(Gone([(entry.digest, entry.place) for entry in entries]))
 
     # -- forget ----------------------------------------------------------------------------------------------------

@@ -21,8 +21,8 @@ CONFIDENCE = 0.98
 _PRIOR_WRONG = (0.6, 0.54, 0.4, 0.35, 0.3, 0.3, 0.3, 0.002)
 """Share of wrong hits at each level that is assumed before any check. At the levels before the last, the verifier's
 neural networks decide. There, the assumed share is far above the share measured on questions from Quora, because
-questions from other sources (questions of one pattern, edited questions) have such high shares. Comparisons after misses
-soon show the real share."""
+questions from other sources (questions of one pattern, edited questions) have such high shares. Comparisons after
+misses soon show the real share."""
 _PRIOR_CHECKS = (10.0, 10.0, 10.0, 10.0, 10.0, 15.0, 20.0, 400.0)
 """Number of checked hits that the assumed share counts as, at each level. The number is highest at the last level,
 where the verifier's rules decide, because the share of wrong hits was measured best there."""
