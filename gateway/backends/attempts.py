@@ -393,8 +393,8 @@ class _Failures:
         return next(iter((*self.misfits, *self.busy)), AllBackendsFailed(self.failures or self._known()))
 
     def _known(self) -> list[BackendError]:
-        """The earlier failures of the skipped backends. Empty unless every skipped backend needs the operator before it
-        can work again."""
+        """The earlier failures of the skipped backends, if each of these backends needs the operator before it can work
+        again. Otherwise empty."""
         if not all(health.needs_operator for health in self.skipped):
             return []
         return [BackendFailed(health.trouble, backend=health.name).of_operator() for health in self.skipped]

@@ -182,8 +182,9 @@ class Cache:
     ) -> None:
         """Call `buy` once for this miss. Identical requests that arrive while the call is in progress share its answer.
 
-        Returns when the first bytes of the answer have arrived. Raises what `buy` raises. Call this right after
-        `lookup`, because an identical request that arrives between the two calls makes a backend call of its own.
+        `purchase`: the answer that `buy` fetches. `deadline` is loop time. Returns when the first bytes of the answer
+        have arrived. Raises what `buy` raises. Call this method right after `lookup`, because an identical request that
+        arrives between the two calls makes a backend call of its own.
         """
         if not miss.shared:
             await buy()

@@ -1,4 +1,6 @@
-"""Promotes stored answers that a near miss has confirmed: a later question that is as similar gets the answer."""
+"""Promotes stored answers. A near miss is a look-up whose best candidate almost was a hit. If the fresh answer to a
+near miss equals the stored answer of the candidate, the stored answer is promoted: later questions that are at least as
+similar get this answer."""
 
 from __future__ import annotations
 

@@ -50,8 +50,8 @@ class VectorIndex:
     used from one thread.
 
     Eight-bit codes find the nearest vectors, and exact cosines rank them. With up to `LISTS_FROM` vectors, a search
-    compares all codes. With more vectors, the caller calls `build` of the `draft` in another thread and then passes the
-    draft to `adopt`.
+    compares all codes. With more vectors, a search compares only the codes in some lists. The lists must be trained:
+    the caller calls `draft`, calls `build` of the draft in another thread, and then passes the draft to `adopt`.
     """
 
     def __init__(self, dimensions: int) -> None:

@@ -60,7 +60,7 @@ def pdf(data: bytes) -> tuple[int, int, float]:
             text += _shown(page)
         whole = found > 0
     except (PyPdfError, ValueError, TypeError, KeyError, AttributeError, RecursionError, NotImplementedError):
-        pass  # the pages that were found before the error count
+        pass  # count the pages that were found before the error
     if not whole:
         declared = max(declared, len(_PAGE.findall(data)), *map(int, _DECLARED.findall(data)))
     pages = max(declared, found)
