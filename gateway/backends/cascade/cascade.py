@@ -93,7 +93,7 @@ class Cascade:
         self._rules = call_context.record.tenant.policy.streams
         self._judged: list[StrategyAnswer] = []
         self._answers: list[Served | None] = []
-        """The answer for each item of `_judged`; None if it was dropped or cannot be served."""
+        """The answer for each item of `_judged`; None if the answer was dropped or cannot be sent to the client."""
         self._errors: list[GatewayError] = []
         self._clock = asyncio.get_running_loop().time
 

@@ -40,8 +40,9 @@ def pdf(data: bytes) -> tuple[int, int, float]:
     """The number of pages, the number of bytes of text shown on the pages, and 0 seconds. The number of pages is the
     larger of the declared number and the number found.
 
-    If the page tree cannot be read to its end, each object that looks like a page counts, and so does each object that
-    looks like a number of pages.
+    If the page tree cannot be read to its end, the file is searched for text that looks like a page object or like a
+    declared number of pages. The declared number is then the largest of three: the number in the page tree, the number
+    of such page objects, and the largest such number.
     """
     from pypdf import PdfReader
     from pypdf.errors import PyPdfError
