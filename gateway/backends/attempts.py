@@ -60,7 +60,7 @@ class CallContext:
     """Loop time in seconds at which the request must be finished."""
     turn: asyncio.Lock | None = None
     """None if the request makes one call at a time. If the request runs several calls in parallel, each task must hold
-    this lock while it extends the hold and opens an attempt."""
+    this lock while it reserves more of the budget for the request (`hold`) and opens an attempt."""
     kind: str = ""
     """The value of `kind` that the ledger stores for the attempts closed from now on; empty for an ordinary attempt."""
 
@@ -255,8 +255,8 @@ class Attempts:
         now: float,
         written: Written | None,
     ) -> tuple[Call, Attempt]:
-        """Build the call to send at loop time `now`, and open its attempt in the journal. The hold must already cover
-        the attempt.
+        """Build the call to send at loop time `now`, and open its attempt in the journal. The caller must
+        already have reserved the cost of the attempt in the budget.
 
         Raises BadRequest if the backend's dialect cannot express the request, and LedgerUnavailable.
         """
@@ -372,8 +372,9 @@ def _delivered(answer: Relayed | Whole | StreamGate) -> int:
 
 
 class _Failures:
-    """The errors of one request so far. `failures`: backends failed. `misfits`: a backend cannot take this request.
-    `busy`: no slot was free. `asked`: whether at least one failed backend was really called."""
+    """The errors of one request so far. `failures`: errors of backends that failed. `misfits`: errors of backends that
+    cannot take this request. `busy`: errors of backends without an available slot. `asked`: whether at least one failed
+    backend was really called."""
 
     failures: tuple[GatewayError, ...] = ()
     misfits: tuple[GatewayError, ...] = ()
@@ -392,8 +393,8 @@ class _Failures:
         return next(iter((*self.misfits, *self.busy)), AllBackendsFailed(self.failures or self._known()))
 
     def _known(self) -> list[BackendError]:
-        """The earlier failures of the skipped backends. Empty unless every skipped backend needs the operator before it
-        can work again."""
+        """The earlier failures of the skipped backends, if each of these backends needs the operator before it can work
+        again. Otherwise empty."""
         if not all(health.needs_operator for health in self.skipped):
             return []
         return [BackendFailed(health.trouble, backend=health.name).of_operator() for health in self.skipped]

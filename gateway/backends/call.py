@@ -314,8 +314,8 @@ class BackendCall:
         return failure
 
     async def _meaning(self, call: Call, upstream: Upstream) -> BackendError:
-        """Convert a status code to a BackendError. Only a refusal contains the backend's own text, because the client
-        can act on it."""
+        """Convert a status code to a BackendError. Only the error for a refused request contains the backend's own
+        text, because the client can act on this text."""
         name, status = self.backend.name, upstream.status
         wait_s = self.kind.retry_after_s(upstream)
         if wait_s is not None:

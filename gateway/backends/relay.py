@@ -82,7 +82,7 @@ class Relayed:
         self._slot.began()
 
     def _begins(self, piece: bytes) -> bool:
-        """Store one of the first pieces. Returns True if the answer has not begun yet."""
+        """Store one of the first pieces. Returns whether more pieces must be read before the answer counts as begun."""
         reader, attempt = self._reader, self.attempt
         if attempt.first_byte_at is None:
             attempt.first_byte_at = self._time()

@@ -182,8 +182,9 @@ class Cache:
     ) -> None:
         """Call `buy` once for this miss. Identical requests that arrive while the call is in progress share its answer.
 
-        Returns when the first bytes of the answer have arrived. Raises what `buy` raises. Call this right after
-        `lookup`, because an identical request that arrives between the two calls makes a backend call of its own.
+        `purchase`: the answer that `buy` fetches. `deadline` is loop time. Returns when the first bytes of the answer
+        have arrived. Raises what `buy` raises. Call this method right after `lookup`, because an identical request that
+        arrives between the two calls makes a backend call of its own.
         """
         if not miss.shared:
             await buy()
@@ -348,7 +349,7 @@ class Cache:
         return True
 
     def _lost(self, entries: Iterable[Entry]) -> None:
-        """Called with entries whose answers did not reach the state server."""
+        """Remove `entries` from this worker's index, because their answers did not reach the state server."""
         self._invalidation.apply(Gone([(entry.digest, entry.place) for entry in entries]))
 
     # -- forget ----------------------------------------------------------------------------------------------------
@@ -365,14 +366,15 @@ class Cache:
         number of deleted answers.
 
         `tag`: delete only answers with this tag. `prefix`: delete only answers with a tag that begins with this text.
-        `dry_run`: only count. Raises StateUnavailable.
+        `older_than_s`: delete only answers that were requested at least this number of seconds ago. `dry_run`: count
+        the answers, but delete nothing. Raises StateUnavailable.
         """
         flush = Flush(team, time.time() - (older_than_s or 0.0), tag, prefix)
         return len(await self._invalidation.flush(flush, dry_run=dry_run))
 
     async def wrong(self, request_id: str, team: str) -> None:
-        """Delete the answer that the request of `team` with this id got from the cache, because the client reported it
-        as wrong. Raises StateUnavailable."""
+        """Delete a stored answer that a client reported as wrong. `request_id`: id of the request of `team` that got
+        this answer from the cache. Raises StateUnavailable."""
         self._hit_checker.called_wrong(request_id, team)
         await self._invalidation.wrong(request_id, team)
 

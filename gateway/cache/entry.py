@@ -100,7 +100,7 @@ class Wrong:
 
 
 class Check(NamedTuple):
-    """The result for one hit. The hit was compared with a fresh answer, or its client reported it as wrong."""
+    """The result of checking one hit: the hit was compared with a fresh answer, or a client reported it as wrong."""
 
     scope: str
     score: float

@@ -15,7 +15,8 @@ class Group:
     turns: tuple[int, ...]
     kept: bool
     """Whether the group must not be dropped. True if the group contains the system prompt, the last user turn, or the
-    newest exchange with tools. Also true if it contains a user's text next to tool results after the last user turn."""
+    newest exchange with tools. Also true if it contains, after the last user turn, a message with tool results and a
+    user's text. Such a message does not count as a user turn."""
 
 
 def groups(turns: Sequence[Turn]) -> list[Group]:

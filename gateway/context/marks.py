@@ -71,7 +71,8 @@ class _Warm:
     spent: float = 0.0
     """Cost of the session's input so far, in tokens of plain input."""
     insured: float = 0.0
-    """What hours' marks cost since the last pause that they bridged, likewise."""
+    """Additional cost of marks with a lifetime of an hour, in tokens of plain input. Counted since such a mark last
+    kept the cache during a pause of more than five minutes."""
     cut: frozenset[int] = frozenset()
     """Indexes of the turns that were dropped or changed."""
     anchor: int = 0

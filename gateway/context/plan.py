@@ -60,13 +60,13 @@ _SMALL = 512
 @dataclass(frozen=True, slots=True)
 class _Bounds:
     aim: int
-    """Maximum tokens of the input after trimming."""
+    """Trimming ends when the input has at most this number of tokens, or when nothing more can be removed."""
     tries: int
     """The input is trimmed before the first call if it has more than this number of tokens. If the input has between
     `aim` and `tries` tokens, it may fit, so it is trimmed only after the backend has refused it."""
     most: int
-    """Maximum tokens of the input after trimming; a larger input is refused. Between `aim` and `most`, the backend
-    decides with its own tokenizer."""
+    """The request is refused if its input has more than this number of tokens after trimming. If the trimmed input has
+    between `aim` and `most` tokens, it is sent, and the backend decides with its own tokenizer whether it fits."""
     trims: bool
     answer: int | None
     """Tokens of the window that are reserved for the answer. None if the limit comes from the team's policy."""

@@ -71,8 +71,8 @@ class Cascade:
     Each attempt stays open in the journal until an answer is selected; then all other attempts are closed. Plain
     answers are read to their end. There are three cases for streams. If the strategy continues only after a weak
     answer, the beginning of the stream is held back. If the strategy compares answers, whole streams are held back,
-    provided that this is fast enough. Otherwise the reference backend's stream is sent directly to the client. Bytes
-    that were sent to the client cannot be withdrawn.
+    provided that this is fast enough. Otherwise the stream of the reference backend (`route.reference`, or else the
+    last backend of the route) is sent directly to the client. Bytes that were sent to the client cannot be withdrawn.
     """
 
     def __init__(self, attempts: Attempts, asking: RunningStrategy, route: Route, call_context: CallContext) -> None:
@@ -93,7 +93,7 @@ class Cascade:
         self._rules = call_context.record.tenant.policy.streams
         self._judged: list[StrategyAnswer] = []
         self._answers: list[Served | None] = []
-        """The answer for each item of `_judged`; None if it was dropped or cannot be served."""
+        """The answer for each item of `_judged`; None if the answer was dropped or cannot be sent to the client."""
         self._errors: list[GatewayError] = []
         self._clock = asyncio.get_running_loop().time
 

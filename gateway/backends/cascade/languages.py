@@ -11,8 +11,8 @@ _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|\$[^$\n]*\$", re.DOTALL)
 _READ = 4000
 """Maximum characters of a text that are read."""
 _LEAST_HITS, _LEAST_SHARE, _MARGIN = 3, 0.15, 1.5
-"""Conditions for recognising a language: minimum number of function words found, minimum share of these among all
-words, and minimum ratio of this number to the number for the second language."""
+"""Conditions for recognising a language: minimum number of its function words in the text, minimum share of these words
+among all words, and minimum ratio of their number to the number of function words of any other language."""
 _ENDS = 120
 """Number of characters that are read at each end of a long question. The middle is not read, because it may be a
 quotation."""

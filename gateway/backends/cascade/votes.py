@@ -143,7 +143,7 @@ def _dumped(value: Any) -> str:
 
 
 def _marked(text: str) -> list[str]:
-    """The parts of the text that are marked as the answer: the content of the last `\boxed`, or else what follows the
+    """The parts of the text that are marked as the answer: the content of the last `\\boxed`, or else what follows the
     last introducing phrase. The list may be empty."""
     if (at := text.rfind("\\boxed")) >= 0 and (inner := _braced(text, at)) is not None:
         return [inner[:_LINE]]

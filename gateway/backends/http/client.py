@@ -87,8 +87,8 @@ class HttpClient(Protocol):
         ...
 
     def opening(self, path: str, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
-        """The part of the request head that is equal for all POST requests to `path` with `headers`. It is an argument
-        of `post`. Raises BackendUnreachable if a header contains invalid characters."""
+        """The part of the request head that is equal for all POST requests to `path` with `headers`. The caller passes
+        the result to `post`. Raises BackendUnreachable if a header contains invalid characters."""
         ...
 
     def post(

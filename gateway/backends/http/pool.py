@@ -95,8 +95,8 @@ class PooledClient:
         return await self._exchange(head, body, deadline, first_byte_timeout, math.inf)
 
     def opening(self, path: str, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
-        """The part of the request head that is equal for all POST requests to `path` with `headers`. It is an argument
-        of `post`. Raises BackendUnreachable if a header contains invalid characters."""
+        """The part of the request head that is equal for all POST requests to `path` with `headers`. The caller passes
+        the result to `post`. Raises BackendUnreachable if a header contains invalid characters."""
         return self._origin.opening("POST", path, headers)
 
     def post(
@@ -159,7 +159,8 @@ class PooledClient:
     # slots
 
     async def _acquire(self, loop: asyncio.AbstractEventLoop, limit: float) -> Connection:
-        """Reserve a connection for the caller. The connection is new, or a connection whose request has just ended."""
+        """Reserve a connection that is not idle. Opens a new connection, or waits for a connection whose request
+        ends."""
         if self._closed:
             raise BackendUnreachable(f"the connections to {self.name} were closed", backend=self.name)
         if self._taken >= self._concurrent:

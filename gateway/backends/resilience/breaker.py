@@ -214,7 +214,7 @@ class Health:
             self.trouble, self.needs_operator = "", False
 
     def waited(self, seconds: float) -> None:
-        """Record a wait for a first token in seconds. The wait counts even if the token did not arrive."""
+        """Record a wait for a first token in seconds. A wait is also recorded if the token did not arrive."""
         self._waits.append(seconds)
 
     def try_enter(self, share: str) -> Slot | None:
@@ -268,7 +268,7 @@ class Health:
 
 
 class Slot:
-    """The slot of one call in progress. Only the first result that is reported counts; it also releases the slot."""
+    """The slot of one call in progress. The first reported result releases the slot; later results are ignored."""
 
     __slots__ = ("_health", "_open", "_probe", "_share", "_started")
 

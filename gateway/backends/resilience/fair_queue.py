@@ -80,10 +80,12 @@ class FairQueue(Generic[Waiter]):
         """Select a waiting request that must be dropped so that a new request of `share` can wait. None: the new
         request itself must be dropped. `batch`: whether the new request is a batch request.
 
-        A new interactive request replaces a batch request, if one waits. Otherwise only requests of the new request's
-        own kind (interactive or batch) may be dropped: the newest request of the share with the most of them. That
-        share must have more waiting requests than `share` would have with the new request; if it does not, the new
-        request is dropped.
+        If the new request is interactive and batch requests wait, a batch request is dropped. Otherwise a request of
+        the new request's own kind (interactive or batch) is dropped. In both cases, it is the newest request of the
+        share that has the most waiting requests of this kind.
+
+        Another request of the new request's own kind is dropped only if that share has more requests of this kind than
+        the number of requests of `share` that would wait together with the new request.
         """
         if not batch and self._batch:
             shares, shorter = self._batch, 0

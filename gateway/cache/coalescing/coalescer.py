@@ -29,8 +29,9 @@ from gateway.state.redis.connection import State
 log = logging.getLogger(__name__)
 
 MOST_JOINS = 2
-"""Maximum number of other requests' calls that a request joins one after the other, if each call fails before its first
-byte. Then the request makes a call of its own, so that it does not wait for a failing backend again and again."""
+"""Maximum number of calls that one request joins. If a joined call fails before its first byte, the request may join
+another request's call. After this number of failed calls, the request makes a call of its own, so that it does not wait
+for a failing backend again and again."""
 
 
 class Coalescer:

@@ -32,8 +32,8 @@ class Question(NamedTuple):
 
     digest: bytes
     live: bool
-    """Whether the asking worker can use the pieces of the answer as they arrive. It can if the answer has the form in
-    the next field."""
+    """Whether the asking worker can use the pieces of the answer as they arrive. It can if the answer has the form that
+    the fields `stream` and `usage` name."""
     stream: bool
     usage: bool
     left_s: float

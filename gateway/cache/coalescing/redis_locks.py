@@ -19,7 +19,7 @@ PATIENCE_S = 120.0
 """Maximum seconds that a request waits for the answer of another gateway. After that, the request makes a call of its
 own."""
 KNOWN_S = 0.3
-"""Seconds after the deletion of a key. After this time, every reader of the index log knows the answer."""
+"""Seconds to wait after a key was deleted. By then, every reader of the index log knows the answer."""
 
 
 class RedisLocks:

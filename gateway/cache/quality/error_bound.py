@@ -12,21 +12,22 @@ from typing import Any
 LEAST = ((0.01, 0.25), (0.005, 0.4), (0.002, 0.6))
 """(Allowed share of wrong hits per look-up, minimum score of a hit), in descending order of the share. The entry that
 applies is the first whose share is at most the share that the policy allows. The scores were chosen on a stream of
-2,995 English questions, which had .0080, .0037 and .0017 wrong hits per look-up with them."""
+2,995 English questions, which had .0080, .0037 and .0017 wrong hits per look-up with these three scores."""
 LEVELS = (LEAST[0][1], 0.3, 0.4, 0.5, 0.6, 0.75, 0.9, 0.98)
 """The possible thresholds of the verifier's score. Each threshold is also the lower limit of a score level, and the
 hits of each level are counted separately. The first threshold is the verifier's own threshold."""
 CONFIDENCE = 0.98
 
 _PRIOR_WRONG = (0.6, 0.54, 0.4, 0.35, 0.3, 0.3, 0.3, 0.002)
-"""Share of wrong hits at each level that is assumed before any check. Where the networks decide, the assumed share is
-far above the share measured on the Quora stream, because other streams (questions of one pattern, edited questions)
-have such high shares. Comparisons after misses soon show the real share."""
+"""Share of wrong hits at each level that is assumed before any check. At the levels before the last, the verifier's
+neural networks decide. There, the assumed share is far above the share measured on questions from Quora, because
+questions from other sources (questions of one pattern, edited questions) have such high shares. Comparisons after
+misses soon show the real share."""
 _PRIOR_CHECKS = (10.0, 10.0, 10.0, 10.0, 10.0, 15.0, 20.0, 400.0)
-"""Number of checked hits that the assumed share counts as, at each level. The number is highest where the verifier's
-rules decide, because the share of wrong hits was measured best there."""
+"""Number of checked hits that the assumed share counts as, at each level. The number is highest at the last level,
+where the verifier's rules decide, because the share of wrong hits was measured best there."""
 _TOLERATED = 1.5
-"""Number of wrong hits by which the checks may exceed the assumed number by chance."""
+"""The checks may find this many more wrong hits than assumed. Such a difference counts as chance."""
 _PRIOR_SEEN = (0.01, 0.018, 0.018, 0.018, 0.035, 0.055, 0.035, 0.03)
 """Share of look-ups at each level that is assumed before any look-up. The assumption counts as `_PRIOR_LOOKUPS`
 look-ups."""
@@ -37,7 +38,8 @@ change over time."""
 _MEMORY = 60.0
 """Number of later checks at the same level after which an earlier check counts only about a third."""
 _LONG_HALF_LIFE = 20_000.0
-"""Number of look-ups after which past wrong hits count only half in the excess that must be compensated."""
+"""Number of look-ups after which a past wrong hit counts only half in `Tally.allowed`. That method allows fewer wrong
+hits if there were too many in the past."""
 _EVERY = 64
 """Number of look-ups after which the counts are reduced again, so that older look-ups count less."""
 

@@ -38,7 +38,8 @@ Recall = Callable[[bytes], Awaitable[Stored | None]]
 
 
 class SemanticHit(NamedTuple):
-    """The best candidate of a look-up that was a miss. The candidate's answer is compared with the fresh answer."""
+    """The stored question that came nearest to a hit in a look-up that was a miss. The answer to the stored question is
+    compared with the fresh answer."""
 
     scope: str
     found: Found

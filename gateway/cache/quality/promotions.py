@@ -1,4 +1,6 @@
-"""Promotes stored answers that a near miss has confirmed: a later question that is as similar gets the answer."""
+"""Promotes stored answers. A near miss is a look-up whose best candidate almost was a hit. If the fresh answer to a
+near miss equals the stored answer of the candidate, the stored answer is promoted: later questions that are at least as
+similar get this answer."""
 
 from __future__ import annotations
 
@@ -65,8 +67,11 @@ class Promotions:
         self._counts(scope).hits += 1
 
     def judged(self, scope: str, digests: tuple[bytes, ...], score: float, *, right: bool) -> None:
-        """Record the comparison of a near miss with a fresh answer. `right`: the answers are equal, so those with
-        `digests` are promoted from `score` on; if not, their promotions end."""
+        """Record the comparison of a near miss with a fresh answer. `right`: the two answers are equal.
+
+        If the answers are equal, the answers with these `digests` are promoted for later questions with at least this
+        `score`. If the answers differ, these promotions end.
+        """
         for name in ((scope, digest) for digest in digests):
             self._least[name] = min(self._least.get(name, _NEVER), score) if right else _NEVER
             self._least.move_to_end(name)

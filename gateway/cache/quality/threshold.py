@@ -219,8 +219,12 @@ class Thresholds:
             scope.bars.clear()
 
     def called_wrong(self, name: str, score: float, key: str) -> None:
-        """Count a wrong hit that a client with the API key `key` has reported. The report counts for this single hit
-        only, because clients rarely report that a hit was right. The report also adds checks in the scope."""
+        """Count a wrong hit that a client with the API key `key` has reported. The report also adds checks in the
+        scope.
+
+        The report counts as a single wrong hit. A wrong hit that a check finds also stands for hits that were not
+        checked. A report does not, because clients rarely report that a hit was right.
+        """
         scope = self._scope(name)
         if self._counts_report(scope, key):
             scope.credit += _AFTER_WRONG

@@ -38,8 +38,8 @@ capacity."""
 
 
 def single_threaded() -> None:
-    """Make faiss use one OpenMP thread when it is called from the calling thread. On busy cores, a search with two
-    threads takes sixty times as long."""
+    """Make faiss use only one OpenMP thread for later calls from the current Python thread. On busy cores, a search
+    with two threads takes sixty times as long."""
     import faiss
 
     faiss.omp_set_num_threads(1)
@@ -50,8 +50,8 @@ class VectorIndex:
     used from one thread.
 
     Eight-bit codes find the nearest vectors, and exact cosines rank them. With up to `LISTS_FROM` vectors, a search
-    compares all codes. With more vectors, the caller calls `build` of the `draft` in another thread and then passes the
-    draft to `adopt`.
+    compares all codes. With more vectors, a search compares only the codes in some lists. The lists must be trained:
+    the caller calls `draft`, calls `build` of the draft in another thread, and then passes the draft to `adopt`.
     """
 
     def __init__(self, dimensions: int) -> None:
@@ -124,7 +124,7 @@ class VectorIndex:
     # -- codes ---------------------------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Apply all vectors that were added and removed since the last search to the faiss index."""
+        """Apply to the faiss index all additions and removals of vectors since the last search."""
         if len(self._vectors) < FAISS_FROM:
             return
         single_threaded()

@@ -47,7 +47,7 @@ class DiskErasure:
                 self._rewrite = False
         except (
             StateUnavailable
-        ) as error:  # also raised while an earlier rewrite is in progress, which may contain the deleted content
+        ) as error:  # also raised while an earlier rewrite runs; its result may contain the deleted content
             log.debug("flushed answers stay in the state server's file for now: %s", error)
             return False
         return True

@@ -80,7 +80,7 @@ class ExactIndex:
         return entry
 
     def has(self, digest: bytes) -> bool:
-        """Whether the index has an entry for `digest`. An expired entry counts until it is removed."""
+        """Whether the index has an entry for `digest`. Also True for an expired entry that was not yet removed."""
         return digest in self._teams
 
     def touch(self, digest: bytes) -> None:

@@ -55,8 +55,8 @@ class Invalidation:
         return covered
 
     async def wrong(self, request_id: str, team: str) -> None:
-        """Remove the answer that the request with this id got from the cache, in this worker or another one. Raises
-        StateUnavailable."""
+        """Remove a stored answer that is wrong. `request_id`: id of the request of `team` that got the answer from the
+        cache. This worker or another worker may have served that request. Raises StateUnavailable."""
         wrong = Wrong(request_id, team)
         if not self._evict(wrong):
             await self._log.append(encode_wrong(wrong))

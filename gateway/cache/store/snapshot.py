@@ -126,14 +126,14 @@ class Snapshots:
         self, keep: SnapshotWriter | None, log: IndexLog, known: Callable[[], Iterable[Entry]], state: State
     ) -> None:
         """`keep`: the snapshot; None: there are no snapshots. `known()`: returns all entries of the index. The caller
-        must follow `log`."""
+        must read `log` and apply the changes that it contains."""
         self._keep, self._log, self._known = keep, log, known
         self._erasure = DiskErasure(state, log) if keep is not None and keep.writes else None
         self._stale = False
         """Whether the file may contain answers that were flushed."""
         self._earlier: Position | None = None
-        """Position in the log at the time of the last call of `tidy`. Answers that were being stored at that time come
-        later in the log. So do the flushes that cover these answers."""
+        """Position in the log at the time of the last call of `tidy`. Answers that were being stored at that time, and
+        flushes that delete these answers, come after this position."""
         self._written_at = 0
         self._counts = {"restored": 0, "snapshots": 0}
 

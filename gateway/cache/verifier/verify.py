@@ -28,8 +28,8 @@ _LONGEST_QUESTION = 30
 """Maximum tokens of a question that gets a score. In a longer text every word may matter, and the cosine does not show
 single words."""
 FOREIGN_BAR = 0.55
-"""Minimum score of a pair of Spanish or Portuguese questions. With a lower minimum, more than 5 % of those paraphrased
-pairs that have different answers would be accepted."""
+"""Minimum score of a pair of Spanish or Portuguese questions. With a lower minimum, more than 5 % of the pairs that
+look like paraphrases, but have different answers, would be accepted."""
 _CROWD = 1500
 """Maximum number of stored questions for which the networks' probability needs no correction."""
 

@@ -20,7 +20,7 @@ _CONTENT = frozenset({"content", "output"})
 _HOLDERS = frozenset({"tool_result", "search_result"})
 """Types of parts whose content is a list of parts."""
 _STAYS = -1
-"""Key for the asides that are never dropped, because they are dropped with no turn. No turn has this index."""
+"""Key for the asides that belong to no turn and are therefore never dropped. The key is no index of a turn."""
 
 
 def asides(request: CompletionRequest) -> dict[int, int]:
@@ -45,9 +45,9 @@ def asides(request: CompletionRequest) -> dict[int, int]:
 def _messages(
     request: CompletionRequest, given: Any, turn: Turn, begins: int, ends: int
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (index, message) for the message of `turn`, and for the items before it that are not turns. For the last
-    turn, also yield the items after it. `given`: all items of the conversation. `begins`, `ends`: the range of indexes
-    to read."""
+    """Yield (index, message) for the message of `turn`, and for the items between the previous turn and `turn`. For the
+    last turn, also yield the items after `turn`. `given`: all items of the conversation. `begins`, `ends`: the range of
+    indexes to read."""
     if turn.index < 0 and (field := FACTS[request.dialect].system_field):
         yield turn.index, {"content": request.body.get(field)}
     if type(given) is list:
@@ -56,7 +56,7 @@ def _messages(
 
 
 def _goes_along(item: Mapping[str, Any], before: bool) -> bool:
-    """Whether `item` is dropped together with the turn after it."""
+    """Whether `item` is dropped together with the turn after it. `before`: whether a turn comes after `item`."""
     return before and item.get("type") == "reasoning"
 
 

@@ -40,8 +40,9 @@ def pdf(data: bytes) -> tuple[int, int, float]:
     """The number of pages, the number of bytes of text shown on the pages, and 0 seconds. The number of pages is the
     larger of the declared number and the number found.
 
-    If the page tree cannot be read to its end, each object that looks like a page counts, and so does each object that
-    looks like a number of pages.
+    If the page tree cannot be read to its end, the file is searched for text that looks like a page object or like a
+    declared number of pages. The declared number is then the largest of three: the number in the page tree, the number
+    of such page objects, and the largest such number.
     """
     from pypdf import PdfReader
     from pypdf.errors import PyPdfError
@@ -60,7 +61,7 @@ def pdf(data: bytes) -> tuple[int, int, float]:
             text += _shown(page)
         whole = found > 0
     except (PyPdfError, ValueError, TypeError, KeyError, AttributeError, RecursionError, NotImplementedError):
-        pass  # the pages that were found before the error count
+        pass  # count the pages that were found before the error
     if not whole:
         declared = max(declared, len(_PAGE.findall(data)), *map(int, _DECLARED.findall(data)))
     pages = max(declared, found)

@@ -19,7 +19,7 @@ _PRELUDE = struct.Struct(">III")
 _CHECKSUM = 4
 _MOST_BYTES = 24 * 2**20
 _USUAL_HEAD = 256
-"""Maximum bytes of a message's headers for caching the parsed headers."""
+"""Maximum bytes of a message's headers. If the headers are longer, their parsed form is not cached."""
 _FIXED = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 """Type number of a header's value → length of the value in bytes. Contains the types with a fixed length."""
 _SIZED = frozenset({6, 7})
