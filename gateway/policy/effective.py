@@ -77,8 +77,8 @@ def _flat(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
 
 
 def _is_set(data: Any, path: KeyPath) -> bool:
-    """Whether the files have a value at `path`. In the files, a single mapping may be written in place of a list with
-    one element, and a list in place of a section."""
+    """Whether the files have a value at `path`. A file may write a list with one element as that element alone, and may
+    write a list in place of a section."""
     for step in path:
         if isinstance(data, Mapping):
             if isinstance(step, int):

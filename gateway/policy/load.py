@@ -130,7 +130,8 @@ class _Claims:
             self.keep(path)
 
     def keep(self, path: Path) -> None:
-        """Keep the file's previous policies, except those of teams that it has now."""
+        """Keep the previous policies of the file `path`, except for teams to which its present content has given a
+        policy."""
         for team, policy in self._last.get(path, {}).items():
             self._claims.setdefault(team, {}).setdefault(path, policy)
 
@@ -164,8 +165,8 @@ _NO_ANSWERS: dict[str, Any] = {
     **dict.fromkeys(("max_usd_per_request", "overrides"), True),
     "context": {"prompt_cache": True, "old_outputs": True},
 }
-"""Keys of a policy that do not influence answers. The fingerprint omits them. Old outputs are left out only if no
-answer should need them."""
+"""Keys of a policy that do not influence answers. The fingerprint omits them. The key `old_outputs` is one of them,
+because the gateway leaves an old tool output out of a request only if no answer should need the output."""
 
 
 _AS_DEFAULT: dict[str, Any] = {"cost_centre": "", "hedging": HedgingPolicy()}

@@ -14,7 +14,7 @@ from gateway.settings.files import ConfigError, read_document
 
 @dataclass(slots=True)
 class Sources:
-    """What the files have, and their mistakes so far."""
+    """The teams and bases in the policy files, and the mistakes found so far."""
 
     teams: list[tuple[Path, Part]] = field(default_factory=list)
     bases: dict[str, tuple[Path, Part]] = field(default_factory=dict)

@@ -80,7 +80,8 @@ class Tenants:
         return Tenant(key, policy, epoch, self._closed_to(key.team))
 
     def _log_unknown(self) -> None:
-        """Log at most one line a minute, because anyone can send unknown keys. It has nothing of the key."""
+        """Log that an unknown key was refused. At most one line a minute, because anyone can send unknown keys. The
+        line contains no part of the key."""
         now = time.monotonic()
         if now < self._quiet_until or not self._kept_in:
             return

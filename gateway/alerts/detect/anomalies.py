@@ -3,8 +3,8 @@
 A figure x is compared with the past by its modified z-score, 0.6745 (x - median) / MAD. The median is over the past
 hours. MAD is the median of the absolute deviations from this median. Up to half of the past hours may be unusual before
 median and MAD change much; mean and standard deviation change earlier (Iglewicz and Hoaglin 1993, "How to Detect and
-Handle Outliers"). The authors treat 3.5 as an outlier. For spend, x is the logarithm, because a busy hour costs a
-multiple of a quiet hour and not a fixed amount more.
+Handle Outliers"). These authors treat a figure with a score above 3.5 as an outlier. For spend, x is the logarithm,
+because a busy hour costs a multiple of a quiet hour and not a fixed amount more.
 """
 
 from __future__ import annotations

@@ -272,7 +272,8 @@ class Watch:
         return None if known is None else known[0] + self._noticed.get(team, 0) - known[1]
 
     def _may_be_due(self, account: BudgetWindow, at_most: int, window: Window, now: float) -> bool:
-        """Whether a spend between the last query's and `at_most` could make an alert due that is not stored yet."""
+        """Whether an alert that is not stored yet could be due, if the spend is between the result of the last query
+        and `at_most`."""
         return self._queried[account.team, window][0] < account.limit <= at_most or any(
             alert.id not in self._known for alert in due(account, at_most, window, now)
         )

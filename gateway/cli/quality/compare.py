@@ -204,7 +204,8 @@ async def _opened(
 
 
 def _check_budgets(settings: Settings, team: str, policy: Policy, limit: int) -> None:
-    """Check the ledger. Raises BudgetExhausted if --max-usd exceeds the rest of a hard budget."""
+    """Raises BudgetExhausted if `limit`, the value of --max-usd, exceeds what is left of a hard budget according to the
+    ledger."""
     above = settings.config.organisations.get(policy.organisation, Organisation()).budget
     budgets = [each for each in (*policy.budget, *above) if each.hard and each.limit_usd is not None]
     if not budgets:
@@ -255,7 +256,7 @@ def _judge(name: str, fleet: Fleet, policy: Policy, pairs: Pairs) -> Judge:
 
 
 def _difficulties(pairs: list[Pair]) -> dict[str, float | None]:
-    """Prompt id → difficulty; None outside the grader's domain."""
+    """Prompt id → difficulty; None for a prompt of a kind that the grader cannot judge."""
     grader, found = Grader.load(), {}
     for pair in pairs:
         request = pair.prompt.request("any")

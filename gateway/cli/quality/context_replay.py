@@ -39,7 +39,8 @@ entries."""
 
 
 class Replay:
-    """One team's gateway with a simulated clock. The biller simulates the content of a provider's cache."""
+    """One team's gateway with a simulated clock. The biller, which computes the cost of each request, simulates the
+    content of a provider's cache."""
 
     def __init__(self, policy: ContextPolicy, price_of: Callable[[str], Price | None]) -> None:
         self._now, self._begins = 0.0, 0.0
