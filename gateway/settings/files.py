@@ -156,7 +156,7 @@ def validated(
 ) -> Model:
     """Validate `data`, whose keys are the field names of `model`, and return it as a `model`. `place`: path → beginning
     of an error message, as `Document.place` returns it. `conflicts`: mistakes that were found earlier. Raises
-    ConfigError with all mistakes."""
+    ConfigError."""
     mistakes, top = list(conflicts), place(())
     name = top.rsplit(":", 2)[0]
     try:

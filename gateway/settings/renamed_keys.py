@@ -292,8 +292,8 @@ def values(key: str, words: Sequence[str]) -> list[str]:
 
 
 def as_new(path: KeyPath, value: Any, table: Sequence[Renaming]) -> Iterator[tuple[KeyPath, Any]]:
-    """Yield the path and the value that a file has today for `path` and `value`, which use the models' names. Yields
-    nothing for a boolean key that was replaced by a value of another key."""
+    """Yield a key's path and value as a file writes them with today's names. `path` and `value` are those with the
+    models' names. Yields nothing for a boolean key that was replaced by a value of another key."""
     new = list(path)
     for row in table:
         for end, step in enumerate(path):

@@ -133,7 +133,7 @@ class _Reading:
     count as part of the completion.
 
     The numbers may show that a backend did not include its reasoning, cache reads or cache writes in the totals of
-    prompt and completion. Then they are added to these totals.
+    prompt and completion. Then the missing tokens are added to these totals.
     """
 
     def __init__(self, report: _Object) -> None:
