@@ -35,7 +35,7 @@ def of_id(request_id: str) -> list[tuple[bytes, bytes]]:
 
 
 def of_record(record: Record) -> list[tuple[bytes, bytes]]:
-    """Ids, `x-thriftgate-*`, limits and the backend's headers, as far as they are known at this time."""
+    """The response headers that are known so far: ids, `x-thriftgate-*`, rate limits and the headers of the backend."""
     value = record.request_id.encode()
     found = [(b"x-request-id", value), (b"request-id", value), (b"x-thriftgate-cache", record.cache.encode())]
     if (served := record.served_by) is not None:

@@ -47,7 +47,8 @@ class PolicySet:
         return next((self.old_names.get(path, ()) for path, teams in self.files.items() if team in teams), ())
 
     def find(self, team: str) -> tuple[Policy, str]:
-        """The team's own policy, or the default one under the team's name, with its fingerprint."""
+        """Returns (policy, fingerprint of the policy). The policy is the team's own or, if the team has none, the
+        default policy under the team's name."""
         if team in self.policies:
             return self.policies[team], self.epochs[team]
         default = self.policies.get(DEFAULT) or Policy(team=DEFAULT)

@@ -89,7 +89,7 @@ class Loader(yaml.SafeLoader):
 
 
 def _mistake(problem: str, at: Any) -> yaml.composer.ComposerError:
-    """The error to raise. `at`: the wrong event or node."""
+    """The error to raise. `at`: the YAML event or node that has the problem."""
     return yaml.composer.ComposerError(None, None, problem, at.start_mark)
 
 

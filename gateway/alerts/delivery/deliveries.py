@@ -142,7 +142,8 @@ def acknowledge(connection: Connection, id: str, by: str, now: float) -> str | N
 
 
 def escalate(connection: Connection, policy_of: Callable[[str], AlertsPolicy | None], now: float) -> list[str]:
-    """Queue alerts that were not acknowledged in time for the escalation receivers. Returns the ids of these alerts."""
+    """Find the alerts that were not acknowledged in time, and queue them for delivery to the escalation receivers.
+    Returns the ids of these alerts."""
     c = alerts.c
     late = connection.execute(
         select(c.id, c.team, c.created_at, c.payload, c.kind, c.severity, c.escalate_at)

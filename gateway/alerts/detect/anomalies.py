@@ -45,8 +45,8 @@ def robust_z(value: float, past: Sequence[float], least_mad: float) -> float:
 
 
 def found(team: str, hours: Mapping[int, Hour], now: float) -> list[Alert]:
-    """Anomalies of the current and the previous hour. The alert's id contains the day, so each kind of anomaly is
-    reported at most once a day (UTC)."""
+    """Alerts about anomalies of the current and the previous hour. The id of an alert contains the day, so each kind of
+    anomaly is reported at most once a day (UTC)."""
     current = int(now // HOUR_S)
     last = {number: hours[number] for number in (current - 1, current) if number in hours}
     past = [hour for number, hour in hours.items() if current - PAST_HOURS <= number < current - 1]

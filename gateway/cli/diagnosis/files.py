@@ -205,7 +205,7 @@ def _numbers(document: Document, data: Any, path: KeyPath, keys: frozenset[str])
 
 
 def _duration_keys() -> frozenset[str]:
-    """Names of keys that have a duration as value in every section that contains them."""
+    """Names of the keys whose value is a duration, whatever section the key is in."""
     durations: set[str] = set()
     others: set[str] = set()
     for model in _subclasses(Section):

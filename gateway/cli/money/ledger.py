@@ -48,7 +48,7 @@ def verify(context: Context) -> None:
 
     It finds rows that were edited, deleted, inserted, moved or cut off: every row is hashed together with the hash
     before it, and the newest hash is also in ledger.anchor in the data directory. If the host itself is not trusted,
-    compare that hash with your log (`the ledger's chain`).
+    compare the newest hash with the one in the gateway's log, in the lines with `the ledger's chain`.
 
     Exit status: 0 when no row was changed, 1 otherwise.
     """

@@ -187,7 +187,8 @@ async def _run(
 async def _opened(
     settings: Settings, backends: list[Backend], catalogue: PriceBook
 ) -> AsyncIterator[tuple[Fleet, Journal]]:
-    """A fleet and its journal. At the end, its rows are written to the ledger, unless a running gateway does that."""
+    """A fleet of `backends`, and the journal of its calls. At the end, the journal's rows are written to the ledger,
+    unless a running gateway does that."""
     fleet = Fleet(backends)
     journal = Journal(settings.paths.journal, prices=catalogue, worker="compare")
     await journal.start()

@@ -34,7 +34,7 @@ def learned(context: Context, team: str | None) -> None:
     \b
     thriftgate quality learned --team search
     measured   share of answers as good as the baseline's, with one-sided 95 % bounds
-    shift      how far that is from the prior, in log-odds
+    shift      how far that is from the estimate before any measurement (the prior), in log-odds
     """
     with open_database(context.of_running()) as database, database.read() as connection:
         now = time.time()
