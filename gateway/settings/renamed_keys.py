@@ -292,7 +292,7 @@ def values(key: str, words: Sequence[str]) -> list[str]:
 
 
 def as_new(path: KeyPath, value: Any, table: Sequence[Renaming]) -> Iterator[tuple[KeyPath, Any]]:
-    """Yield a key's path and value as a file writes them with today's names. `path` and `value` are those with the
+    """Yield (path, value) of a key as files write them today. `path` and `value`: the same key and value with the
     models' names. Yields nothing for a boolean key that was replaced by a value of another key."""
     new = list(path)
     for row in table:

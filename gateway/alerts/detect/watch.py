@@ -265,8 +265,8 @@ class Watch:
         """An upper bound of the team's spend in `window`: the spend in the last query plus the rows since that query.
         None: the ledger must be queried.
 
-        A query of a large ledger takes long. With SQLite, this process is the only writer and `notice` receives every
-        new row.
+        The bound saves queries, because a query of a large ledger takes long. It is known only with SQLite: there, this
+        process is the only writer, so `notice` receives every new row.
         """
         known = self._queried.get((team, window))
         return None if known is None else known[0] + self._noticed.get(team, 0) - known[1]

@@ -118,7 +118,7 @@ def release(context: Context, which: str, yes: bool) -> None:
     With WORKER, the money that is held for one of its workers is freed; `thriftgate doctor` lists hosts and workers. A
     worker may have spent what it had leased, and only its journal shows how much. If the gateway is started again on
     its data directory, it drains the journal and frees the rest by itself. So release the money only if that directory
-    is lost. The spend in it is then missing in the ledger, and the budgets can be overrun by that amount.
+    is lost. The spend in the lost journal is then missing in the ledger, and the budgets can be overrun by that amount.
     """
     settings = context.of_running()
     here = {segments.leases_as(lane) for lane in segments.lanes(settings.paths.journal)}

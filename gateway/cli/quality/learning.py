@@ -58,7 +58,7 @@ def learned(context: Context, team: str | None) -> None:
 @common
 @click.argument("plan", type=FILE)
 def trial(context: Context, plan: Path) -> None:
-    """Put PLAN, made by `router fit`, on trial: it decides in parallel, but its decisions are not served.
+    """Put PLAN, made by `router fit`, on trial: it decides on requests, but its decisions are not used.
 
     A running gateway switches to it once it is measured to be cheaper and not worse, or better and not more expensive.
     It switches back if the plan then turns out to be worse. This needs compared answers: `learning.share` in teams'
