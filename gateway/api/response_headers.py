@@ -122,7 +122,9 @@ def of_error(error: GatewayError) -> list[tuple[bytes, bytes]]:
         return []
     found = [(b"x-should-retry", b"true" if error.retryable else b"false")]
     if error.retry_after_s is not None:
-        milliseconds = max(1, ceil(error.retry_after_s * 1000))  # rounded up: an earlier retry is refused again
+        milliseconds = max(
+            1, ceil(error.retry_after_s * 1000)
+        )  # rounded up, because a retry before this time is refused
         found.append((b"retry-after", b"%d" % -(-milliseconds // 1000)))
         found.append((b"retry-after-ms", b"%d" % milliseconds))
     return found

@@ -228,7 +228,7 @@ class Keys:
         if mark != self._mark:
             rows = await self._database.run(_living, writes=False)
             self._keys = {bytes(row.digest): _key(row) for row in rows}
-            # Of a lineage's active keys the newest counts, because the last one wins.
+            # If a lineage has several active keys, the newest is kept, because the keys are in order of their age.
             self._digests = {key.lineage: key_digest for key_digest, key in self._keys.items()}
             self._mark = mark
             self.version += 1

@@ -85,7 +85,8 @@ def reload_policies(folders: Sequence[Path], ceilings: Ceilings, last: PolicySet
     files = claims.settled(found.problems)
     bases = {name: path for name, (path, _) in found.bases.items()} | lost
     fresh = _build(files, ceilings, old, bases)
-    return fresh, tuple(dict.fromkeys(found.problems))  # the teams that extend a base repeat what it has wrong
+    # A mistake in a base is found again for each team that extends the base, but is reported once.
+    return fresh, tuple(dict.fromkeys(found.problems))
 
 
 def _old_names(found: Sources) -> dict[Path, list[OldName]]:
@@ -216,7 +217,7 @@ class Policies:
                     listener()
             if changed or not problems:  # an operator who reloads with a signal looks for this line
                 log.info("policies reloaded: %s", ", ".join(sorted(fresh.policies)))
-        except Exception as error:  # whatever an invalid file caused; the next edit is read again
+        except Exception as error:  # of any type, so that the next change is still read
             problems = (f"policies cannot be read: {type(error).__name__}",)
             log.exception("policies not reloaded")
         self.problem = "\n".join(problems)

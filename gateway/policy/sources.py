@@ -80,5 +80,5 @@ def _check(found: Sources, name: str, base: Part) -> None:
             check_base(base)
         except ConfigError as error:
             found.unusable.add(name)
-            if base.is_base:  # the default policy's mistakes are reported with its team
+            if base.is_base:  # mistakes of the default policy are reported for its team
                 found.problems += error.problems

@@ -196,7 +196,7 @@ class Inference:
                 allowed_s = min(allowed_s, controls.deadline_s)
             deadline = loop.time() + allowed_s
             async with await self._pipeline.serve(request, tenant, record, deadline) as reply:
-                if hang_up.happened:  # other requests have what they wanted
+                if hang_up.happened:  # the task went on only for other requests, which now have its result
                     raise asyncio.CancelledError
                 if reply.answer.stream:
                     begun = reply.answer.content_type

@@ -83,7 +83,7 @@ class ModelRoutes:
         name = request.path_params["name"]
         found = visible_models(tenant, self._fleet)
         if tenant.policy.rule(name) is not None and _open(name, tenant, self._fleet):
-            found.append((name, "thriftgate"))  # it may fit a pattern only
+            found.append((name, "thriftgate"))  # the name may match only a pattern in the policy
         for known, owner in found:
             if known == name:
                 anthropic = "anthropic-version" in request.headers

@@ -213,7 +213,7 @@ class InferenceProtocol(BoundedProtocol):
         if self.timeout_keep_alive_task is not None:
             self.timeout_keep_alive_task.cancel()
             self.timeout_keep_alive_task = None
-        if self._ahead is not None:  # uvicorn notifies only the last of the pipeline
+        if self._ahead is not None:  # uvicorn notifies only the last of the pipelined requests
             self._leave()
             self._ahead = None
         super().connection_lost(exc)

@@ -204,7 +204,8 @@ class Session:
         await self._out({"type": "websocket.close", "code": code, "reason": reason})
 
     async def _out(self, message: Message) -> None:
-        with suppress(OSError, RuntimeError):  # servers raise one or the other after a disconnection, which is read too
+        # After a disconnection, servers raise one of these errors. The disconnection is also read as a message.
+        with suppress(OSError, RuntimeError):
             await self._sending(message)
 
 

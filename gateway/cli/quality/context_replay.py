@@ -59,7 +59,9 @@ class Replay:
         factor = family_factor(session.model)
         reader = self._readers.setdefault(factor, BlockReader(self._counter.count, factor))
         cache = PromptCache(rules_of(session.model))
-        backend = provider_backend(session.model)  # without a window, because the provider served what was recorded
+        backend = provider_backend(
+            session.model
+        )  # no context window, because the provider answered the recorded requests
         for sent in session.requests():
             self._now = self._begins + sent.at
             record, body = self._send(session, sent, backend)
