@@ -122,9 +122,8 @@ def of_error(error: GatewayError) -> list[tuple[bytes, bytes]]:
         return []
     found = [(b"x-should-retry", b"true" if error.retryable else b"false")]
     if error.retry_after_s is not None:
-        milliseconds = max(
-            1, ceil(error.retry_after_s * 1000)
-        )  # rounded up, because a retry before this time is refused
+        # Both values are rounded up, because a retry before this time is refused.
+        milliseconds = max(1, ceil(error.retry_after_s * 1000))
         found.append((b"retry-after", b"%d" % -(-milliseconds // 1000)))
         found.append((b"retry-after-ms", b"%d" % milliseconds))
     return found

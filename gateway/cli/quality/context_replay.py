@@ -59,9 +59,8 @@ class Replay:
         factor = family_factor(session.model)
         reader = self._readers.setdefault(factor, BlockReader(self._counter.count, factor))
         cache = PromptCache(rules_of(session.model))
-        backend = provider_backend(
-            session.model
-        )  # no context window, because the provider answered the recorded requests
+        # The backend has no context window, because the provider answered the recorded requests.
+        backend = provider_backend(session.model)
         for sent in session.requests():
             self._now = self._begins + sent.at
             record, body = self._send(session, sent, backend)
