@@ -37,8 +37,8 @@ def is_bounded(name: bytes, value: bytes) -> bool:
 
 
 def _is_near(value: bytes) -> bool:
-    """Whether `value` is a duration, a number of seconds, or a time (Unix time in s or ms, RFC 3339, HTTP) within a
-    month."""
+    """Whether `value` is a duration of at most a month (with units, or a number of seconds), or a time at most a month
+    from now (Unix time in s or ms, RFC 3339, HTTP)."""
     if len(value) > 64:
         return False
     if _MILLISECONDS.fullmatch(value) and float(value) <= LONGEST_RESET_S:

@@ -35,7 +35,7 @@ def of_id(request_id: str) -> list[tuple[bytes, bytes]]:
 
 
 def of_record(record: Record) -> list[tuple[bytes, bytes]]:
-    """Ids, `x-thriftgate-*`, limits and the backend's headers, as far as they are known at this time."""
+    """The response headers that are known so far: ids, `x-thriftgate-*`, rate limits and the headers of the backend."""
     value = record.request_id.encode()
     found = [(b"x-request-id", value), (b"request-id", value), (b"x-thriftgate-cache", record.cache.encode())]
     if (served := record.served_by) is not None:
@@ -122,7 +122,8 @@ def of_error(error: GatewayError) -> list[tuple[bytes, bytes]]:
         return []
     found = [(b"x-should-retry", b"true" if error.retryable else b"false")]
     if error.retry_after_s is not None:
-        milliseconds = max(1, ceil(error.retry_after_s * 1000))  # rounded up: an earlier retry is refused again
+        # Both values are rounded up, because a retry before this time is refused.
+        milliseconds = max(1, ceil(error.retry_after_s * 1000))
         found.append((b"retry-after", b"%d" % -(-milliseconds // 1000)))
         found.append((b"retry-after-ms", b"%d" % milliseconds))
     return found

@@ -35,9 +35,10 @@ class Context:
     def of_running(self, *, keys: bool = False, writes: bool = False) -> Settings:
         """Like `settings`, for commands about a running gateway.
 
-        If no data directory is given and this user's only gateway uses another than the default one, the gateway's
-        directory and configuration are used. If the command `writes` into a directory on which no gateway runs, a
-        warning lists those that run. Raises ConfigError.
+        If no data directory is given, and this user has exactly one running gateway, the directory and configuration of
+        this gateway are used, even if its directory is not the default one. Otherwise, if no gateway uses the command's
+        directory and the command changes data there (`writes`), a warning lists the running gateways. Raises
+        ConfigError.
         """
         directory = self.data_dir or default_data_dir()
         gateways = [] if running_on(directory.absolute()) else running()

@@ -42,8 +42,8 @@ class StreamReader(Protocol):
         ...
 
     ending: bytes
-    """The last bytes for the client, which are sent after the money is settled. Empty if the backend sent no
-    terminating event."""
+    """The last bytes for the client. They are sent after the cost of the request has been booked. Empty if the backend
+    sent no terminating event."""
 
     @property
     def chunks(self) -> int:
@@ -52,7 +52,8 @@ class StreamReader(Protocol):
 
     @property
     def silent(self) -> int:
-        """Number of events in `chunks` that have no content, such as the events with the role and the finish reason."""
+        """Number of those events counted by `chunks` that have no content, such as the events with the role and the
+        finish reason."""
         ...
 
     @property
@@ -108,8 +109,9 @@ class Translator(Protocol):
         logprobs: bool = False,
         max_output_tokens: int | None = None,
     ) -> bytes:
-        """The request body for the backend. The gateway asks for log-probabilities if `logprobs` is true (plain
-        requests only), and limits the output to `max_output_tokens`.
+        """The request body for the backend. `plan`: the turns to remove or shorten. `logprobs`: whether the body asks
+        for log-probabilities (only for requests that are not streamed). `max_output_tokens`: output limit that the
+        gateway sets.
 
         Raises BadRequest, with the name of the field, if the backend's dialect cannot express the request.
         """

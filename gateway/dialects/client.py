@@ -100,7 +100,7 @@ class Client:
     """All parts of a client dialect. The package of the dialect defines them as `CLIENT` in its module `client.py`."""
 
     dialect: ClientDialect
-    """Reads stored answers, and requests that have no path."""
+    """Reads stored answers. Also parses requests that come without a URL path, such as those of a recorded session."""
     paths: Mapping[str, ClientDialect] = field(default_factory=dict)
     at: Callable[[str], ClientDialect | None] = _nowhere
     """Finds the endpoint at a path that contains the name of a model."""

@@ -18,7 +18,7 @@ from gateway.domain.request import CompletionRequest
 
 
 class Replayed:
-    """Implements `Answer` over a stored plain body."""
+    """Implements `Answer` for an answer that is stored as a plain body."""
 
     status = 200
     complete = over = True

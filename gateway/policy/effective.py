@@ -59,7 +59,7 @@ def _values(merged: Merged | None, policy: Policy, ceilings: Ceilings) -> Iterat
         else:
             origin = merged.place(path).split(": ")[0] if merged is not None and is_set else BUILT_IN
         for new_path, new_value in as_new(path, value, POLICY):
-            if new_path not in shown:  # an old switch and its replacement are one key
+            if new_path not in shown:  # an old key and the key that replaced it are shown once
                 shown.add(new_path)
                 yield Value(".".join(map(str, new_path)), new_value, origin, is_set)
 
@@ -77,8 +77,8 @@ def _flat(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
 
 
 def _is_set(data: Any, path: KeyPath) -> bool:
-    """Whether the files have a value at `path`. In the files, a single mapping may be written in place of a list with
-    one element, and a list in place of a section."""
+    """Whether the files have a value at `path`. A file may write a list with one element as that element alone, and may
+    write a list in place of a section."""
     for step in path:
         if isinstance(data, Mapping):
             if isinstance(step, int):

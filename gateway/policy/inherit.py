@@ -1,7 +1,7 @@
 """Teams and bases in policy files: splits files into sections, and merges a section with the base that it extends.
 
-The merge happens before validation, on the values as they stand in the files. So the policy's model, its defaults and
-its fingerprint know nothing of bases, and each value keeps the file and line in which it stands.
+The merge happens before validation, on the values as they stand in the files. So bases have no effect on the policy's
+model, defaults and fingerprint, and for each value the file and line are known.
 """
 
 from __future__ import annotations

@@ -22,7 +22,8 @@ _FROM = "# from "
 
 
 def keep(folder: Path, files: Mapping[Path, Mapping[str, Policy]]) -> None:
-    """Write each policy in force into `folder`, complete with what it extends, one file per team.
+    """Write each policy in force into `folder`, one file per team. A copy includes the values of the base that the
+    policy extends.
 
     Blocking. A failure is logged, and the next change of policies tries again.
     """

@@ -65,8 +65,9 @@ def create(
 
 
 def revoke(database: Database, key_id: str, *, actor: str = "cli") -> list[str]:
-    """End a key at once, together with every key of its lineage. If a leaked key was rotated and its successor is
-    revoked, the leaked secret must not stay valid in its grace period.
+    """End a key at once, together with every key of its lineage. A lineage is a key and its successors by rotation.
+    After a rotation the old secret stays valid for a grace period, and if it has leaked, revoking the successor must
+    end it too.
 
     Returns the ids of the ended keys; empty if there is no such active key.
     """
@@ -109,7 +110,8 @@ def rotate(database: Database, key_id: str, *, grace_s: float = 0.0, actor: str 
 
 
 def _insert(connection: Connection, asked: Key, actor: str, detail: str) -> tuple[str, Key]:
-    """Insert `asked`. It has no id yet, and it has a lineage only if it replaces another key."""
+    """Insert the key `asked`, which has no id yet. It has a lineage only if it replaces another key. Returns (the
+    secret, the stored key)."""
     secret, id = f"tg-{secrets.token_urlsafe(32)}", f"key_{secrets.token_hex(8)}"
     key = replace(asked, id=id, lineage=asked.lineage or id)
     connection.execute(
@@ -216,8 +218,8 @@ class Keys:
         return self._keys.get(key_digest)
 
     def digest_of(self, lineage: str) -> bytes | None:
-        """The digest of the active key of a lineage: the key itself, or its successor after a rotation. It is an
-        argument for `find`. None if the lineage has no active key."""
+        """The digest of the active key of a lineage: the key itself, or its successor after a rotation. `find` accepts
+        this digest. None if the lineage has no active key."""
         return self._digests.get(lineage)
 
     async def refresh(self) -> None:
@@ -226,7 +228,7 @@ class Keys:
         if mark != self._mark:
             rows = await self._database.run(_living, writes=False)
             self._keys = {bytes(row.digest): _key(row) for row in rows}
-            # Of a lineage's active keys the newest counts, because the last one wins.
+            # If a lineage has several active keys, the newest is kept, because the keys are in order of their age.
             self._digests = {key.lineage: key_digest for key_digest, key in self._keys.items()}
             self._mark = mark
             self.version += 1
@@ -249,8 +251,8 @@ class Keys:
 
 
 def _mark(connection: Connection) -> tuple[Any, ...]:
-    """A value that is different after every change of the keys. It contains the sum of all expiry times. The latest
-    expiry time would not be enough, because a key may be ended before the end of its grace period."""
+    """A value that is different after every change of the keys. It contains the sum of all expiry times, because a key
+    may be ended earlier than planned, which may leave the latest expiry time unchanged."""
     ends = keys.c.revoked_at
     return tuple(
         connection.execute(select(func.count(), func.max(keys.c.created_at), func.count(ends), func.sum(ends))).one()

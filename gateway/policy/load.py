@@ -47,7 +47,8 @@ class PolicySet:
         return next((self.old_names.get(path, ()) for path, teams in self.files.items() if team in teams), ())
 
     def find(self, team: str) -> tuple[Policy, str]:
-        """The team's own policy, or the default one under the team's name, with its fingerprint."""
+        """Returns (policy, fingerprint of the policy). The policy is the team's own or, if the team has none, the
+        default policy under the team's name."""
         if team in self.policies:
             return self.policies[team], self.epochs[team]
         default = self.policies.get(DEFAULT) or Policy(team=DEFAULT)
@@ -84,7 +85,8 @@ def reload_policies(folders: Sequence[Path], ceilings: Ceilings, last: PolicySet
     files = claims.settled(found.problems)
     bases = {name: path for name, (path, _) in found.bases.items()} | lost
     fresh = _build(files, ceilings, old, bases)
-    return fresh, tuple(dict.fromkeys(found.problems))  # the teams that extend a base repeat what it has wrong
+    # A mistake in a base is found again for each team that extends the base, but is reported once.
+    return fresh, tuple(dict.fromkeys(found.problems))
 
 
 def _old_names(found: Sources) -> dict[Path, list[OldName]]:
@@ -130,7 +132,8 @@ class _Claims:
             self.keep(path)
 
     def keep(self, path: Path) -> None:
-        """Keep the file's previous policies, except those of teams that it has now."""
+        """Keep the previous policies of the file `path`, except for teams to which its present content has given a
+        policy."""
         for team, policy in self._last.get(path, {}).items():
             self._claims.setdefault(team, {}).setdefault(path, policy)
 
@@ -164,8 +167,8 @@ _NO_ANSWERS: dict[str, Any] = {
     **dict.fromkeys(("max_usd_per_request", "overrides"), True),
     "context": {"prompt_cache": True, "old_outputs": True},
 }
-"""Keys of a policy that do not influence answers. The fingerprint omits them. Old outputs are left out only if no
-answer should need them."""
+"""Keys of a policy that do not influence answers. The fingerprint omits them. The key `old_outputs` is one of them,
+because the gateway leaves an old tool output out of a request only if no answer should need the output."""
 
 
 _AS_DEFAULT: dict[str, Any] = {"cost_centre": "", "hedging": HedgingPolicy()}
@@ -214,7 +217,7 @@ class Policies:
                     listener()
             if changed or not problems:  # an operator who reloads with a signal looks for this line
                 log.info("policies reloaded: %s", ", ".join(sorted(fresh.policies)))
-        except Exception as error:  # whatever an invalid file caused; the next edit is read again
+        except Exception as error:  # of any type, so that the next change is still read
             problems = (f"policies cannot be read: {type(error).__name__}",)
             log.exception("policies not reloaded")
         self.problem = "\n".join(problems)

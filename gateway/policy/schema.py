@@ -35,7 +35,8 @@ def json_schema() -> dict[str, Any]:
 
 
 def above_ceilings(policy: Policy, ceilings: Ceilings) -> list[tuple[KeyPath, str]]:
-    """(Key, sentence) for each key that `policy` sets above the operator's ceilings; empty if there is none.
+    """(Path of the key, sentence about the mistake) for each key that `policy` sets above the operator's ceilings;
+    empty if there is none.
 
     A key that the policy does not set is no mistake: the ceiling itself applies (see `under_ceilings`).
     """

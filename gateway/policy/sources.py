@@ -14,7 +14,7 @@ from gateway.settings.files import ConfigError, read_document
 
 @dataclass(slots=True)
 class Sources:
-    """What the files have, and their mistakes so far."""
+    """The teams and bases in the policy files, and the mistakes found so far."""
 
     teams: list[tuple[Path, Part]] = field(default_factory=list)
     bases: dict[str, tuple[Path, Part]] = field(default_factory=dict)
@@ -80,5 +80,5 @@ def _check(found: Sources, name: str, base: Part) -> None:
             check_base(base)
         except ConfigError as error:
             found.unusable.add(name)
-            if base.is_base:  # the default policy's mistakes are reported with its team
+            if base.is_base:  # mistakes of the default policy are reported for its team
                 found.problems += error.problems

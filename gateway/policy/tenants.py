@@ -45,8 +45,8 @@ class Tenants:
         return self._current(digest(secret))
 
     def of_key(self, lineage: str) -> Tenant:
-        """The current tenant of a key, for later work under it. A rotated key stands for its successor. Raises the same
-        errors as `authenticate`."""
+        """The current tenant of a key, for work that the key asked for earlier, such as a batch. If the key was
+        rotated, the tenant of its successor. Raises the same errors as `authenticate`."""
         key_digest = self._ring.digest_of(lineage)
         if key_digest is None and self._ring.ready:
             raise ExpiredKey(f"The key {lineage} that asked for this was revoked; ask again with a living one.")
@@ -80,7 +80,8 @@ class Tenants:
         return Tenant(key, policy, epoch, self._closed_to(key.team))
 
     def _log_unknown(self) -> None:
-        """Log at most one line a minute, because anyone can send unknown keys. It has nothing of the key."""
+        """Log that an unknown key was refused. At most one line a minute, because anyone can send unknown keys. The
+        line contains no part of the key."""
         now = time.monotonic()
         if now < self._quiet_until or not self._kept_in:
             return

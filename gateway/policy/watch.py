@@ -57,7 +57,7 @@ async def changes(folders: Sequence[Path], known: Dates, look_s: float = LOOK_S)
 
 
 def _look(folders: Sequence[Path]) -> tuple[Dates, float]:
-    """Check the folders once. Returns (`dates`, processor seconds that the check took). Processor time is measured and
-    not elapsed time, so that a busy machine does not make checks rarer."""
+    """Check the folders once. Returns (`dates`, processor seconds that the check took). The time decides how often the
+    folders are checked. It is processor time and not elapsed time, so that checks are not rarer on a busy machine."""
     began = time.thread_time()
     return dates(folders), time.thread_time() - began

@@ -18,8 +18,8 @@ is this long."""
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits for a file's content. `nodes`: maximum keys and values; those behind an alias count each time that the
-    alias is used."""
+    """Limits for a file's content. `nodes`: maximum number of keys and values. The keys and values to which an alias
+    refers are counted again each time that the alias is used."""
 
     size_bytes: int
     nodes: int
@@ -89,7 +89,7 @@ class Loader(yaml.SafeLoader):
 
 
 def _mistake(problem: str, at: Any) -> yaml.composer.ComposerError:
-    """The error to raise. `at`: the wrong event or node."""
+    """The error to raise. `at`: the YAML event or node that has the problem."""
     return yaml.composer.ComposerError(None, None, problem, at.start_mark)
 
 

@@ -71,7 +71,8 @@ def receiver(reference: str) -> str:
 
 
 def receiver_secret(reference: str) -> str:
-    """The value of NAME_SECRET, which signs messages to the URL at `env:NAME`; empty: they are not signed."""
+    """The value of the variable NAME_SECRET if `reference` is `env:NAME`. It is the key that signs the messages to the
+    URL in NAME. Empty if the messages are not signed."""
     return os.environ.get(f"{reference.removeprefix('env:')}_SECRET", "") if reference.startswith("env:") else ""
 
 

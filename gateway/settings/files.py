@@ -93,8 +93,8 @@ def document(text: str, name: str, bounds: Bounds = OPERATOR) -> Document:
 
 
 _BEGINS = ("quoted scalar", "flow sequence", "flow mapping", "simple key")
-"""PyYAML's names for structures that may be left open. The error message names the line where the structure begins,
-because PyYAML notices the mistake only further below."""
+"""PyYAML's names for structures whose end an author may forget. The error message names the line where the structure
+begins, because PyYAML notices the mistake only further below."""
 
 
 def _line_of(error: Exception, text: str) -> int:
@@ -140,7 +140,8 @@ def loaded_as(found: Document, model: type[Model], on_old_name: Callable[[OldNam
 
 
 def old_names(found: Document, translation: Translation) -> list[OldName]:
-    """The keys that the file writes by their old names, at most MOST_PROBLEMS of them and a line with the rest."""
+    """The keys that the file writes by their old names. If there are more than MOST_PROBLEMS, a last element says how
+    many more there are."""
     lines = [partial(_line, found, path, advice) for path, advice in translation.old_names]
     keys = [_place(found.root, path)[1].removesuffix(": ") for path, _ in translation.old_names[:MOST_PROBLEMS]]
     return [OldName(key, line) for key, line in zip_longest(keys, _at_most(lines, found.name), fillvalue="")]
@@ -153,8 +154,9 @@ def _line(found: Document, path: KeyPath, advice: str) -> str:
 def validated(
     model: type[Model], data: Any, place: Callable[[KeyPath], str], conflicts: Sequence[Callable[[], str]] = ()
 ) -> Model:
-    """`data`, with the models' names, as `model`. `place`: path → beginning of an error message, as `Document.place`
-    returns it. `conflicts`: mistakes found before. Raises ConfigError."""
+    """Validate `data`, whose keys are the field names of `model`, and return it as a `model`. `place`: path → beginning
+    of an error message, as `Document.place` returns it. `conflicts`: mistakes that were found earlier. Raises
+    ConfigError."""
     mistakes, top = list(conflicts), place(())
     name = top.rsplit(":", 2)[0]
     try:

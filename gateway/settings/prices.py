@@ -13,7 +13,8 @@ from gateway.domain.units import Usd
 
 
 class Term(Section):
-    """The spend to which an entry applies, and its period. Days begin at midnight UTC."""
+    """The spend to which a discount or credit applies, and the period in which it applies. Days begin at midnight
+    UTC."""
 
     backend: str | None = Field(None, description="Applies to this backend.")
     provider: str | None = Field(

@@ -73,7 +73,7 @@ added to PyYAML's message."""
 
 
 def shown(text: str, most: int = _SHOWN) -> str:
-    """`text` of a file, shortened to `most` characters on one line, for an error message."""
+    """`text`, which comes from a file, shortened to `most` characters on one line, for an error message."""
     text = text if text.isprintable() else text.encode("unicode_escape").decode()
     return text if len(text) <= most else f"{text[:most]}…"
 

@@ -22,7 +22,7 @@ KeyPath = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class RenamedKey:
-    """A key whose name has changed, and nothing else.
+    """A key of which only the name has changed.
 
     `section`: the mapping that contains it, in the models' names: `a.b`; `*` for each entry of a mapping; `[]` for each
     item of a list, or for a single mapping in place of the list.
@@ -70,7 +70,8 @@ class SwitchToValue:
 
 @dataclass(frozen=True, slots=True)
 class SplitTier:
-    """A backend's `tier`, which used to mean its strength and, as `hosted`, its location."""
+    """A backend's old key `tier`. Its value used to say the backend's strength, and the value `hosted` also said the
+    backend's location. Two keys have replaced it."""
 
     section: str
     old: str = "tier"
@@ -140,7 +141,7 @@ class Translation:
     old_names: list[tuple[KeyPath, str]] = field(default_factory=list)
     """(Path in the file of an old name, advice)."""
     conflicts: list[tuple[KeyPath, str]] = field(default_factory=list)
-    """(Path in the file of an old name, advice), if the file also contains the new name."""
+    """(Path in the file of an old name, advice), for old names whose new name is in the file too."""
 
     def as_written(self, path: KeyPath) -> KeyPath:
         """The path in the file that corresponds to `path`, which uses the models' names."""
@@ -291,8 +292,8 @@ def values(key: str, words: Sequence[str]) -> list[str]:
 
 
 def as_new(path: KeyPath, value: Any, table: Sequence[Renaming]) -> Iterator[tuple[KeyPath, Any]]:
-    """`path` and `value`, with the models' names, as a file writes them today. Nothing for a switch that a value of
-    another key has replaced."""
+    """Yield (path, value) of a key as files write them today. `path` and `value`: the same key and value with the
+    models' names. Yields nothing for a boolean key that was replaced by a value of another key."""
     new = list(path)
     for row in table:
         for end, step in enumerate(path):

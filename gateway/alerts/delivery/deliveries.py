@@ -27,7 +27,8 @@ _REST: dict[str, str | int | None] = {"tries": 0, "next_try_at": 0, "last_error"
 
 @dataclass(frozen=True, slots=True)
 class DeliveryResult:
-    """One stored row: an alert (then `target` is empty) or the delivery of an alert to one receiver."""
+    """One stored row. It is either an alert, with an empty `target`, or the delivery of an alert to the receiver
+    `target`."""
 
     id: str
     team: str
@@ -75,8 +76,8 @@ def write(
 
 
 def claim(connection: Connection, now: float, busy_s: float) -> list[Delivery]:
-    """The deliveries that are due. This process must attempt them now. No process gets them again within `busy_s`
-    seconds; a failed delivery waits `wait_s` longer."""
+    """Claim the deliveries that are due and return them. The caller must attempt them now. No process can claim a
+    delivery again before `busy_s` seconds and then the pause of `wait_s` have passed."""
     table = alerts.c
     waiting = connection.execute(
         select(table.id, table.target, table.payload, table.tries, table.created_at, table.next_try_at)
@@ -97,8 +98,8 @@ def claim(connection: Connection, now: float, busy_s: float) -> list[Delivery]:
 
 
 def wait_s(tries: int) -> float:
-    """Seconds from a failed attempt to the next. 2 s after the first of `tries` attempts, then doubled up to 10
-    minutes."""
+    """Seconds from a failed attempt to the next attempt. `tries`: the number of attempts so far. 2 seconds after one
+    attempt, doubled for each further attempt, at most 10 minutes."""
     return min(2.0 ** min(tries, 20), LONGEST_WAIT_S)
 
 
@@ -141,7 +142,8 @@ def acknowledge(connection: Connection, id: str, by: str, now: float) -> str | N
 
 
 def escalate(connection: Connection, policy_of: Callable[[str], AlertsPolicy | None], now: float) -> list[str]:
-    """Queue alerts that were not acknowledged in time for the escalation receivers. Returns the ids of these alerts."""
+    """Find the alerts that were not acknowledged in time, and queue them for delivery to the escalation receivers.
+    Returns the ids of these alerts."""
     c = alerts.c
     late = connection.execute(
         select(c.id, c.team, c.created_at, c.payload, c.kind, c.severity, c.escalate_at)

@@ -25,7 +25,8 @@ class MsTeams:
 
 
 def message(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """The request's body: one card. The text is in text runs, which have no markup, so Teams shows it unchanged."""
+    """The request's body: one card. The alert's text is written as text runs. Teams interprets no markup in text runs,
+    so it shows the text unchanged."""
     facts = [f"{name}: {payload[name]}" for name in ("team", "kind", "severity", "at", "id") if name in payload]
     head = {"size": "Large", "weight": "Bolder", "color": _COLOURS.get(str(payload.get("severity")), "Default")}
     card = {

@@ -3,8 +3,8 @@
 A figure x is compared with the past by its modified z-score, 0.6745 (x - median) / MAD. The median is over the past
 hours. MAD is the median of the absolute deviations from this median. Up to half of the past hours may be unusual before
 median and MAD change much; mean and standard deviation change earlier (Iglewicz and Hoaglin 1993, "How to Detect and
-Handle Outliers"). The authors treat 3.5 as an outlier. For spend, x is the logarithm, because a busy hour costs a
-multiple of a quiet hour and not a fixed amount more.
+Handle Outliers"). These authors treat a figure with a score above 3.5 as an outlier. For spend, x is the logarithm,
+because a busy hour costs a multiple of a quiet hour and not a fixed amount more.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def robust_z(value: float, past: Sequence[float], least_mad: float) -> float:
 
 
 def found(team: str, hours: Mapping[int, Hour], now: float) -> list[Alert]:
-    """Anomalies of the current and the previous hour. The alert's id contains the day, so each kind of anomaly is
-    reported at most once a day (UTC)."""
+    """Alerts about anomalies of the current and the previous hour. The id of an alert contains the day, so each kind of
+    anomaly is reported at most once a day (UTC)."""
     current = int(now // HOUR_S)
     last = {number: hours[number] for number in (current - 1, current) if number in hours}
     past = [hour for number, hour in hours.items() if current - PAST_HOURS <= number < current - 1]

@@ -71,7 +71,7 @@ def _which(team: str, policy: Policy, budget: Budget, window: tuple[float, float
 
 def _amount(budget: Budget) -> ColumnElement[Any]:
     """The SQL expression of the amount of a row. For a budget in USD: the row's cost. For a budget in tokens: 0 if the
-    row's cost is 0, otherwise all tokens of the row, also if the cost is unknown."""
+    row's cost is 0; all tokens of the row if the cost is above 0 or unknown."""
     c = entries.c
     if budget.limit_usd is not None:
         return c.cost_pico

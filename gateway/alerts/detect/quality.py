@@ -13,8 +13,8 @@ from gateway.ledger.store import evidence
 
 
 def found(connection: Connection, after: tuple[int, int], now: float) -> Iterator[Alert]:
-    """Alerts about each backend whose quality for a team is too low. Only pairs of team and backend with judged answers
-    newer than the ids `after` are checked (see `evidence.newest`)."""
+    """Alerts about each backend whose quality for a team is too low. A pair of team and backend is checked only if it
+    has a judged answer that is newer than the ids `after` (see `evidence.newest`)."""
     since = now - evidence.WINDOW_S
     for team, backend in sorted(evidence.judged_pairs(connection, after, since)):
         rows = evidence.read(connection, team, backend, since)

@@ -265,14 +265,15 @@ class Watch:
         """An upper bound of the team's spend in `window`: the spend in the last query plus the rows since that query.
         None: the ledger must be queried.
 
-        A query of a large ledger takes long. With SQLite, this process is the only writer and `notice` receives every
-        new row.
+        The bound saves queries, because a query of a large ledger takes long. It is known only with SQLite: there, this
+        process is the only writer, so `notice` receives every new row.
         """
         known = self._queried.get((team, window))
         return None if known is None else known[0] + self._noticed.get(team, 0) - known[1]
 
     def _may_be_due(self, account: BudgetWindow, at_most: int, window: Window, now: float) -> bool:
-        """Whether a spend between the last query's and `at_most` could make an alert due that is not stored yet."""
+        """Whether an alert that is not stored yet could be due, if the spend is between the result of the last query
+        and `at_most`."""
         return self._queried[account.team, window][0] < account.limit <= at_most or any(
             alert.id not in self._known for alert in due(account, at_most, window, now)
         )

@@ -116,7 +116,7 @@ class Recording:
             played = len(self._pieces)
             if not caller.put(piece):
                 await caller.drain()
-        if not self._torn:  # otherwise the owner of the connection breaks it
+        if not self._torn:  # otherwise the owner of the connection breaks it off
             hang_up.answered = True
             await caller.end(b"".join(self._pieces[played:]), broken=self.broken)
 

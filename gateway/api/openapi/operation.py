@@ -43,7 +43,7 @@ class Operation:
 
 
 def template(path: str) -> str:
-    """A route's path as OpenAPI writes it: without converters."""
+    """A route's path as OpenAPI writes it: `{name:path}` becomes `{name}`."""
     return PARAMETER.sub(r"{\1}", path)
 
 

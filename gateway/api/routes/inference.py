@@ -132,8 +132,8 @@ class Inference:
         headers: Mapping[bytes, bytes],
         tenant: Tenant,
     ) -> CompletionRequest:
-        """Like `dialect.parse` and `check_forwarding`. Also raises BodyTooLarge for a body with too many items, without
-        parsing it."""
+        """Parse the body and check the request, and raise what `dialect.parse` and `check_forwarding` raise. If the
+        body has too many items, raises BodyTooLarge before the body is parsed."""
 
         def parse() -> CompletionRequest:
             scan = self._blocks.scan(tenant.team, body) if len(body) >= LEAST_BYTES else None
@@ -155,7 +155,7 @@ class Inference:
 
     def _admit(self, caller: Caller, headers: Mapping[bytes, bytes]) -> tuple[Tenant, Controls, bool]:
         """Make all checks that need no body. Returns the tenant, the controls, and whether the request has the priority
-        `batch`. After a request was admitted, `leave` of the load shedder must be called at its end."""
+        `batch`. After a request was admitted, `leave` of the load shedder must be called when the request ends."""
         tenant = self.authenticate(headers)
         if caller.method != "POST":
             raise MethodNotAllowed(f"{caller.path} takes POST, not {caller.method}.")
@@ -196,7 +196,7 @@ class Inference:
                 allowed_s = min(allowed_s, controls.deadline_s)
             deadline = loop.time() + allowed_s
             async with await self._pipeline.serve(request, tenant, record, deadline) as reply:
-                if hang_up.happened:  # other requests have what they wanted
+                if hang_up.happened:  # the task went on only for other requests, which now have its result
                     raise asyncio.CancelledError
                 if reply.answer.stream:
                     begun = reply.answer.content_type

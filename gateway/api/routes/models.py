@@ -24,8 +24,8 @@ _PAGE, _MOST = 20, 1000
 
 
 def visible_models(tenant: Tenant, fleet: Fleet) -> list[tuple[str, str]]:
-    """(Name, owner) of all models that a key may request: `auto`, its policy's aliases, and the backends that it may
-    use and that its data rule allows."""
+    """(Name, owner) of all models that a key may request: `auto`, the aliases in the key's policy, and the names,
+    models and model groups of `visible_backends`."""
     found = {}
     for name, entry in {"auto": "", **tenant.policy.models}.items():
         if "*" not in name and (tenant.access is None or _open(name, tenant, fleet)):
@@ -39,7 +39,8 @@ def visible_models(tenant: Tenant, fleet: Fleet) -> list[tuple[str, str]]:
 
 
 def visible_backends(tenant: Tenant, fleet: Fleet) -> list[Backend]:
-    """The backends that a key may use and that its team's data rule allows."""
+    """The backends that a key may use, without those to which the policy (`data`) forbids sending the team's
+    prompts."""
     access, data = tenant.access, tenant.policy.data
     return [each for each in fleet.backends if may_go_to(each, data) and not (access and access.excludes(each))]
 
@@ -82,7 +83,7 @@ class ModelRoutes:
         name = request.path_params["name"]
         found = visible_models(tenant, self._fleet)
         if tenant.policy.rule(name) is not None and _open(name, tenant, self._fleet):
-            found.append((name, "thriftgate"))  # it may fit a pattern only
+            found.append((name, "thriftgate"))  # the name may match only a pattern in the policy
         for known, owner in found:
             if known == name:
                 anthropic = "anthropic-version" in request.headers

@@ -51,7 +51,7 @@ class Spent:
     budgets: list[dict[str, Any]]
     credits: list[dict[str, Any]]
     wrong_hits: list[dict[str, Any]]
-    """Measured wrong hits of each team with semantic look-ups."""
+    """For each team that uses the semantic cache: how many of its cache hits were measured to be wrong."""
     savings: dict[str, Any] | None
 
     def as_object(self) -> dict[str, Any]:

@@ -100,7 +100,8 @@ class Pace:
         return cls(limits.upload_timeout, limits.body_rate, limits.body_grace)
 
     def due_s(self, received: int) -> float:
-        """Seconds after the start by which more than `received` bytes must have arrived."""
+        """The time, in seconds after the start, by which another byte must arrive if `received` bytes have arrived so
+        far."""
         return min(self.total_s, self.grace_s + received / self.rate) if self.rate else self.total_s
 
 
@@ -128,8 +129,8 @@ async def next_message(receive: Receive, until: float, deadlines: Deadlines | No
     """The next message of the body. Raises RequestTimeout at `until` (loop time), ConnectionResetError if the client
     has left.
 
-    `deadlines`: timers that several readers share. Callers that read often should pass them, because a separate timer
-    takes half as long as reading a small body.
+    `deadlines`: timers that several readers share. Callers that read often should pass `deadlines`. Without it, each
+    call starts a timer of its own, which takes half as much time as reading a small body.
     """
     try:
         if deadlines is None:
@@ -176,7 +177,8 @@ def read_coding(header: str) -> Coding | None:
 
 @contextmanager
 def client_errors(oversized: GatewayError) -> Iterator[None]:
-    """Convert errors of decoding to errors for the client. Raises `oversized`, BadRequest."""
+    """Convert errors of decoding to errors for the client. Raises `oversized` for a body above the limit, and
+    BadRequest for a body that cannot be decoded."""
     try:
         yield
     except Oversized:

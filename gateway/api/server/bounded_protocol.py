@@ -22,7 +22,8 @@ class BoundedProtocol(HttpToolsProtocol):
     """Bytes received since the last complete head or piece of a body. They belong to a head, to trailers, or to the
     framing of chunks."""
     framing: int | None = None
-    """For a chunked body: framing bytes minus the allowance for its pieces; None for a body that is not chunked."""
+    """For a chunked body: the bytes of framing so far, minus the framing that the size of the body so far allows. None
+    for a body that is not chunked."""
     url = b""
     _fields: list[tuple[bytes, bytes]] | deque[tuple[bytes, bytes]]
 
@@ -45,10 +46,11 @@ class BoundedProtocol(HttpToolsProtocol):
             self.framing = 0
 
     def count_framing(self, framing: int, size: int) -> None:
-        """Count the framing before a piece of `size` bytes. Raises HeadTooLarge.
+        """Add the framing before a piece of `size` bytes to `framing`, the count so far, and store the sum. Raises
+        HeadTooLarge if there is too much framing.
 
-        `unparsed` contains a received packet completely when the first piece in it is parsed, and nothing of it at
-        later pieces. So no byte is counted twice.
+        A received packet can contain several pieces. When the first of them is parsed, `unparsed` includes the whole
+        packet; when the others are parsed, `unparsed` includes nothing of the packet. So no byte is counted twice.
         """
         self.framing = framing + self.unparsed - (1 + MOST_PER_BYTE) * size
         if self.framing > MAX_HEAD_BYTES:

@@ -92,7 +92,8 @@ class GuardedProtocol(InferenceProtocol):
         """Disconnect a client that has read nothing since `unsent` bytes were left to send. Otherwise check again
         later.
 
-        While writing is paused, the number of unsent bytes can only fall.
+        While writing is paused, no bytes are added, so the client has read something if there are fewer unsent bytes
+        than before.
         """
         left = self.transport.get_write_buffer_size()
         if left < unsent:

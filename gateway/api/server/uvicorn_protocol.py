@@ -213,7 +213,7 @@ class InferenceProtocol(BoundedProtocol):
         if self.timeout_keep_alive_task is not None:
             self.timeout_keep_alive_task.cancel()
             self.timeout_keep_alive_task = None
-        if self._ahead is not None:  # uvicorn notifies only the last of the pipeline
+        if self._ahead is not None:  # uvicorn notifies only the last of the pipelined requests
             self._leave()
             self._ahead = None
         super().connection_lost(exc)
@@ -282,12 +282,12 @@ class Call(RequestResponseCycle):
 
     @property
     def message_event(self) -> Call:  # type: ignore[override]
-        """This call, in place of uvicorn's event. As an attribute, the reference to itself would keep the call in
-        memory until garbage collection."""
+        """This call, in place of uvicorn's event. It is a property, because a call with an attribute that refers to the
+        call itself would stay in memory until garbage collection."""
         return self
 
     def set(self) -> None:
-        """Stands for `Event.set`. The protocol calls it when a piece of the body has arrived or the client has left."""
+        """Replaces `Event.set`. The protocol calls it when a piece of the body has arrived or the client has left."""
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
         if self.disconnected and self._react is not None:
@@ -386,8 +386,8 @@ class Call(RequestResponseCycle):
         self._complete()
 
     def _framed(self, piece: bytes) -> bytes:
-        """The piece as a chunk, together with the head if the head has not been sent yet, because two writes cost twice
-        as much."""
+        """The piece as a chunk. The head, if it has not been sent yet, is put in front of the chunk, because two writes
+        cost twice as much as one."""
         head, self._unsent = self._unsent, b""
         return b"%b%x\r\n%b\r\n" % (head, len(piece), piece) if piece else head
 
@@ -419,4 +419,5 @@ def _expects_100_continue(headers: Headers) -> bool:
 
 
 def _nothing() -> None:
-    """Replaces the callbacks of a request that has ended, because its connection then serves the next request."""
+    """Replaces the callback of a request that has ended. The original callback would act on the connection, which
+    serves the next request then."""

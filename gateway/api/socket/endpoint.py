@@ -25,8 +25,8 @@ _OF_ONE_REQUEST = frozenset({b"upgrade", b"connection", b"idempotency-key", b"ex
 
 
 class ResponsesSockets:
-    """Every request goes through the inference endpoint, with the headers of the handshake: keys, limits, budgets and
-    ledger are those of HTTP."""
+    """Every request on a socket goes through the inference endpoint, with the headers of the handshake. So keys,
+    limits, budgets and ledger work as they do for HTTP requests."""
 
     def __init__(self, inference: Inference, limits: RequestLimits, off_loop: OffLoop) -> None:
         self._inference, self._limits, self._off_loop = inference, limits, off_loop

@@ -73,8 +73,9 @@ class Session:
         space: Space,
         life_s: float = LIFE_S,
     ) -> None:
-        """`serve` answers a turn. `admit` raises GatewayError when the key is no longer valid. `turns` owns the
-        answers: other requests may need one whose client has left."""
+        """`serve` answers a turn. `admit` raises GatewayError when the key is no longer valid. `turns` owns the tasks
+        that make the answers. A task may go on after its client has left, because another request may wait for the same
+        answer."""
         self._path, self._headers, self._receive, self._sending = path, headers, receive, send
         self._serve, self._admit, self._dialect, self._limits = serve, admit, dialect, limits
         self._leaving, self._turns, self._off_loop = leaving, turns, off_loop
@@ -107,8 +108,9 @@ class Session:
             await own.aclose()
 
     async def _something(self, reading: asyncio.Task[Message], leaving: asyncio.Task[None], ends_at: float) -> bool:
-        """Wait until a message arrives or the answer ends. If no answer is in progress, also wait for the worker's
-        shutdown. Returns False if the maximum idle time or the maximum age of the socket has passed."""
+        """If an answer is in progress, wait until a message arrives or the answer ends. Otherwise wait until a message
+        arrives or the worker shuts down. Returns False if the socket reached its maximum idle time or maximum age
+        first."""
         if self._answering is not None:
             await asyncio.wait({reading, self._answering}, return_when=asyncio.FIRST_COMPLETED)
             return True
@@ -119,7 +121,8 @@ class Session:
         return bool(done)
 
     async def _over(self, ends_at: float, *, idle: bool) -> bool:
-        """Close a socket whose time is over. Called between two answers."""
+        """Close the socket if the worker shuts down or the socket is too old or idle. Returns whether the socket was
+        closed. Called between two answers."""
         if self._leaving.is_set():
             await self._close(RESTART, "the gateway restarts; connect again")
         elif asyncio.get_running_loop().time() >= ends_at:
@@ -169,8 +172,8 @@ class Session:
         self._answering = self._turns.spawn(self._serve(turn), "answer on a socket")
 
     async def _warm(self, body: dict[str, Any]) -> None:
-        """Answer a request with `generate: false`, without calling a backend. The input is kept, so that the next
-        request can continue the conversation."""
+        """Answer a request whose field `generate` is false. No backend is called. The input of the request is kept, so
+        that the next request can continue the conversation."""
         self._admit()
         _, events = socket.warmed(body, new_request_id(), int(time.time()))
         self._keep(socket.kept_after(body, events[-1]))
@@ -201,7 +204,8 @@ class Session:
         await self._out({"type": "websocket.close", "code": code, "reason": reason})
 
     async def _out(self, message: Message) -> None:
-        with suppress(OSError, RuntimeError):  # servers raise one or the other after a disconnection, which is read too
+        # After a disconnection, servers raise one of these errors. The disconnection is also read as a message.
+        with suppress(OSError, RuntimeError):
             await self._sending(message)
 
 

@@ -26,7 +26,7 @@ class Turn:
     def __init__(
         self, path: str, headers: Headers, body: dict[str, Any], send: Callable[[str], Awaitable[None]]
     ) -> None:
-        """`send` ignores a client that has left."""
+        """`send` does nothing if the client has left."""
         self.path, self.headers = path, headers
         self.kept: socket.Kept | None = None
         """The conversation after the answer, if it may be continued."""

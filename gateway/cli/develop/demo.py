@@ -254,8 +254,8 @@ class Demo:
             self._console.print("[yellow]no budget alert arrived: this tour cost too little[/]", markup=True)
 
     async def _spent(self, database: Database, team: str, rows: list[Row]) -> Line:
-        """The team's spend in the ledger, as in `usage` and on the page. Waits until all requests are booked and no
-        more rows arrive."""
+        """The team's spend in the ledger, as in `usage` and on the page. Waits until all requests are in the ledger and
+        no more rows arrive."""
         asked = sum(row.flight.get("team") == team for row in rows)
         report, seen_at = await usage(database, team=team, since=self._began), time.monotonic()
         until = seen_at + LEDGER_PATIENCE_S
@@ -282,7 +282,8 @@ class Demo:
 
 
 def _requests(report: Report) -> int:
-    """The minimum number of requests in the ledger. A request that a simulated backend finished counts twice."""
+    """The number of requests in the ledger, including those to simulated backends. The result may be too high: a
+    request that was sent to a real and to a simulated backend counts twice."""
     return report.total.requests + sum(one.requests for one in report.simulated)
 
 

@@ -68,7 +68,7 @@ async def known(settings: Settings) -> Sequence[Backend]:
 
 
 def mark(reached: Reached) -> str:
-    """One line for people."""
+    """One line for people that says whether a backend answered."""
     if reached.trouble:
         return f"✗ {reached.name}: {reached.trouble}"
     took = "" if reached.took_ms is None else f" ({reached.took_ms:.0f} ms)"

@@ -17,7 +17,8 @@ _INPUT, _OUTPUT = 1000, 250
 
 
 def notes(backends: Sequence[Backend], policies: Mapping[str, Policy], prices: ModelPrices) -> list[str]:
-    """A sentence for each name of a policy that leads only to dearer backends, or whose reference is dearer."""
+    """A sentence for each model name in a policy if all backends that the policy selects for this name, or its
+    baseline, cost more than the model of this name."""
     return [
         f"team {team}: models.{name}: {note}"
         for team, policy in policies.items()

@@ -144,7 +144,8 @@ def _database(settings: Settings) -> Finding:
 
 
 def _lost_hosts(settings: Settings) -> list[Finding]:
-    """A finding for each lost host. Budgets hold money for it, because its last spend is not in the ledger."""
+    """A finding for each lost host: a host that has stopped reporting. Budgets still hold money for the host, because
+    its last spend is not in the ledger."""
     if settings.config.ledger.database_url is None and not settings.paths.sqlite.exists():
         return []
     try:

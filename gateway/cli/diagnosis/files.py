@@ -101,7 +101,7 @@ def _check_names(settings: Settings, policies: PolicySet, place: Place, found: C
 
 
 def unknown_names(backends: Sequence[Backend], policies: PolicySet, place: Place) -> list[str]:
-    """Mistakes about names in policies that no backend has."""
+    """Mistakes about names in policies that are names of no backend."""
     groups = {backend.model_group for backend in backends if backend.model_group}
     names = {backend.name for backend in backends} | groups | set(RANK)
     models = {backend.model for backend in backends}
@@ -181,7 +181,8 @@ def _plan(settings: Settings, config: Path) -> list[str]:
 
 
 def _without_units(config: Path | None, folders: Sequence[Path]) -> Iterator[str]:
-    """A note for each duration without a unit, because it means seconds."""
+    """A note for each duration without a unit. The number is read as seconds, and the author may have meant another
+    unit."""
     keys = _duration_keys()
     documents = [part.document for _, part in read_sources(folders, ()).teams]
     if config is not None:
@@ -204,7 +205,7 @@ def _numbers(document: Document, data: Any, path: KeyPath, keys: frozenset[str])
 
 
 def _duration_keys() -> frozenset[str]:
-    """Names of keys that have a duration as value in every section that contains them."""
+    """Names of the keys whose value is a duration, whatever section the key is in."""
     durations: set[str] = set()
     others: set[str] = set()
     for model in _subclasses(Section):

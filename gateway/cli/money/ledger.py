@@ -48,7 +48,7 @@ def verify(context: Context) -> None:
 
     It finds rows that were edited, deleted, inserted, moved or cut off: every row is hashed together with the hash
     before it, and the newest hash is also in ledger.anchor in the data directory. If the host itself is not trusted,
-    compare that hash with your log (`the ledger's chain`).
+    compare the newest hash with the one in the gateway's log, in the lines with `the ledger's chain`.
 
     Exit status: 0 when no row was changed, 1 otherwise.
     """
@@ -118,7 +118,7 @@ def release(context: Context, which: str, yes: bool) -> None:
     With WORKER, the money that is held for one of its workers is freed; `thriftgate doctor` lists hosts and workers. A
     worker may have spent what it had leased, and only its journal shows how much. If the gateway is started again on
     its data directory, it drains the journal and frees the rest by itself. So release the money only if that directory
-    is lost. The spend in it is then missing in the ledger, and the budgets can be overrun by that amount.
+    is lost. The spend in the lost journal is then missing in the ledger, and the budgets can be overrun by that amount.
     """
     settings = context.of_running()
     here = {segments.leases_as(lane) for lane in segments.lanes(settings.paths.journal)}

@@ -128,7 +128,7 @@ def update_prices(context: Context, source: Path | None, with_new: bool) -> None
     Entries that are negative, absurd (more than ten times or less than a tenth of the old price) or missing are
     refused, each with file and key. A running gateway uses the file after its next restart.
 
-    Exit status: 0 when no entry that was to be written was refused, 1 otherwise.
+    Exit status: 1 when a price that should have been written was refused, 0 otherwise.
     """
     found, path = _compared(context, source)
     target = context.settings().paths.prices
@@ -233,7 +233,8 @@ def _pair(classes: Classes | None) -> str:
 
 
 def _tiers(price: Price) -> str:
-    """The tiers' prices, such as `priority 3.5 / 14, flex 1 / 4`. Combined tiers are only in --json."""
+    """The prices of the service tiers (input / output), such as `priority 3.5 / 14, flex 1 / 4`. Combined tiers are
+    only in --json."""
     named = ((name, tier) for name, tier in price.tiers.items() if _named(name) and "+" not in name)
     return ", ".join(f"{name} {_usd(tier.input)} / {_usd(tier.output)}" for name, tier in named) or "–"
 

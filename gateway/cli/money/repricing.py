@@ -75,7 +75,8 @@ def reprice(context: Context, model: str, since: str | None, until: str | None, 
     """
     settings = context.of_running()
     begin, end = _period(since, until)
-    if (keep := settings.config.ledger.keep_days) is not None:  # rows that are rolled up meanwhile would count twice
+    # Rows that will soon be rolled up are left out, because a row that is rolled up during the repricing counts twice.
+    if (keep := settings.config.ledger.keep_days) is not None:
         begin = max(begin or 0.0, time.time() - (keep - 0.5) * DAY_S)
     backends, prices_on = asyncio.run(_backends(settings)), _prices(settings)
     why = unpriced.free if zero else unpriced.repriceable

@@ -29,8 +29,8 @@ from gateway.ledger.reports.period import parse_when
 def savings(context: Context, team: str | None, since: str, until: str | None) -> None:
     """Show what routing, cache and trimming saved, compared with one model for every request.
 
-    Idle time of machines by the hour is subtracted. `thriftgate usage --savings` has the method and each team's
-    overhead; --json has exact amounts.
+    The cost of idle time of machines that are paid by the hour is subtracted. `thriftgate usage --savings` has the
+    method and each team's overhead; --json has exact amounts.
 
     \b
     thriftgate savings --team search --since 7d

@@ -93,7 +93,8 @@ def _add(found: Found, model: Any, index: int, root: Any, file: str) -> None:
 
 
 def _values(params: dict[str, Any], alias: str, taken: set[str], base_model: str) -> dict[str, Any]:
-    """The backend for one model. `base_model`: the model of a deployment."""
+    """The backend for one model, as keys and values of gateway.yaml. `base_model`: on Azure, the model that the
+    deployment runs."""
     prefix, _, rest = params["model"].partition("/")
     kind = _KINDS.get(prefix, "litellm") if rest else ("anthropic" if prefix.startswith("claude") else "openai")
     name = params["model"] if kind == "litellm" else rest or prefix

@@ -126,7 +126,7 @@ def _plot(points: list[Point], path: Path) -> None:
 def _stream(
     file: Path, work: Callable[[Iterable[Row]], Iterator[dict[str, Any]]], keys: tuple[str, ...]
 ) -> list[float]:
-    """Print the results of `work` and return their scores."""
+    """Apply `work` to the rows in `file`, print each result as a JSON line, and return the scores of the results."""
     scores = []
     lines = file.read_bytes().splitlines()
     with Progress(transient=True, console=None, disable=not sys.stderr.isatty()) as progress:

@@ -187,7 +187,8 @@ async def _run(
 async def _opened(
     settings: Settings, backends: list[Backend], catalogue: PriceBook
 ) -> AsyncIterator[tuple[Fleet, Journal]]:
-    """A fleet and its journal. At the end, its rows are written to the ledger, unless a running gateway does that."""
+    """A fleet of `backends`, and the journal of its calls. At the end, the journal's rows are written to the ledger,
+    unless a running gateway does that."""
     fleet = Fleet(backends)
     journal = Journal(settings.paths.journal, prices=catalogue, worker="compare")
     await journal.start()
@@ -204,7 +205,8 @@ async def _opened(
 
 
 def _check_budgets(settings: Settings, team: str, policy: Policy, limit: int) -> None:
-    """Check the ledger. Raises BudgetExhausted if --max-usd exceeds the rest of a hard budget."""
+    """Raises BudgetExhausted if `limit`, the value of --max-usd, exceeds what is left of a hard budget according to the
+    ledger."""
     above = settings.config.organisations.get(policy.organisation, Organisation()).budget
     budgets = [each for each in (*policy.budget, *above) if each.hard and each.limit_usd is not None]
     if not budgets:
@@ -255,7 +257,7 @@ def _judge(name: str, fleet: Fleet, policy: Policy, pairs: Pairs) -> Judge:
 
 
 def _difficulties(pairs: list[Pair]) -> dict[str, float | None]:
-    """Prompt id → difficulty; None outside the grader's domain."""
+    """Prompt id → difficulty; None for a prompt of a kind that the grader cannot judge."""
     grader, found = Grader.load(), {}
     for pair in pairs:
         request = pair.prompt.request("any")

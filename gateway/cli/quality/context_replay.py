@@ -39,7 +39,8 @@ entries."""
 
 
 class Replay:
-    """One team's gateway with a simulated clock. The biller simulates the content of a provider's cache."""
+    """One team's gateway with a simulated clock. The biller, which computes the cost of each request, simulates the
+    content of a provider's cache."""
 
     def __init__(self, policy: ContextPolicy, price_of: Callable[[str], Price | None]) -> None:
         self._now, self._begins = 0.0, 0.0
@@ -58,7 +59,8 @@ class Replay:
         factor = family_factor(session.model)
         reader = self._readers.setdefault(factor, BlockReader(self._counter.count, factor))
         cache = PromptCache(rules_of(session.model))
-        backend = provider_backend(session.model)  # without a window, because the provider served what was recorded
+        # The backend has no context window, because the provider answered the recorded requests.
+        backend = provider_backend(session.model)
         for sent in session.requests():
             self._now = self._begins + sent.at
             record, body = self._send(session, sent, backend)

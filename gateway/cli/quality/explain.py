@@ -54,9 +54,10 @@ def explain(context: Context, prompt: str, team: str, model: str, max_tokens: in
     REQUEST_ID is the header x-request-id of an answer (req_…). The explanation comes from the request's flight record,
     which is kept for an hour, or else from the ledger.
 
-    For a PROMPT: difficulty, candidates, exclusions, adequacy, cost, and what would change the decision. No backend is
-    called. Facts that only a running gateway knows (health, load, warm prompts) are not used; the flight record of a
-    request, GET /v1/requests/ID, includes them.
+    For a PROMPT: difficulty, candidates, exclusions, adequacy (estimated probability that an answer is as good as the
+    baseline's), cost, and what would change the decision. No backend is called. Facts that only a running gateway knows
+    (health, load, prompts in backends' caches) are not used; the flight record of a request, GET /v1/requests/ID,
+    includes them.
 
     \b
     thriftgate explain req_0198c2a4b7d100112233445566778899
@@ -104,8 +105,8 @@ async def _decide(
 
 
 def _by_strategy(decide: Callable[[Policy], Route], policy: Policy, model: str, route: Route) -> list[str]:
-    """Sentences with the qualities, below and above the rule's quality, at which another strategy would be chosen.
-    Empty if the choice was not made among fitted strategies."""
+    """Sentences about the nearest qualities at which another strategy would be chosen: one below and one above the
+    quality that the policy's rule for `model` asks for. Empty if the choice was not made among fitted strategies."""
     rule = policy.rule(model)
     if not route.strategy or not isinstance(rule, ModelRule):
         return []
@@ -119,8 +120,9 @@ def _by_strategy(decide: Callable[[Policy], Route], policy: Policy, model: str, 
 
 
 def _pressures(settings: Settings, tenant: Tenant) -> dict[str, float]:
-    """The pressure of each budget, from the spend in the ledger. A worker also counts spend that is not in the ledger
-    yet."""
+    """Team → the highest pressure of its shared budgets; empty if the policy does not pace spend. The pressure is a
+    number 0..1 that says how far the spend is ahead of an even spend. Only spend in the ledger counts; a worker also
+    counts spend that is not in the ledger yet."""
     team, policy = tenant.team, tenant.policy
     if not policy.pacing.enabled:
         return {}

@@ -34,7 +34,7 @@ def learned(context: Context, team: str | None) -> None:
     \b
     thriftgate quality learned --team search
     measured   share of answers as good as the baseline's, with one-sided 95 % bounds
-    shift      how far that is from the prior, in log-odds
+    shift      how far that is from the estimate before any measurement (the prior), in log-odds
     """
     with open_database(context.of_running()) as database, database.read() as connection:
         now = time.time()
@@ -58,7 +58,7 @@ def learned(context: Context, team: str | None) -> None:
 @common
 @click.argument("plan", type=FILE)
 def trial(context: Context, plan: Path) -> None:
-    """Put PLAN, made by `router fit`, on trial: it decides in parallel, but its decisions are not served.
+    """Put PLAN, made by `router fit`, on trial: it decides on requests, but its decisions are not used.
 
     A running gateway switches to it once it is measured to be cheaper and not worse, or better and not more expensive.
     It switches back if the plan then turns out to be worse. This needs compared answers: `learning.share` in teams'

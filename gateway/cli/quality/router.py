@@ -103,7 +103,9 @@ def _progress(line: str) -> None:
 )
 @click.option("--artefact", type=FILE, help="A plan made by fit; default: the packaged prior.")
 def replay_router(context: Context, data: Path, pool: Path, quality: float, artefact: Path | None) -> None:
-    """Replay recorded outcomes through the serving decision. It reads an answer only after paying for the call.
+    """Replay recorded outcomes through the serving decision.
+
+    The decision sees an answer only after the cost of the answer's call has been counted.
 
     Prints JSON lines {"id","called","quality","usd","adequacy"}.
     """
@@ -181,8 +183,9 @@ def evaluate_router(context: Context, files: tuple[Path, ...], artefact: Path | 
     """Measure how well difficulty orders prompts, for each set in FILES; with --pool, how well a plan keeps its
     promises.
 
-    Area under quality against share sent to the strong tier (0.5 is chance), with 95 % intervals. FILES: JSON lines
-    {"prompt", "w", "s"} (quality of the weak and the strong model, 0..1), plain or gzip.
+    Prints the area under the curve of quality against the share of prompts that are sent to the strong tier (0.5: no
+    better than chance), with 95 % intervals. FILES: JSON lines {"prompt", "w", "s"} (quality of the weak and the strong
+    model, 0..1), plain or gzip.
 
     With --pool and --artefact PLAN, FILES are outcomes as for `router fit`, of prompts that the plan was not fitted on.
     """

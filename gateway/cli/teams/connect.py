@@ -22,7 +22,8 @@ from gateway.settings.running import running_on
 
 PATIENCE_S = 60.0
 KEY_S = 3.0
-"""Maximum seconds until a new key works. Usually it takes one, on a busy machine a little more."""
+"""Maximum seconds to wait until a new key works. Usually a key works after one second, on a busy machine a little
+later."""
 
 
 @click.command()

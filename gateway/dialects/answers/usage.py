@@ -62,7 +62,8 @@ def openai_usage(value: object, *, tier: str = "", fees: Fees = ()) -> Usage | N
     """Read an OpenAI usage object. None if it contains no counts. `tier`, `fees`: service tier and fees, which the
     answer reports outside of the usage object.
 
-    Impossible or contradictory counts are named in `Usage.doubt`. Of two such counts, the more expensive one is used.
+    Impossible or contradictory counts are named in `Usage.doubt`. If two counts contradict each other, the more
+    expensive one is used.
     """
     if type(value) is not dict:
         return None
@@ -131,8 +132,8 @@ class _Reading:
     """Reads one usage object. Tokens read from and written to the cache count as parts of the prompt. Reasoning tokens
     count as part of the completion.
 
-    If the numbers show that a backend reports reasoning, cache reads or cache writes outside of these totals, they are
-    added to the totals.
+    The numbers may show that a backend did not include its reasoning, cache reads or cache writes in the totals of
+    prompt and completion. Then the missing tokens are added to these totals.
     """
 
     def __init__(self, report: _Object) -> None:

@@ -68,8 +68,8 @@ def parse_prompt(body: bytes, request_id: str, controls: Controls, headers: Mapp
 
 
 def _forwarded(headers: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """The headers to forward. The default version is left out, because requests without headers to forward can use a
-    prepared request head."""
+    """The headers to forward. The default `anthropic-version` is left out, because requests without headers to forward
+    can use a prepared request head."""
     found = {name: value for name, value in headers.items() if name in _FORWARDED}
     if found.get(b"anthropic-version") == VERSION:
         del found[b"anthropic-version"]

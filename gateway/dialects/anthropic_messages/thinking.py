@@ -35,7 +35,7 @@ def effort(body: Mapping[str, Any]) -> str | None:
 
 
 def shown(body: Mapping[str, Any]) -> bool:
-    """Whether thinking is sent to the client. A client that did not ask for thinking would take the first block of the
-    answer for the text."""
+    """Whether thinking is sent to the client. Thinking is the first block of an answer. A client that did not ask for
+    thinking would take this block for the answer's text."""
     thinking = body.get("thinking") or {}
     return thinking.get("type") not in (None, "disabled") and thinking.get("display") != "omitted"

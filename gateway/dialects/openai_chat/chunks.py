@@ -1,5 +1,5 @@
-"""Parses the chat chunks of a stream for a writer. A chunk that differs from the chunk before only in its text is not
-parsed again."""
+"""Parses the chat chunks of a stream for a writer. A chunk that differs from the previous chunk only in its text is not
+parsed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ChatChunks:
         self._tries = _TRIES
 
     def again(self, event: bytes) -> Chunk | None:
-        """The chunk in `event`, if this chunk equals the chunk before except for its text. Otherwise None.
+        """The chunk in `event`, if this chunk differs from the previous chunk at most in its text. Otherwise None.
 
         orjson checks that the bytes between the equal parts are exactly one JSON string. Therefore two events in one
         piece are not mistaken for one event.

@@ -84,7 +84,8 @@ def kept_after(body: Mapping[str, Any], ended: Mapping[str, Any]) -> Kept | None
     """The conversation after a response. `body`: the body of the request. `ended`: the last event of the response. None
     if a later request cannot continue the conversation on this socket.
 
-    If `body` still contains a `previous_response_id`, it refers to a stored conversation, which is not known here.
+    One such case: `body` still contains a `previous_response_id`. This id refers to a conversation that is stored
+    elsewhere and not known here.
     """
     said = ended.get("response")
     output, name = (said.get("output"), said.get("id")) if type(said) is dict else (None, None)

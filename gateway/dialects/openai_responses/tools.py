@@ -61,7 +61,8 @@ def chat_tools(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def _tools(body: Mapping[str, Any], allowed: frozenset[str] | None, *, removes: bool) -> list[dict[str, Any]]:
     """The tools in the format of chat. If a tool is declared twice, the last declaration is used. `allowed`: chat names
-    of the tools to send; None: all tools. `removes`: drop hosted tools that the model does not need."""
+    of the tools to send; None: all tools. `removes`: leave out the tools that OpenAI would run and without which the
+    model can answer, unless all tools are of this kind."""
     value = list(_each(body))
     removes = removes and not all(_removable(tool) for tool, _, _ in value)
     found: dict[str, dict[str, Any]] = {}

@@ -99,7 +99,7 @@ def _images(value: Any) -> int:
     """The number of images that the request asks for; in a form, the number is written as digits. An invalid value
     counts as 1, because the backend will reject the request.
 
-    Raises BadRequest for more than `MAX_ANSWERS` images, because money is held for each image.
+    Raises BadRequest for more than `MAX_ANSWERS` images, because money is reserved for each image.
     """
     if type(value) is str and value.isascii() and value.isdigit():
         value = int(value) if len(value) <= _MOST_DIGITS else MAX_ANSWERS + 1

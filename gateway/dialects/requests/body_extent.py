@@ -14,8 +14,9 @@ SLICE_BYTES = 2**17
 
 
 def check_extent(body: bytes, most_items: int, slice_bytes: int = SLICE_BYTES, scan: BodyScan | None = None) -> None:
-    """Raises BodyTooLarge if the body has more than `most_items` objects and arrays. Also raises it if the body has
-    more keys or values than this number of objects may have.
+    """Raises BodyTooLarge if the body has more than `most_items` objects and arrays. Also raises BodyTooLarge if the
+    body has too many keys or values: each of the `most_items` objects and arrays may contribute a fixed number of keys
+    and of values to the maximum.
 
     The counts are exact only for valid JSON. `scan`: the scan of the body; None if the body was not scanned.
     """

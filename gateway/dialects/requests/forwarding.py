@@ -208,8 +208,8 @@ def _named(node: Any) -> Iterator[tuple[str, Forwarded]]:
 
 
 def _names(name: str, value: Any, node: dict[str, Any]) -> bool:
-    """Whether the field `name` of `node` is a reference. No references are: empty values, requests for a new container,
-    and Anthropic's own skills."""
+    """Whether the field `name` of `node` is a reference. Empty values, requests for a new container, and Anthropic's
+    own skills are not references."""
     if name == "container" and type(value) is dict:
         return value.get("id") is not None
     if name == "skill_id":

@@ -68,8 +68,8 @@ def surcharges(request: CompletionRequest, backend_dialect: DialectName) -> Surc
 
 
 def held_price(price: Price, wanted: Surcharges | None) -> Price | None:
-    """The price for which money is held. It covers every tier that the provider may use. None if the price of a
-    possible tier is unknown.
+    """The price from which the gateway computes the money that is reserved (held) for a request. This price covers
+    every tier that the provider may use. None if the price of a possible tier is unknown.
 
     `wanted`: the result of `surcharges`. If the requested tier is cheaper than the standard tier, the standard price is
     held, because the provider charges it when the cheaper tier is full.

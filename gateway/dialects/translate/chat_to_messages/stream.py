@@ -33,7 +33,7 @@ class MessagesStream(ChunkMaker):
     """Implements `StreamReader` from Anthropic messages to OpenAI chat. The event `message_stop` becomes `[DONE]`.
 
     `usage` is None until the final counts arrive, because the first event has no usable number of output tokens. An
-    event that differs from the event before only in its text is not parsed.
+    event that differs from the previous event only in its text is not parsed.
     """
 
     def __init__(self, *, wants_usage: bool, created: int) -> None:
