@@ -63,7 +63,7 @@ def _is_anthropics(body: dict[str, Any]) -> bool:
 def explain(options: Context, file: Path, model: str | None) -> None:
     """Show what old outputs a request would lose, and why.
 
-    The request counts as one of a session that this gateway has not served before. No provider is called.
+    The request is treated as the first one that this gateway serves in its session. No provider is called.
 
     FILE: the JSON body of a chat completion or of Anthropic's messages; - reads it from standard input.
 

@@ -26,12 +26,12 @@ def embedder() -> None:
 @click.option(
     "--samples",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help='More texts to compare on, besides ours: JSON lines {"text"}.',
+    help='Further texts on which the vectors are compared: JSON lines {"text"}.',
 )
 def build(context: Context, model: str, out: Path | None, device: str, samples: Path | None) -> None:
     """Convert a model to an int8 ONNX embedder.
 
-    It needs no torch when serving. MODEL: a folder, or a name that sentence-transformers finds. The new vectors are
+    The result is served without torch. MODEL: a folder, or a name that sentence-transformers finds. The new vectors are
     compared with the original's, and their cosines are converted to the scale that the verifier was fitted to. Use the
     result with embedder.model: FOLDER. Answers cached under another embedder then give no semantic hits, and expire.
     Needs the extra `st`.

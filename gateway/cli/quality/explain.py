@@ -54,9 +54,9 @@ def explain(context: Context, prompt: str, team: str, model: str, max_tokens: in
     REQUEST_ID is the header x-request-id of an answer (req_…). The explanation comes from the request's flight record,
     which is kept for an hour, or else from the ledger.
 
-    For a PROMPT: difficulty, candidates, exclusions, adequacy, cost, and what would change the decision. No backend is
-    called. Facts that only a running gateway knows (health, load, warm prompts) are not used; the flight record of a
-    request, GET /v1/requests/ID, includes them.
+    For a PROMPT, the command prints difficulty, candidates, exclusions, adequacy, cost, and what would change the
+    decision. No backend is called. The decision does not use facts that only a running gateway knows (health, load,
+    warm prompts); the flight record of a request, GET /v1/requests/ID, includes these facts.
 
     \b
     thriftgate explain req_0198c2a4b7d100112233445566778899

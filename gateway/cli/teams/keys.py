@@ -36,7 +36,7 @@ def keys() -> None:
     "--allowed-model",
     "allowed_models",
     multiple=True,
-    help="Only backends of this name, model or tier, as far as the policy allows them. Repeatable.",
+    help="The key may use only backends of this name, model or tier, if the policy allows them. Repeatable.",
 )
 @click.option("--expires", help="Lifetime, e.g. 90d; default: until revoked.")
 def create(
@@ -93,8 +93,8 @@ def list_(context: Context, team: str | None) -> None:
 def rotate(context: Context, key_id: str, grace: str) -> None:
     """Replace a key's secret. Team, scopes, expiry and lineage stay the same.
 
-    Budgets and limits per key, reports and everything else that belongs to a key belong to its lineage, so they
-    continue unchanged. Revoking the old or the new key revokes both.
+    Budgets and limits per key, reports and everything else of a key belong to the key's lineage, so a rotation does not
+    change them. Revoking the old or the new key revokes both.
     """
     with open_database(context.of_running(writes=True)) as database:
         made = store.rotate(database, key_id, grace_s=0.0 if grace in ("0", "0s") else _duration(grace, "--grace"))
