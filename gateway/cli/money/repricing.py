@@ -66,7 +66,9 @@ def list_unpriced(context: Context, since: str | None, until: str | None) -> Non
 @click.option("--zero", is_flag=True, help="Reprice rows with cost 0 instead of rows without a price.")
 @click.option("--yes", is_flag=True, help="Write the rows; without --yes, only print them.")
 def reprice(context: Context, model: str, since: str | None, until: str | None, zero: bool, yes: bool) -> None:
-    """Add the cost of attempts that had no price, with the price that is known now.
+    """Add the cost of attempts that had no price.
+
+    The price that is known now is used.
 
     Attempts at a known model whose service tier had no price are included.
 

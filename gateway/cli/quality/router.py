@@ -106,8 +106,9 @@ def _progress(line: str) -> None:
 )
 @click.option("--artefact", type=FILE, help="A plan made by fit; default: the packaged prior.")
 def replay_router(context: Context, data: Path, pool: Path, quality: float, artefact: Path | None) -> None:
-    """Replay recorded outcomes through the decision that serves requests. The decision sees the answer of a model only
-    after the cost of this call is counted.
+    """Replay recorded outcomes through the decision that serves requests.
+
+    The decision sees the answer of a model only after the cost of this call is counted.
 
     Prints JSON lines {"id","called","quality","usd","adequacy"}.
     """
