@@ -27,15 +27,19 @@ from gateway.cli.options import Context, common
     help="Parallel requests; default: 1, 16, 64 and 256. Repeatable.",
 )
 @click.option(
-    "--rounds", type=click.IntRange(1), help="Interleaved rounds; their median is reported. Default: 5, quick 3."
+    "--rounds",
+    type=click.IntRange(1),
+    help="Number of interleaved rounds, whose median is reported. Default: 5; with --quick 3.",
 )
-@click.option("--requests", type=click.IntRange(1), help="Requests per cell and row; default: 20000, quick 1500.")
+@click.option(
+    "--requests", type=click.IntRange(1), help="Requests per cell and row. Default: 20000; with --quick 1500."
+)
 @click.option(
     "--peer",
     "peers",
     multiple=True,
     type=click.Choice(["litellm"]),
-    help="Also measure this gateway, which must be installed separately.",
+    help="Also measure this other gateway, which must be installed separately.",
 )
 @click.option(
     "--install-nginx/--no-install-nginx", default=None, help="Install nginx if it is missing; default: if root."

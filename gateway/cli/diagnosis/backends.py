@@ -44,8 +44,8 @@ def list_(context: Context) -> None:
 def test(context: Context, names: tuple[str, ...]) -> None:
     """Test backends: does each answer, accept its key, and have its model? NAMES selects some; default: all.
 
-    One request for each, for its list of models. It costs nothing, and no prompt is sent. Exit status: 1 when a backend
-    would fail.
+    Each backend gets one request, for its list of models. The request costs nothing and contains no prompt. Exit
+    status: 1 when a backend would fail.
 
     \b
     thriftgate backends test

@@ -48,8 +48,8 @@ class Finding:
 def doctor(context: Context) -> None:
     """Check files, data directory, state, ledger database, backends, local model and provider keys.
 
-    It finds what `thriftgate check` finds, and asks each backend for its list of models, which costs nothing. ✗ is a
-    mistake with its remedy, ! deserves a look.
+    The command reports what `thriftgate check` reports. It also asks each backend for its list of models, which costs
+    nothing. ✗ marks a mistake, with its remedy. ! marks a fact that you should look at.
 
     Exit status: 0 when every check passed, 1 otherwise.
     """

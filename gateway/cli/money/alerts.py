@@ -82,11 +82,11 @@ def acknowledge(context: Context, id: str) -> None:
 @alerts.command("dead-letters")
 @common
 @click.option("--team", help="Only alerts of this team.")
-@click.option("--retry", is_flag=True, help="Let a running gateway retry them.")
+@click.option("--retry", is_flag=True, help="Let a running gateway try these deliveries again.")
 def dead_letters(context: Context, team: str | None, retry: bool) -> None:
     """List deliveries that were not accepted within three days.
 
-    They are not tried again, except with --retry.
+    Such deliveries are tried again only with --retry.
     """
     settings = context.of_running()
     if retry:

@@ -29,16 +29,18 @@ from gateway.ledger.store.sums import snapshot
 @common
 @click.option("--since", default="30d", show_default=True, help="Start: 2026-01-31, or 7d for the last seven days.")
 @click.option("--team", help="Only this team's load.")
-@click.option("--model", default="", help="Only hosted models whose name contains this.")
+@click.option("--model", default="", help="Only hosted models whose name contains this text.")
 @click.option("--size", default="", help="Only machines for a model of this size, such as 8b or 70b.")
 @click.option(
     "--billing",
     type=click.Choice(get_args(Billing)),
     default="on_demand",
     show_default=True,
-    help="Prices of the packaged table to use.",
+    help="Kind of prices to use from the packaged table.",
 )
-@click.option("--hour-usd", help="A machine of your own instead of the table: USD per hour.")
+@click.option(
+    "--hour-usd", help="USD per hour of a machine of your own, which is compared instead of the packaged table."
+)
 @click.option(
     "--tokens-per-second",
     type=click.FloatRange(min=0, min_open=True),

@@ -34,7 +34,7 @@ def ledger() -> None:
 def drain(context: Context) -> None:
     """Write the journals of this data directory into the ledger.
 
-    A running gateway does this by itself. Use the command after the gateway has ended.
+    A running gateway writes its journals into the ledger by itself. Use this command after the gateway has ended.
     """
     settings = context.of_running()
     count = with_writer(settings, None, Writer.drain_once)
@@ -86,8 +86,8 @@ def _show(verdict: Verdict) -> None:
 def retain(context: Context, days: int | None, dry_run: bool) -> None:
     """Replace old rows by sums of quarter hours.
 
-    Totals stay exact. Rows are old when they are older than ledger.keep_days. A running gateway does this by itself;
-    while one runs, this command changes nothing.
+    Totals stay exact. A row is old if its age exceeds ledger.keep_days. A running gateway replaces old rows by itself;
+    while a gateway runs, this command changes nothing.
     """
     settings = context.of_running()
     keep = days or settings.config.ledger.keep_days
@@ -111,7 +111,7 @@ ledger.add_command(old_name(reprice, "reprice"))
 @ledger.command()
 @common
 @click.argument("which", metavar="HOST|WORKER")
-@click.option("--yes", is_flag=True, help="Release it; without it, only print what would be released.")
+@click.option("--yes", is_flag=True, help="Release the money; without --yes, only print how much would be released.")
 def release(context: Context, which: str, yes: bool) -> None:
     """Free the money that budgets hold for a lost host.
 

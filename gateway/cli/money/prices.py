@@ -43,8 +43,8 @@ prices.add_command(reprice)
 def list_prices(context: Context, pattern: str) -> None:
     """Show the price list, in USD per 1M tokens, and its sources.
 
-    PATTERN, part of a model's name, filters the list. --json has everything: prices of cache, batch, long context,
-    regions and service tiers, and the page that each comes from.
+    PATTERN, part of a model's name, filters the list. --json prints everything: prices of cache, batch, long context,
+    regions and service tiers, and for each price its source page.
 
     \b
     thriftgate prices list gpt-4o
@@ -121,9 +121,9 @@ def diff_prices(context: Context, source: Path | None) -> None:
 @_from
 @click.option("--new", "with_new", is_flag=True, help="Also add models that our list does not have.")
 def update_prices(context: Context, source: Path | None, with_new: bool) -> None:
-    """Use litellm's newer prices in place of the packaged list's.
+    """Replace prices of the packaged list by litellm's newer prices.
 
-    They are written to prices.json in the data directory.
+    The newer prices are written to prices.json in the data directory.
 
     Entries that are negative, absurd (more than ten times or less than a tenth of the old price) or missing are
     refused, each with file and key. A running gateway uses the file after its next restart.

@@ -38,7 +38,7 @@ MOST_SHOWN = 50
     "--tolerance",
     default="0.005",
     show_default=True,
-    help="USD by which a line may differ, since invoices are rounded.",
+    help="USD by which a line may differ from the ledger, because invoices are rounded.",
 )
 def reconcile(
     context: Context, file: Path, dialect: invoices.Dialect, backends: tuple[str, ...], tolerance: str
@@ -47,8 +47,8 @@ def reconcile(
 
     FILE is CSV with a header, a JSON list, or a page of OpenAI's or Anthropic's usage and cost APIs. Each line needs a
     time (date, start_time, starting_at …) and may have: model, request_id, requests, input_tokens, output_tokens,
-    cost_usd. If every line has request_id (the x-request-id header of the gateway's answer), each request is compared,
-    else each model on each day (UTC).
+    cost_usd. If every line has request_id (the x-request-id header of the gateway's answer), the requests are compared
+    one by one. Otherwise the sums of each model on each day (UTC) are compared.
 
     \b
     thriftgate reconcile usage.csv --provider openai

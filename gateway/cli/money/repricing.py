@@ -63,12 +63,14 @@ def list_unpriced(context: Context, since: str | None, until: str | None) -> Non
 @click.option("--model", required=True, help="The backend's name for its model, or the backend's own name.")
 @click.option("--since", help="Start: 2026-01-31, or 7d for the last seven days.")
 @click.option("--until", help="End, in the same form.")
-@click.option("--zero", is_flag=True, help="Reprice rows that cost nothing instead of those without a price.")
-@click.option("--yes", is_flag=True, help="Write the rows; without it, only print what would be written.")
+@click.option("--zero", is_flag=True, help="Reprice rows with cost 0 instead of rows without a price.")
+@click.option("--yes", is_flag=True, help="Write the rows; without --yes, only print them.")
 def reprice(context: Context, model: str, since: str | None, until: str | None, zero: bool, yes: bool) -> None:
-    """Apply the price that is known now to attempts without a price.
+    """Add the cost of attempts that had no price.
 
-    Attempts of which only the service tier had no price are included.
+    The price that is known now is used.
+
+    Attempts at a known model whose service tier had no price are included.
 
     No row is changed: a new row supersedes each old one, and reports count the newest. Rows that were rolled up into
     sums cannot be repriced.

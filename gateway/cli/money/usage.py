@@ -66,7 +66,8 @@ def usage(
 ) -> None:  # fmt: skip
     """Show requests, tokens and exact cost, grouped; budgets with their forecasts; wrong cache hits.
 
-    Groups add up to the total, except by `tag`, where a request counts once for each of its tags (`tag:NAME` adds up).
+    The groups add up to the total. The exception is `--by tag`, because a request counts once for each of its tags; the
+    groups of `--by tag:NAME` add up.
 
     \b
     thriftgate usage --team search --since 7d --by model

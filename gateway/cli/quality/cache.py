@@ -76,7 +76,7 @@ def evaluate(
 @LISTS
 @EMBEDDER
 def replay(context: Context, file: Path, mode: str, without_lists: bool, embedder: Path | None) -> None:
-    """Run a sequence of questions in order. Each is stored unless it is a hit.
+    """Run a sequence of questions in order. Each question is stored unless it is a hit.
 
     FILE: JSON lines {"id", "asked"}. Prints JSON lines {"id", "hit", "match", "score"}; match is the id of the row
     whose answer would be served. The share of hits is printed on standard error.

@@ -87,7 +87,7 @@ def flush(
 ) -> None:
     """Delete cached answers of the running gateway by team, tag and age.
 
-    Without --yes they are only counted.
+    Without --yes, the answers are only counted.
     """
     which = _which(team, tag, prefix, older_than)
     if which.all and not everything:
@@ -108,7 +108,7 @@ def flush(
 def stats(context: Context, team: str | None, tag: str | None, prefix: str | None, older_than: str | None) -> None:
     """Show the size of the running cache and its wrong hits, by team.
 
-    Answers served and money saved are in `thriftgate usage` and in /metrics.
+    `thriftgate usage` and /metrics show the number of answers from the cache and the money that they saved.
     """
     which = _which(team, tag, prefix, older_than)
 
@@ -168,7 +168,7 @@ def show(
 ) -> None:
     """List cached answers of the running gateway, or show one.
 
-    The newest come first. ANSWER: the beginning of its id, as shown in the list.
+    The newest answers come first. ANSWER: the beginning of an answer's id, as the list shows it.
     """
     which = _which(team, tag, prefix, older_than)
 

@@ -58,14 +58,17 @@ from gateway.settings.gateway import Settings
     type=click.FloatRange(0, 1),
     default=0.95,
     show_default=True,
-    help="Least share of answers that are as good.",
+    help="Least share of prompts on which B must be as good as A.",
 )
 @click.option(
-    "--judge", default=Agreement.name, show_default=True, help="agreement, exact, or a backend, which compares blind."
+    "--judge",
+    default=Agreement.name,
+    show_default=True,
+    help="agreement, exact, or the name of a backend, which compares the answers without their sources.",
 )
 @click.option("--max-usd", default="1", show_default=True, help="Most that all calls together may cost, in USD.")
 @click.option(
-    "--max-tokens", type=click.IntRange(1), default=512, show_default=True, help="Most tokens of each answer."
+    "--max-tokens", type=click.IntRange(1), default=512, show_default=True, help="Maximum tokens of each answer."
 )
 @click.option("--temperature", type=float, default=0.0, show_default=True, help="Sent with each prompt.")
 @click.option(
@@ -78,15 +81,18 @@ from gateway.settings.gateway import Settings
     show_default=True,
     help="Prompts at a time.",
 )
-@click.option("--team", default="default", show_default=True, help="The team that pays; its data rule applies.")
+@click.option(
+    "--team", default="default", show_default=True, help="The team that pays for the calls. Its data rule applies."
+)
 def compare(
     context: Context, a: str, b: str, prompts: Path, quality: float, judge: str, max_usd: str, max_tokens: int,
     temperature: float, concurrent: int, team: str,
 ) -> None:  # fmt: skip
     """Send the same prompts to backends A and B, and say whether B could replace A.
 
-    For example a quantised model and its full-precision version, a distilled student and its teacher, your machine and
-    an API. Every call is real: it costs money and is on the ledger under --team (kind shadow). Calls stop at --max-usd.
+    A and B can be, for example, a model with full precision and its quantised version, a teacher and its distilled
+    student, or an API and your machine. Every call is real: it costs money and is on the ledger under --team (kind
+    shadow). Calls stop at --max-usd.
 
     \b
     thriftgate compare large small --prompts prompts.jsonl --max-usd 2

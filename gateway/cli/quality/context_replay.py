@@ -100,7 +100,8 @@ def _body(request: CompletionRequest, plan: ContextPlan, backend: Backend) -> by
 def replay(options: Context, sessions: Path, prices: Path | None, out: Path) -> None:
     """Write the gateway's requests for recorded sessions.
 
-    No provider is called. Their cost can be computed with `thriftgate context bill` or by another program.
+    No provider is called. The cost of the written requests can be computed with `thriftgate context bill` or by another
+    program.
 
     SESSIONS: recorded sessions, one JSON object per line; may be compressed (.xz).
 

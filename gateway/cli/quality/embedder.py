@@ -26,7 +26,7 @@ def embedder() -> None:
 @click.option(
     "--samples",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help='More texts to compare on, besides ours: JSON lines {"text"}.',
+    help='Further texts on which the vectors are compared: JSON lines {"text"}.',
 )
 def build(context: Context, model: str, out: Path | None, device: str, samples: Path | None) -> None:
     """Convert a model to an int8 ONNX embedder.

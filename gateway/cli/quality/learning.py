@@ -60,9 +60,9 @@ def learned(context: Context, team: str | None) -> None:
 def trial(context: Context, plan: Path) -> None:
     """Put PLAN, made by `router fit`, on trial: it decides on requests, but its decisions are not used.
 
-    A running gateway switches to it once it is measured to be cheaper and not worse, or better and not more expensive.
-    It switches back if the plan then turns out to be worse. This needs compared answers: `learning.share` in teams'
-    policies.
+    A running gateway switches to PLAN when PLAN is measured to be cheaper and not worse, or better and not more
+    expensive. It switches back if PLAN then turns out to be worse. The measurement needs compared answers, so set
+    `learning.share` in teams' policies.
     """
     from gateway.routing.strategy.plan_file import read_plan
 
@@ -85,7 +85,8 @@ def trial(context: Context, plan: Path) -> None:
 @click.command("rollback", short_help="Return to the previous plan.")
 @common
 def rollback(context: Context) -> None:
-    """Undo the last switch: use the previous plan again, or, if there was none, the one that gateway.yaml names."""
+    """Undo the last switch: use the previous plan again. If there was no previous plan, use the plan that gateway.yaml
+    names."""
     with open_database(context.of_running()) as database, database.begin() as connection:
         done = plan_trials.roll_back(connection, time.time(), "asked for")
     context.print({"rolled_back": done}, "Rolled back." if done else "Nothing to roll back: no plan is live.")

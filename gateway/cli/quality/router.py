@@ -56,7 +56,7 @@ router.add_command(old_name(rollback, "rollback"))
 @POOL
 @click.option("--out", required=True, type=PATH, help="File to write the plan to.")
 @click.option("--plot", "plots", multiple=True, type=click.Path(path_type=Path), help="Also plot as .png or .svg.")
-@click.option("--seed", default=0, show_default=True, help="Random seed of folds and bootstrap.")
+@click.option("--seed", default=0, show_default=True, help="Seed for the random choice of folds and bootstrap samples.")
 def fit_router(
     context: Context,
     data: tuple[Path, ...],
@@ -99,7 +99,10 @@ def _progress(line: str) -> None:
 @click.option("--data", type=PATH, required=True, help="Outcomes, as for fit.")
 @POOL
 @click.option(
-    "--quality", type=click.FloatRange(0, 1), required=True, help="Target for the mean quality over the file, absolute."
+    "--quality",
+    type=click.FloatRange(0, 1),
+    required=True,
+    help="Target for the mean quality of all prompts in the file, from 0 to 1.",
 )
 @click.option("--artefact", type=FILE, help="A plan made by fit; default: the packaged prior.")
 def replay_router(context: Context, data: Path, pool: Path, quality: float, artefact: Path | None) -> None:
@@ -126,7 +129,7 @@ def replay_router(context: Context, data: Path, pool: Path, quality: float, arte
 
 @router.command("status", short_help="Show the configured plan and its strategies.")
 @common
-@click.option("--artefact", type=FILE, help="Show this plan instead of gateway.yaml's.")
+@click.option("--artefact", type=FILE, help="Show this plan instead of the plan that gateway.yaml names.")
 def status_router(context: Context, artefact: Path | None) -> None:
     """Show the configured plan, its data and its strategies, and the grader's provenance."""
     from gateway.routing.strategy.plan_file import load_plan
@@ -177,7 +180,9 @@ plan.add_command(status_router)
 @click.argument("files", nargs=-1, required=True, type=FILE)
 @ARTEFACT
 @click.option(
-    "--pool", type=PATH, help="With a plan as artefact: compare its promises with outcomes, at this pool's prices."
+    "--pool",
+    type=PATH,
+    help="With a plan as --artefact: compare the plan's promised qualities with FILES, at the prices of this pool.",
 )
 def evaluate_router(context: Context, files: tuple[Path, ...], artefact: Path | None, pool: Path | None) -> None:
     """Measure how well difficulty orders prompts, for each set in FILES; with --pool, how well a plan keeps its

@@ -27,14 +27,20 @@ MOST = 10_000
 
 @click.command()
 @common
-@click.option("--follow", "-f", is_flag=True, help="Go on with new requests, until Ctrl-C.")
+@click.option("--follow", "-f", is_flag=True, help="Also show new requests as they arrive, until Ctrl-C.")
 @click.option("--team", help="Only this team.")
 @click.option("--backend", help="Only this backend.")
 @click.option("--model", help="Only this model name, as the application sent it.")
 @click.option("--failed", is_flag=True, help="Only attempts that did not succeed.")
 @click.option("--since", help="Start: 2026-01-31T12:00, or 15m for the last 15 minutes.")
 @click.option(
-    "--limit", "-n", "count", type=click.IntRange(0, MOST), default=20, show_default=True, help="Most past requests."
+    "--limit",
+    "-n",
+    "count",
+    type=click.IntRange(0, MOST),
+    default=20,
+    show_default=True,
+    help="Maximum number of past requests.",
 )
 def logs(
     context: Context,

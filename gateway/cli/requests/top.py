@@ -65,8 +65,14 @@ class Figures:
 @click.command()
 @common
 @click.option("--minutes", type=click.IntRange(1, 1440), default=5, show_default=True, help="Period that is summed up.")
-@click.option("--every", type=click.FloatRange(0.5, 60), default=2.0, show_default=True, help="Seconds between looks.")
-@click.option("--once", is_flag=True, help="Print one look and end; also with --json.")
+@click.option(
+    "--every",
+    type=click.FloatRange(0.5, 60),
+    default=2.0,
+    show_default=True,
+    help="Seconds between two updates of the screen.",
+)
+@click.option("--once", is_flag=True, help="Print the figures once and end. --json does the same.")
 def top(context: Context, minutes: int, every: float, once: bool) -> None:
     """Watch teams, backends and the newest requests, until Ctrl-C. The figures come from the ledger.
 

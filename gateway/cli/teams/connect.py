@@ -30,7 +30,7 @@ later."""
 @common
 @click.argument("client", type=click.Choice(tuple(CLIENTS)))
 @click.option("--team", help="The team that pays; a key is made for it. Not with --key.")
-@click.option("--key", help="Use this key instead of making one.")
+@click.option("--key", help="Use this key instead of making a new one.")
 @click.option("--expires", help="Lifetime of the new key, e.g. 90d; default: until revoked.")
 @click.option("--url", help="The gateway's address for the client; default: that of the running gateway.")
 @click.option("--model", default="auto", show_default=True, help="The model name that the client sends.")

@@ -36,7 +36,7 @@ def keys() -> None:
     "--allowed-model",
     "allowed_models",
     multiple=True,
-    help="Only backends of this name, model or tier, as far as the policy allows them. Repeatable.",
+    help="The key may use only backends of this name, model or tier, if the policy allows them. Repeatable.",
 )
 @click.option("--expires", help="Lifetime, e.g. 90d; default: until revoked.")
 def create(

@@ -25,7 +25,7 @@ def policy() -> None:
 @policy.command(short_help="Show a team's policy and where each value stands.")
 @common
 @click.argument("team")
-@click.option("--effective", "whole", is_flag=True, help="Also the keys that no file sets, with their defaults.")
+@click.option("--effective", "whole", is_flag=True, help="Also show the keys that no file sets, with their defaults.")
 def show(context: Context, team: str, whole: bool) -> None:
     """Show the policy of TEAM: each key with its value, and the file and line that set it.
 
