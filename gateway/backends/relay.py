@@ -169,9 +169,9 @@ class Relayed:
             raise DeadlineExceeded(
                 f"The answer of {name} was still under way at the request's deadline; allow more time, or ask for less."
             ) from error
+        self._call.conceal(error)  # before the message is logged and kept as the backend's trouble
         self._slot.failed(error)
         attempt.error = error.code
-        self._call.conceal(error)
         broken = StreamBroken(f"The stream of {name} broke: {error.message}", backend=name)
         if isinstance(error, StreamBroken):
             broken.kind, broken.status = error.kind, error.status

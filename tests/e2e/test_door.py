@@ -63,6 +63,9 @@ def error_of(path: str, answer: tuple[int, dict[bytes, bytes], bytes]) -> dict[s
     told = orjson.loads(body)
     assert headers[b"content-type"] == b"application/json"
     assert headers[b"x-request-id"] == headers[b"request-id"]
+    if path == "/api/chat":  # Ollama's errors are a text
+        assert type(told["error"]) is str
+        return {"message": told["error"]}
     error: dict[str, Any] = told["error"]
     if path.startswith("/v1/messages"):
         assert (told.keys(), told["type"]) == ({"type", "error", "request_id"}, "error")
