@@ -63,8 +63,8 @@ def order(
     """The replicas in their calling order.
 
     `key`: identifies the conversation. `input_tokens`: length of the prompt. `overload`: maximum load of a replica, as
-    a multiple of the mean load. `on_demand`: share of conversations that use spot machines only as a fallback. So the
-    other machines always have some traffic and can take over when spot machines end.
+    a multiple of the mean load. `on_demand`: share of conversations that use spot machines only as a fallback. So
+    machines that are not spot machines always have some traffic, and can take over when spot machines end.
     """
     place = _place(key)
     if _keeps_off_spot(replicas, place, on_demand):
@@ -119,7 +119,8 @@ def _keeps_off_spot(replicas: Sequence[Replica], place: int, on_demand: float) -
     """Whether the conversation at `place` avoids spot machines. The result is random, but always the same for a
     conversation.
 
-    The hash is multiplied by a constant, so that the result does not depend on the conversation's point on the circle.
+    `place`: the conversation's point on the circle. `on_demand`: share of conversations that avoid spot machines. The
+    point is multiplied by a constant first. Otherwise, all of these conversations would be neighbours on the circle.
     """
     spot = sum(each.backend.spot for each in replicas)
     return 0 < spot < len(replicas) and (place * 0x9E3779B97F4A7C15 & 2**64 - 1) / 2**64 < on_demand

@@ -1,8 +1,9 @@
 """Remembers which backend has a conversation's prefix in its cache, and for how long.
 
-A provider charges less for the beginning of a prompt that it has read recently, and forgets it after some time. So
-changing the backend within a conversation loses that saving. Each worker remembers only its own sessions. If a session
-reaches another worker, its request is priced as a new session's, so its cost is never underestimated.
+A provider charges less for the beginning of a prompt if it has read this beginning recently. So a conversation that
+changes its backend loses that saving. The provider forgets the beginning after some time. Each worker remembers only
+its own sessions. If a session reaches another worker, that worker assumes that nothing is cached, so it never
+underestimates the cost.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ _NEWEST = 0.2
 reports as cached."""
 _DIGEST_BYTES = 16
 _MOST_LENGTHS = 256
-"""Maximum number of turns whose lengths are remembered. Clients that rewrite their history change its beginning."""
+"""Maximum number of turns whose lengths are remembered. So many are enough to notice that a client has rewritten its
+history, because such clients change the beginning of the history."""
 _MOST_CHARACTERS = 4096
 """Maximum characters of a turn that are hashed to distinguish conversations."""
 

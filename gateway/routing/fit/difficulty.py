@@ -37,17 +37,18 @@ LEAST = 200
 LEAST_MORE = 50
 """Minimum number of prompts for refining a prior."""
 ABSTAIN = 0.01
-"""Each limit of the classifier's domain is set so that this share of the prompts of an unseen set is outside."""
+"""Share of the prompts of a set without training prompts that may be outside each limit of the classifier's domain. The
+classifier abstains from these prompts."""
 REACH = 1.5
 """Maximum length of a prompt in the domain, as a multiple of the length of the longest training prompt."""
 
 
 def fit(paths: Sequence[Path], progress: Progress, *, seed: int = 0, prior: Artefact | None = None) -> Artefact:
-    """Train a classifier. Cross-validates, trains without each set once, calibrates, and then trains on all prompts.
-    Raises DataError, OSError.
+    """Train a classifier. First it is cross-validated, trained once without each set, and calibrated. Then it is
+    trained on all prompts. Raises DataError, OSError.
 
-    `prior`: a classifier that is refined with the outcomes in `paths`. Results for unseen sets are then those of the
-    prior.
+    `prior`: a classifier that is refined with the outcomes in `paths`. The reported results for sets without training
+    prompts are then those of the prior itself.
     """
     corpus = read_corpus(paths, progress)
     least = LEAST if prior is None else LEAST_MORE

@@ -1,5 +1,5 @@
 """Searches strategies by backward induction over the called models and their agreement, for many prices of money at
-once.
+once. A price of money is the quality that one US dollar must gain.
 
 A state is a set of called models and the way in which their answers agree. For each state, from the largest sets to the
 empty one, two things are fitted: the model whose answer to serve, and the gain of calling each further model. The gain
@@ -67,10 +67,11 @@ class Settings(NamedTuple):
     """Weight, 0..1, of the actual outcomes in the gain of a call. The rest of the weight is for the estimated outcomes,
     which vary less."""
     agreement: float = 20.0
-    """Weight of the general estimate of an answer's quality (see `Agreement`) in each state. The estimate counts like
-    this number of rows with measured outcomes."""
+    """Weight of the general estimate of an answer's quality (see `Agreement`) in each state: it has the weight of this
+    number of measured prompts."""
     reluctance: float = 5.0
-    """Number of imaginary rows without any gain that are added to each state in which a further model may be called."""
+    """Number of imaginary prompts that are added to each state in which a further model may be called. In these
+    prompts, calling the further model gains nothing."""
     slopes: float = 50.0
     """Ridge penalty on the features of the prompt."""
     folds: int = 5
@@ -82,8 +83,8 @@ SUPPORT = 5
 
 
 class Level(NamedTuple):
-    """The fitted decisions for one set of called models. The set has c states, and decisions exist for L prices of
-    money. The features of a prompt have d columns."""
+    """The fitted decisions for one set of called models. The set has c states. Each state has a decision for each of L
+    prices of money (quality that one US dollar must gain). The features of a prompt have d columns."""
 
     codes: Whole
     """The numbers of the c states, ascending. `encode` makes these numbers."""
@@ -237,8 +238,8 @@ def _ask(
     cells: _Cells,
     stop: _Value,
 ) -> tuple[_Value, dict[int, Array]]:
-    """The value of the state if the most valuable further model is called where that is worth its cost, and, for each
-    further model, the weights of its gain.
+    """Two results. First, the value of the state if the most valuable further model is called for each prompt for which
+    this is worth its cost. Second, for each further model, the weights of the prompt's features in its gain.
 
     `above`: values of the states with one more called model. `stop`: value of calling no further model.
     """
@@ -323,7 +324,8 @@ def choose(evidence: Evidence, level: Level, state: int, place: int, *, stops: b
 
 
 def play(evidence: Evidence, learned: Learned, place: int) -> tuple[Array, Array]:
-    """Quality and US dollars of each of n prompts if the decisions for the price with index `place` are followed."""
+    """Quality and US dollars of each of n prompts if the decisions for the price of money with index `place` are
+    followed."""
     quality, usd = np.zeros(len(evidence)), np.zeros(len(evidence))
     front: dict[Asked, Whole] = {(): np.arange(len(evidence))}
     while front:

@@ -4,8 +4,8 @@ A strategy is kept only if, at its own cost, it beats simpler strategies and mix
 confidence. The frontier is the hull of the kept strategies.
 
 The corners of the frontier were selected because of their measured quality, so this quality is too high on average: it
-is optimistic (Efron 1983). The optimism is estimated by selecting a frontier on some of the prompts. It is the quality
-of that frontier on these prompts, minus its quality on the other prompts.
+is optimistic (Efron 1983). The optimism is estimated by selecting a frontier on some of the prompts. The optimism is
+the quality of that frontier on the prompts on which it was selected, minus its quality on the other prompts.
 """
 
 from __future__ import annotations
@@ -76,8 +76,7 @@ def promised(singles: Sequence[Point], families: Sequence[Family], *, seed: int 
 
 
 def _optimism(singles: Sequence[Point], families: Sequence[Family], wanted: Sequence[float], seed: int) -> Array:
-    """For each quality in `wanted`: the quality that a selected frontier promises minus the quality that it reaches on
-    other prompts."""
+    """For each quality in `wanted`: by how much a selected frontier promises more than it reaches on other prompts."""
     everybody = _everybody(singles, families)
     count = len(everybody[0].quality)
     missed = np.zeros(len(wanted))

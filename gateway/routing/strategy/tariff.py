@@ -1,8 +1,8 @@
 """Computes the cost of a strategy at present prices, which depend on machine load, cached prefixes and price changes.
 
-A plan has the cost of each strategy per model at the fitted prices. Present prices are expressed as ratios to the
-fitted prices. The ratios are rounded to steps, so that the frontier is computed again only when a price changes
-noticeably.
+A plan contains, for each strategy, the cost of each model's calls at the fitted prices (the prices at the time of the
+fit). Present prices are expressed as ratios to the fitted prices. The ratios are rounded to steps, so that the frontier
+is computed again only when a price changes noticeably.
 """
 
 from __future__ import annotations
