@@ -61,7 +61,7 @@ class _Account:
     policy: Policy
     rules: tuple[_Rule, ...]
     ones: tuple[Want, ...]
-    """Counters of which each request takes one unit, with this unit."""
+    """(Counter, 1) for each counter of which every request takes one unit."""
     tokens: tuple[_Rule, ...]
     gauges: tuple[Lease, ...]
     shown: tuple[_Shown, ...]

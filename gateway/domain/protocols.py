@@ -163,8 +163,8 @@ class Hold(Protocol):
 
 
 Subject = Literal["end_user", "session"]
-"""A kind of owner of budgets of which a team has very many, so that budgets do not name single owners. It is the name
-of a column of the ledger."""
+"""A kind of owner of budgets. A team has very many owners of such a kind, so budgets do not name single ones. The text
+is also the name of a column of the ledger."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,8 +81,9 @@ class Pace:
         return self._looked_at < min(events, _ENOUGH_EVENTS) and not self.plain and not self._whole_seen
 
     def look(self, characters: int, events: int, stream_bytes: int) -> None:
-        """Learn the length of events from a stream in progress. Since the last call, it has delivered `characters` in
-        `events` events with text. Bytes before the first of these events may contain text or not."""
+        """Learn the length of events from a stream in progress. `characters`, `events`, `stream_bytes`: characters of
+        text, number of events with text, and bytes that have arrived since this stream was measured for the first
+        time."""
         if events < _FEW_EVENTS or events <= self._looked_at:
             return
         self._looked_at = events

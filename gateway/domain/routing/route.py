@@ -16,7 +16,8 @@ from gateway.domain.routing.strategy import RunningStrategy
 
 @dataclass(slots=True)
 class Grade:
-    """How hard a request is, 0..1. The number rises with the expected gain from the strong tier."""
+    """How hard a request is, 0..1. The number is high if the strong tier is expected to answer much better than the
+    weak tier."""
 
     difficulty: float
     abstained: bool = False

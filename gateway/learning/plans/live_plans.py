@@ -1,5 +1,5 @@
-"""Applies the stored states of plans. Routing uses the live plan. Plans on trial decide too, but their decisions are
-only recorded."""
+"""Applies the stored states of plans. Routing follows the live plan, which is the plan in use. Plans on trial decide
+too, but their decisions are only recorded."""
 
 from __future__ import annotations
 

@@ -19,7 +19,8 @@ from gateway.learning.plans.verdict import MOST, Comparison, Outcome, compare, o
 from gateway.state.sql.tables import artefacts, evidence
 
 CONFIGURED = "configured"
-"""Stands for an id. It means the plan that `routing.plan_file` names or, without such a plan, the grader."""
+"""Used in place of a plan's id. It stands for the plan that `routing.plan_file` names or, without such a plan, for
+decisions by the grader."""
 _ID = 16
 """Number of characters of a plan's id that are stored with each judged request."""
 

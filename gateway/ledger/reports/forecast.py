@@ -101,7 +101,8 @@ def forecast(
     """Forecast the spend in `window` (`[start, end)`, Unix seconds) from past `points`, including those in the window.
 
     `spent`: spend in the window so far, if it is known more exactly than from the points. Returns None if `now` is
-    outside the window, or if the known past is shorter than a tenth of the remaining time (of 180 days without an end).
+    outside the window, or if the known past is shorter than a tenth of the remaining time. If the window has no end,
+    the remaining time counts as 180 days.
     """
     start, end = window
     points = [point for point in points if point[0] <= now]

@@ -1,5 +1,5 @@
-"""A file beside the database with the heads of this host's chains. The head is the newest entry. With this file, a
-missing end of the ledger is detected.
+"""A file beside the database with the head of each of this host's chains, that is, the chain's newest entry. If the
+newest entries of the ledger were deleted, `verify` detects this by comparing the ledger with this file.
 
 After a crash the file may be older than the database, but never newer.
 """

@@ -217,7 +217,8 @@ class Writer:
             del self._lanes[name]
 
     def _resume(self, names: Iterable[str]) -> None:
-        """Load the lanes in `names` that are not in memory, with their saved positions."""
+        """Load the saved positions of the lanes in `names`, none of which is in memory. A lane is the journal of one
+        worker process."""
         new = list(names)
         if not new:
             return
@@ -301,7 +302,7 @@ class Writer:
         return fresh
 
     def _bury(self, lane: JournalReader, files: list[Segment]) -> None:
-        """Save the open attempts of a dead worker, delete its journal, and record it as drained."""
+        """Save the open attempts of a dead worker, delete its journal, and record that the worker is drained."""
         progress = slots.path_of(self._directory, lane.name)
         self._save(lane.orphans(slots.read(progress)), [lane], replay=True)
         with self._database.begin() as connection:

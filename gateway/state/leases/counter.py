@@ -28,7 +28,7 @@ MARK_MS = 10
 """Resolution, in milliseconds, of the times at which units were settled."""
 _MARGIN_MARKS = 2
 """Difference between the clocks of two workers that is tolerated, in marks of 10 ms. So units that were settled up to
-20 ms before a rebuild are reported too."""
+20 ms before a counter was rebuilt are reported again too."""
 _FADE = 0.94
 """Factor by which the expected demand falls per tick. At five ticks per second, an unused lease is given back after
 about ten seconds."""
@@ -223,8 +223,8 @@ class Lease:
             self._pending = _counting({max(self._pending): sum(self._pending.values())})
 
     def report(self, base: str) -> list[str | int]:
-        """The arguments of the lease script for this counter. The report keeps some of the free units. Until the reply
-        arrives, only these can be taken.
+        """The arguments of the lease script for this counter. With the report, this worker keeps some of its free units
+        and offers the others to other workers. Until the reply arrives, only the kept units can be taken.
 
         `base`: result of `rebuild.read_base`, or empty.
         """
@@ -258,7 +258,8 @@ class Lease:
     def learn(self, reply: Reply, floor: int, now: float, lease_s: float) -> None:
         """Apply the server's reply to a report that was sent at `now` (monotonic seconds).
 
-        `floor`: number of units that the report held. `lease_s`: seconds from `now` for which the lease is valid.
+        `floor`: number of units that the report said this worker holds. `lease_s`: seconds from `now` for which the
+        lease is valid.
         """
         if reply.status is Status.UNKNOWN:
             return

@@ -34,8 +34,8 @@ _MANY_CALLS = 64
 """Maximum number of concurrent calls for counters with `ahead` False, of which there are very many. So other counters
 never wait for thousands of calls."""
 _MOST_CALLS = 5
-"""Maximum number of calls in one round. They create a counter, repeat the report after a change, repair the counter,
-and one is spare."""
+"""Maximum number of calls until the server has granted or refused the units of each counter. Calls are needed to create
+a counter, to repeat a report after the counter has changed, and to repair it; one call is spare."""
 _QUIET_S = 1.0
 """Seconds after which an unchanged lease is reported again."""
 _SELDOM_S = 4.0
@@ -311,8 +311,9 @@ class Leases:
         raise StateUnavailable("the counters changed during every call")
 
     async def _drained(self, unknown: Sequence[Lease]) -> str:
-        """Names of drained workers. If `unknown` is not empty, they are read again; this must be done before the base
-        of any of these counters is read. Raises StateUnavailable."""
+        """Names of drained workers: dead workers whose spend is in the ledger. The names are read again if there are
+        counters without a base (`unknown`); this must happen before any of these bases is read. Raises
+        StateUnavailable."""
         if unknown:
             await self._dead.refresh(_RECORD_FRESH_S)
         return self._dead.drained
