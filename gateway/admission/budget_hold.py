@@ -46,8 +46,8 @@ _REPORTED_SHARE = 16
 """The backend's own count of tokens may exceed the cap by 1/`_REPORTED_SHARE` of the cap, because some backends count
 the token that ends an answer."""
 _CHARGED = frozenset(("service_tier", "speed", "inference_geo", "tools", "web_search_options", "search_parameters"))
-"""Request fields because of which tokens can cost more than usual. A model that searches the web can cost more without
-these fields."""
+"""Request fields because of which tokens can cost more than usual. A model that always searches the web can cost more
+even if the request has none of these fields."""
 _EVER_S = 1e9
 
 

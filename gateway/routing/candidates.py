@@ -114,7 +114,8 @@ def expected_cost(
 
 
 def writes_cache(backend: Backend, price: Price, demand: Demand) -> bool:
-    """Whether the backend charges for writing the part of the prompt that was not cached to its prompt cache."""
+    """Whether the backend charges for writes to its prompt cache. It writes the part of the prompt that is not in the
+    cache yet."""
     rules = rules_of(backend.model)
     if price.cache_write_5m is None or demand.input.tokens < rules.least_tokens:
         return False

@@ -27,7 +27,8 @@ IDLE_SHARE = 0.02
 """Minimum share of the full price that a machine costs. Because of it, the cheaper one of two idle machines is chosen
 first."""
 _MOST_PLACES = 512
-"""Maximum number of places c for which C is computed. With more places, C is taken as 0 for a < c and as 1 for a ≥ c.
+"""Maximum number of places (requests that a machine serves at the same time) for which Erlang's formula is computed.
+With more places, a new request is assumed to wait only if all places are in use.
 """
 
 

@@ -166,7 +166,7 @@ class ContextPlan:
     no_thinking: frozenset[int] = frozenset()
     """Indexes of the turns that are sent without their thinking blocks."""
     anchor: int = 0
-    """Index of the message before which the next cut will not begin; 0: unknown."""
+    """Index of a message: the next cut of the conversation will begin there or later. 0: unknown."""
     frozen: bool = False
     """Whether the parts that are left out are also left out of the next requests of the session."""
 

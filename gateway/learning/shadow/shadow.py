@@ -40,8 +40,8 @@ QUEUE = 100
 """Maximum number of samples that wait. Further samples are dropped."""
 AT_A_TIME = 2
 SPARE_OUTPUT, TIMES = 512, 2
-"""`TIMES`, `SPARE_OUTPUT`: the answer of the other backend may have `TIMES` times as many tokens as the served answer,
-plus `SPARE_OUTPUT` tokens."""
+"""Limit for the answer of the other backend: `TIMES` times the tokens of the served answer, plus `SPARE_OUTPUT`
+tokens."""
 
 
 class Shadows:

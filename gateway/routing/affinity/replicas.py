@@ -41,7 +41,8 @@ class Replica(NamedTuple):
 
     @property
     def pressure(self) -> float:
-        """Load, divided by the part of the capacity that the rate limit leaves."""
+        """The load, divided by the usable capacity. Usable is the share of the capacity that the provider's rate limit
+        still allows."""
         return self.outstanding / self.room
 
     @property

@@ -27,7 +27,8 @@ ORDERED = 4
 """Maximum size of the sets whose models are tried in all orders. The order affects the cost, and it affects which two
 answers agree first."""
 CELLS = 20_000_000
-"""Maximum product of prompts and orders that are tried. The orders of the best sets are tried first."""
+"""Maximum of a product: the number of prompts times the number of orders that are tried. The orders of the best sets
+are tried first."""
 
 
 class Cascade(NamedTuple):

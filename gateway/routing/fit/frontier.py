@@ -29,9 +29,9 @@ PRICES = 60
 """Number of prices of money. A price of money is the quality that one US dollar must gain. A plain cascade is chosen
 for each price."""
 STRICT = 2.0
-"""Standard errors by which searched strategies with several answers must beat simpler strategies, in place of
-`selection.CONFIDENCE`. The number is higher, because there are many more such strategies and they must also beat plain
-cascades."""
+"""Number of standard errors by which a searched strategy with several answers must beat simpler strategies. It is
+higher than `selection.CONFIDENCE`, which applies to other strategies, because there are many more searched strategies,
+and they must also beat plain cascades."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,7 +190,7 @@ class _Cells:
 
     def sums(self, values: Array) -> Array:
         """Sums of `values`, with shape c states × (folds + 1) × … . Index k of the second axis excludes the rows of
-        fold k. Its last index includes all rows."""
+        fold k. The last index of this axis includes all rows."""
         found = np.zeros((self._shape[0] * self._shape[1], *values.shape[1:]))
         found[self._keys] = np.add.reduceat(values[self._order], self._starts, axis=0)
         inside = found.reshape(*self._shape, *values.shape[1:])

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from gateway.routing.strategy.strategy import Strategy
 
 Tariff = tuple[tuple[str, int], ...]
-"""Model → number of steps by which a call costs more now than at the fitted price. Models at the fitted price are
-omitted. For a model whose fitted price is 0, steps count from one US dollar per call."""
+"""Model → number of steps between the fitted price of a call and the present price; negative if the call is cheaper
+now. Models at the fitted price are omitted. If the fitted price is 0, the steps are counted from a price of one US
+dollar per call."""
 
 STEP = 0.1
 """Size of a step, as a difference of natural logarithms of the price. Changes of up to 5 % do not count."""

@@ -181,8 +181,8 @@ class Lease:
         return None
 
     def refuses(self, units: int, now: float) -> bool:
-        """Whether the server refused as many units a moment ago, so that another round trip is useless. `now`:
-        monotonic seconds."""
+        """Whether another round trip for `units` is useless, because the server has refused this number of units, or a
+        smaller number, a moment ago. `now`: monotonic seconds."""
         return now < self.refused_until and units - max(self.free, 0) >= self.refused_least
 
     # ── reports to the server ──────────────────────────────────────────────────────────────────────────────────────
