@@ -232,7 +232,7 @@ class Writer:
         self._lanes.update({name: JournalReader(name, places.get(name, (0, 0))) for name in new})
 
     def _gather(self, found: dict[str, list[Segment]]) -> list[tuple[JournalReader, list[Values]]]:
-        """Read the next piece of each lane. Lanes in which there is nothing to read are omitted."""
+        """Read the next piece of each worker's journal. Journals in which there is nothing to read are omitted."""
         moved = []
         for name, files in found.items():
             lane = self._lanes[name]
@@ -244,7 +244,8 @@ class Writer:
         return moved
 
     def _save(self, rows: Sequence[Values], lanes: Sequence[JournalReader], replay: bool) -> None:
-        """Save rows and the positions in their lanes in one transaction. If there are no rows, nothing is saved.
+        """In one transaction, save rows and the positions in the workers' journals (`lanes`) from which the rows were
+        read. If there are no rows, nothing is saved.
 
         `replay`: whether some rows may already be in the ledger.
         """

@@ -35,7 +35,7 @@ FOLDS = 5
 LEAST = 200
 """Minimum number of prompts for training."""
 LEAST_MORE = 50
-"""Minimum number of prompts for refining a prior."""
+"""Minimum number of prompts for refining an earlier classifier."""
 ABSTAIN = 0.01
 """Share of the prompts of a set without training prompts that may be outside each limit of the classifier's domain. The
 classifier abstains from these prompts."""
@@ -103,7 +103,8 @@ def _cross_validated(corpus: Corpus, train: Callable[[Mask], Model], progress: P
 
 
 def _known_before(corpus: Corpus, prior: Artefact) -> tuple[Array, tuple[float, float]]:
-    """The prior's scores, and the limits of its domain."""
+    """The scores that the earlier classifier `prior` gives to the prompts, and the limits of that classifier's
+    domain."""
     scores = np.array([prior.scorer.score(each) for each in corpus.features])
     return scores, (prior.support.least_coverage, prior.support.most_strange)
 

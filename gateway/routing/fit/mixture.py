@@ -23,7 +23,8 @@ EXPERT_SCALE = 0.1
 GATE_PENALTY = 10.0
 REFINE_PENALTY = 8.0
 PRIOR_SCALE = 0.3
-"""Scale of the prior's standardised score, which is one of the features when a prior is refined."""
+"""When an earlier classifier is refined, its standardised score is one of the features. This number is the scale of
+that feature."""
 BALANCE = 0.25
 """The weight of a prompt is the number of prompts in its set, to the power of −`BALANCE`. So a prompt of a small set
 has a slightly higher weight."""
@@ -86,8 +87,8 @@ def fit_model(corpus: Corpus, chosen: Mask) -> Model:
 
 
 def refine(prior: Scorer, corpus: Corpus, chosen: Mask) -> Model:
-    """Refine `prior` with the outcomes of the `chosen` prompts. An expert with the prior's score as an additional
-    feature is fitted to these outcomes and merged into the prior.
+    """Refine the scorer `prior` of an earlier classifier with the outcomes of the `chosen` prompts. An expert with the
+    prior's score as an additional feature is fitted to these outcomes and merged into the prior.
 
     With few outcomes the prior dominates the result, and with many outcomes the expert does. The result is a scorer of
     the same form as `prior`.

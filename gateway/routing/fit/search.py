@@ -101,8 +101,8 @@ Learned = dict[Asked, Level]
 
 
 class _Value(NamedTuple):
-    """Results if the best further calls are made from one state. Each array has one row per prompt and one column per
-    price of money.
+    """Results of the best further calls from one state on. Each array has one row per prompt and one column per price
+    of money (the quality that one US dollar must gain).
 
     `realised`: measured quality of the answer that is served. `estimated`: its estimated quality. `usd`: US dollars of
     the further calls.
@@ -160,7 +160,8 @@ def decode(code: int, count: int) -> tuple[int, ...]:
 
 
 def learn(evidence: Evidence, price: Array, settings: Settings) -> Learned:
-    """Fit the decisions of all states, for each price of money in `price`."""
+    """Fit the decisions of all states, for each price of money in `price` (the quality that one US dollar must
+    gain)."""
     models = evidence.quality.shape[1]
     folds = np.random.default_rng(settings.seed).permutation(len(evidence)) % settings.folds
     agreement = fit_agreement(evidence.labels, evidence.quality, evidence.able, seed=settings.seed)

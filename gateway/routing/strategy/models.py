@@ -87,8 +87,8 @@ class ModelAdequacies:
 
     @classmethod
     def read(cls, models: Sequence[str], arrays: Mapping[str, NDArray[np.generic]]) -> Self:
-        """Make the adequacies from the result of `arrays`. Raises KeyError if an array is missing, ValueError if the
-        shapes do not fit together."""
+        """Make an instance from the arrays that the method `arrays` has returned. Raises KeyError if an array is
+        missing, ValueError if the shapes do not fit together."""
         weights = arrays["weights"].astype(np.float32) * arrays["step"].astype(np.float32)
         curves = arrays["curves"].astype(np.float64)
         if curves.shape != (len(models), 2 * weights.shape[1] + 1) or len(weights) != len(arrays["places"]):

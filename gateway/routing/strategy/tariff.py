@@ -1,4 +1,5 @@
-"""Computes the cost of a strategy at present prices, which depend on machine load, cached prefixes and price changes.
+"""Computes the cost of a strategy at present prices. They depend on the load of machines, on cached prefixes and on
+changes of price lists.
 
 A plan contains, for each strategy, the cost of each model's calls at the fitted prices (the prices at the time of the
 fit). Present prices are expressed as ratios to the fitted prices. The ratios are rounded to steps, so that the frontier

@@ -95,7 +95,8 @@ class Lease:
         self.generation = ""
         self._window: defaultdict[int, int] = defaultdict(int)
         self._pending: defaultdict[int, int] = defaultdict(int)
-        """Units that are not reported yet. For a rate: step → units. For a sum: mark → units."""
+        """Units that are not reported yet, by the time at which they were used. The time is in steps of 100 ms for a
+        rate, and in marks of 10 ms for a sum."""
         self._sent: dict[int, int] = {}
         self._unreported = 0
         """Sum of all units in `_sent` and `_pending`. Only for a counter of the kind `sum`."""
@@ -127,8 +128,8 @@ class Lease:
         self.touched = True
 
     def settle(self, held: int, cost: int, mark: int) -> None:
-        """End the use of `held` units of a sum, and record `cost` units as spent at the time `mark`. `cost` may be
-        larger than `held`."""
+        """End the use of `held` units of a sum, and record `cost` units as spent at the time `mark` (in steps of 10
+        ms). `cost` may be larger than `held`."""
         self.busy -= held
         self.free += held - cost
         self.touched = True

@@ -66,7 +66,7 @@ class Reply:
     stale: bool
     generation: str
     since: int
-    """The mark at which the counter's base was read."""
+    """Time, in marks of 10 ms, at which the counter's base (the units settled so far) was read from the ledger."""
     holders: tuple[str, ...]
     """Names of other workers that hold units. Set only if units are short."""
     orphans: str
