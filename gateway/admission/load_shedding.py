@@ -57,8 +57,8 @@ class LoadShedder:
     """Counts requests in progress. Ten times per second, it measures how late the event loop runs its timers."""
 
     def __init__(self, *, concurrent: int, lag_s: float) -> None:
-        """`concurrent`: maximum requests in progress. The limit is lower while the loop is always late by more than
-        `lag_s` seconds."""
+        """`concurrent`: the highest limit of requests in progress. `lag_s`: the limit is lowered as long as the event
+        loop stays late by more than this number of seconds."""
         self._most, self._most_lag_s = concurrent, lag_s
         self._bound = concurrent
         self._calm = _calm(concurrent)

@@ -92,9 +92,9 @@ def ceiling_of(
     """The ceiling of one request: the cost at the cheapest backend of the named model, or else the cost at the list
     price. None if there is no list price.
 
-    A model without a backend is never called, so no prompt cache has its conversation. If the client called the model
-    directly, its cache would have about as much of the conversation as the cache of the backend that was called
-    instead. So the list price is computed with that number of cached tokens.
+    A model without a backend is never called, so no prompt cache has its conversation. If the client had called the
+    model directly, the model's prompt cache would have about as much of the conversation as the cache of the backend
+    that was called instead. So the cost at the list price is computed with that number of cached tokens.
     """
     if not named.backends:
         cost = _listed(named.model, demand, prices, sessions)

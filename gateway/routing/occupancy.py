@@ -45,7 +45,7 @@ def expected_cost(
     """Expected pico-dollars of one call. A machine with an hourly price has the price at its `load`.
 
     `warm_tokens`: input tokens that are expected to be in the backend's prompt cache; they cost the price of cached
-    tokens. `writes`: whether the rest of the input is written to that cache, which has a price of its own.
+    tokens. `writes`: whether the rest of the input is written to that cache; written tokens have a price of their own.
     """
     if load is not None and backend.price is not None and by_the_hour(backend):
         price = at_load(price, float(backend.price.machine_hour_usd or 0), load)

@@ -24,8 +24,8 @@ from gateway.domain.routing.learned import Learned, logit, sigmoid
 
 TAU = 0.8
 """Standard deviation, in log-odds, of the difference between a team's adequacies and the assumed (prior) ones. An
-adequacy is the probability that an answer is as good as the reference's. See docs/explanation/learning.md for how it
-was measured."""
+adequacy is the probability that an answer is as good as the reference's. How this number was measured is described in
+docs/explanation/learning.md."""
 TOLERANCE = 0.03
 ALARM = 1000.0
 _BETS = (0.5, 1.0, 2.0, 4.0, 8.0)

@@ -24,7 +24,7 @@ MOST_BYTES = 256 * 2**10
 AGREED = 0.5
 """Weight of a comparison with the answer that a cascade served, if that answer is not the reference's."""
 _HOSTED = frozenset({"mcp_servers", "web_search_options", "container"})
-"""Request fields that make the provider itself act."""
+"""Request fields that make the provider itself do something, such as searching the web or running a tool."""
 
 
 @dataclass(frozen=True, slots=True)

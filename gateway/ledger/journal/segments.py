@@ -170,8 +170,8 @@ def released(segment: Segment) -> bool:
 
 
 def _share(segment: Segment) -> int:
-    """Open a segment with a shared lock and return the file descriptor. Several readers can hold a shared lock. It
-    fails with OSError while the worker that writes the segment has its exclusive lock."""
+    """Open a segment with a shared lock and return the file descriptor. Several readers can hold a shared lock. The
+    function raises OSError while the worker that writes the segment has its exclusive lock."""
     fd = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)

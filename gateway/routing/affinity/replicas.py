@@ -84,8 +84,8 @@ def _order(replicas: Sequence[Replica], place: int, input_tokens: int, overload:
 
 
 def affine(replicas: Sequence[Replica], place: int, overload: float) -> Replica:
-    """The first replica clockwise from the point `place` (64 bits) that may take one more request: its load stays
-    within `overload` times the mean."""
+    """The first replica, clockwise from the point `place` (64 bits), whose load with one more request would stay within
+    `overload` times the mean load."""
     known = {each.backend.name: each for each in replicas}
     bounds = _bounds(known, overload)
     points, names = circle(tuple(sorted(known)))
@@ -98,8 +98,8 @@ def affine(replicas: Sequence[Replica], place: int, overload: float) -> Replica:
 
 
 def _bounds(known: Mapping[str, Replica], overload: float) -> dict[str, float]:
-    """Maximum number of requests of each replica: `overload` times the replica's share of all requests, rounded up. The
-    new request is included in all requests."""
+    """Maximum number of requests of each replica: `overload` times the replica's share of all requests, rounded up. All
+    requests include the new one."""
     present = sum(each.outstanding for each in known.values()) + 1
     room = sum(each.room for each in known.values())
     return {name: math.ceil(overload * present * each.room / room) for name, each in known.items()}

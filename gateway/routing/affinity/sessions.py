@@ -160,9 +160,9 @@ def prefix_of(request: CompletionRequest, key_id: str, session: str = "") -> Pre
 
     The conversation is identified by `session`, `x-thriftgate-session` or `prompt_cache_key`. Without these, it is
     identified by the system prompt, the first question and `metadata.user_id`. A coding agent has several conversations
-    in one session: those of helpers, and calls in the background. So an agent's conversation is identified by its
-    session id, the model and the first question. The agent's system prompt does not count, because that of Claude Code
-    begins with a line that differs in each request.
+    in one session, because its helper agents and its background calls have conversations of their own. So an agent's
+    conversation is identified by its session id, the model and the first question. The agent's system prompt is not
+    used, because Claude Code's system prompt begins with a line that differs in each request.
     """
     turns = request.turns
     own = blake2b(key_id.encode(), digest_size=_DIGEST_BYTES)

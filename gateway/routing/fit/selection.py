@@ -65,7 +65,8 @@ def select(singles: Sequence[Point], families: Sequence[Family]) -> tuple[Point,
 
 
 def promised(singles: Sequence[Point], families: Sequence[Family], *, seed: int = 0) -> tuple[Point, ...]:
-    """Like `select`, but the expected qualities are corrected for optimism."""
+    """Like `select`, but with corrected expected qualities. Without the correction they are too high on average,
+    because the strategies were selected for their measured quality."""
     frontier = select(singles, families)
     if len(frontier) == 1:
         return frontier

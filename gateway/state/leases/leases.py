@@ -155,7 +155,7 @@ class Leases:
 
     @property
     def now(self) -> float:
-        """The present time by the clock of `Lease.seen`."""
+        """The present time in monotonic seconds, by the same clock as `Lease.seen`."""
         return self._monotonic()
 
     @property
