@@ -223,8 +223,8 @@ class AttemptJournal(Protocol):
         ...
 
     def cached(self, record: Record, usage: Usage, saved_pico: int | None, outcome: Outcome = "ok") -> None:
-        """Record an answer in the journal for which this request did not pay, because the answer was stored or shared.
-        Its cost is 0. `saved_pico`: the cost that was saved."""
+        """Record in the journal an answer that costs this request nothing, because the answer was stored, or shared
+        with another request. `saved_pico`: the cost that was saved."""
         ...
 
 

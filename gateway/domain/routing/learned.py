@@ -32,8 +32,8 @@ class Learned:
         return sigmoid(logit(prior) + self.shift)
 
     def prior(self, adequacy: float) -> float:
-        """The prior from which `adequacy` was computed. The inverse of the method `adequacy`, except where the prior
-        was limited."""
+        """The prior from which `adequacy` was computed. The inverse of the method `adequacy`, except for priors outside
+        `_LEAST`..`_MOST`, which that method limits to this range."""
         return adequacy if not self.n else sigmoid(logit(adequacy) - self.shift)
 
     def quality(self, wanted: float) -> float:

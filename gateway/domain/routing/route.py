@@ -180,7 +180,8 @@ class ContextPlan:
 
     @property
     def expected_tokens(self) -> int:
-        """The number of tokens that the sent input usually has. It is billed if the backend reports none."""
+        """The number of tokens that the sent input usually has. This number is billed if the backend reports no number
+        of input tokens."""
         attached = self.attached
         if attached is NOTHING_ATTACHED:
             return self.tokens_after

@@ -108,8 +108,8 @@ def tally(pairs: Sequence[Pair], difficulty: Callable[[Pair], float | None], qua
 
 
 def share(scores: Sequence[float]) -> Interval:
-    """A share with its score interval (Wilson 1927). A score of 0.5 counts as half a prompt, which can only widen the
-    interval."""
+    """The mean of `scores` as a share, with Wilson's interval (1927). A score of 0.5 counts as half a prompt, which can
+    only widen the interval."""
     n, mean = len(scores), sum(scores) / len(scores)
     return Interval(mean, *wilson(mean, n, Z), n)
 

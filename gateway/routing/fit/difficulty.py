@@ -110,8 +110,9 @@ def _known_before(corpus: Corpus, prior: Artefact) -> tuple[Array, tuple[float, 
 
 
 def _held_out(corpus: Corpus, progress: Progress) -> tuple[Array, tuple[float, float]]:
-    """The scores of each set from a fit on the other sets, and two limits: minimum coverage and maximum strangeness.
-    Nearly all prompts of unseen sets are within the limits.
+    """The scores of each set from a fit on the other sets, and two limits within which nearly all prompts of unseen
+    sets lie. The first limit is the minimum coverage (share of a prompt's words that occurred in training). The second
+    is the maximum strangeness (distance of a prompt's lexical counts from their means in training).
 
     With only one set, the scores are NaN, and the limits come from folds of that set.
     """

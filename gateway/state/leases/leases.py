@@ -357,8 +357,8 @@ class Leases:
             self._ahead_s = clock_ms / 1000 - (sent + now) / 2
 
     async def _base(self, lease: Lease, reads: int = 1) -> str:
-        """The base of a sum as text for the script: the units settled so far, the mark at which they were read, and the
-        holds for dead workers.
+        """The base of a sum as text for the script: the units settled so far, the time (mark) at which this number was
+        read from the ledger, and the holds for dead workers.
 
         Raises StateUnavailable.
         """
