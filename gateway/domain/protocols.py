@@ -178,8 +178,8 @@ class BudgetChecker:
 
 @dataclass(frozen=True, slots=True)
 class SpentReader:
-    """Spend as budgets count it. Simulated attempts do not count. Attempts without a price cost no money. The tokens of
-    attempts that cost nothing do not count."""
+    """Spend as budgets count it. Simulated attempts do not count. An attempt without a price counts as 0 US dollars.
+    The tokens of attempts that cost nothing do not count."""
 
     pico: int = 0
     tokens: int = 0

@@ -37,7 +37,8 @@ class Considered:
 
 @dataclass(slots=True)
 class Prefix:
-    """Identifies the conversation of a request, and the position of the request in it. It has a digest and no text."""
+    """Identifies the conversation of a request, and the position of the request in it. It contains a digest of the
+    session, but no text of the conversation."""
 
     session: bytes
     """Digest of the session. The API key is part of it, so requests of two keys never share a session."""

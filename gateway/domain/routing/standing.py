@@ -43,7 +43,8 @@ _Z = NormalDist().inv_cdf(0.95)
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One judged answer of a backend. `predicted`: the adequacy that the prior gives the backend for the request."""
+    """One judged answer of a backend. `predicted`: the probability that the backend's answer to the request is as good
+    as the reference's, before any correction by evidence."""
 
     id: int
     predicted: float
