@@ -206,8 +206,8 @@ def _shown(what: What, rules: Sequence[_Rule]) -> _Shown:
 
 
 def _unused(shown: _Shown) -> dict[str, str]:
-    """Values of the headers while nothing is used. The reset time is a minute, because requests and tokens are counted over the
-    last minute."""
+    """Values of the headers while nothing is used. The reset time is a minute, because both requests and tokens are
+    counted over the last minute."""
     limit = str(shown.rules[0].limit)
     return {shown.limit: limit, shown.remaining: limit, shown.reset: _WHOLE_AGAIN}
 

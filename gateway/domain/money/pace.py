@@ -24,8 +24,8 @@ FIRST_FRAME_BYTES = 320.0
 """Assumed number of bytes of an event without its text, until it is measured. The value is that of OpenAI's events with
 fingerprint and empty usage, which are the longest."""
 _FEW_EVENTS, _ENOUGH_EVENTS = 4, 32
-"""The length of events is measured in a stream in progress from the first of these numbers of events on, up to the
-second."""
+"""In a stream in progress, the length of events is measured from the arrival of `_FEW_EVENTS` events on, until
+`_ENOUGH_EVENTS` events have been measured."""
 _LEAST_FRAME_BYTES = 40.0
 """Minimum number of bytes of an event without its text, in any dialect."""
 BYTES_PER_TOKEN = 4

@@ -84,7 +84,7 @@ class Route:
     quality: float | None = None
     """The quality that routing required; None if the choice did not depend on quality."""
     pressure: float = 0.0
-    """How far the team's spend is ahead of an even spend, 0..1. It has lowered `quality`."""
+    """How far the team's spend is ahead of an even spend, 0..1. This value has lowered `quality`."""
     asking: RunningStrategy | None = None
     """The strategy that decides which of `backends` are called, until an answer is good enough. None: the first backend
     serves, and the others are fallbacks."""

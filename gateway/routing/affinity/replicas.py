@@ -33,9 +33,9 @@ class Replica(NamedTuple):
 
     backend: Backend
     outstanding: float = 0.0
-    """Number of requests in progress and in its queue."""
+    """Number of the replica's requests that are in progress or in its queue."""
     capacity: float = 1.0
-    """Capacity relative to that of the other replicas."""
+    """Capacity of the replica, relative to the capacities of the other replicas."""
     headroom: float = 1.0
     """Share of the provider's rate limit that is left, 0..1."""
 

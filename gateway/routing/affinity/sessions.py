@@ -29,8 +29,8 @@ LEAST_TOKENS = 1024
 """Minimum tokens of a prompt that is remembered. Providers with automatic caching do not cache shorter prompts. On
 other servers, the cache saves little for shorter prompts."""
 OWN_S = 600.0
-"""Assumed seconds for which the operator's own servers keep a prefix. In reality a server evicts a prefix when it needs
-the memory."""
+"""Assumed seconds for which the operator's own servers keep a prefix. In reality, such a server evicts a prefix when
+the server needs the memory."""
 _NEWEST = 0.2
 """Weight of the newest answer in a moving average. The average is of the share of expected cached tokens that a backend
 reports as cached."""
