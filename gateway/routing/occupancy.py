@@ -4,7 +4,7 @@ idle, and the request's full share of the machine's price when the machine is fu
 The ledger divides a machine's hours among its attempts and its idle time. The cost of one *more* request is different:
 the hours are paid already, and the request delays others only when the machine is full. So
 
-price per token = machine_hour_usd / (3600 · tokens per second) · max(IDLE_SHARE, C(c, a))
+    price per token = machine_hour_usd / (3600 · tokens per second) · max(IDLE_SHARE, C(c, a))
 
 C is the probability that a new request has to wait, with c places of which a are in use on average (Erlang's formula
 for delayed calls, 1917). Tokens per second are the throughput measured when the machine was full, else that of the last

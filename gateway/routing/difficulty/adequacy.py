@@ -1,4 +1,5 @@
-"""Estimates whether a cheaper backend is as good as the reference, and up to which difficulty it may be used."""
+"""Estimates whether a cheaper backend is as good as the reference, and up to which difficulty the cheaper backend may
+be used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Evaluates a plan on outcomes that were not used to fit it, and compares the plan with the hull of single models."""
+"""Evaluates a plan on outcomes that were not used to fit it, and compares the plan with the hull of single models (the
+best quality that one model, or a mix of two models, reaches at each cost)."""
 
 from __future__ import annotations
 

@@ -3,9 +3,9 @@
 A strategy is kept only if, at its own cost, it beats simpler strategies and mixes of two simpler strategies, with some
 confidence. The frontier is the hull of the kept strategies.
 
-The corners of the frontier were selected because of their measured quality, so this quality is too high on average: it
-is optimistic (Efron 1983). The optimism is estimated by selecting a frontier on some of the prompts. The optimism is
-the quality of that frontier on the prompts on which it was selected, minus its quality on the other prompts.
+The corners of the frontier were selected because of their measured quality, so this quality is too high on average
+(optimism, Efron 1983). To estimate the optimism, a frontier is selected on some of the prompts. The optimism is the
+quality of that frontier on the prompts on which it was selected, minus its quality on the other prompts.
 """
 
 from __future__ import annotations
