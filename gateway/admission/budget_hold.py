@@ -36,8 +36,8 @@ _LEAST_TOKENS = 16
 """Minimum number of tokens to which an answer is capped. A call with fewer tokens is not worth its cost."""
 _STEP_TOKENS = 256
 _MARGIN_TOKENS = 64
-"""An answer without an upper bound requests more money when this number of tokens is left of the tokens that are paid
-for."""
+"""While an answer without an upper bound streams, more money is held as soon as only this number of tokens is left of
+those that are paid for."""
 _SLACK_TOKENS, _SLACK_SHARE = 16, 2
 """The number of delivered tokens is estimated. The answer counts as longer than its cap if the estimate exceeds the cap
 by `_SLACK_TOKENS` plus the cap divided by `_SLACK_SHARE`. The estimate assumes four characters per token, but some
@@ -46,8 +46,8 @@ _REPORTED_SHARE = 16
 """The backend's own count of tokens may exceed the cap by 1/`_REPORTED_SHARE` of the cap, because some backends count
 the token that ends an answer."""
 _CHARGED = frozenset(("service_tier", "speed", "inference_geo", "tools", "web_search_options", "search_parameters"))
-"""Request fields because of which tokens can cost more than usual. A model that searches the web can cost more without
-these fields."""
+"""Request fields because of which tokens can cost more than usual. A model that always searches the web can cost more
+even if the request has none of these fields."""
 _EVER_S = 1e9
 
 

@@ -119,7 +119,8 @@ class Budgets:
                 raise group.refuse(account)
 
     async def _spent(self, group: CounterGroup) -> BudgetWindow | None:
-        """The exhausted budget of `group`; None if no budget is exhausted. The counters are read again before."""
+        """The exhausted budget of `group`; None if no budget is exhausted. Counters whose known values are old are read
+        again first."""
         for max_age_s in (_FRESH_S, _EXHAUSTED_FRESH_S):
             try:
                 await group.look(max_age_s)

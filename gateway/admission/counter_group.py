@@ -106,8 +106,8 @@ class CounterGroup:
 
     @property
     def left(self) -> int:
-        """The number of units that are not spent in the budget with the least. Units that are only held count as not
-        spent."""
+        """The number of unspent units in the budget of the group that has the fewest. Units that are only held count as
+        not spent."""
         return min([lease.left for lease in self.leases])
 
     def sound(self, age_s: float) -> bool:

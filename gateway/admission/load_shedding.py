@@ -24,7 +24,7 @@ LOOKS = 10
 """Number of consecutive late measurements that count as overload."""
 _LONGEST_PAUSE_S = 2.0
 _LEAST = 32
-"""The lowest limit. So few requests cannot make a loop late, so there is another cause."""
+"""The lowest limit. If the loop is late with so few requests, the lateness has another cause."""
 _NEWEST = 0.5
 _MOST_WAIT_S = 30.0
 
@@ -34,9 +34,10 @@ def refuses(bound: int, most: int, total: int, mine: int, teams: int, *, batch: 
     highest limit.
 
     `total` requests are in progress: `mine` of the same team, and `batches` with priority batch. `teams` is the number
-    of teams with requests, including this one. Above nine tenths of `bound`, only teams below their share may start a
-    request. Above eight tenths, a batch request may start only if batch requests have less than a twentieth of `bound`.
-    Teams below their share may exceed `bound`, but no team may exceed `most`.
+    of teams with requests, including this one. A team's share is `bound` divided by `teams`, and at most half of
+    `bound`. Above nine tenths of `bound`, only teams below their share may start a request. These teams may do so even
+    if `total` exceeds `bound`, but not if `total` has reached `most`. Above eight tenths of `bound`, a batch request
+    may start only if fewer than a twentieth of `bound` are batch requests.
     """
     tenth = bound // 10
     if total >= most:
@@ -56,8 +57,8 @@ class LoadShedder:
     """Counts requests in progress. Ten times per second, it measures how late the event loop runs its timers."""
 
     def __init__(self, *, concurrent: int, lag_s: float) -> None:
-        """`concurrent`: maximum requests in progress. The limit is lower while the loop is always late by more than
-        `lag_s` seconds."""
+        """`concurrent`: the highest limit of requests in progress. `lag_s`: the limit is lowered as long as the event
+        loop stays late by more than this number of seconds."""
         self._most, self._most_lag_s = concurrent, lag_s
         self._bound = concurrent
         self._calm = _calm(concurrent)

@@ -114,7 +114,8 @@ class Forecast:
 
 
 def least_input_tokens(counted: int, attached: int) -> int:
-    """The gateway's own count, without learned ratios. A request is never refused because of learned ratios alone."""
+    """The gateway's own count of the input tokens, times the ratios that are assumed before anything is learned.
+    Requests are refused by this number, so that learned ratios alone never cause a refusal."""
     return int((counted - attached) * FIRST_INPUT_RATIO + attached * _FIRST_ATTACHED_RATIO) + 1
 
 

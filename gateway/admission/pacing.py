@@ -34,7 +34,8 @@ class Pacer:
         self._tasks = Tasks()
         self._pressures: dict[str, float] = {}
         self.pressures: Mapping[str, float] = self._pressures
-        """Team → the highest pressure of its budgets, 0..1. Teams without pressure are omitted."""
+        """Team → the highest pressure of its budgets, 0..1. The pressure of a budget is how far its spend is ahead of
+        an even spend. Teams without pressure are omitted."""
 
     async def open(self) -> None:
         self._tasks.spawn(self._pace(), "pacing")

@@ -61,7 +61,7 @@ class _Account:
     policy: Policy
     rules: tuple[_Rule, ...]
     ones: tuple[Want, ...]
-    """Counters of which each request takes one unit, with this unit."""
+    """(Counter, 1) for each counter of which every request takes one unit."""
     tokens: tuple[_Rule, ...]
     gauges: tuple[Lease, ...]
     shown: tuple[_Shown, ...]
@@ -206,8 +206,8 @@ def _shown(what: What, rules: Sequence[_Rule]) -> _Shown:
 
 
 def _unused(shown: _Shown) -> dict[str, str]:
-    """Values of the headers while nothing is used. All that was used a moment ago is available again within a
-    minute."""
+    """Values of the headers while nothing is used. The reset time is a minute, because both requests and tokens are
+    counted over the last minute."""
     limit = str(shown.rules[0].limit)
     return {shown.limit: limit, shown.remaining: limit, shown.reset: _WHOLE_AGAIN}
 

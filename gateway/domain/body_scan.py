@@ -1,4 +1,5 @@
-"""Facts about the bytes of a request that several packages need: counts of JSON punctuation, and the words in it."""
+"""Facts that several packages need about the bytes of a request: how often JSON punctuation occurs, and which of some
+words occur."""
 
 from __future__ import annotations
 

@@ -107,8 +107,8 @@ _BEDROCK = KindFacts(
 )
 _REGIONAL = Decimal("1.1")
 """Factor on Claude's prices in a region of a cloud, from Sonnet 4.5 and Haiku 4.5 on. For earlier models the computed
-cost is too high. Public price tools list 10 %. The vendors' pages were not checked, so a team with an invoice should
-compare it."""
+cost is too high. Public price tools list 10 %. The vendors' pages were not checked, so a team that has an invoice
+should compare the invoice with this factor."""
 _VERTEX = KindFacts(
     ("gemini_generate",),
     needs_base_url=True,

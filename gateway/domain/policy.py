@@ -393,8 +393,8 @@ class Policy(Section):
 def fits(pattern: str, name: str) -> bool:
     """Whether `name` fits `pattern`, in which each `*` stands for any characters.
 
-    The time is linear in the lengths of pattern and name. A team writes the pattern and a client the name, and both
-    share the worker with other teams.
+    The time is linear in the lengths of pattern and name. Otherwise a team (by a pattern) or a client (by a name) could
+    block the worker, which other teams use too.
     """
     first, *parts = pattern.split("*")
     if not parts:

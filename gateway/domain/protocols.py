@@ -163,8 +163,8 @@ class Hold(Protocol):
 
 
 Subject = Literal["end_user", "session"]
-"""A kind of owner of budgets of which a team has very many, so that budgets do not name single owners. It is the name
-of a column of the ledger."""
+"""A kind of owner of budgets. A team has very many owners of such a kind, so budgets do not name single ones. The text
+is also the name of a column of the ledger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +178,8 @@ class BudgetChecker:
 
 @dataclass(frozen=True, slots=True)
 class SpentReader:
-    """Spend as budgets count it. Simulated attempts do not count. Attempts without a price cost no money. The tokens of
-    attempts that cost nothing do not count."""
+    """Spend as budgets count it. Simulated attempts do not count. An attempt without a price counts as 0 US dollars.
+    The tokens of attempts that cost nothing do not count."""
 
     pico: int = 0
     tokens: int = 0
@@ -223,8 +223,8 @@ class AttemptJournal(Protocol):
         ...
 
     def cached(self, record: Record, usage: Usage, saved_pico: int | None, outcome: Outcome = "ok") -> None:
-        """Record an answer in the journal for which this request did not pay, because the answer was stored or shared.
-        Its cost is 0. `saved_pico`: the cost that was saved."""
+        """Record in the journal an answer that costs this request nothing, because the answer was stored, or shared
+        with another request. `saved_pico`: the cost that was saved."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Traffic classes: language × needs × step of a request. A closed set of 80, for reports and metrics.
+"""Traffic classes: language × needs × step of a request. There are exactly 80 classes. Reports and metrics use them.
 
 The class is computed for every request, so it is read from few characters: `cascade/languages.py` is more exact and
 twenty times slower.

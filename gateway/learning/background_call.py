@@ -26,8 +26,8 @@ async def buy(
     record: Record,
     most_output: int,
 ) -> Answer:
-    """Call the backends of `route` for a comparison and return the answer, closed. `most_output`: maximum output tokens
-    of the answer.
+    """Call the backends of `route` for a comparison, and return the answer after its connection has been closed.
+    `most_output`: maximum output tokens of the answer.
 
     Raises GatewayError (BudgetExhausted if a cap or budget is reached), SQLAlchemyError.
     """

@@ -74,7 +74,8 @@ class Learning:
 
 
 def changed(connection: Connection, seen: tuple[int, int], now: float) -> tuple[tuple[int, int], dict[Pair, Standing]]:
-    """The newest ids, and the standing of each team and backend that have judged answers with ids newer than `seen`."""
+    """The newest ids of judged answers, and the statistics (`Standing`) of each (team, backend) that has judged answers
+    with ids newer than `seen`."""
     newest = evidence.newest(connection)
     if newest == seen:
         return seen, {}

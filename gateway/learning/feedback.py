@@ -105,9 +105,9 @@ class Feedback:
         self._stored += 1
 
     def _promise(self, team: str, flight: Mapping[str, Any], backend: str) -> tuple[float | None, float | None]:
-        """Two figures about the backend that answered: the adequacy that was predicted for it, before corrections by
-        evidence, and the quality that routing promised. For the reference: (None, 1.0). Without a known routing
-        decision: (None, None)."""
+        """Two figures about the backend that answered. The first is the predicted probability that its answer is as
+        good as the reference's, before corrections by evidence. The second is the quality that routing promised. For
+        the reference: (None, 1.0). Without a known routing decision: (None, None)."""
         route = flight.get("route") or {}
         if not backend or not route:
             return None, None

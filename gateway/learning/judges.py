@@ -29,8 +29,9 @@ class Judge(Protocol):
 
 
 class Agreement:
-    """Compares final answers (see `gateway/backends/cascade/votes.py`). If one answer is weak and the other is not, the
-    weak answer counts as worse. Two prose answers cannot be compared."""
+    """Compares final answers (see `gateway/backends/cascade/votes.py`). If the trusted answer is weak (for example a
+    refusal, or truncated), the result is undecided. If only the other answer is weak, it scores 0. Two prose answers
+    cannot be compared."""
 
     name = "agreement"
 

@@ -180,7 +180,8 @@ class Decided(NamedTuple):
     cost_pico: int | None
     """Expected cost of the answer's tokens on those backends; None if a price is unknown."""
     ppm: int
-    """The adequacy that routing expected, in millionths."""
+    """The adequacy that routing expected, in millionths: the probability that the answer is as good as the
+    reference's."""
 
 
 def ending(

@@ -42,8 +42,8 @@ def permitted(model: str, policy: Policy, backends: Sequence[Backend], access: A
 def resolve(
     model: str, policy: Policy, backends: Sequence[Backend], offered: Sequence[Backend] | None = None
 ) -> ResolvedModel:
-    """Find the backends for `model`. It is looked up as a name in the policy, then as a backend's name, then as a
-    backend's model or model group.
+    """Find the backends for `model`. The name `model` is looked up as a name in the policy, then as a backend's name,
+    then as a backend's model or model group.
 
     Raises UnknownModel, which lists the names of the `offered` backends (default: all).
     """

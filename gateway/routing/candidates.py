@@ -49,11 +49,12 @@ class Candidate(NamedTuple):
     cause: Cause = ""
     cost_pico: int | None = None
     list_pico: int | None = None
-    """The expected cost if no token is cached and machine load does not count. None if that is equal to `cost_pico`."""
+    """The expected cost if no token is cached, and if the prices of machines do not depend on their load. None if that
+    is equal to `cost_pico`."""
 
     @property
     def worth_pico(self) -> int | None:
-        """The cost by which models are ranked. It does not depend on cached tokens and machine load."""
+        """The cost by which models are ranked. It depends neither on cached tokens nor on the load of machines."""
         return self.cost_pico if self.list_pico is None else self.list_pico
 
 
@@ -113,7 +114,8 @@ def expected_cost(
 
 
 def writes_cache(backend: Backend, price: Price, demand: Demand) -> bool:
-    """Whether the backend charges for writing the part of the prompt that was not cached to its prompt cache."""
+    """Whether the backend charges for writes to its prompt cache. It writes the part of the prompt that is not in the
+    cache yet."""
     rules = rules_of(backend.model)
     if price.cache_write_5m is None or demand.input.tokens < rules.least_tokens:
         return False

@@ -45,16 +45,16 @@ class Ceiling(NamedTuple):
 
 
 class NamedModel(NamedTuple):
-    """A model that a client may name. `backends`: those that serve the model; empty if only the list price of the model
-    is known."""
+    """A model that a client may name. `backends`: the backends that serve the model; empty if the gateway knows only
+    the list price of the model."""
 
     model: str
     backends: tuple[Backend, ...] = ()
 
 
 def named_model(asked: str, backends: Sequence[Backend], prices: ModelPrices) -> NamedModel | None:
-    """The model `asked`, whose cost is then the ceiling. None if `asked` is `auto`, or if neither a backend nor a list
-    price is known for this name. Then the rule's reference is the ceiling."""
+    """The model named `asked`, whose cost is used as the ceiling. None if `asked` is `auto`, or if neither a backend
+    nor a list price is known for this name; then the cost of the rule's reference is used."""
     if asked == "auto":
         return None
     listed = prices.listed(asked)
@@ -92,9 +92,9 @@ def ceiling_of(
     """The ceiling of one request: the cost at the cheapest backend of the named model, or else the cost at the list
     price. None if there is no list price.
 
-    A model without a backend is never called, so no prompt cache has its conversation. If the client called the model
-    directly, its cache would have about as much of the conversation as the cache of the backend that was called
-    instead. So the list price is computed with that number of cached tokens.
+    A model without a backend is never called, so no prompt cache has its conversation. If the client had called the
+    model directly, the model's prompt cache would have about as much of the conversation as the cache of the backend
+    that was called instead. So the cost at the list price is computed with that number of cached tokens.
     """
     if not named.backends:
         cost = _listed(named.model, demand, prices, sessions)

@@ -126,8 +126,9 @@ def changes_of(what: str, chosen: Callable[[float], str], now: float) -> list[st
 
 
 def boundary(chosen: Callable[[float], str], now: float, end: float) -> Change | None:
-    """The first value from `now` towards `end` at which `chosen` returns another backend; None if there is none. A
-    change that is reversed before the next of `STEPS` tried values may be missed."""
+    """The first value from `now` towards `end` at which `chosen` returns another backend; None if there is none. Only
+    `STEPS` values between `now` and `end` are tried. So a change may be missed if it is reversed before the next tried
+    value."""
     usual, before = chosen(now), now
     for step in range(1, STEPS + 1):
         after = now + (end - now) * step / STEPS

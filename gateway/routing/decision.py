@@ -37,9 +37,10 @@ def choose(
     """Decide among `candidates`, at least one of which can serve.
 
     `named`: the policy's reference. `quality`: share of answers that must be as good as the reference's. The other
-    answers may be worse; their share is split evenly among the kinds of weaker candidates. `adequacy`: needed only with
-    a grade. `learnt`: backend → evidence from the team's own answers. `ceiling`: the cost of the model that the client
-    named; None: the cost of the policy's reference is the ceiling, even if the reference cannot serve.
+    answers may be worse; this allowed share is divided evenly among the kinds of weaker candidates (much weaker,
+    slightly weaker). `adequacy`: needed only with a grade. `learnt`: backend → evidence from the team's own answers.
+    `ceiling`: the cost of the model that the client named; None: the cost of the policy's reference is the ceiling,
+    even if the reference cannot serve.
     """
     nominal = _nominal(candidates, named)
     limit = ceiling or Ceiling(nominal.cost_pico, RANK[nominal.backend.tier])
@@ -74,8 +75,8 @@ def choose(
 
 def _nominal(candidates: Sequence[Candidate], named: str | None) -> Candidate:
     """The policy's reference, whether it can serve or not: the backend named `named`, or else the most expensive
-    backend of the model group or tier `named`. If there is none, the most expensive backend of the strongest tier. If
-    that backend is in a model group, the group's cheapest member that can serve is the reference."""
+    backend of the model group or tier `named`, or else the most expensive backend of the strongest tier. If the backend
+    that is found is in a model group, the group's cheapest member that can serve is the reference."""
     meant = [each for each in candidates if each.backend.name == named] or [
         each for each in candidates if named in (each.backend.model_group, each.backend.tier)
     ]
@@ -128,9 +129,9 @@ def _dearer(one: Candidate, other: Candidate) -> bool:
 
 
 def _last_resort(one: Candidate, reference: Candidate, limit: Ceiling) -> tuple[bool, bool, int, tuple[bool, int, int]]:
-    """Sort key of further fallbacks. First come candidates that are not more expensive than the reference, then more
-    expensive candidates within the ceiling; stronger tiers come first in both groups. Candidates above the ceiling come
-    last, cheapest first."""
+    """Sort key of the fallbacks that come last in the calling order. First come candidates that are not more expensive
+    than the reference, then more expensive candidates within the ceiling; stronger tiers come first in both groups.
+    Candidates above the ceiling come last, cheapest first."""
     if limit.exceeded_by(one):
         return True, True, 0, by_cost(one)
     return False, _dearer(one, reference), -RANK[one.backend.tier], by_cost(one)

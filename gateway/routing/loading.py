@@ -15,8 +15,8 @@ log = logging.getLogger(__name__)
 
 
 def packaged() -> Grader:
-    """The packaged classifier. The function imports it at the first call, because the classifier and NumPy need 15 MiB
-    of memory that many gateways save."""
+    """The packaged classifier. It is imported only at the first call, because the classifier and NumPy need 15 MiB of
+    memory, and many gateways never call this function."""
     from gateway.routing.difficulty.grader import Grader
 
     return Grader.load()

@@ -8,7 +8,8 @@ the hours are paid already, and the request delays others only when the machine 
 
 C is the probability that a new request has to wait, with c places of which a are in use on average (Erlang's formula
 for delayed calls, 1917). Tokens per second are the throughput measured when the machine was full, else that of the last
-15 minutes. For a ≥ c, C is 1: the machine then costs its full price, and cheaper backends are chosen before it.
+15 minutes. If a ≥ c, C is 1. Then the machine costs its full price, and backends that are cheaper than this price are
+chosen first.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ IDLE_SHARE = 0.02
 """Minimum share of the full price that a machine costs. Because of it, the cheaper one of two idle machines is chosen
 first."""
 _MOST_PLACES = 512
-"""Maximum number of places c for which C is computed. With more places, C is taken as 0 for a < c and as 1 for a ≥ c.
+"""Maximum number of places (requests that a machine serves at the same time) for which Erlang's formula is computed.
+With more places, a new request is assumed to wait only if all places are in use.
 """
 
 
@@ -43,7 +45,7 @@ def expected_cost(
     """Expected pico-dollars of one call. A machine with an hourly price has the price at its `load`.
 
     `warm_tokens`: input tokens that are expected to be in the backend's prompt cache; they cost the price of cached
-    tokens. `writes`: whether the rest of the input is written to that cache, which has a price of its own.
+    tokens. `writes`: whether the rest of the input is written to that cache; written tokens have a price of their own.
     """
     if load is not None and backend.price is not None and by_the_hour(backend):
         price = at_load(price, float(backend.price.machine_hour_usd or 0), load)

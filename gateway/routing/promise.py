@@ -1,5 +1,5 @@
-"""Computes the expected cost and quality of a decision that is not applied: in observe mode, outside the rollout, or in
-the hold-out."""
+"""Computes the expected cost and quality of a decision that is not applied: in observe mode, outside the rollout, or
+for the requests that the reference answers for comparison (the hold-out)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ def promise(choice: Choice, plan: Planned | None, stronger: Backend | None) -> D
     """The calls that the decision would have made, and its expected adequacy. `plan`: the decision by a plan, if there
     is one.
 
-    `stronger`: the backend that is called if the answer of the chosen backend is unsure. How often that happens is
-    unknown. It is assumed to be the probability that the chosen backend is inadequate.
+    `stronger`: the backend that is called if the answer of the chosen backend is unsure. How often an answer will be
+    unsure is unknown. This share is assumed to be the probability that the chosen backend's answer is not as good as
+    the reference's.
     """
     first = choice.order[0]
     expected = choice.adequacies.get(first.backend.name)

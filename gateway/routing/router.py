@@ -1,4 +1,4 @@
-"""The router: decides the route of a request, and records the reason and the backends that were considered."""
+"""Decides the route of a request, and records the reason and the backends that were considered."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ log = logging.getLogger(__name__)
 
 
 class Judge(NamedTuple):
-    """Grader and calibration. A router needs them only for a choice among several candidates."""
+    """A grader of difficulty, and its calibration as probabilities. A router needs these only to choose among several
+    candidates."""
 
     grader: Grader
     adequacy: Adequacy
@@ -142,7 +143,8 @@ class Router:
         self._named(model, tenant.policy, tenant.access)
 
     def _named(self, model: str, policy: Policy, access: Access | None = None) -> ResolvedModel:
-        """Like `permitted`, cached while `policy` and `access` are the same objects. Also raises NoBackend."""
+        """Like `permitted`, but the result is cached as long as `policy` and `access` are the same objects. Also raises
+        NoBackend."""
         of = policy if access is None else access  # an access object belongs to one tenant, so to one policy
         key = model, id(of)
         known = self._names.get(key)
@@ -385,7 +387,8 @@ def _asked_by(demand: Demand) -> str:
 
 
 def _asked_for(choice: Choice, model: str) -> Candidate:
-    """The backend that the client would use without the gateway. If `model` names no backend, the reference."""
+    """The backend that the client would use without the gateway: the backend that `model` names, or else the
+    reference."""
     same = (each for each in choice.order if model in (each.backend.name, each.backend.model))
     return next(same, choice.reference)
 

@@ -13,7 +13,7 @@ _PATIENCE_S = 5.0
 
 async def read_base(lease: Lease, mark: Callable[[], int], reads: int) -> str:
     """The starting value of a sum as text for the lease script: `SETTLED:MARK`. SETTLED is the number of units that
-    were settled before the time MARK. `mark()`: the present mark.
+    were settled before the time MARK. `mark()`: the present time in steps of 10 ms.
 
     Units that are settled during the read would count twice. So the value is read up to `reads` times, until two
     consecutive reads are equal: then nothing was settled between them. Raises StateUnavailable.

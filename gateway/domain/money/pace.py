@@ -24,8 +24,8 @@ FIRST_FRAME_BYTES = 320.0
 """Assumed number of bytes of an event without its text, until it is measured. The value is that of OpenAI's events with
 fingerprint and empty usage, which are the longest."""
 _FEW_EVENTS, _ENOUGH_EVENTS = 4, 32
-"""The length of events is measured in a stream in progress from the first of these numbers of events on, up to the
-second."""
+"""In a stream in progress, the length of events is measured from the arrival of `_FEW_EVENTS` events on, until
+`_ENOUGH_EVENTS` events have been measured."""
 _LEAST_FRAME_BYTES = 40.0
 """Minimum number of bytes of an event without its text, in any dialect."""
 BYTES_PER_TOKEN = 4
@@ -81,8 +81,9 @@ class Pace:
         return self._looked_at < min(events, _ENOUGH_EVENTS) and not self.plain and not self._whole_seen
 
     def look(self, characters: int, events: int, stream_bytes: int) -> None:
-        """Learn the length of events from a stream in progress. Since the last call, it has delivered `characters` in
-        `events` events with text. Bytes before the first of these events may contain text or not."""
+        """Learn the length of events from a stream in progress. `characters`, `events`, `stream_bytes`: characters of
+        text, number of events with text, and bytes that have arrived since this stream was measured for the first
+        time."""
         if events < _FEW_EVENTS or events <= self._looked_at:
             return
         self._looked_at = events

@@ -1,7 +1,7 @@
 """Computes how much routing lowers the required quality if a budget's spend is ahead of plan.
 
-The pressure is the price of budget, lambda, of online allocation by dual averaging: at each moment, what was spent
-minus what was planned is added to the dual variable, which is kept at 0 or above, so that
+The pressure is the variable lambda, the price of the budget, in online allocation by dual averaging. At each moment,
+what was spent minus what was planned is added to this dual variable, which is kept at 0 or above, so that
 
 lambda = max(0, spent - planned) / limit / tolerance    (kept at 1 or below)
 

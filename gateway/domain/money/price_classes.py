@@ -99,8 +99,8 @@ def at_tiers(price: Price, tiers: Mapping[str, ServiceTier], choosable: tuple[st
 
 
 def times(price: Price, factor: Decimal, note: str) -> Price:
-    """`price`, with all its prices (token classes, lengths, tiers) multiplied by `factor`. The results are rounded up,
-    so that no price becomes 0.
+    """`price`, with all its prices (of token classes, of long calls, of service tiers) multiplied by `factor`. The
+    results are rounded up, so that no price becomes 0.
 
     `note` is added to the source of the price.
     """

@@ -74,7 +74,7 @@ def _instant(zone: tzinfo, wall: datetime) -> float:
 
 
 def _first(low: float, high: float, holds: Callable[[float], bool]) -> float:
-    """The first whole second in `(low, high]` for which `holds` is true. It must be true for `high`."""
+    """The first whole second in `(low, high]` for which `holds` is true. `holds(high)` must be true."""
     while high - low > _PRECISION_S:
         middle = (low + high) / 2
         low, high = (low, middle) if holds(middle) else (middle, high)

@@ -21,8 +21,9 @@ class Learned:
     n: float = 0.0
     """Effective number of judged answers. It is lower than the actual number, because older answers count less."""
     margin: float = 0.0
-    """Share (0..1) of the distance from the policy's quality to 1 by which this backend must exceed the policy's
-    quality. Above 0 only while the backend's measured quality is, with confidence, below target."""
+    """Determines the quality that is required of this backend, 0..1. If the policy requires the quality q, this backend
+    must reach q + `margin` · (1 − q). Above 0 only while the backend's measured quality is, with confidence, below
+    target."""
 
     def adequacy(self, prior: float) -> float:
         """The probability `prior`, corrected by the evidence. Without evidence, `prior` itself."""
@@ -31,8 +32,8 @@ class Learned:
         return sigmoid(logit(prior) + self.shift)
 
     def prior(self, adequacy: float) -> float:
-        """The prior from which `adequacy` was computed. The inverse of the method `adequacy`, except where the prior
-        was limited."""
+        """The prior from which `adequacy` was computed. The inverse of the method `adequacy`, except for priors outside
+        `_LEAST`..`_MOST`, which that method limits to this range."""
         return adequacy if not self.n else sigmoid(logit(adequacy) - self.shift)
 
     def quality(self, wanted: float) -> float:

@@ -16,7 +16,8 @@ from gateway.domain.routing.strategy import RunningStrategy
 
 @dataclass(slots=True)
 class Grade:
-    """How hard a request is, 0..1. The number rises with the expected gain from the strong tier."""
+    """How hard a request is, 0..1. The number is high if the strong tier is expected to answer much better than the
+    weak tier."""
 
     difficulty: float
     abstained: bool = False
@@ -36,7 +37,8 @@ class Considered:
 
 @dataclass(slots=True)
 class Prefix:
-    """Identifies the conversation of a request, and the position of the request in it. It has a digest and no text."""
+    """Identifies the conversation of a request, and the position of the request in it. It contains a digest of the
+    session, but no text of the conversation."""
 
     session: bytes
     """Digest of the session. The API key is part of it, so requests of two keys never share a session."""
@@ -82,7 +84,7 @@ class Route:
     quality: float | None = None
     """The quality that routing required; None if the choice did not depend on quality."""
     pressure: float = 0.0
-    """How far the team's spend is ahead of an even spend, 0..1. It has lowered `quality`."""
+    """How far the team's spend is ahead of an even spend, 0..1. This value has lowered `quality`."""
     asking: RunningStrategy | None = None
     """The strategy that decides which of `backends` are called, until an answer is good enough. None: the first backend
     serves, and the others are fallbacks."""
@@ -165,7 +167,7 @@ class ContextPlan:
     no_thinking: frozenset[int] = frozenset()
     """Indexes of the turns that are sent without their thinking blocks."""
     anchor: int = 0
-    """Index of the message before which the next cut will not begin; 0: unknown."""
+    """Index of a message: the next cut of the conversation will begin there or later. 0: unknown."""
     frozen: bool = False
     """Whether the parts that are left out are also left out of the next requests of the session."""
 
@@ -179,7 +181,8 @@ class ContextPlan:
 
     @property
     def expected_tokens(self) -> int:
-        """The number of tokens that the sent input usually has. It is billed if the backend reports none."""
+        """The number of tokens that the sent input usually has. This number is billed if the backend reports no number
+        of input tokens."""
         attached = self.attached
         if attached is NOTHING_ATTACHED:
             return self.tokens_after

@@ -23,8 +23,9 @@ from statistics import NormalDist
 from gateway.domain.routing.learned import Learned, logit, sigmoid
 
 TAU = 0.8
-"""Standard deviation, in log-odds, of the difference between a team's adequacies and the prior. See
-docs/explanation/learning.md for how it was measured."""
+"""Standard deviation, in log-odds, of the difference between a team's adequacies and the assumed (prior) ones. An
+adequacy is the probability that an answer is as good as the reference's. How this number was measured is described in
+docs/explanation/learning.md."""
 TOLERANCE = 0.03
 ALARM = 1000.0
 _BETS = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -42,7 +43,8 @@ _Z = NormalDist().inv_cdf(0.95)
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One judged answer of a backend. `predicted`: the adequacy that the prior gives the backend for the request."""
+    """One judged answer of a backend. `predicted`: the probability that the backend's answer to the request is as good
+    as the reference's, before any correction by evidence."""
 
     id: int
     predicted: float
@@ -59,8 +61,8 @@ class Judged:
 
     @property
     def relative(self) -> float:
-        """The score as it would be in a comparison with the reference: `score` + 1 − `baseline`. For a single opinion
-        it may exceed 1."""
+        """The score as it would be in a comparison with the reference: `score` + 1 − `baseline`. For a single rating,
+        this value may exceed 1."""
         return self.score + 1 - self.baseline
 
     @property

@@ -1,5 +1,5 @@
-"""A running strategy: which backend to call next, when to stop, and which answer to serve. Cascades and the router both
-use this interface."""
+"""The interface of a running strategy, which decides which backend to call next, when to stop, and which answer to
+serve. Cascades and the router both use this interface."""
 
 from __future__ import annotations
 

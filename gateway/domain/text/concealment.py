@@ -1,5 +1,5 @@
-"""Removes a provider's API key from texts that the provider wrote. A text may have the whole key, or the key encoded,
-cut or masked."""
+"""Removes a provider's API key from texts that the provider wrote. A text may contain the key as it is, encoded, cut or
+masked."""
 
 from __future__ import annotations
 

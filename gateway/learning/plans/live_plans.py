@@ -1,5 +1,5 @@
-"""Applies the stored states of plans. Routing uses the live plan. Plans on trial decide too, but their decisions are
-only recorded."""
+"""Applies the stored states of plans. Routing follows the live plan, which is the plan in use. Plans on trial decide
+too, but their decisions are only recorded."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ INTERVAL_S = 5.0
 
 
 class PlanTrials:
-    """Applies the states of plans in one worker. The first worker that notices a due change makes the change, and all
-    workers apply it."""
+    """Applies the states of plans (on trial, live, previous) in one worker. If a change of a state is due, the first
+    worker that notices this stores the change, and all workers apply it."""
 
     def __init__(
         self, database: Database, router: Router, fleet: Fleet, *, interval_s: float = INTERVAL_S, clock: Clock = time
@@ -52,7 +52,8 @@ class PlanTrials:
         """Id → plan that decides without being applied. These are the plan on trial and the plan that was live before.
         """
         self._decided: object = None
-        """The states, and the newest judged answers, from which the last decision was made."""
+        """The states of all plans and the ids of the newest judged answers at the last check for due changes. While
+        these are the same, no change can be due."""
         self._tasks = Tasks()
 
     async def open(self) -> None:

@@ -19,7 +19,8 @@ from gateway.learning.plans.verdict import MOST, Comparison, Outcome, compare, o
 from gateway.state.sql.tables import artefacts, evidence
 
 CONFIGURED = "configured"
-"""Stands for an id. It means the plan that `routing.plan_file` names or, without such a plan, the grader."""
+"""Used in place of a plan's id. It stands for the plan that `routing.plan_file` names or, without such a plan, for
+decisions by the grader."""
 _ID = 16
 """Number of characters of a plan's id that are stored with each judged request."""
 
@@ -44,8 +45,8 @@ def body(connection: Connection, id: str) -> bytes:
 
 
 def stage(connection: Connection, data: bytes, now: float) -> str:
-    """Put the plan in `data` on trial, and retire the plan that was on trial before. Returns the id of the plan. A plan
-    that is live or on trial already keeps its state."""
+    """Put the plan in `data` on trial, and retire the plan that was on trial before. Returns the id of the plan. If the
+    plan is already live or on trial, its state does not change."""
     id = hashlib.sha256(data).hexdigest()
     c = artefacts.c
     state = connection.scalar(select(c.state).where(c.id == id))
@@ -60,7 +61,8 @@ def stage(connection: Connection, data: bytes, now: float) -> str:
 
 
 def roll_back(connection: Connection, now: float, why: str) -> bool:
-    """Make the plan that was live before live again. Returns False if no plan has replaced the configured plan."""
+    """Stop using the live plan, and use the previous one again. Returns False if the configured plan is in use, because
+    no plan has replaced it."""
     if not _move(connection, "live", "retired", now, why):
         return False
     _move(connection, "previous", "live", now, f"rolled back to: {why}")
@@ -68,7 +70,7 @@ def roll_back(connection: Connection, now: float, why: str) -> bool:
 
 
 def promote(connection: Connection, id: str, now: float, why: str) -> bool:
-    """Make the plan on trial live. Returns False if another process has changed its state."""
+    """Begin to use the plan `id`, which was on trial. Returns False if another process has changed the plan's state."""
     c = artefacts.c
     if connection.scalar(select(c.state).where(c.id == id).with_for_update()) != "shadow":
         return False
@@ -113,8 +115,8 @@ def compared(connection: Connection, tried: str, live: str, since: float) -> tup
 
 
 def decide(connection: Connection, now: float) -> str:
-    """Make the plan on trial live, refuse it, or roll back the live plan, if one of these is due. Returns a description
-    of the change; empty if nothing changed."""
+    """Make one of these changes if it is due: begin to use the plan on trial, refuse the plan on trial, or roll back
+    the live plan. Returns a description of the change; empty if nothing changed."""
     states = {one.state: one for one in known(connection)}
     live, shadow, previous = (states.get(state) for state in ("live", "shadow", "previous"))
     if live is not None:

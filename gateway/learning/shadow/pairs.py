@@ -56,8 +56,9 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One prompt with the answers of two backends, a and b. `agreed`: how good b's answer is compared with a's by the
-    judge, 0..1; None if undecided. `right`: how right a's answer and b's answer are, if the expected answer is known.
+    """One prompt with the answers of two backends, a and b. `agreed`: the judge's score, 0..1, of b's answer compared
+    with a's answer; None if undecided. `right`: how right a's answer and b's answer are, if the expected answer is
+    known.
     """
 
     prompt: Prompt

@@ -24,7 +24,7 @@ MOST_BYTES = 256 * 2**10
 AGREED = 0.5
 """Weight of a comparison with the answer that a cascade served, if that answer is not the reference's."""
 _HOSTED = frozenset({"mcp_servers", "web_search_options", "container"})
-"""Request fields that make the provider itself act."""
+"""Request fields that make the provider itself do something, such as searching the web or running a tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +126,9 @@ def _in_question(route: Route, served: str, drawn: float, learned: Evidence, tea
 
 
 def _probed(route: Route, drawn: float, learned: Evidence, team: str) -> str | None:
-    """Select, by the random number `drawn`, one of the cheaper backends that routing did not choose. If some of them
-    have a quality correction, one of these is selected, because it may have recovered. Otherwise, the prior of any of
-    them may be too low."""
+    """Select, by the random number `drawn`, one of the cheaper backends that routing did not choose. If the quality of
+    some of them was found to be below target, one of these is selected, because it may have recovered. Otherwise any of
+    them may be selected, because the assumed quality of any of them may be too low."""
     able = [one for one in route.considered if _may_be_probed(one, route)]
     wanting = [one for one in able if learned.adjust(team, one.backend).margin]
     among = wanting or able
@@ -159,8 +159,8 @@ def cascaded(record: Record, answer: Answer, learned: Evidence) -> Finding | Non
     """Judge the first answer of a cascade by its later answers. This costs nothing in addition.
 
     Only the first answer is judged. Whether a later backend is called depends on the answers before it, so later
-    answers are not a random sample. If the cascade continued because the first answer was weak, the result gets weight
-    0: it only shows how often it was unnecessary to continue.
+    answers are not a random sample. If the cascade continued because the first answer was weak, the result has weight
+    0. It is stored only to show how often continuing was unnecessary.
     """
     route, attempt, answers = record.route, answer.attempt, record.answers
     if route is None or attempt is None or len(answers) < 2:

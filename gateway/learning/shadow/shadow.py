@@ -40,8 +40,8 @@ QUEUE = 100
 """Maximum number of samples that wait. Further samples are dropped."""
 AT_A_TIME = 2
 SPARE_OUTPUT, TIMES = 512, 2
-"""`TIMES`, `SPARE_OUTPUT`: the answer of the other backend may have `TIMES` times as many tokens as the served answer,
-plus `SPARE_OUTPUT` tokens."""
+"""Limit for the answer of the other backend: `TIMES` times the tokens of the served answer, plus `SPARE_OUTPUT`
+tokens."""
 
 
 class Shadows:
@@ -86,8 +86,8 @@ class Shadows:
         return self._holdout.holdout(request)
 
     def offer(self, request: CompletionRequest, record: Record, answer: Answer) -> None:
-        """Offer a served answer for comparison. For an answer that is not drawn, the call computes only a hash. If the
-        policy's share is 0, it does nothing."""
+        """Offer a served answer for comparison. Whether the answer is selected depends on a hash; for an answer that is
+        not selected, nothing but this hash is computed. If the policy's share is 0, this method does nothing."""
         if not record.answers and not record.tenant.policy.trials.share:
             return
         try:

@@ -71,8 +71,8 @@ class Tally:
     """Mean difference: score of b's answer minus score of a's answer to the same prompt, by the expected answers."""
     bins: tuple[Bin, ...]
     adequate_share: float
-    """Share of the judged prompts for which b is adequate. They are counted from the easiest bin up to the first bin
-    for which b is not adequate."""
+    """Share of the judged prompts for which b is adequate. Only the prompts in the bins before the first bin for which
+    b is not adequate count; the bins are in order of difficulty, easiest first."""
     adequate_below: float | None
     """The highest difficulty of the prompts in `adequate_share`; None if there are no such prompts."""
 
@@ -81,8 +81,8 @@ def tally(pairs: Sequence[Pair], difficulty: Callable[[Pair], float | None], qua
     """Summarise `pairs`. `difficulty`: 0..1, or None outside the grader's domain. `quality`: minimum share of b's
     answers that must be as good as a's.
 
-    b is adequate for a bin if the lower end of the interval reaches `quality`. b is inadequate if the upper end does
-    not reach `quality`.
+    Each bin has an interval for the share of b's answers that are as good as a's. b is adequate for the bin if the
+    lower end of this interval reaches `quality`, and inadequate if the upper end does not reach `quality`.
     """
     judged = [(pair, score) for pair in pairs if (score := pair.as_good) is not None]
     bins = tuple(_bins([(difficulty(pair), score) for pair, score in judged], quality))
@@ -108,8 +108,8 @@ def tally(pairs: Sequence[Pair], difficulty: Callable[[Pair], float | None], qua
 
 
 def share(scores: Sequence[float]) -> Interval:
-    """A share with its score interval (Wilson 1927). A score of 0.5 counts as half a prompt, which can only widen the
-    interval."""
+    """The mean of `scores` as a share, with Wilson's interval (1927). A score of 0.5 counts as half a prompt, which can
+    only widen the interval."""
     n, mean = len(scores), sum(scores) / len(scores)
     return Interval(mean, *wilson(mean, n, Z), n)
 

@@ -24,8 +24,8 @@ import orjson
 SUFFIX = ".journal"
 READ_BYTES = 2**20
 _LEASES = "~"
-"""Separator in a lane's name. The worker's name stands before it. The name under which the worker leases budgets stands
-after it."""
+"""Separator in the name of a lane (one worker process's journal). Before the separator stands the worker's name, and
+after it the name under which the worker leases budgets."""
 _MOST_PLAIN = 40
 
 
@@ -43,7 +43,8 @@ class Segment:
 
 
 def new_lane(worker: str, leases_as: str = "") -> str:
-    """A new lane name, unique across all hosts and times, such as `worker-0-68f1a2b3c4d5e6f7`.
+    """A new name for a lane, the journal of one worker process. The name is unique across all hosts and times, such as
+    `worker-0-68f1a2b3c4d5e6f7`.
 
     `leases_as`: the unique name under which the worker leases its budgets. It becomes part of the lane's name.
     """
@@ -54,12 +55,13 @@ def new_lane(worker: str, leases_as: str = "") -> str:
 
 
 def leases_as(lane: str) -> str:
-    """The name under which the worker of `lane` leases budgets; empty if it leases none."""
+    """The name under which the worker that writes the journal `lane` leases budgets; empty if this worker leases
+    none."""
     return lane.partition(_LEASES)[2]
 
 
 def lanes(directory: Path) -> dict[str, list[Segment]]:
-    """Lane name → its segments, oldest first."""
+    """Name of a lane (one worker process's journal) → its segment files, oldest first."""
     found: dict[str, list[Segment]] = {}
     for path in sorted(directory.glob(f"*{SUFFIX}")):
         lane, _, number = path.name.removesuffix(SUFFIX).rpartition(".")
@@ -168,8 +170,8 @@ def released(segment: Segment) -> bool:
 
 
 def _share(segment: Segment) -> int:
-    """Open a segment with a shared lock and return the file descriptor. Several readers can hold a shared lock. It
-    fails with OSError while the worker that writes the segment has its exclusive lock."""
+    """Open a segment with a shared lock and return the file descriptor. Several readers can hold a shared lock. The
+    function raises OSError while the worker that writes the segment has its exclusive lock."""
     fd = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -2,7 +2,7 @@
 
 Writing to the file is as fast as writing to any other memory. So the progress is stored for every piece of a stream,
 before the piece is passed on. After a process is killed, the kernel still has the data. After a power cut the data may
-be lost: a table from an earlier boot is ignored, and the last marks in the journal are used instead.
+be lost. So a file from an earlier boot of the machine is ignored, and the last marks in the journal are used instead.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SIZE = _HEAD + 8 * _WORDS * SLOTS
 
 
 def path_of(directory: Path, lane: str) -> Path:
-    """Path of the table of `lane`."""
+    """Path of the file with the slots of `lane` (the name of one worker process's journal)."""
     return directory / (lane + SUFFIX)
 
 
@@ -51,7 +51,7 @@ def progress_of(words: Sequence[int], number: int) -> Progress | None:
 
 
 class Slots:
-    """The table of one lane. Only the lane's worker writes it."""
+    """The table of slots of one lane, the journal of one worker process. Only this worker writes the table."""
 
     def __init__(self, path: Path) -> None:
         """Create the file at its full size, so that later stores succeed on a full disk. Raises OSError."""

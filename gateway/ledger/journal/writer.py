@@ -104,7 +104,8 @@ class Journal:
         return segments.create(segment, rows.FIELDS)
 
     async def aclose(self) -> None:
-        """Write waiting lines and unlock the last segment. The ledger's writer then treats the lane as ended."""
+        """Write waiting lines and unlock the last segment. From then on, the ledger's writer treats this worker's
+        journal as ended."""
         self._stopping.set()
         await self._tasks.drain(CLOSE_S)
         await self._tasks.aclose()

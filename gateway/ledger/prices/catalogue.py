@@ -72,7 +72,8 @@ class Provider(Section):
     service_tiers: dict[str, Decimal] = Field(default_factory=dict)
     """Service tier → factor on the prices, for models of the provider that have no tiers of their own."""
     choosable_tiers: tuple[str, ...] = ()
-    """Service tiers that the provider may use for a call that names no tier, because of a setting in the account there.
+    """Service tiers that the provider may use for a call that names no tier, if the operator's account at the provider
+    is set so.
     """
 
     def serves(self, host: str) -> bool:

@@ -62,7 +62,7 @@ def drawn(connection: Connection, credits: Iterable[Credit], providers: Mapping[
 
 
 def _meant(term: Term, providers: Mapping[str, str]) -> ColumnElement[bool]:
-    """The condition that selects the entries to which `term` applies."""
+    """The condition that selects the ledger's entries to which `term`, a discount or a prepaid credit, applies."""
     c = entries.c
     since, until = term.period()
     if term.backend is not None:

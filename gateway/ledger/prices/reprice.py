@@ -18,8 +18,8 @@ def repriced(
     """Yield new rows with prices. Each new row supersedes one of `rows`. `prices_on(day)`: the price list of that day
     (UTC).
 
-    No row is yielded for a row whose backend is not in `backends` or has another model now, or whose price is still
-    unknown or unchanged.
+    A row gets no new row in three cases: its backend is not in `backends`; its backend has another model now; its price
+    is still unknown, or unchanged.
     """
     for row in rows:
         backend = backends.get(row.backend)

@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 
 WINDOW_S = 900.0
 PRIOR_S = 60
-"""Weight of the configured or assumed throughput in the mean with the measured throughput. The weight is that of so
-many seconds of measurement."""
+"""Weight of the configured or assumed throughput, in seconds: in the mean, it counts as much as a measurement of this
+duration."""
 EVERY_S = 60.0
 MOST_ATTEMPTS = 5000
 _DIGITS = 2

@@ -121,7 +121,7 @@ def _together(one: Group, other: Group) -> Group:
 
 
 def _times(units: str, count: int) -> str:
-    """The units of `count` rows if each row has `units`."""
+    """`units` (a text such as `web_search:12`) with each number multiplied by `count`."""
     return _written([(name, of_one * count) for name, of_one in _read(units)])
 
 

@@ -70,7 +70,7 @@ class Comparison:
 
     @property
     def utilisation(self) -> Decimal:
-        """Share of the capacity of all needed machines that the traffic would use."""
+        """The share that the traffic would use of the total capacity of the machines that it needs."""
         return self.load.tokens / (self.machine.tokens_per_second * 3600 * self.hours * self.machines)
 
     @property

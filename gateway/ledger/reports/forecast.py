@@ -48,7 +48,7 @@ _LEAST_RHO, _MOST_RHO = 0.3, 0.9
 """Limits of the autocorrelation. The lower limit is above 0, so that today's spend has an effect on the next blocks
 even if the past shows no autocorrelation."""
 _USUAL_RHO, _RHO_BLOCKS = 0.5, 8
-"""Autocorrelation that is assumed if there are fewer than `_RHO_BLOCKS` blocks."""
+"""`_USUAL_RHO`: autocorrelation that is assumed if the past has fewer than `_RHO_BLOCKS` blocks."""
 _MOST_LEVEL = 4.0
 _DRIFT, _NO_WEEK = 0.06, 0.25
 """Standard deviations of the logarithm of the drift: `_DRIFT` with a weekly profile, `_NO_WEEK` without."""
@@ -101,7 +101,8 @@ def forecast(
     """Forecast the spend in `window` (`[start, end)`, Unix seconds) from past `points`, including those in the window.
 
     `spent`: spend in the window so far, if it is known more exactly than from the points. Returns None if `now` is
-    outside the window, or if the known past is shorter than a tenth of the remaining time (of 180 days without an end).
+    outside the window, or if the known past is shorter than a tenth of the remaining time. If the window has no end,
+    the remaining time counts as 180 days.
     """
     start, end = window
     points = [point for point in points if point[0] <= now]

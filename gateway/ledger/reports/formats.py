@@ -26,8 +26,9 @@ MONEY = {
     "checks_pico": "checks_usd",
 }
 ADEQUACY = "decided_adequacy"
-"""Column with the mean adequacy that routing expected for answers that another backend gave. Null (in CSV: empty) if
-there are no such answers."""
+"""Column about answers that were not given by the backend that routing chose. Its value is the mean adequacy that
+routing expected, that is, the probability that the answer is as good as the reference's. Null (in CSV: empty) if there
+are no such answers."""
 NAMES = tuple(ADEQUACY if name == "decided_ppm" else MONEY.get(name, name) for name in COUNTS)
 
 

@@ -88,8 +88,8 @@ def read(path: Path, dialect: Dialect) -> Invoice:
 
 
 def plain(model: str) -> str:
-    """The model's name in the form in which names are compared: without prefix, date, capitals, and what a cost line
-    adds to it."""
+    """The model's name in the form in which names are compared: in lower case, without prefix and date, and without the
+    text after a comma, which cost reports add."""
     return _DATED.sub("", model.split(",")[0].strip().rsplit("/", 1)[-1].lower())
 
 

@@ -54,7 +54,8 @@ class Line:
     decided_pico: int = 0
     """Cost that the tokens of the answers in `decided` would have had on the backends that routing chose."""
     decided_ppm: int = 0
-    """Sum of the adequacies, in millionths, that routing expected for the answers in `decided`."""
+    """Sum of the adequacies that routing expected for the answers in `decided`, in millionths. An adequacy is the
+    probability that an answer is as good as the reference's."""
     checks: int = 0
     """Number of attempts that are background checks. `requests` does not count them."""
     checks_pico: int = 0

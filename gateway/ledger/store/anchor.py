@@ -1,5 +1,5 @@
-"""A file beside the database with the heads of this host's chains. The head is the newest entry. With this file, a
-missing end of the ledger is detected.
+"""A file beside the database with the head of each of this host's chains, that is, the chain's newest entry. If the
+newest entries of the ledger were deleted, `verify` detects this by comparing the ledger with this file.
 
 After a crash the file may be older than the database, but never newer.
 """
@@ -20,8 +20,8 @@ NAME = "ledger.anchor"
 
 @dataclass(frozen=True, slots=True)
 class Anchors:
-    """Chain → its head. `current`: the chain that is being written. The other chains ended when their database was lost
-    or truncated."""
+    """The content of the anchor file. `heads`: chain → its newest entry. `current`: the chain that is being written.
+    The other chains ended when their database was lost or truncated."""
 
     current: str
     heads: Mapping[str, Head]

@@ -69,8 +69,8 @@ def linked(head: Head, rows: Sequence[Values]) -> tuple[list[Values], Head]:
 
 @dataclass(frozen=True, slots=True)
 class Rollup:
-    """A chain's record of rows that were deleted because sums replaced them. Sequence numbers and hashes are None if
-    the deleted rows belonged to no chain."""
+    """A chain's record of rows that were replaced by sums and deleted. Sequence numbers and hashes are None if the
+    deleted rows belonged to no chain."""
 
     id: str
     at: float

@@ -1,4 +1,5 @@
-"""The chain that this host's writer continues, and its head, in the database and in the anchor file."""
+"""Keeps the chain that this host's writer continues, and the chain's newest entry (its head), in the database and in
+the anchor file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judged answers in SQL: comparisons and ratings, per team and backend."""
+"""Judged answers in SQL, per team and backend: comparisons with the reference's answers, and ratings by people."""
 
 from __future__ import annotations
 

@@ -189,8 +189,8 @@ def _hash_before(connection: Connection, start: Head, first: int) -> bytes | Non
 
 
 def _split(connection: Connection, requests: set[str]) -> set[str]:
-    """Those of `requests` that have further rows, as raw rows or in sums. They keep their ids, so that each request
-    counts once."""
+    """Those of `requests` that still have rows in the ledger or in earlier sums after the batch's rows were deleted.
+    These requests keep their ids in the new sums, so that each request counts once."""
     found: set[str] = set()
     for part in _parts(sorted(requests)):
         for table in (ledger, ledger_sums):

@@ -217,7 +217,8 @@ class Writer:
             del self._lanes[name]
 
     def _resume(self, names: Iterable[str]) -> None:
-        """Load the lanes in `names` that are not in memory, with their saved positions."""
+        """Load the saved positions of the lanes in `names`, none of which is in memory. A lane is the journal of one
+        worker process."""
         new = list(names)
         if not new:
             return
@@ -231,7 +232,7 @@ class Writer:
         self._lanes.update({name: JournalReader(name, places.get(name, (0, 0))) for name in new})
 
     def _gather(self, found: dict[str, list[Segment]]) -> list[tuple[JournalReader, list[Values]]]:
-        """Read the next piece of each lane. Lanes in which there is nothing to read are omitted."""
+        """Read the next piece of each worker's journal. Journals in which there is nothing to read are omitted."""
         moved = []
         for name, files in found.items():
             lane = self._lanes[name]
@@ -243,7 +244,8 @@ class Writer:
         return moved
 
     def _save(self, rows: Sequence[Values], lanes: Sequence[JournalReader], replay: bool) -> None:
-        """Save rows and the positions in their lanes in one transaction. If there are no rows, nothing is saved.
+        """In one transaction, save rows and the positions in the workers' journals (`lanes`) from which the rows were
+        read. If there are no rows, nothing is saved.
 
         `replay`: whether some rows may already be in the ledger.
         """
@@ -301,7 +303,7 @@ class Writer:
         return fresh
 
     def _bury(self, lane: JournalReader, files: list[Segment]) -> None:
-        """Save the open attempts of a dead worker, delete its journal, and record it as drained."""
+        """Save the open attempts of a dead worker, delete its journal, and record that the worker is drained."""
         progress = slots.path_of(self._directory, lane.name)
         self._save(lane.orphans(slots.read(progress)), [lane], replay=True)
         with self._database.begin() as connection:

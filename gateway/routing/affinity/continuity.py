@@ -38,8 +38,9 @@ class Affinity:
         return prefix_of(request, tenant.key.lineage, session)
 
     def arrange(self, candidates: list[Candidate], prefix: Prefix | None, input_tokens: int) -> list[Candidate]:
-        """The candidates, with replicas in their calling order. All replicas of a group get the cost of the first
-        replica. So the first replica is chosen whenever the group is cheapest."""
+        """The candidates, with the replicas of each group (interchangeable backends) in their calling order. All
+        replicas of a group get the cost of the group's first replica. So, whenever a group is cheapest, its first
+        replica is chosen."""
         if prefix is None or not self._groups:
             return candidates
         together: dict[tuple[str, str, str], list[int]] = {}

@@ -33,15 +33,16 @@ class Replica(NamedTuple):
 
     backend: Backend
     outstanding: float = 0.0
-    """Number of requests in progress and in its queue."""
+    """Number of the replica's requests that are in progress or in its queue."""
     capacity: float = 1.0
-    """Capacity relative to that of the other replicas."""
+    """Capacity of the replica, relative to the capacities of the other replicas."""
     headroom: float = 1.0
     """Share of the provider's rate limit that is left, 0..1."""
 
     @property
     def pressure(self) -> float:
-        """Load, divided by the part of the capacity that the rate limit leaves."""
+        """The load, divided by the usable capacity. Usable is the share of the capacity that the provider's rate limit
+        still allows."""
         return self.outstanding / self.room
 
     @property
@@ -63,8 +64,8 @@ def order(
     """The replicas in their calling order.
 
     `key`: identifies the conversation. `input_tokens`: length of the prompt. `overload`: maximum load of a replica, as
-    a multiple of the mean load. `on_demand`: share of conversations that use spot machines only as a fallback. So the
-    other machines always have some traffic and can take over when spot machines end.
+    a multiple of the mean load. `on_demand`: share of conversations that use spot machines only as a fallback. So
+    machines that are not spot machines always have some traffic, and can take over when spot machines end.
     """
     place = _place(key)
     if _keeps_off_spot(replicas, place, on_demand):
@@ -83,8 +84,8 @@ def _order(replicas: Sequence[Replica], place: int, input_tokens: int, overload:
 
 
 def affine(replicas: Sequence[Replica], place: int, overload: float) -> Replica:
-    """The first replica clockwise from the point `place` (64 bits) that may take one more request: its load stays
-    within `overload` times the mean."""
+    """The first replica, clockwise from the point `place` (64 bits), whose load with one more request would stay within
+    `overload` times the mean load."""
     known = {each.backend.name: each for each in replicas}
     bounds = _bounds(known, overload)
     points, names = circle(tuple(sorted(known)))
@@ -97,8 +98,8 @@ def affine(replicas: Sequence[Replica], place: int, overload: float) -> Replica:
 
 
 def _bounds(known: Mapping[str, Replica], overload: float) -> dict[str, float]:
-    """Maximum number of requests of each replica: `overload` times the replica's share of all requests, rounded up. The
-    new request is included in all requests."""
+    """Maximum number of requests of each replica: `overload` times the replica's share of all requests, rounded up. All
+    requests include the new one."""
     present = sum(each.outstanding for each in known.values()) + 1
     room = sum(each.room for each in known.values())
     return {name: math.ceil(overload * present * each.room / room) for name, each in known.items()}
@@ -119,7 +120,8 @@ def _keeps_off_spot(replicas: Sequence[Replica], place: int, on_demand: float) -
     """Whether the conversation at `place` avoids spot machines. The result is random, but always the same for a
     conversation.
 
-    The hash is multiplied by a constant, so that the result does not depend on the conversation's point on the circle.
+    `place`: the conversation's point on the circle. `on_demand`: share of conversations that avoid spot machines. The
+    point is multiplied by a constant first. Otherwise, all of these conversations would be neighbours on the circle.
     """
     spot = sum(each.backend.spot for each in replicas)
     return 0 < spot < len(replicas) and (place * 0x9E3779B97F4A7C15 & 2**64 - 1) / 2**64 < on_demand

@@ -1,8 +1,9 @@
 """Remembers which backend has a conversation's prefix in its cache, and for how long.
 
-A provider charges less for the beginning of a prompt that it has read recently, and forgets it after some time. So
-changing the backend within a conversation loses that saving. Each worker remembers only its own sessions. If a session
-reaches another worker, its request is priced as a new session's, so its cost is never underestimated.
+A provider charges less for the beginning of a prompt if it has read this beginning recently. So a conversation that
+changes its backend loses that saving. The provider forgets the beginning after some time. Each worker remembers only
+its own sessions. If a session reaches another worker, that worker assumes that nothing is cached, so it never
+underestimates the cost.
 """
 
 from __future__ import annotations
@@ -28,14 +29,15 @@ LEAST_TOKENS = 1024
 """Minimum tokens of a prompt that is remembered. Providers with automatic caching do not cache shorter prompts. On
 other servers, the cache saves little for shorter prompts."""
 OWN_S = 600.0
-"""Assumed seconds for which the operator's own servers keep a prefix. In reality a server evicts a prefix when it needs
-the memory."""
+"""Assumed seconds for which the operator's own servers keep a prefix. In reality, such a server evicts a prefix when
+the server needs the memory."""
 _NEWEST = 0.2
 """Weight of the newest answer in a moving average. The average is of the share of expected cached tokens that a backend
 reports as cached."""
 _DIGEST_BYTES = 16
 _MOST_LENGTHS = 256
-"""Maximum number of turns whose lengths are remembered. Clients that rewrite their history change its beginning."""
+"""Maximum number of turns whose lengths are remembered. So many are enough to notice that a client has rewritten its
+history, because such clients change the beginning of the history."""
 _MOST_CHARACTERS = 4096
 """Maximum characters of a turn that are hashed to distinguish conversations."""
 
@@ -158,9 +160,9 @@ def prefix_of(request: CompletionRequest, key_id: str, session: str = "") -> Pre
 
     The conversation is identified by `session`, `x-thriftgate-session` or `prompt_cache_key`. Without these, it is
     identified by the system prompt, the first question and `metadata.user_id`. A coding agent has several conversations
-    in one session: those of helpers, and calls in the background. So an agent's conversation is identified by its
-    session id, the model and the first question. The agent's system prompt does not count, because that of Claude Code
-    begins with a line that differs in each request.
+    in one session, because its helper agents and its background calls have conversations of their own. So an agent's
+    conversation is identified by its session id, the model and the first question. The agent's system prompt is not
+    used, because Claude Code's system prompt begins with a line that differs in each request.
     """
     turns = request.turns
     own = blake2b(key_id.encode(), digest_size=_DIGEST_BYTES)

@@ -1,4 +1,5 @@
-"""Estimates whether a cheaper backend is as good as the reference, and up to which difficulty it may be used."""
+"""Estimates whether a cheaper backend is as good as the reference, and up to which difficulty the cheaper backend may
+be used."""
 
 from __future__ import annotations
 
@@ -57,8 +58,8 @@ class Adequacy:
 
     def enough(self, gap: Gap, difficulty: float, loss: float, learned: Learned = NOTHING) -> bool:
         """Whether a backend with this gap may serve a request of this difficulty. `loss`: share of answers that may be
-        worse than the reference's. `learned`: evidence from the team's own answers, which shifts the backend's curve,
-        as if the request were easier or harder."""
+        worse than the reference's. `learned`: evidence from the team's own answers. It has the same effect as an easier
+        or harder request."""
         loss *= 1 - learned.margin
         if gap == "equal":
             return not learned.n or learned.adequacy(1.0) >= 1 - loss

@@ -21,8 +21,8 @@ class Scorer:
     """
 
     weights: Floats
-    """Weights of the n-gram bins: one row per bin, one column for the shared scorer and one for each of k experts. A
-    text needs all weights of a bin, so these are together."""
+    """Weights of the n-gram bins: one row per bin, one column for the shared scorer and one for each of k experts. All
+    weights of a bin are in one row, because a text that has the bin needs all of them."""
     idf: Floats
     lexical_mean: Floats
     lexical_deviation: Floats

@@ -13,8 +13,8 @@ LOSSES = np.concatenate([np.linspace(0.0, 0.1, 21), np.linspace(0.11, 0.5, 40)])
 EVERYTHING = 30.0
 """A standardised score that is higher than the score of any prompt."""
 NEAR = (0.5, 0.95)
-"""Limits for a slightly weaker model. Such a model closes at least the first and at most the second share of the gap
-between a set's weak and strong model."""
+"""Two shares of the distance in quality from a set's weak model to its strong model. A model counts as slightly weaker
+if its quality lies between these shares of the distance."""
 
 
 def curves(corpus: Corpus, standard: Array) -> Curves:
@@ -62,8 +62,8 @@ def _near(corpus: Corpus) -> tuple[NDArray[np.int64], Array]:
 
 
 def _cutoffs(standard: Array, adequacy: Array, weights: Array) -> Array:
-    """For each of `LOSSES`, the highest standardised score up to which prompts can be accepted without exceeding that
-    loss."""
+    """For each loss in `LOSSES`: the highest standardised score up to which the weaker model may answer prompts without
+    exceeding that loss. A loss is a share of answers that are worse than the reference's."""
     order = np.argsort(standard)
     lost = np.cumsum(weights[order] * (1 - adequacy[order]))
     last = np.searchsorted(lost, LOSSES, side="right") - 1
@@ -73,8 +73,9 @@ def _cutoffs(standard: Array, adequacy: Array, weights: Array) -> Array:
 
 
 def calibration_error(corpus: Corpus, standard: Array, fitted: Curves, parts: int = 10) -> float:
-    """Mean absolute difference between the estimated and the measured adequacy of the weak model. The prompts are
-    divided into `parts` groups by estimated adequacy, and the difference is computed per group."""
+    """Mean absolute difference between the estimated and the measured adequacy of the weak model (the probability that
+    its answer is as good as that of the strong model). The prompts are divided into `parts` groups by estimated
+    adequacy, and the difference is computed per group."""
     intercept, slope = fitted.coefficients[0]
     promised = 1 / (1 + np.exp(-(intercept + slope * standard)))
     measured = (corpus.weak >= corpus.strong).astype(np.float64)

@@ -27,7 +27,8 @@ ORDERED = 4
 """Maximum size of the sets whose models are tried in all orders. The order affects the cost, and it affects which two
 answers agree first."""
 CELLS = 20_000_000
-"""Maximum product of prompts and orders that are tried. The orders of the best sets are tried first."""
+"""Maximum of a product: the number of prompts times the number of orders that are tried. The orders of the best sets
+are tried first."""
 
 
 class Cascade(NamedTuple):
@@ -45,8 +46,8 @@ class Tried(NamedTuple):
     """Quality of each cascade on each prompt, k × n."""
     usd: Rows
     sets: Whole
-    """For each of the k cascades, a number that identifies its set of models and its `agree`. Cascades that differ only
-    in the order of their models have equal numbers."""
+    """One number for each of the k cascades. Cascades have equal numbers if they have the same set of models and the
+    same `agree`, so that they differ only in the order of the models."""
     real: float
     """Share of the variance between orders of a set that is real and not random (see `shrink.py`)."""
 
@@ -65,8 +66,8 @@ def try_all(evidence: Evidence, price: Array, *, orders: bool = True) -> Tried:
     """Run cascades of up to `LONGEST` models. A beam search finds the sets of models, and each set is run with its
     cheapest model first. Sets of up to `ORDERED` models are run in further orders too.
 
-    `price`: prices of money; the beam search keeps the best sets at each price. `orders`: whether further orders are
-    run.
+    `price`: several prices of money, that is, how much quality one US dollar must gain; the beam search keeps the best
+    sets at each price. `orders`: whether further orders are run.
     """
     order = np.argsort(np.where(evidence.able, evidence.usd, 0).sum(0) / evidence.able.sum(0)).tolist()
     level = np.where(evidence.able, evidence.quality, 0).sum(0) / evidence.able.sum(0)

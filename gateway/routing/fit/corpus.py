@@ -32,8 +32,8 @@ class Corpus:
     sets: NDArray[np.int64]
     """Index of each prompt's set in `names`."""
     questions: NDArray[np.uint64]
-    """For each prompt, a number that is equal for all variants of one question. With these numbers, no fold is tested
-    on a variant of a prompt on which it was trained."""
+    """For each prompt, a number that is equal for all variants of one question. All prompts with equal numbers are in
+    the same fold, so that no model is tested on a variant of a prompt on which it was trained."""
     weak: Array
     strong: Array
     rows: NDArray[np.int64]

@@ -35,19 +35,20 @@ FOLDS = 5
 LEAST = 200
 """Minimum number of prompts for training."""
 LEAST_MORE = 50
-"""Minimum number of prompts for refining a prior."""
+"""Minimum number of prompts for refining an earlier classifier."""
 ABSTAIN = 0.01
-"""Each limit of the classifier's domain is set so that this share of the prompts of an unseen set is outside."""
+"""Share of the prompts of a set without training prompts that may be outside each limit of the classifier's domain. The
+classifier abstains from these prompts."""
 REACH = 1.5
 """Maximum length of a prompt in the domain, as a multiple of the length of the longest training prompt."""
 
 
 def fit(paths: Sequence[Path], progress: Progress, *, seed: int = 0, prior: Artefact | None = None) -> Artefact:
-    """Train a classifier. Cross-validates, trains without each set once, calibrates, and then trains on all prompts.
-    Raises DataError, OSError.
+    """Train a classifier. First it is cross-validated, trained once without each set, and calibrated. Then it is
+    trained on all prompts. Raises DataError, OSError.
 
-    `prior`: a classifier that is refined with the outcomes in `paths`. Results for unseen sets are then those of the
-    prior.
+    `prior`: a classifier that is refined with the outcomes in `paths`. The reported results for sets without training
+    prompts are then those of the prior itself.
     """
     corpus = read_corpus(paths, progress)
     least = LEAST if prior is None else LEAST_MORE
@@ -102,14 +103,16 @@ def _cross_validated(corpus: Corpus, train: Callable[[Mask], Model], progress: P
 
 
 def _known_before(corpus: Corpus, prior: Artefact) -> tuple[Array, tuple[float, float]]:
-    """The prior's scores, and the limits of its domain."""
+    """The scores that the earlier classifier `prior` gives to the prompts, and the limits of that classifier's
+    domain."""
     scores = np.array([prior.scorer.score(each) for each in corpus.features])
     return scores, (prior.support.least_coverage, prior.support.most_strange)
 
 
 def _held_out(corpus: Corpus, progress: Progress) -> tuple[Array, tuple[float, float]]:
-    """The scores of each set from a fit on the other sets, and two limits: minimum coverage and maximum strangeness.
-    Nearly all prompts of unseen sets are within the limits.
+    """The scores of each set from a fit on the other sets, and two limits within which nearly all prompts of unseen
+    sets lie. The first limit is the minimum coverage (share of a prompt's words that occurred in training). The second
+    is the maximum strangeness (distance of a prompt's lexical counts from their means in training).
 
     With only one set, the scores are NaN, and the limits come from folds of that set.
     """

@@ -1,4 +1,5 @@
-"""Evaluates a grader on real prompts: the area under the performance-gap-recovered curve, with its uncertainty."""
+"""Evaluates a grader on real prompts. The measure is the area under the performance-gap-recovered curve (see `apgr`),
+with its uncertainty."""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ def _outcome(row: dict[str, Any], name: str) -> Outcome:
 
 
 def apgr(scores: Array, weak: Array, strong: Array) -> float:
-    """Area under the curve of the recovered gap in quality: ∫ (quality(f) − weak) / (strong − weak) df.
+    """Area under the curve of the recovered part of the difference in quality between the strong and the weak model: ∫
+    (quality(f) − weak) / (strong − weak) df.
 
     f is the share of prompts that are sent to the strong model, the prompts with the highest `scores` first. quality(f)
     is the resulting mean quality. Prompts with equal scores count with their mean. A random order gives 0.5. NaN if the

@@ -26,11 +26,12 @@ OUTER = 5
 REPEATS = 6
 """Number of random divisions of the prompts into folds. Results of plain cascades are averaged over the divisions."""
 PRICES = 60
-"""Number of prices of money (quality per US dollar). A plain cascade is chosen for each price."""
+"""Number of prices of money. A price of money is the quality that one US dollar must gain. A plain cascade is chosen
+for each price."""
 STRICT = 2.0
-"""Standard errors by which searched strategies with several answers must beat simpler strategies, in place of
-`selection.CONFIDENCE`. The number is higher, because there are many more such strategies and they must also beat plain
-cascades."""
+"""Number of standard errors by which a searched strategy with several answers must beat simpler strategies. It is
+higher than `selection.CONFIDENCE`, which applies to other strategies, because there are many more searched strategies,
+and they must also beat plain cascades."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +88,8 @@ def plain(models: Sequence[str], evidence: Evidence, *, seed: int = 0) -> Fronti
 def _cascades(
     models: Sequence[str], tried: Tried, price: Array, ranking: tuple[str, ...], seed: int, repeats: int = REPEATS
 ) -> list[Point]:
-    """The best plain cascade for each price of money. Quality and cost of a cascade come from prompts that were not
-    used to choose the cascade.
+    """The best plain cascade for each price of money in `price` (quality that one US dollar must gain). Quality and
+    cost of a cascade come from prompts that were not used to choose the cascade.
 
     `tried`: results of all cascades. `repeats`: number of divisions into folds. A cascade that is best at several
     prices gets the mean of its results at these prices.
@@ -176,8 +177,8 @@ def only(model: str) -> dict[Pattern, State]:
 
 
 def _measured(evidence: Evidence, price: Array, settings: Settings) -> tuple[Array, Array]:
-    """Quality and US dollars of n prompts at L prices of money, each n × L. The results of a prompt come from a fit
-    that did not use the prompt."""
+    """Two arrays of n prompts × L prices of money: quality, and US dollars. A price of money is the quality that one US
+    dollar must gain. The results of a prompt come from a fit that did not use the prompt."""
     folds = _outer(len(evidence), settings.seed)
     quality, usd = np.zeros((len(evidence), len(price))), np.zeros((len(evidence), len(price)))
     for fold in range(OUTER):
@@ -190,7 +191,8 @@ def _measured(evidence: Evidence, price: Array, settings: Settings) -> tuple[Arr
 
 
 def written(models: Sequence[str], evidence: Evidence, learned: Learned, place: int) -> dict[Pattern, State]:
-    """The states that prompts reach at the price with index `place`. Models are written by name."""
+    """The states of a strategy that prompts reach at the price of money with index `place`. In these states, models
+    have their names in `models`, and not their indexes."""
     states: dict[Pattern, State] = {}
     for asked, level, state, onward in walk(evidence, learned, place):
         ask = {models[model]: _short(level.worth[model][state, :, place]) for model in onward}

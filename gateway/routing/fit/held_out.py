@@ -1,4 +1,5 @@
-"""Evaluates a plan on outcomes that were not used to fit it, and compares the plan with the hull of single models."""
+"""Evaluates a plan on outcomes that were not used to fit it, and compares the plan with the hull of single models (the
+best quality that one model, or a mix of two models, reaches at each cost)."""
 
 from __future__ import annotations
 
@@ -30,8 +31,9 @@ class Kept:
     calls: float
     usd: float
     hull_usd: float
-    """Cost at which single models have the reached quality on these outcomes: the cost of the best single model, or of
-    a random mix of two models. If the reached quality is above that of the best model, the cost of the best model."""
+    """Cost at which single models have the same quality as the plan on these outcomes: the cost of the best choice of a
+    single model, or of a random mix of two models. If the plan's quality is above that of the best model, the cost of
+    the best model."""
     saving: float
     saving_low: float
     saving_high: float

@@ -23,10 +23,11 @@ EXPERT_SCALE = 0.1
 GATE_PENALTY = 10.0
 REFINE_PENALTY = 8.0
 PRIOR_SCALE = 0.3
-"""Scale of the prior's standardised score, which is one of the features when a prior is refined."""
+"""When an earlier classifier is refined, its standardised score is one of the features. This number is the scale of
+that feature."""
 BALANCE = 0.25
-"""Determines the weight of a prompt: the number of prompts in its set to the power of −`BALANCE`. So prompts of small
-sets count slightly more."""
+"""The weight of a prompt is the number of prompts in its set, to the power of −`BALANCE`. So a prompt of a small set
+has a slightly higher weight."""
 LEVEL = 0.5
 """Share of the set's mean gain that is subtracted from the gain of each prompt in the set."""
 LEAST = 100
@@ -50,9 +51,9 @@ def fit_model(corpus: Corpus, chosen: Mask) -> Model:
 
     A prompt's gain is the quality of the strong model minus that of the weak model. Sets differ in mean gain for two
     reasons. Their prompts differ in difficulty; this should be learned. Their pairs of models differ in strength; this
-    does not depend on the prompt. So half of a set's mean gain is subtracted. This orders prompts of unseen sets as
-    well as subtracting all of it, and keeps the estimated adequacy right for all sets. For experts, all of it is
-    subtracted.
+    does not depend on the prompt. So half of a set's mean gain is subtracted. Subtracting the whole mean gain would
+    order prompts of other sets no better, and would make the estimated probabilities wrong for some sets. For experts,
+    the whole mean gain is subtracted.
     """
     idf, design = _design(corpus, chosen)
     target, weights = gains(corpus, chosen)
@@ -86,8 +87,8 @@ def fit_model(corpus: Corpus, chosen: Mask) -> Model:
 
 
 def refine(prior: Scorer, corpus: Corpus, chosen: Mask) -> Model:
-    """Refine `prior` with the outcomes of the `chosen` prompts. An expert with the prior's score as an additional
-    feature is fitted to these outcomes and merged into the prior.
+    """Refine the scorer `prior` of an earlier classifier with the outcomes of the `chosen` prompts. An expert with the
+    prior's score as an additional feature is fitted to these outcomes and merged into the prior.
 
     With few outcomes the prior dominates the result, and with many outcomes the expert does. The result is a scorer of
     the same form as `prior`.

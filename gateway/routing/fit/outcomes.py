@@ -150,8 +150,8 @@ def _number(value: Any) -> float:
 def _usd(prompts: Sequence[str], tokens: Array, given: Array, prices: Sequence[tuple[float, float]]) -> Array:
     """Costs of the calls in US dollars, n × m. `tokens`: output lengths; NaN if unknown. `given`: recorded costs.
 
-    The cost is computed from length and price. If the length is unknown, the recorded cost is used. If there is none,
-    the cost is computed from the mean length of the model's answers.
+    The cost is computed from length and price. If the length is unknown, the recorded cost is used. If neither is
+    known, the cost is computed from the mean length of the model's answers.
     """
     price = np.array(prices)
     inputs = np.array([len(prompt) for prompt in prompts]) / TOKEN_CHARACTERS

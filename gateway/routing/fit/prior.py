@@ -1,9 +1,9 @@
 """Makes a plan for models without measurements, from a prior by model name and price.
 
 The prior was fitted to other pools. It has four parts: how quality rises with price, how much single models deviate
-from that, how much some prompts are hard for all models, and how often two wrong answers are equal. Outcomes are drawn
-at random from the prior. Plain cascades are chosen on them as on measured outcomes (a Rasch model, 1960, with a common
-error).
+from that, how much harder some prompts are for all models, and how often two wrong answers are equal. Outcomes are
+drawn at random from the prior. Plain cascades are chosen on these outcomes as on measured outcomes. The prior is a
+Rasch model (1960) with an error that is common to the models.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ INPUT_TOKENS, OUTPUT_TOKENS = 100.0, 200.0
 
 
 class Prior(NamedTuple):
-    """Log odds of a good answer = level + slope · ln(price) + the model's own value + spread · ease of the prompt."""
+    """The prior, as a formula: log odds of a good answer = level + slope · ln(price) + the model's own value + spread ·
+    ease of the prompt."""
 
     level: float
     slope: float

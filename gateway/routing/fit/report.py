@@ -29,7 +29,7 @@ class Target:
     quality: float
     usd: float
     hull_usd: float
-    """Cost at which single models reach the quality: the cost of the best single model, or of a random mix of two. If
+    """Lowest cost at which single models reach the quality: the cost of one model, or of a random mix of two models. If
     no single model reaches the quality, the cost of the best model."""
     oracle_usd: float | None
     """Cost at which an oracle reaches the quality; None if even the oracle does not reach it. An oracle knows all
@@ -136,7 +136,8 @@ def _target(
 
 
 def _oracle(outcomes: Outcomes) -> list[tuple[float, float]]:
-    """Points (quality, US dollars) of an oracle that knows all outcomes in advance, for many prices of money."""
+    """Points (quality, US dollars) of an oracle that knows all outcomes in advance, for many prices of money. A price
+    of money is the quality that one US dollar must gain."""
     known = ~np.isnan(outcomes.quality)
     quality = np.where(known, outcomes.quality, -np.inf)
     rows = np.arange(len(outcomes))

@@ -1,5 +1,5 @@
 """Searches strategies by backward induction over the called models and their agreement, for many prices of money at
-once.
+once. A price of money is the quality that one US dollar must gain.
 
 A state is a set of called models and the way in which their answers agree. For each state, from the largest sets to the
 empty one, two things are fitted: the model whose answer to serve, and the gain of calling each further model. The gain
@@ -67,10 +67,11 @@ class Settings(NamedTuple):
     """Weight, 0..1, of the actual outcomes in the gain of a call. The rest of the weight is for the estimated outcomes,
     which vary less."""
     agreement: float = 20.0
-    """Weight of the general estimate of an answer's quality (see `Agreement`) in each state. The estimate counts like
-    this number of rows with measured outcomes."""
+    """Weight of the general estimate of an answer's quality (see `Agreement`) in each state: it has the weight of this
+    number of measured prompts."""
     reluctance: float = 5.0
-    """Number of imaginary rows without any gain that are added to each state in which a further model may be called."""
+    """Number of imaginary prompts that are added to each state in which a further model may be called. In these
+    prompts, calling the further model gains nothing."""
     slopes: float = 50.0
     """Ridge penalty on the features of the prompt."""
     folds: int = 5
@@ -82,8 +83,8 @@ SUPPORT = 5
 
 
 class Level(NamedTuple):
-    """The fitted decisions for one set of called models. The set has c states, and decisions exist for L prices of
-    money. The features of a prompt have d columns."""
+    """The fitted decisions for one set of called models. The set has c states. Each state has a decision for each of L
+    prices of money (quality that one US dollar must gain). The features of a prompt have d columns."""
 
     codes: Whole
     """The numbers of the c states, ascending. `encode` makes these numbers."""
@@ -100,8 +101,8 @@ Learned = dict[Asked, Level]
 
 
 class _Value(NamedTuple):
-    """Results if the best further calls are made from one state. Each array has one row per prompt and one column per
-    price of money.
+    """Results of the best further calls from one state on. Each array has one row per prompt and one column per price
+    of money (the quality that one US dollar must gain).
 
     `realised`: measured quality of the answer that is served. `estimated`: its estimated quality. `usd`: US dollars of
     the further calls.
@@ -159,7 +160,8 @@ def decode(code: int, count: int) -> tuple[int, ...]:
 
 
 def learn(evidence: Evidence, price: Array, settings: Settings) -> Learned:
-    """Fit the decisions of all states, for each price of money in `price`."""
+    """Fit the decisions of all states, for each price of money in `price` (the quality that one US dollar must
+    gain)."""
     models = evidence.quality.shape[1]
     folds = np.random.default_rng(settings.seed).permutation(len(evidence)) % settings.folds
     agreement = fit_agreement(evidence.labels, evidence.quality, evidence.able, seed=settings.seed)
@@ -189,7 +191,7 @@ class _Cells:
 
     def sums(self, values: Array) -> Array:
         """Sums of `values`, with shape c states × (folds + 1) × … . Index k of the second axis excludes the rows of
-        fold k. Its last index includes all rows."""
+        fold k. The last index of this axis includes all rows."""
         found = np.zeros((self._shape[0] * self._shape[1], *values.shape[1:]))
         found[self._keys] = np.add.reduceat(values[self._order], self._starts, axis=0)
         inside = found.reshape(*self._shape, *values.shape[1:])
@@ -237,8 +239,8 @@ def _ask(
     cells: _Cells,
     stop: _Value,
 ) -> tuple[_Value, dict[int, Array]]:
-    """The value of the state if the most valuable further model is called where that is worth its cost, and, for each
-    further model, the weights of its gain.
+    """Two results. First, the value of the state if the most valuable further model is called for each prompt for which
+    this is worth its cost. Second, for each further model, the weights of the prompt's features in its gain.
 
     `above`: values of the states with one more called model. `stop`: value of calling no further model.
     """
@@ -323,7 +325,8 @@ def choose(evidence: Evidence, level: Level, state: int, place: int, *, stops: b
 
 
 def play(evidence: Evidence, learned: Learned, place: int) -> tuple[Array, Array]:
-    """Quality and US dollars of each of n prompts if the decisions for the price with index `place` are followed."""
+    """Quality and US dollars of each of n prompts if the decisions for the price of money with index `place` are
+    followed."""
     quality, usd = np.zeros(len(evidence)), np.zeros(len(evidence))
     front: dict[Asked, Whole] = {(): np.arange(len(evidence))}
     while front:

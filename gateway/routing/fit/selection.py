@@ -3,9 +3,9 @@
 A strategy is kept only if, at its own cost, it beats simpler strategies and mixes of two simpler strategies, with some
 confidence. The frontier is the hull of the kept strategies.
 
-The corners of the frontier were selected because of their measured quality, so this quality is too high on average: it
-is optimistic (Efron 1983). The optimism is estimated by selecting a frontier on some of the prompts. It is the quality
-of that frontier on these prompts, minus its quality on the other prompts.
+The corners of the frontier were selected because of their measured quality, so this quality is too high on average
+(optimism, Efron 1983). To estimate the optimism, a frontier is selected on some of the prompts. The optimism is the
+quality of that frontier on the prompts on which it was selected, minus its quality on the other prompts.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ def select(singles: Sequence[Point], families: Sequence[Family]) -> tuple[Point,
 
 
 def promised(singles: Sequence[Point], families: Sequence[Family], *, seed: int = 0) -> tuple[Point, ...]:
-    """Like `select`, but the expected qualities are corrected for optimism."""
+    """Like `select`, but with corrected expected qualities. Without the correction they are too high on average,
+    because the strategies were selected for their measured quality."""
     frontier = select(singles, families)
     if len(frontier) == 1:
         return frontier
@@ -76,8 +77,7 @@ def promised(singles: Sequence[Point], families: Sequence[Family], *, seed: int 
 
 
 def _optimism(singles: Sequence[Point], families: Sequence[Family], wanted: Sequence[float], seed: int) -> Array:
-    """For each quality in `wanted`: the quality that a selected frontier promises minus the quality that it reaches on
-    other prompts."""
+    """For each quality in `wanted`: by how much a selected frontier promises more than it reaches on other prompts."""
     everybody = _everybody(singles, families)
     count = len(everybody[0].quality)
     missed = np.zeros(len(wanted))

@@ -1,4 +1,5 @@
-"""Corrects the optimism of choosing the best of many orders of the same models.
+"""Corrects the measured quality of the best of many orders of the same models, which is too high because the best order
+was chosen by this measurement.
 
 The orders of one set of models have nearly the same quality. The variance of their measured mean qualities has a real
 part, and a part that comes from the random choice of prompts. The estimate for an order is a weighted mean of two

@@ -16,8 +16,8 @@ MOST = 1000
 
 
 def with_spending(strategy: Strategy, outcomes: Outcomes, features: NDArray[np.float64]) -> Strategy:
-    """`strategy` with its `asks`: for each model, its calls and its costs. They are measured on prompts of `outcomes`
-    that are chosen at equal distances. The costs of all models add up to the strategy's cost.
+    """`strategy` with its `asks`: for each model, its calls and its costs. They are measured on at most `MOST` prompts,
+    evenly distributed over `outcomes`. The costs of all models add up to the strategy's cost.
 
     `features`: the features of the prompts of `outcomes`, n prompts × d features.
     """

@@ -1,5 +1,5 @@
-"""The best quality that one backend, or a random mix of two backends, reaches at a given cost. Strategies are compared
-with it."""
+"""The hull: the best quality that one backend, or a random mix of two backends, reaches at a given cost. Strategies are
+compared with the hull."""
 
 from __future__ import annotations
 

@@ -87,8 +87,8 @@ class ModelAdequacies:
 
     @classmethod
     def read(cls, models: Sequence[str], arrays: Mapping[str, NDArray[np.generic]]) -> Self:
-        """Make the adequacies from the result of `arrays`. Raises KeyError if an array is missing, ValueError if the
-        shapes do not fit together."""
+        """Make an instance from the arrays that the method `arrays` has returned. Raises KeyError if an array is
+        missing, ValueError if the shapes do not fit together."""
         weights = arrays["weights"].astype(np.float32) * arrays["step"].astype(np.float32)
         curves = arrays["curves"].astype(np.float64)
         if curves.shape != (len(models), 2 * weights.shape[1] + 1) or len(weights) != len(arrays["places"]):
@@ -144,8 +144,9 @@ def fit_adequacies(
 
 
 def _directions(good: Array) -> tuple[Array, Array]:
-    """The directions in which the prompts differ most in their outcomes, and the weight of each prompt. Directions: n
-    prompts × r, each with standard deviation 1. Weight: the measured share of the prompt's outcomes."""
+    """Two arrays. The first has each prompt's coordinates (n prompts × r) in the r directions in which the prompts
+    differ most in their outcomes; each direction has standard deviation 1. The second has the weight of each prompt:
+    the share of the models whose outcome was measured."""
     known = ~np.isnan(good)
     mean = np.where(known, good, 0).sum(0) / np.maximum(known.sum(0), 1)
     filled = np.where(known, good - mean, 0.0)
@@ -160,8 +161,9 @@ def _directions(good: Array) -> tuple[Array, Array]:
 
 
 def _design(features: Sequence[Features]) -> tuple[Design, NDArray[np.int64], Floats, Floats]:
-    """The design matrix (n-grams in two blocks of unit length, and lexical counts). Also the bins of its columns, their
-    inverse document frequencies, and the means and standard deviations of the lexical counts."""
+    """The design matrix (n-grams in two blocks of unit length, and lexical counts). Then the n-gram bins of the
+    matrix's columns, the bins' inverse document frequencies, and the means and standard deviations of the lexical
+    counts."""
     bins = np.concatenate([each.bins for each in features])
     rows = np.repeat(np.arange(len(features)), [len(each.bins) for each in features])
     seen = np.bincount(bins, minlength=BINS)

@@ -1,4 +1,4 @@
-"""Reads and writes a plan: a JSON file in which only the classifier's weights are stored as compressed arrays."""
+"""Reads and writes a plan. It is a JSON file; only the classifier's weights in it are compressed arrays."""
 
 from __future__ import annotations
 

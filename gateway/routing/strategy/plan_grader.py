@@ -18,11 +18,12 @@ SPAN = 4.0
 
 
 class PlanGrader(Grader):
-    """Scores prompts by the plan's adequacies. The packaged classifier decides whether a prompt is in the domain."""
+    """Scores prompts by the plan's adequacies: for each model, the probability that its answer is good. The packaged
+    classifier decides whether a prompt is in the domain."""
 
     def __init__(self, plan: Plan, name: str) -> None:
-        """`name`: the file's name, for errors. Raises ArtefactError for a plan without adequacies or with only one
-        model."""
+        """`name`: the file's name, for errors. Raises ArtefactError if the plan has no classifier of adequacies, or
+        only one model."""
         super().__init__(load())
         singles = sorted(plan.singles, key=lambda single: (single.quality, -single.usd))
         if plan.adequacies is None or len(singles) < 2:

@@ -30,7 +30,7 @@ class Planned(NamedTuple):
     calls: float = 1.0
     """Expected cost of all calls, divided by the cost of one call of the first backend."""
     adequacy: float = 1.0
-    """Expected quality, divided by the quality of the reference."""
+    """Expected quality of the strategy's answers, divided by the quality of the reference."""
 
 
 def planned(

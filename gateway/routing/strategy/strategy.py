@@ -3,9 +3,10 @@ serve.
 
 A strategy is a table of states. A state is the set of models that were called and which of their answers agree. Each
 state names the model whose answer is served if no further model is called. For each further model, the state has one
-weight per prompt feature. The sum of weights times features is the expected gain in quality minus the weighted cost of
-the call. The model with the largest sum above zero is called. If no sum is above zero, the run ends. One backend is a
-strategy with one state. A prompt-conditional choice has several possible first models. A cascade has further states.
+weight per prompt feature. The sum of weights times features is the value of the call: the expected gain in quality
+minus the cost, converted to quality. The model with the largest sum above zero is called. If no sum is above zero, the
+run ends. One backend is a strategy with one state. A prompt-conditional choice has several possible first models. A
+cascade has further states.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ Features = tuple[float, ...]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The model whose answer is served if no further model is called in this state. Also the value of each further
-    call."""
+    """One row of a strategy's table: the model whose answer is served if no further model is called, and the value of
+    calling each further model."""
 
     serve: str = ""
     """The model whose answer is served. Empty in the state without answers."""

@@ -1,8 +1,9 @@
-"""Computes the cost of a strategy at present prices, which depend on machine load, cached prefixes and price changes.
+"""Computes the cost of a strategy at present prices. They depend on the load of machines, on cached prefixes and on
+changes of price lists.
 
-A plan has the cost of each strategy per model at the fitted prices. Present prices are expressed as ratios to the
-fitted prices. The ratios are rounded to steps, so that the frontier is computed again only when a price changes
-noticeably.
+A plan contains, for each strategy, the cost of each model's calls at the fitted prices (the prices at the time of the
+fit). Present prices are expressed as ratios to the fitted prices. The ratios are rounded to steps, so that the frontier
+is computed again only when a price changes noticeably.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from collections.abc import Mapping
 from gateway.routing.strategy.strategy import Strategy
 
 Tariff = tuple[tuple[str, int], ...]
-"""Model → number of steps by which a call costs more now than at the fitted price. Models at the fitted price are
-omitted. For a model whose fitted price is 0, steps count from one US dollar per call."""
+"""Model → number of steps between the fitted price of a call and the present price; negative if the call is cheaper
+now. Models at the fitted price are omitted. If the fitted price is 0, the steps are counted from a price of one US
+dollar per call."""
 
 STEP = 0.1
 """Size of a step, as a difference of natural logarithms of the price. Changes of up to 5 % do not count."""

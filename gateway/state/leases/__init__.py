@@ -1,1 +1,1 @@
-"""Counters that workers share: each leases units ahead of need."""
+"""Counters that workers share. Each worker leases units of a counter before it needs them."""

@@ -28,7 +28,7 @@ MARK_MS = 10
 """Resolution, in milliseconds, of the times at which units were settled."""
 _MARGIN_MARKS = 2
 """Difference between the clocks of two workers that is tolerated, in marks of 10 ms. So units that were settled up to
-20 ms before a rebuild are reported too."""
+20 ms before a counter was rebuilt are reported again too."""
 _FADE = 0.94
 """Factor by which the expected demand falls per tick. At five ticks per second, an unused lease is given back after
 about ten seconds."""
@@ -95,7 +95,8 @@ class Lease:
         self.generation = ""
         self._window: defaultdict[int, int] = defaultdict(int)
         self._pending: defaultdict[int, int] = defaultdict(int)
-        """Units that are not reported yet. For a rate: step → units. For a sum: mark → units."""
+        """Units that are not reported yet, by the time at which they were used. The time is in steps of 100 ms for a
+        rate, and in marks of 10 ms for a sum."""
         self._sent: dict[int, int] = {}
         self._unreported = 0
         """Sum of all units in `_sent` and `_pending`. Only for a counter of the kind `sum`."""
@@ -127,8 +128,8 @@ class Lease:
         self.touched = True
 
     def settle(self, held: int, cost: int, mark: int) -> None:
-        """End the use of `held` units of a sum, and record `cost` units as spent at the time `mark`. `cost` may be
-        larger than `held`."""
+        """End the use of `held` units of a sum, and record `cost` units as spent at the time `mark` (in steps of 10
+        ms). `cost` may be larger than `held`."""
         self.busy -= held
         self.free += held - cost
         self.touched = True
@@ -181,8 +182,8 @@ class Lease:
         return None
 
     def refuses(self, units: int, now: float) -> bool:
-        """Whether the server refused as many units a moment ago, so that another round trip is useless. `now`:
-        monotonic seconds."""
+        """Whether another round trip for `units` is useless, because the server has refused this number of units, or a
+        smaller number, a moment ago. `now`: monotonic seconds."""
         return now < self.refused_until and units - max(self.free, 0) >= self.refused_least
 
     # ── reports to the server ──────────────────────────────────────────────────────────────────────────────────────
@@ -223,8 +224,8 @@ class Lease:
             self._pending = _counting({max(self._pending): sum(self._pending.values())})
 
     def report(self, base: str) -> list[str | int]:
-        """The arguments of the lease script for this counter. The report keeps some of the free units. Until the reply
-        arrives, only these can be taken.
+        """The arguments of the lease script for this counter. With the report, this worker keeps some of its free units
+        and offers the others to other workers. Until the reply arrives, only the kept units can be taken.
 
         `base`: result of `rebuild.read_base`, or empty.
         """
@@ -258,7 +259,8 @@ class Lease:
     def learn(self, reply: Reply, floor: int, now: float, lease_s: float) -> None:
         """Apply the server's reply to a report that was sent at `now` (monotonic seconds).
 
-        `floor`: number of units that the report held. `lease_s`: seconds from `now` for which the lease is valid.
+        `floor`: number of units that the report said this worker holds. `lease_s`: seconds from `now` for which the
+        lease is valid.
         """
         if reply.status is Status.UNKNOWN:
             return

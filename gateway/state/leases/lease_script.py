@@ -6,15 +6,16 @@ A counter is a hash with these fields:
 - `e`: the server's epoch; a worker that is new to the counter does not trust a counter of another epoch;
 - `s`: units settled; `w`: units that each worker holds;
 - `t`: until when units are short (Unix ms), so that none are leased ahead of need;
-- `z`: whether the sum must be rebuilt; `r`: units settled since then, which the base may lack;
-- `a`: mark at which the base was read; `q`: until when nothing is granted (Unix ms);
+- `z`: whether the sum must be rebuilt from the ledger; `r`: units settled since that became necessary, which the
+  ledger may lack;
+- `a`: mark (time) at which the base, the settled units by the ledger, was read;
+- `q`: until when nothing is granted (Unix ms);
 - rates only: `b<step>`: units used in that step of 100 ms; `o`: the oldest of these steps; `l`: the latest.
 
-A dead worker may have spent all of its lease of a sum. Only its journal shows how much. So the whole lease stays held
-until that journal is in the ledger and the caller names the worker among the `drained`; until then, it stays held even
-if the sum is rebuilt. After that, the sum is rebuilt and the lease is dropped. The dead worker may not have read all
-tokens that a backend had sent. No ledger has these tokens. A hundredth of the units that the worker had in use counts
-as settled for them.
+A dead worker may have spent all of its lease of a sum. Only its journal shows how much. So the whole lease stays held,
+even if the sum is rebuilt, until that journal is in the ledger and the caller names the worker among the `drained`.
+Then the sum is rebuilt and the lease is dropped. A backend may have sent tokens that the dead worker did not read, and
+that no ledger has. For these tokens, a hundredth of the units that the worker had in use counts as settled.
 
 Numbers are integers below 2^53, because Lua computes in doubles.
 """
@@ -39,9 +40,10 @@ class Status(IntEnum):
     SHORT = 1
     CHANGED = 2
     """The counter has another generation than the one that the worker knows. The script has changed nothing. The worker
-    must report again all units that the base does not include."""
+    must report again all units that are not in the counter's base, which was read from the ledger."""
     UNKNOWN = 3
-    """The counter is a sum without a base. The script has changed nothing and needs the base."""
+    """The counter is a sum without a base (the settled units that a worker reads from the ledger). The script has
+    changed nothing and needs the base."""
     SETTLING = 4
     """The counter was created a moment ago. The server grants nothing until every worker has reported its holds."""
 
@@ -64,7 +66,7 @@ class Reply:
     stale: bool
     generation: str
     since: int
-    """The mark at which the counter's base was read."""
+    """Time, in marks of 10 ms, at which the counter's base (the units settled so far) was read from the ledger."""
     holders: tuple[str, ...]
     """Names of other workers that hold units. Set only if units are short."""
     orphans: str

@@ -34,8 +34,8 @@ _MANY_CALLS = 64
 """Maximum number of concurrent calls for counters with `ahead` False, of which there are very many. So other counters
 never wait for thousands of calls."""
 _MOST_CALLS = 5
-"""Maximum number of calls in one round. They create a counter, repeat the report after a change, repair the counter,
-and one is spare."""
+"""Maximum number of calls until the server has granted or refused the units of each counter. Calls are needed to create
+a counter, to repeat a report after the counter has changed, and to repair it; one call is spare."""
 _QUIET_S = 1.0
 """Seconds after which an unchanged lease is reported again."""
 _SELDOM_S = 4.0
@@ -155,7 +155,7 @@ class Leases:
 
     @property
     def now(self) -> float:
-        """The present time by the clock of `Lease.seen`."""
+        """The present time in monotonic seconds, by the same clock as `Lease.seen`."""
         return self._monotonic()
 
     @property
@@ -311,8 +311,9 @@ class Leases:
         raise StateUnavailable("the counters changed during every call")
 
     async def _drained(self, unknown: Sequence[Lease]) -> str:
-        """Names of drained workers. If `unknown` is not empty, they are read again; this must be done before the base
-        of any of these counters is read. Raises StateUnavailable."""
+        """Names of drained workers: dead workers whose spend is in the ledger. The names are read again if there are
+        counters without a base (`unknown`); this must happen before any of these bases is read. Raises
+        StateUnavailable."""
         if unknown:
             await self._dead.refresh(_RECORD_FRESH_S)
         return self._dead.drained
@@ -356,8 +357,8 @@ class Leases:
             self._ahead_s = clock_ms / 1000 - (sent + now) / 2
 
     async def _base(self, lease: Lease, reads: int = 1) -> str:
-        """The base of a sum as text for the script: the units settled so far, the mark at which they were read, and the
-        holds for dead workers.
+        """The base of a sum as text for the script: the units settled so far, the time (mark) at which this number was
+        read from the ledger, and the holds for dead workers.
 
         Raises StateUnavailable.
         """

@@ -1,4 +1,5 @@
-"""SQL records about dead workers: which of them are drained, and how much budgets hold for those that are not.
+"""SQL records about dead workers: which of them are drained (all their spend is in the ledger), and how much of the
+budgets is held for the others.
 
 The records are in the ledger's database, because they must survive the state server, and because the ledger's writer
 marks a worker as drained in the same transaction as its last rows. Call all functions in a thread.
@@ -18,7 +19,7 @@ from gateway.domain.units import NANO_PER_USD
 from gateway.state.sql.tables import audit, drained_workers, orphaned_holds
 
 _KEEP_S = 90 * 86_400.0
-"""Seconds for which a drained worker is remembered. No counter keeps the lease of a dead worker for as long."""
+"""Seconds for which a drained worker is remembered. All counters forget the lease of a dead worker sooner."""
 _MANY = 500
 
 

@@ -18,8 +18,8 @@ AT_ONCE = 64
 """Maximum number of concurrent exchanges. Each exchange uses a connection to a node, and redis-py raises an error if no
 connection is free."""
 _PATIENCE = 0.8
-"""Share of a call's deadline. After this time, redis-py stops waiting for a node and asks the other nodes which of them
-has the slots."""
+"""When this share of a call's time limit has passed, redis-py stops waiting for a node and asks the other nodes which
+of them has the slots."""
 _NOT_REPLIES = ("CLUSTER", "COMMAND")
 """Commands that redis-py sends for its own use. Their replies must be parsed by redis-py."""
 

@@ -1,5 +1,5 @@
-"""The connection to the state server, with deadlines, circuit breaker, heartbeat, and an epoch that detects lost
-data."""
+"""The connection to the state server, with deadlines, circuit breaker, heartbeat, and an epoch (an id stored on the
+server) by which lost data are detected."""
 
 from __future__ import annotations
 

@@ -101,7 +101,8 @@ ledger = Table(
     Column("image_input_tokens", Integer, nullable=False, server_default="0"),
     Column("image_tokens", Integer, nullable=False, server_default="0"),
     Column("supersedes", String(80), nullable=False, server_default=""),  # id of the row that this one replaces
-    # For answers that routing did not choose (observe mode, hold-out); empty: it chose, or had no choice.
+    # The backends that routing chose if another one answered (observe mode, hold-out). Empty: the choice answered, or
+    # routing had no choice.
     Column("decided", String(200), nullable=False, server_default=""),  # backends, in the order of routing's choice
     Column("decided_pico", BigInteger),  # expected cost of these tokens there; NULL: unpriced
     Column("decided_ppm", Integer, nullable=False, server_default="0"),  # expected adequacy, in millionths
