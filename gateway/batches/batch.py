@@ -111,7 +111,8 @@ def family(endpoint: str) -> ColumnElement[bool]:
 
 
 def add(connection: Connection, batch: Batch) -> Batch:
-    """Insert the batch and return it. If the same request was made before, return the batch of the earlier request.
+    """Insert the batch and return it. If an earlier request with the same `Idempotency-Key` created a batch, nothing is
+    inserted, and the earlier batch is returned.
 
     Raises KeyReused, LimitExceeded; NotFound if the batch's input file has been deleted.
     """

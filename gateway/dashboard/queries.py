@@ -22,8 +22,8 @@ _superseded = select(ledger.c.supersedes).where(ledger.c.supersedes != "")
 
 
 def raw(team: str, since: float, until: float) -> ColumnElement[bool]:
-    """The condition for the ledger's single rows of the team in `[since, until)` (Unix seconds). Rolled-up, simulated
-    and superseded rows are excluded."""
+    """The condition for the single ledger rows of a team in `[since, until)` (Unix seconds). Rows of simulated backends
+    and rows that a newer row replaced do not meet it. Sums of old rows are in another table."""
     c = ledger.c
     period = and_(c.team == team, c.at >= since, c.at < until)
     return and_(period, c.simulated.is_(False), c.id.not_in(_superseded))

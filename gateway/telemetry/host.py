@@ -185,7 +185,7 @@ class Archive:
 
     def write(self, report: Mapping[str, Any]) -> None:
         """Publish the supervisor's figures, add the figures of ended workers to the sums, and publish the sums. Raises
-        OSError; the next call then continues."""
+        OSError; the next call then does what this call could not do."""
         self._own.write(orjson.dumps({"pid": os.getpid(), "at": time.time(), **report}))
         ended = [name for name in page.names(self._folder) if not page.alive(self._folder, name)]
         if not ended:
