@@ -49,8 +49,8 @@ def latency(connection: Connection, which: ColumnElement[bool]) -> list[dict[str
 def _milliseconds(
     connection: Connection, which: ColumnElement[bool], column: ColumnElement[Any]
 ) -> dict[str, Counter[int]]:
-    """Backend → milliseconds in `column` → number of answers. There are fewer different values than answers, so
-    percentiles take less time."""
+    """Backend → milliseconds in `column` → number of answers with this value. Percentiles are computed from these
+    numbers and not from the single answers. This is faster, because there are fewer different values than answers."""
     c = ledger.c
     rounded = column + 0.5
     # SQLite may lack FLOOR, PostgreSQL's CAST rounds.

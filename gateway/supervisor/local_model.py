@@ -65,7 +65,7 @@ class LocalModel:
         yield "local model", self.child.pid
 
     async def watch(self) -> None:
-        """Probe the process until cancelled. If the process no longer answers, kill it, and `child.keep` then restarts
+        """Probe the process until cancelled. If the process no longer answers, kill it; `child.keep` then restarts
         it."""
         failures = 0
         while True:
