@@ -238,7 +238,8 @@ class BackendOverloaded(BackendFailed):
 
 
 class NotSpoken(BackendFailed):
-    """The backend has no endpoint for the dialect that was used. The request can be sent in another dialect."""
+    """The backend has no endpoint for the dialect in which the request was sent. The request can be sent again in
+    another dialect."""
 
 
 class BackendRateLimited(BackendError):

@@ -39,8 +39,8 @@ from gateway.telemetry.observe import Telemetry
 
 
 class Pipeline:
-    """The steps of a request. Before the answer: limits → spent budget → cache → grade and route → hold → call. At its
-    end: price, journal, settle, store, emit.
+    """The steps of a request. Before the answer: limits → spent budget → cache → grade and route → hold → call. At the
+    end of the answer: price, journal, settle, store, emit.
 
     Authentication, policy and parsing come before these steps (`gateway/api/routes/inference.py`).
     """

@@ -1,5 +1,6 @@
-"""Settles requests. There is one class for each origin of an answer: no answer, the cache, the call of another request,
-or a call of the request itself.
+"""Settles requests: records what each request cost and who pays. There is one class for each way in which a request can
+end: without an answer, with an answer from the cache, with the answer to another request in progress, or with the
+answer to a call of its own.
 
 If the request makes a call, money is held before the call. When the answer ends, the request is settled and journalled,
 and the answer is stored.
@@ -72,8 +73,8 @@ class Settlement:
 
 
 class Outcome(Protocol):
-    """How a request is answered and settled. There is one class for each origin of an answer. The request is settled
-    only once."""
+    """How a request is answered and settled. The module has one class for each way in which a request can end. A
+    request is settled only once."""
 
     @property
     def given(self) -> Answer | None:
@@ -88,8 +89,9 @@ class Outcome(Protocol):
         ends."""
 
     def close(self, leave: Callable[[], None]) -> None:
-        """Settle, unless that has been done. Then call `leave`, or call it later if a task still works for this
-        request. This method does not await."""
+        """Settle the cost, unless that has been done. Then call `leave`, which releases the request's limits and
+        records its end. If a background task still works for this request, `leave` is called when the task ends. This
+        method does not await."""
 
 
 class Unpaid:

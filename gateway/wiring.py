@@ -187,8 +187,8 @@ class Wiring:
         self._watch(state=self.state, keys=self.ring, policies=self.policies, telemetry=self.telemetry)
 
     async def _migrate(self) -> None:
-        """Migrate the database, which a supervisor would do otherwise. An error is only logged; without the database,
-        the worker does not become ready."""
+        """Migrate the database. Called only without a supervisor, because a supervisor migrates the database itself. An
+        error is only logged: the worker starts, but it does not become ready without the database."""
         try:
             await asyncio.to_thread(self.database.upgrade)
         except SQLAlchemyError as error:

@@ -99,7 +99,7 @@ class Ended:
     counts: tuple[int, int] = (0, 0)
     """Number of lines (completed, failed)."""
     unsent: int = 0
-    """Number of failed lines that were never sent, because the batch ended before."""
+    """Number of failed lines that were never sent, because the batch was cancelled or expired first."""
     usage: Mapping[str, Any] | None = None
     """Token sums in OpenAI's format."""
 
@@ -111,7 +111,8 @@ def family(endpoint: str) -> ColumnElement[bool]:
 
 
 def add(connection: Connection, batch: Batch) -> Batch:
-    """Insert the batch and return it. If the same request was made before, return the batch of the earlier request.
+    """Insert the batch and return it. If an earlier request with the same `Idempotency-Key` created a batch, nothing is
+    inserted, and the earlier batch is returned.
 
     Raises KeyReused, LimitExceeded; NotFound if the batch's input file has been deleted.
     """
@@ -127,8 +128,8 @@ def add(connection: Connection, batch: Batch) -> Batch:
 
 
 def made(connection: Connection, once: BatchFields) -> Batch | None:
-    """The batch that was made earlier with the same idempotency key; None if there is none. Raises KeyReused if the
-    earlier request was different."""
+    """The batch that an earlier request with the same `Idempotency-Key` created; None if there is no such batch.
+    `once`: the idempotency fields of the present request. Raises KeyReused if the earlier request was different."""
     if once.idempotency is None:
         return None
     row = connection.execute(select(batches).where(batches.c.idempotency == once.idempotency)).first()
@@ -172,5 +173,6 @@ def cancel(connection: Connection, viewer: Viewer, batch_id: str, now: float, en
 
 
 def still_open(batch_id: str) -> Any:
-    """An SQL update of the batch, which applies only if the batch has not ended. So an ended batch never changes."""
+    """The beginning of an SQL update of the batch. The update changes the row only if the batch has not ended, so an
+    ended batch never changes."""
     return update(batches).where(batches.c.id == batch_id, batches.c.status.in_(OPEN))

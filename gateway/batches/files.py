@@ -74,7 +74,7 @@ class Page:
 
 
 class Upload:
-    """A file that a client is uploading. No client knows its name."""
+    """A file that a client is uploading. Clients cannot refer to the file before `Files.keep` has given it an id."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.size = path, 0

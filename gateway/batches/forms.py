@@ -38,8 +38,8 @@ class Form(Protocol):
 
     endpoint: str
     prompt: tuple[str, ...]
-    """The request's fields that form the prompt, in the order in which a model reads them. Empty: equal beginnings of
-    prompts do not matter."""
+    """The request's fields that form the prompt, in the order in which a model reads them. If empty, the lines of a
+    batch are not ordered by the beginnings of their prompts."""
     most: int
     """Maximum lines of one batch."""
 
@@ -56,7 +56,8 @@ class Form(Protocol):
         ...
 
     def refused(self, custom_id: str, request_id: str, error: GatewayError) -> bytes:
-        """The line of a result with an error. The error has the format that the endpoint would have used."""
+        """The line of a result with an error. The error has the format in which the endpoint reports errors of single
+        requests."""
         ...
 
     def unanswered(self, custom_id: str, name: str, ending: str) -> bytes:

@@ -47,8 +47,8 @@ class Results:
         self.unsent += self._form.unsent(result)
 
     def close(self) -> None:
-        """Close the files. Later calls of `add` fail. Otherwise they could write to a file that got the same file
-        descriptor."""
+        """Close the files and forget their descriptors, so that later calls of `add` fail. Otherwise `add` could write
+        to another file that got the same descriptor."""
         with self._lock:
             self.output.close()
             self.errors.close()

@@ -50,7 +50,7 @@ _DAY_S = 86400
 
 
 class Prices(SimulatedCall, PriceList, Protocol):
-    """The price list, and the prices of simulated calls if they were real."""
+    """The price list, and the prices that calls of simulated backends would have if these backends were real."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +115,8 @@ class Figures:
         return sorted(known | (self._policies.current.policies.keys() - {DEFAULT}))
 
     async def _make(self, asked: tuple[str, int]) -> dict[str, Any] | None:
-        """Compute figures and keep them, the longer the more time they took. `asked`: the team and the number of days.
-        None if the database is unavailable."""
+        """Compute figures and keep them for a while. Figures that took longer to compute are kept longer. `asked`: the
+        team and the number of days. None if the database is unavailable."""
         team, days = asked
         try:
             async with self._turn:

@@ -20,7 +20,7 @@ STEPS = 10
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Attempts with equal attributes, or the answers from the cache (then `tier` is `CACHE`)."""
+    """A group of ledger entries: attempts with equal attributes, or answers from the cache (then `tier` is `CACHE`)."""
 
     tier: str
     cache: str

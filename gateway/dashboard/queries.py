@@ -22,8 +22,8 @@ _superseded = select(ledger.c.supersedes).where(ledger.c.supersedes != "")
 
 
 def raw(team: str, since: float, until: float) -> ColumnElement[bool]:
-    """The condition for the ledger's single rows of the team in `[since, until)` (Unix seconds). Rolled-up, simulated
-    and superseded rows are excluded."""
+    """The condition for the single ledger rows of a team in `[since, until)` (Unix seconds). Rows of simulated backends
+    and rows that a newer row replaced do not meet it. Sums of old rows are in another table."""
     c = ledger.c
     period = and_(c.team == team, c.at >= since, c.at < until)
     return and_(period, c.simulated.is_(False), c.id.not_in(_superseded))
@@ -49,8 +49,8 @@ def latency(connection: Connection, which: ColumnElement[bool]) -> list[dict[str
 def _milliseconds(
     connection: Connection, which: ColumnElement[bool], column: ColumnElement[Any]
 ) -> dict[str, Counter[int]]:
-    """Backend → milliseconds in `column` → number of answers. There are fewer different values than answers, so
-    percentiles take less time."""
+    """Backend → milliseconds in `column` → number of answers with this value. Percentiles are computed from these
+    numbers and not from the single answers. This is faster, because there are fewer different values than answers."""
     c = ledger.c
     rounded = column + 0.5
     # SQLite may lack FLOOR, PostgreSQL's CAST rounds.

@@ -209,8 +209,8 @@ class Decoder:
         return b"".join(self.pieces(data, most))
 
     def pieces(self, data: bytes, most: int) -> Iterator[bytes]:
-        """Decode `data` as `feed` does, and yield the output in pieces. Some pieces are empty. Work that the caller
-        does between two pieces does not count."""
+        """Decode `data` as `feed` does, and yield the output in pieces. Some pieces are empty. CPU time that the caller
+        uses between two pieces does not count toward the limit."""
         step, left = self._format.slice_bytes, most
         self._left_s += _FEED_S
         for start in range(0, len(data), step):

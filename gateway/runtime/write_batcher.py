@@ -1,8 +1,8 @@
 """Combines the writes to connections during one turn of the event loop.
 
 A write wakes the process that reads from the connection. If this process sleeps on the same machine, waking it costs
-more than the write itself. Of several consecutive writes, only the first wakes it. A gateway without load makes one
-write per turn.
+more than the write itself. If several writes are made at once, only the first of them wakes the process. Without load
+there is only one write per turn, and nothing to combine.
 """
 
 from __future__ import annotations

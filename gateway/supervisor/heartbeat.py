@@ -67,7 +67,7 @@ class Heartbeat:
             self.writer = -1
 
     def close(self) -> None:
-        """Stop reading. The last reported stage can still be read."""
+        """Stop reading. `stage` keeps the last stage that the worker reported (one of `STAGES`)."""
         if self._reader >= 0:
             self._loop.remove_reader(self._reader)
             os.close(self._reader)

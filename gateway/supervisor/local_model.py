@@ -24,8 +24,8 @@ MAX_FAILURES = 4
 
 
 def find_weights(settings: Settings) -> Path | None:
-    """The file of the weights to serve. None: the local model is off, `backends` in gateway.yaml has no managed entry,
-    or the engine or the weights are not installed."""
+    """The file of the weights to serve. None if the local model is off, if the list `backends` in gateway.yaml has no
+    entry for the model that the gateway itself starts, or if the engine or the weights are not installed."""
     local = settings.config.local_model
     weights = Path(local.gguf) if local.gguf else settings.paths.models / GGUF
     backends = settings.config.backends
@@ -65,7 +65,7 @@ class LocalModel:
         yield "local model", self.child.pid
 
     async def watch(self) -> None:
-        """Probe the process until cancelled. If the process no longer answers, kill it, and `child.keep` then restarts
+        """Probe the process until cancelled. If the process no longer answers, kill it; `child.keep` then restarts
         it."""
         failures = 0
         while True:

@@ -24,8 +24,8 @@ def prctl(option: int, value: int | bytes) -> bool:
 
 
 def command_prefix() -> list[str]:
-    """Words to put before a command, so that the kernel kills the command's process when this process ends. Give the
-    full path of the command's program."""
+    """The words that the caller puts before a command, so that the kernel kills the command's process when this process
+    ends. The command must begin with the full path of its program."""
     return [sys.executable, "-IS", __file__, str(os.getpid())]
 
 

@@ -52,7 +52,8 @@ def occupy(paths: Paths) -> int:
 
 
 def _own_alone(folder: Path) -> None:
-    """Remove the access of other users to everything in `folder`. Earlier versions allowed it. Raises OSError.
+    """Remove the access of other users to everything in `folder`. Earlier versions of the gateway created files that
+    other users could read. Raises OSError.
 
     New files need no such change, because the process's umask sets their mode.
     """
@@ -84,8 +85,8 @@ def listen(host: str, port: int, patience_s: float = 0.0) -> socket.socket:
 
 
 def lift_file_limit() -> int:
-    """Raise this process's limit of open files to the highest allowed value, because one stream needs two files.
-    Returns the limit."""
+    """Raise this process's limit of open files to the highest allowed value, because each stream needs two open
+    connections, and each connection counts as an open file. Returns the limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):  # macOS reports "unlimited" and refuses it
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -79,8 +79,9 @@ def serve(worker: Worker, report: Callable[[str], None]) -> None:
     finished.
 
     SIGHUP reloads the policies. After SIGUSR1, the readiness endpoint answers that the worker is not ready; the
-    supervisor sends SIGUSR1 before the whole gateway stops. `report` is called with `open` or `ready` about once a
-    second. Raises the error with which the start of the application failed.
+    supervisor sends SIGUSR1 before the whole gateway stops. About once a second, `report` is called with `open` (the
+    worker accepts connections) or `ready` (it answers requests). Raises the error with which the start of the
+    application failed.
     """
     application = Application(worker)
     requests = worker.settings.config.requests

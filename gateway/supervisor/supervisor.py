@@ -62,7 +62,9 @@ class Supervisor:
         worker_command: Sequence[str] | None = None,
     ) -> None:
         """`config`: the file from which `settings` were read. `facts`: further entries of runtime.json.
-        `worker_command`: the command that starts a worker; without it, workers are forked."""
+        `worker_command`: the command that starts a worker; without it, workers are forked. `announce`: function that
+        shows the user a line, such as the gateway's address. `on_ready` is called when the first worker answers
+        requests."""
         self._settings, self._count = settings, workers
         self._accepted = Accepted(settings, config)
         self._host = host or settings.config.listen.host

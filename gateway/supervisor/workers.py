@@ -180,7 +180,7 @@ class WorkerPool:
                 worker.check()
 
     async def ready(self) -> None:
-        """Wait until at least one worker answers requests. Returns at once if one did before."""
+        """Wait until a worker answers requests for the first time. Returns at once if that has already happened."""
         await self._answering.wait()
 
     def _changed(self) -> None:

@@ -51,8 +51,8 @@ Value = str | int | float | bool | list[str]
 
 
 def operation(dialect: DialectName) -> str:
-    """OpenTelemetry's name of the operation that a request in `dialect` asks for. For a passthrough dialect, which has
-    no such name, the name of the dialect."""
+    """OpenTelemetry's name of the operation that a request in `dialect` asks for. OpenTelemetry has no names for the
+    operations of passthrough dialects; for these, the result is the name of the dialect."""
     return FACTS[dialect].operation
 
 

@@ -131,7 +131,7 @@ def _field(request_id: str, team: str) -> str:
 
 def flight(record: Record, *, what_if: bool = True) -> dict[str, Any]:
     """A record as JSON values. They contain no prompt, answer or secret. The ledger's `Archive` returns the same keys.
-    `what_if`: add the what-if analysis."""
+    `what_if`: also say which changes would lead to another decision."""
     route = record.route
     return {
         "id": record.request_id,

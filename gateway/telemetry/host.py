@@ -30,7 +30,8 @@ once."""
 
 
 def _mean(values: Iterable[float]) -> float:
-    """The mean of `values`. Python's `statistics` would import fractions and more."""
+    """The mean of `values`. Python's module `statistics` is not used, because it would import fractions and other
+    modules."""
     known = list(values)
     return sum(known) / len(known)
 
@@ -153,7 +154,8 @@ class Publisher:
         self._failed = False
 
     def publish(self, report: Mapping[str, Any]) -> None:
-        """Publish the figures. If the disk refuses, the last publication stays, so no counter decreases."""
+        """Publish the figures. If the disk refuses the write, the figures that were published last stay in the file, so
+        no counter decreases."""
         try:
             self._page.write(orjson.dumps(report))
         except OSError as error:
@@ -185,7 +187,7 @@ class Archive:
 
     def write(self, report: Mapping[str, Any]) -> None:
         """Publish the supervisor's figures, add the figures of ended workers to the sums, and publish the sums. Raises
-        OSError; the next call then continues."""
+        OSError; the next call then does what this call could not do."""
         self._own.write(orjson.dumps({"pid": os.getpid(), "at": time.time(), **report}))
         ended = [name for name in page.names(self._folder) if not page.alive(self._folder, name)]
         if not ended:

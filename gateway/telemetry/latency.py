@@ -82,8 +82,9 @@ class Latencies:
             self.first_chunks[key].add(max(0.0, attempt.first_byte_at - attempt.started_at))
 
     def _model(self, record: Record, served: Attempt | None) -> str:
-        """The model for the series: the requested model; empty for a refused request, whose model may be any text;
-        `_OTHER` if there are too many models."""
+        """The model by which the series is labelled: the requested model. Empty if no backend answered and the request
+        failed, because the client may then have named any text as the model. `_OTHER` if `MOST_MODELS` other models
+        have series. `served`: the attempt whose answer was served."""
         if served is None and record.error:
             return ""
         model = record.model

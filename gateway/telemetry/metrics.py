@@ -137,7 +137,8 @@ class Totals:
 
 
 def _fitting(value: int) -> int | str:
-    """`value`, as text if it exceeds the 64 bits of JSON (about $9M in pico-dollars)."""
+    """`value`, as text if it does not fit into 64 bits, because the JSON encoder accepts no larger numbers. In
+    pico-dollars this limit is about 9 million USD."""
     return value if value < 1 << 63 else str(value)
 
 

@@ -36,8 +36,8 @@ _LONGEST_WHY = 500
 
 class Telemetry:
     """Records metrics, spans, log lines and flight records. Spans are always exported for errors, escalations, retries,
-    degraded requests and slow requests. For other requests, spans are exported for a sample, and for requests whose
-    trace the client exports."""
+    degraded requests and slow requests. Of all other requests, spans are exported for a random sample, and for each
+    request whose client exports its own part of the trace."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Telemetry:
         worker: int = 0,
     ) -> None:
         """`archive` finds requests that have no flight record. `board`: the directory in which the workers of this host
-        publish their figures. None: this is the only worker."""
+        publish their figures; None if this is the only worker."""
         self._settings = settings
         self._board, self._worker = board, worker
         self._publisher: Publisher | None = None
