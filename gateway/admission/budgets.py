@@ -159,8 +159,8 @@ class Budgets:
         return groups
 
     def _of_other_window(self, tenant: Tenant, at: float) -> _KeyBudgets:
-        """The counter groups of a key for the windows at `at`, if these are not the most recent windows. Both are kept
-        while both have requests in progress."""
+        """The counter groups of the tenant's key for the windows at the time `at`, if these windows are not the most
+        recent ones. The groups of earlier windows are kept while requests that began in them are in progress."""
         lineage = tenant.key.lineage
         last, key_budgets = self._by_lineage.get(lineage), self._earlier.get(lineage)
         if (

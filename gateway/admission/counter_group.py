@@ -101,7 +101,7 @@ class CounterGroup:
 
     @property
     def remaining(self) -> int:
-        """The number of units that all budgets of the group still allow to hold; 0 while a counter is unknown."""
+        """The number of units that can still be held on every budget of the group; 0 while a counter is unknown."""
         return min([lease.remaining for lease in self.leases])
 
     @property

@@ -135,8 +135,8 @@ class Levels:
             yield BudgetWindow(budget, level.owner, level.where, lease, limit, start, end)
 
     async def _spent_by(self, per: Subject, team: str, since: float, until: float, name: str) -> SpentReader:
-        """Read the spend of one end user or session. All spend that is requested while a read is in progress is read
-        together."""
+        """Read the spend of one end user or session from the ledger. Calls of this method during one read wait for it;
+        then one further read answers all of them."""
         asked = per, team, since, until
         gathering = self._gatherings.get(asked)
         if gathering is None:

@@ -182,8 +182,8 @@ class Attempt:
 
     @property
     def seen(self) -> int:
-        """Maximum number of output tokens that can have arrived. Each token has at least one byte of text, and few
-        tokens have fewer than four bytes."""
+        """Maximum number of output tokens that can have arrived: one token for every four bytes of the stream, but at
+        least one per chunk. Hardly any token takes fewer than four bytes of a stream."""
         return max(self.chunks, self.output_bytes // _LEAST_BYTES)
 
     def came(self, size: int, chunks: int) -> None:

@@ -216,7 +216,7 @@ class Coalescer:
 
 
 def form(request: CompletionRequest) -> Form:
-    """The form in which the request needs the answer."""
+    """The form in which the request needs the answer: whether as a stream, and whether with the usage event."""
     return request.stream, request.stream and request.wants_usage
 
 

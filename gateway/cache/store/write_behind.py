@@ -158,8 +158,8 @@ class WriteBehind:
         return True
 
     def clear(self) -> None:
-        """Drop all waiting answers. Used when the state server has lost its data, because it may also have lost a flush
-        that covered these answers."""
+        """Drop all waiting answers. Used when the state server has lost its data: it may also have lost a deletion of
+        cached answers that applied to the waiting answers."""
         for batch in self._batches.values():
             self._drop(batch)
         self._batches = {place: batch for place, batch in self._batches.items() if batch.sending}
