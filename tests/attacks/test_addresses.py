@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.e2e.gateway_process import GatewayProcess, free_port
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]
 
@@ -67,11 +69,18 @@ def parts(address: str) -> list[tuple[str, dict[str, Any], str]]:
     ]
 
 
+async def in_force(http: httpx.AsyncClient, address: str) -> bool:
+    """Whether the worker has read the policy that permits files' ids."""
+    path, body, _ = parts(address)[1]
+    return (await http.post(path, json={"model": "gemini", **body})).status_code != 403
+
+
 async def test_the_worker_fetches_no_address_that_a_client_names(gateway: GatewayProcess, inside: Inside) -> None:
     # The policy opens files' ids, so that what refuses is the rule on addresses alone.
     gateway.write_policy("search", "cache: {enabled: false}\ndata: {forward: [files]}\n")
     headers = {"x-api-key": await gateway.key("search")}
     async with httpx.AsyncClient(base_url=gateway.base, timeout=60, headers=headers) as http:
+        await until(partial(in_force, http, inside.address))
         for path, body, field in parts(inside.address):
             answer = await http.post(path, json={"model": "gemini", **body})
             assert answer.status_code == 400, answer.text
