@@ -156,7 +156,7 @@ class Wiring:
         self._begin()
 
     def _begin(self) -> None:
-        """Load the embedder and the classifier in the background, if the policy of any team that has a key uses them."""
+        """Load the embedder and the classifier in the background, if a team that has a key uses them by its policy."""
         policies = [self.policies.current.find(team)[0] for team in self.ring.teams]
         if any(policy.cache.enabled and policy.cache.semantic.enabled for policy in policies):
             self.cache.begin_by_meaning()
