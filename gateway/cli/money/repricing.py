@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime
 
 import click
 
-from gateway.backends.providers.discover import discover
+from gateway.backends.providers.discover import backends_of
 from gateway.cli import tables
 from gateway.cli.echo import echo
 from gateway.cli.money.storage import open_database
@@ -113,9 +113,7 @@ def with_writer(settings: Settings, keep_days: int | None, work: Callable[[Write
 
 
 async def _backends(settings: Settings) -> dict[str, Backend]:
-    listed = settings.config.backends
-    found = list(listed) if listed is not None else await discover(settings.config, None, False)
-    return {backend.name: backend for backend in found}
+    return {backend.name: backend for backend in await backends_of(settings.config, None)}
 
 
 def _prices(settings: Settings) -> Callable[[date], PriceList]:
