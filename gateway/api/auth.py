@@ -79,7 +79,7 @@ class Authenticator:
         def wrap(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
             async def guarded(request: Request) -> Response:
                 try:
-                    tenant = self._tenants.authenticate(secret(by_name(request.scope["headers"])))
+                    tenant = await self._tenants.find(secret(by_name(request.scope["headers"])))
                     if not tenant.key.scopes.intersection(scopes):
                         raise Forbidden(
                             f"This key lacks the scope {' or '.join(scopes)}; create one with "

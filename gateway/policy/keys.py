@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hashlib
 import logging
 import re
@@ -23,7 +25,10 @@ from gateway.state.sql.tables import audit, keys
 log = logging.getLogger(__name__)
 
 SCOPES = ("inference", "usage", "admin")
+PREFIX = "tg-"
 POLL_S = 0.4
+CATCH_UP_EVERY_S = 0.05
+CATCH_UP_WITHIN_S = 1.0
 _MODEL_NAME = re.compile(r"[^,\x00-\x1f\x7f]{1,200}")
 
 
@@ -112,7 +117,7 @@ def rotate(database: Database, key_id: str, *, grace_s: float = 0.0, actor: str 
 def _insert(connection: Connection, asked: Key, actor: str, detail: str) -> tuple[str, Key]:
     """Insert the key `asked`, which has no id yet. It has a lineage only if it replaces another key. Returns (the
     secret, the stored key)."""
-    secret, id = f"tg-{secrets.token_urlsafe(32)}", f"key_{secrets.token_hex(8)}"
+    secret, id = f"{PREFIX}{secrets.token_urlsafe(32)}", f"key_{secrets.token_hex(8)}"
     key = replace(asked, id=id, lineage=asked.lineage or id)
     connection.execute(
         insert(keys).values(
@@ -205,6 +210,8 @@ class Keys:
         changes."""
         self.ready = False
         self._read_at = time.monotonic()
+        self._begun_at = float("-inf")
+        self._reading = asyncio.Lock()
 
     def on_change(self, listener: Callable[[], None]) -> None:
         self._listeners.append(listener)
@@ -224,6 +231,22 @@ class Keys:
 
     async def refresh(self) -> None:
         """Check for changes with one cheap query. The keys are read only after a change. Raises SQLAlchemyError."""
+        async with self._reading:
+            await self._read()
+
+    async def catch_up(self) -> None:
+        """Return once the snapshot contains every key that was created before this call, at the latest after
+        `CATCH_UP_WITHIN_S`. Simultaneous callers share one check, and a check starts at most every
+        `CATCH_UP_EVERY_S`, so that requests with unknown keys cannot occupy the database."""
+        called_at = time.monotonic()
+        with contextlib.suppress(TimeoutError, SQLAlchemyError):
+            async with asyncio.timeout(CATCH_UP_WITHIN_S), self._reading:
+                if self._begun_at < called_at:
+                    await asyncio.sleep(self._begun_at + CATCH_UP_EVERY_S - called_at)
+                    await self._read()
+
+    async def _read(self) -> None:
+        self._begun_at = time.monotonic()
         mark = await self._database.run(_mark, writes=False)
         if mark != self._mark:
             rows = await self._database.run(_living, writes=False)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from gateway.domain.tenant import Tenant
 from gateway.errors import ExpiredKey, InvalidKey, Overloaded
-from gateway.policy.keys import Keys, digest
+from gateway.policy.keys import PREFIX, Keys, digest
 from gateway.policy.load import Policies
 
 log = logging.getLogger(__name__)
@@ -43,6 +43,17 @@ class Tenants:
         """The tenant of a secret. Raises InvalidKey, ExpiredKey, and Overloaded while the keys have not been read
         yet."""
         return self._current(digest(secret))
+
+    async def find(self, secret: bytes) -> Tenant:
+        """Like `authenticate`, but a key is refused as unknown only after the keys were read again, because it may have
+        been created a moment ago."""
+        try:
+            return self.authenticate(secret)
+        except InvalidKey:
+            if not secret.startswith(PREFIX.encode()):
+                raise
+        await self._ring.catch_up()
+        return self.authenticate(secret)
 
     def of_key(self, lineage: str) -> Tenant:
         """The current tenant of a key, for work that the key asked for earlier, such as a batch. If the key was

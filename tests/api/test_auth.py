@@ -22,7 +22,7 @@ class Tenants:
     def __init__(self, *scopes: str) -> None:
         self.tenant = Tenant(Key("key_1", "search", scopes=frozenset(scopes)), tenant().policy)
 
-    def authenticate(self, secret: bytes) -> Tenant:
+    async def find(self, secret: bytes) -> Tenant:
         if secret != b"tg-1":
             raise InvalidKey("Incorrect API key provided.")
         return self.tenant

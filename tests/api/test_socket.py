@@ -55,7 +55,7 @@ class Socket:
         self.bodies.append(orjson.loads(await turn.read(10_000, None)))  # type: ignore[arg-type]  # the body is there
         await turn.end(ENDED)
 
-    def _admit(self) -> None:
+    async def _admit(self) -> None:
         if not self.valid:
             raise InvalidKey("This key is revoked.")
 

@@ -44,7 +44,7 @@ def check(folder: Path, models: str) -> Result:
 def test_names_that_routing_understands_are_well(folder: Path, models: str) -> None:
     result = check(folder, models)
     assert result.exit_code == 0, result.output
-    assert orjson.loads(result.output)["teams"] == ["default", "search"]
+    assert orjson.loads(result.stdout)["teams"] == ["default", "search"]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_names_that_routing_understands_are_well(folder: Path, models: str) -> N
 def test_a_name_that_nothing_answers_to_is_told_with_those_that_exist(folder: Path, models: str, name: str) -> None:
     result = check(folder, models)
     assert result.exit_code == 2
-    (problem,) = orjson.loads(result.output)["problems"]
+    (problem,) = orjson.loads(result.stdout)["problems"]
     assert "search.yaml:2: models." in problem
     assert f"there is no backend or tier called {name!r}; " in problem
     assert ("did you mean little? there are" in problem) == (name == "litle")
@@ -68,7 +68,7 @@ def test_a_name_that_nothing_answers_to_is_told_with_those_that_exist(folder: Pa
 def test_a_mistake_in_a_policy_is_told_with_file_line_and_key(folder: Path) -> None:
     result = check(folder, "auto: {qualty: 0.9}")
     assert result.exit_code == 2
-    problem = orjson.loads(result.output)["problems"][0]
+    problem = orjson.loads(result.stdout)["problems"][0]
     assert problem.endswith("search.yaml:2: models.auto.qualty: unknown key; did you mean quality?")
 
 
@@ -80,14 +80,14 @@ def test_judges_and_backends_may_compare(folder: Path, judge: str) -> None:
 def test_a_judge_that_nobody_is_is_told(folder: Path) -> None:
     result = check(folder, "}\ntrials: {judge: nobody")
     assert result.exit_code == 2
-    (problem,) = orjson.loads(result.output)["problems"]
+    (problem,) = orjson.loads(result.stdout)["problems"]
     assert problem.endswith("there is no judge or backend called 'nobody'; there are agreement, big, exact, little")
 
 
 def test_a_plan_that_is_missing_is_told_with_the_file_that_names_it(folder: Path) -> None:
     with (folder / "gateway.yaml").open("a") as config:
         config.write("routing: {artefact: gone.json}\n")
-    (problem,) = orjson.loads(check(folder, "").output)["problems"]
+    (problem,) = orjson.loads(check(folder, "").stdout)["problems"]
     assert problem.startswith(f"{folder / 'gateway.yaml'}:4: routing.artefact: gone.json: No such file")
 
 
@@ -106,7 +106,7 @@ def test_an_old_name_is_told_with_file_line_and_new_name(folder: Path) -> None:
     (folder / "gateway.yaml").write_text(CONFIG.replace("model: qwen,", "model: qwen, queue: 4,"))
     result = check(folder, "auto: {reference: big}")
     assert result.exit_code == 0
-    assert orjson.loads(result.output)["notes"] == [
+    assert orjson.loads(result.stdout)["notes"] == [
         f"{folder / 'gateway.yaml'}:2: backends.0.queue: is now called max_pending_requests; "
         "the old name is accepted until version 1.0",
         f"{folder / 'policies' / 'search.yaml'}:2: models.auto.reference: is now called baseline; "
@@ -116,7 +116,7 @@ def test_an_old_name_is_told_with_file_line_and_new_name(folder: Path) -> None:
 
 @pytest.mark.parametrize("section", ["trials", "learning"])
 def test_a_complaint_of_a_judge_calls_the_section_as_the_file_does(folder: Path, section: str) -> None:
-    (problem,) = orjson.loads(check(folder, f"}}\n{section}: {{judge: nobody").output)["problems"]
+    (problem,) = orjson.loads(check(folder, f"}}\n{section}: {{judge: nobody").stdout)["problems"]
     assert problem.startswith(f"{folder}/policies/search.yaml:3: {section}.judge: ")
 
 
@@ -124,13 +124,13 @@ def test_a_complaint_of_a_judge_calls_the_section_as_the_file_does(folder: Path,
 def test_a_complaint_of_a_plan_calls_the_key_as_the_file_does(folder: Path, key: str) -> None:
     with (folder / "gateway.yaml").open("a") as config:
         config.write(f"routing: {{{key}: gone.json}}\n")
-    (problem,) = orjson.loads(check(folder, "").output)["problems"]
+    (problem,) = orjson.loads(check(folder, "").stdout)["problems"]
     assert problem.startswith(f"{folder / 'gateway.yaml'}:4: routing.{key}: gone.json: ")
 
 
 @pytest.mark.parametrize("option", ["--schema", "--gateway-schema"])
 def test_the_schemas_know_old_names_as_deprecated(option: str) -> None:
-    schema = orjson.loads(CliRunner().invoke(cli, ["check", option]).output)
+    schema = orjson.loads(CliRunner().invoke(cli, ["check", option]).stdout)
     assert schema["properties"]["trials"]["deprecated"]
     assert "deprecated" not in schema["properties"]["learning"]
 
@@ -141,7 +141,7 @@ def test_a_strength_without_effect_is_told(folder: Path) -> None:
         "  - {name: mine, kind: openai, model: m, strength: small, base_url: 'http://10.0.0.5/v1'}\n"
         "  - {name: theirs, kind: openai, model: m, strength: large, base_url: 'https://api.openai.com/v1'}\n"
     )
-    assert orjson.loads(check(folder, "").output)["notes"] == [
+    assert orjson.loads(check(folder, "").stdout)["notes"] == [
         "backends.named: policies select it by hosted, whatever its strength, since its address is public, or a name "
         "that may lead anywhere; location: local says that the machine is your own."
     ]
@@ -177,7 +177,7 @@ def test_names_that_lead_to_dearer_backends_are_told(folder: Path, models: str, 
         f"  - {{name: dear, model: c, {where}, price: {{input: 3, output: 12}}}}\n"
         f"  - {{name: unpriced, model: d, {where}}}\n"
     )
-    notes = [each for each in orjson.loads(check(folder, models).output)["notes"] if "old name" not in each]
+    notes = [each for each in orjson.loads(check(folder, models).stdout)["notes"] if "old name" not in each]
     assert [each.startswith(f"team search: models.{models.split(':')[0]}: {note}") for each in notes] == [True] * bool(
         note
     )
@@ -190,7 +190,7 @@ def test_all_faults_of_all_files_are_told_in_one_run(folder: Path) -> None:
         )
         config.write("routing: {plan_file: gone.json}\n")
     (folder / "policies" / "other.yaml").write_text("team: other\nbudgte: {}\n")
-    problems = orjson.loads(check(folder, "auto: {baseline: huge}, mini: [tiny]").output)["problems"]
+    problems = orjson.loads(check(folder, "auto: {baseline: huge}, mini: [tiny]").stdout)["problems"]
     assert [each.removeprefix(f"{folder}/").split(": ")[:2] for each in problems] == [
         ["gateway.yaml:4", "backends.2.api_key"],
         ["policies/other.yaml:2", "budgte"],
@@ -199,7 +199,7 @@ def test_all_faults_of_all_files_are_told_in_one_run(folder: Path) -> None:
         ["gateway.yaml:5", "routing.plan_file"],
     ]
     (folder / "gateway.yaml").write_text("listen: {port: 99999}\nnonsense: 1\n")
-    problems = orjson.loads(check(folder, "auto: {qualty: 1}").output)["problems"]
+    problems = orjson.loads(check(folder, "auto: {qualty: 1}").stdout)["problems"]
     assert len(problems) == 4
     assert "gateway.yaml:1: listen.port: must be at most 65535, not 99999" in problems[0]
 
@@ -211,7 +211,7 @@ def test_what_deserves_a_look_is_noted(folder: Path) -> None:
     )
     result = check(folder, "")
     assert result.exit_code == 0
-    assert [each.removeprefix(f"{folder}/") for each in orjson.loads(result.output)["notes"]] == [
+    assert [each.removeprefix(f"{folder}/") for each in orjson.loads(result.stdout)["notes"]] == [
         "policies/other.yaml:2: cache.ttl: 24 means 24 seconds; write 24s, or 24h for hours",
         "gateway.yaml:4: requests.deadline: 600 means 600 seconds; write 600s, or 600h for hours",
         "policies/other.yaml:3: budget.notify.0: env:NOT_SET_ANYWHERE is not set here; export it for the gateway",
@@ -223,7 +223,7 @@ def test_a_gateway_yml_is_not_overlooked(folder: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(folder)
     result = CliRunner().invoke(cli, ["check", "--json"], catch_exceptions=False)
     assert result.exit_code == 2
-    (problem,) = orjson.loads(result.output)["problems"]
+    (problem,) = orjson.loads(result.stdout)["problems"]
     assert problem.startswith("gateway.yml:1: is not read; rename it to gateway.yaml")
 
 
@@ -234,7 +234,7 @@ def test_names_are_compared_with_this_machine_where_no_file_lists_backends(
     (folder / "gateway.yaml").write_text("listen: {port: 1}\n")
     result = check(folder, "auto: [gpt-4o-mni]")
     assert result.exit_code == 0
-    (note,) = orjson.loads(result.output)["notes"]
+    (note,) = orjson.loads(result.stdout)["notes"]
     assert "search.yaml:2: models.auto" in note
     assert "there is no backend or tier called 'gpt-4o-mni'; did you mean gpt-4o-mini?" in note
 
@@ -245,7 +245,7 @@ def test_doctor_finds_what_check_finds_and_a_directory_that_cannot_be_written(fo
     words = ["--config", str(folder / "gateway.yaml"), "--policies", str(folder / "policies")]
     result = CliRunner().invoke(cli, ["doctor", *words, "--data-dir", str(folder / "data"), "--json"])
     assert result.exit_code == 1
-    findings = orjson.loads(result.output)
+    findings = orjson.loads(result.stdout)
     wrong = [each["what"] for each in findings if not each["well"]]
     assert wrong[0].startswith(f"{folder}/policies/search.yaml:3: nonsense: unknown key")
     assert f"the data directory {folder}/data cannot be written" in wrong

@@ -17,7 +17,7 @@ from tests.context.cuts.conversations import Talk
 def run(*given: str) -> dict[str, Any]:
     done = CliRunner().invoke(cli, ["context", *given, "--json"])
     assert done.exit_code == 0, done.output
-    found: dict[str, Any] = orjson.loads(done.output)
+    found: dict[str, Any] = orjson.loads(done.stdout)
     return found
 
 

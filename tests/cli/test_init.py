@@ -109,7 +109,7 @@ def test_a_litellm_config_becomes_backends_and_aliases_and_the_rest_is_listed(
     Path("config.yaml").write_text(LITELLM)
     done = run("init", "--from", "config.yaml", "--team", "search", "--json")
     assert done.exit_code == 0, done.output
-    told = orjson.loads(done.output)
+    told = orjson.loads(done.stdout)
     assert told["problems"] == []
     found = backends(monkeypatch, AZURE_KEY="a", **{IN_FILE: "b"})
     assert set(found) == {"gpt-4o", "gpt-4o-2", "claude", "cheap", "far"}
@@ -188,6 +188,6 @@ def test_names_that_yaml_would_read_as_something_else_stay_names(name: str) -> N
     )
     done = run("init", "--from", "config.yaml", "--json")
     assert done.exit_code == 0, done.output
-    assert orjson.loads(done.output)["problems"] == []
+    assert orjson.loads(done.stdout)["problems"] == []
     policy, _ = load_policies([Path("policies")], Ceilings()).find("default")
     assert policy.rule(name) is not None

@@ -33,7 +33,7 @@ def run(folder: Path, *arguments: str) -> Result:
 def json(folder: Path, *arguments: str) -> Any:
     result = run(folder, *arguments, "--json")
     assert result.exit_code == 0, result.output
-    return orjson.loads(result.output)
+    return orjson.loads(result.stdout)
 
 
 def judge(

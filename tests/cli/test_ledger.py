@@ -46,7 +46,7 @@ def run(folder: Path, *words: str) -> Result:
 def json_of(folder: Path, *words: str) -> Any:
     result = run(folder, *words, "--json")
     assert result.exit_code == 0, result.output
-    return orjson.loads(result.output)
+    return orjson.loads(result.stdout)
 
 
 def fill(folder: Path, *rows: Row) -> None:
@@ -74,7 +74,7 @@ def test_an_untouched_ledger_verifies_and_a_touched_one_does_not(folder: Path) -
     result = run(folder, "verify")
     assert result.exit_code == 1
     assert "entry 2 req_2-1: it was altered" in result.output
-    findings = orjson.loads(run(folder, "verify", "--json").output)["findings"]
+    findings = orjson.loads(run(folder, "verify", "--json").stdout)["findings"]
     assert [(one["seq"], one["row"]) for one in findings] == [(2, "req_2-1")]
 
 
@@ -141,7 +141,7 @@ def test_what_a_lost_host_holds_is_named_and_released_only_when_it_is_meant(fold
     paths = ["--config", str(folder / "gateway.yaml"), "--data-dir", str(folder / "data"), "--json"]
     doctor = CliRunner().invoke(cli, ["doctor", *paths], catch_exceptions=False)
     assert doctor.exit_code == 1
-    (found,) = [one for one in orjson.loads(doctor.output) if one["what"].startswith("host far")]
+    (found,) = [one for one in orjson.loads(doctor.stdout) if one["what"].startswith("host far")]
     assert "1 dead worker(s) since 1970-01-01T00:00:01Z" in found["what"]
     assert "12.0000 USD of 500 USD (team search, month from 2026-01-01)" in found["what"]
     assert "thriftgate ledger release far" in found["remedy"]

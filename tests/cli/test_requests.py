@@ -92,7 +92,7 @@ def test_following_yields_what_is_stored_later_once(database: Database) -> None:
 
 
 def test_top_shows_teams_backends_and_errors_within_80_columns(database: Database, tmp_path: Path) -> None:
-    found = orjson.loads(run(tmp_path, "top", "--json").output)
+    found = orjson.loads(run(tmp_path, "top", "--json").stdout)
     assert {one["name"]: one["failed"] for one in found["teams"]} == {"search": 0, "chat": 1}
     assert found["errors"] == {"backend_timeout": 1}
     text = run(tmp_path, "top", "--once").output
@@ -114,7 +114,7 @@ def test_a_request_is_explained_from_the_ledger(database: Database, tmp_path: Pa
     ):
         assert part in text, part
     assert "ended with backend_timeout" in run(tmp_path, "explain", TWO).output
-    assert orjson.loads(run(tmp_path, "explain", ONE, "--json").output)["source"] == "ledger"
+    assert orjson.loads(run(tmp_path, "explain", ONE, "--json").stdout)["source"] == "ledger"
     unknown = run(tmp_path, "explain", f"req_{9:032x}")
     assert (unknown.exit_code, "The ledger has no request" in unknown.output) == (1, True)
 
@@ -162,7 +162,7 @@ def test_savings_fit_one_screen_and_are_exact_in_json(database: Database, tmp_pa
     assert "search" in text
     assert len(text.splitlines()) <= 24
     assert max(map(len, text.splitlines())) <= 80
-    found = orjson.loads(run(tmp_path, "savings", "--team", "search", "--json").output)
+    found = orjson.loads(run(tmp_path, "savings", "--team", "search", "--json").stdout)
     assert {one["team"] for one in found["teams"]} == {"search"}
     assert found["net_saved_usd"] == found["total"]["saved_usd"]
 
@@ -177,7 +177,7 @@ def test_a_team_that_nobody_knows_is_a_mistake(database: Database, tmp_path: Pat
 
 
 def test_backends_are_listed_and_tested(database: Database, tmp_path: Path) -> None:
-    rows = orjson.loads(run(tmp_path, "backends", "list", "--json").output)
+    rows = orjson.loads(run(tmp_path, "backends", "list", "--json").stdout)
     assert {one["name"]: one["location"] for one in rows} == {"large": "hosted", "gone": "local", "toy": "local"}
     assert rows[1]["usd_per_million_tokens"] == "1 in, 2 out"
     result = run(tmp_path, "backends", "test", "gone", "toy")
@@ -207,7 +207,7 @@ def test_tables_cut_no_price_and_no_name_at_80_columns(database: Database, tmp_p
         assert "…" not in text, words
         assert max(map(len, text.splitlines())) <= 80, words
     text = run(tmp_path, "prices", "list", "gpt-5").output
-    prices = {one["input"] for one in orjson.loads(run(tmp_path, "prices", "list", "gpt-5", "--json").output)}
+    prices = {one["input"] for one in orjson.loads(run(tmp_path, "prices", "list", "gpt-5", "--json").stdout)}
     assert prices
     assert all(f" {price} " in text for price in prices)
     assert "customer-support-emea" in run(tmp_path, "usage", "--by", "team,model").output

@@ -50,12 +50,12 @@ def run(folder: Path, *words: str) -> Result:
 
 
 def test_json_has_groups_budgets_credits_and_on_demand_the_savings(folder: Path) -> None:
-    told = orjson.loads(run(folder, "usage", "--by", "team", "--json", "--savings").output)
+    told = orjson.loads(run(folder, "usage", "--by", "team", "--json", "--savings").stdout)
     assert {one["team"]: one["cost_usd"] for one in told["rows"]} == {"search": "0.0000505", "chat": "0.0000505"}
     assert [(one["team"], one["spent_usd"]) for one in told["budgets"]] == [("search", "0.0000505")]
     assert told["credits"][0]["used_usd"] == "0.000101"
     assert {one["team"] for one in told["savings"]["teams"]} == {"search", "chat"}
-    assert "savings" not in orjson.loads(run(folder, "usage", "--json").output)
+    assert "savings" not in orjson.loads(run(folder, "usage", "--json").stdout)
 
 
 def test_the_table_has_budgets_the_other_currency_and_the_method(folder: Path) -> None:
@@ -77,7 +77,7 @@ def test_wrong_hits_are_told_with_their_interval_and_those_that_nobody_checked(f
             line = {"team": team, "at": 0, "lookups": lookups, "hits": hits, **none, "weight_wrong": 0.0, **found}
             connection.execute(insert(hit_checks).values(line))
     database.close()
-    told = {one["team"]: one for one in orjson.loads(run(folder, "usage", "--json").output)["wrong_hits"]}
+    told = {one["team"]: one for one in orjson.loads(run(folder, "usage", "--json").stdout)["wrong_hits"]}
     assert told["search"]["wrong_of_lookups"] == 0.01
     low, high = told["search"]["interval"]
     text = " ".join(run(folder, "usage").output.split())
@@ -119,7 +119,7 @@ def test_reconcile_ends_well_only_when_all_matched(folder: Path) -> None:
     invoice.write_text("date,model,cost_usd\n2026-01-01,big,0.000101\n")
     words = ("reconcile", str(invoice), "--provider", "generic", "--backend", "large")
     good = run(folder, *words, "--json")
-    assert (good.exit_code, orjson.loads(good.output)["counts"]["matched"]) == (0, 1)
+    assert (good.exit_code, orjson.loads(good.stdout)["counts"]["matched"]) == (0, 1)
     invoice.write_text("date,model,cost_usd\n2026-01-01,big,0.2\n")
     bad = run(folder, *words)
     assert bad.exit_code == 1
@@ -130,10 +130,10 @@ def test_reconcile_ends_well_only_when_all_matched(folder: Path) -> None:
 
 def test_breakeven_compares_what_was_bought_with_machines(folder: Path) -> None:
     since = ("--since", "2026-01-01")
-    told = orjson.loads(run(folder, "breakeven", *since, "--json").output)
+    told = orjson.loads(run(folder, "breakeven", *since, "--json").stdout)
     assert {one["machine"] for one in told["rows"]} == {"gpu", "A100 80GB", "H100 80GB"}
     given = ("--hour-usd", "2.10", "--tokens-per-second", "1800")
-    (one,) = orjson.loads(run(folder, "breakeven", *since, *given, "--json").output)["rows"]
+    (one,) = orjson.loads(run(folder, "breakeven", *since, *given, "--json").stdout)["rows"]
     assert (one["machine"], one["machine_hour_usd"], one["pays"]) == ("given", "2.1", False)
     assert "API" in run(folder, "breakeven", *since, "--plot", str(folder / "plot.svg")).output
     assert (folder / "plot.svg").read_text().startswith("<?xml")
@@ -142,7 +142,7 @@ def test_breakeven_compares_what_was_bought_with_machines(folder: Path) -> None:
 
 
 def test_prices_check_names_discounts_and_what_has_no_price(folder: Path) -> None:
-    rows = {one["backend"]: one for one in orjson.loads(run(folder, "prices", "check", "--json").output)}
+    rows = {one["backend"]: one for one in orjson.loads(run(folder, "prices", "check", "--json").stdout)}
     assert (rows["large"]["input"], rows["large"]["source"]) == ("2", "list openai/gpt-4o, less 20%")
     assert rows["mystery"]["source"].startswith("unpriced")
 
@@ -156,16 +156,16 @@ def test_prices_update_writes_what_changed_and_refuses_what_cannot_be_meant(fold
     }
     (folder / "map.json").write_bytes(orjson.dumps(maps))
     source = ("--from", str(folder / "map.json"))
-    told = orjson.loads(run(folder, "prices", "diff", *source, "--json").output)
+    told = orjson.loads(run(folder, "prices", "diff", *source, "--json").stdout)
     assert told["changed"] == {"openai/gpt-4o": {"output": ["10", "9"]}}
     assert told["new"] == ["openai/gpt-99"]
     result = run(folder, "prices", "update", *source)
     assert result.exit_code == 1
     assert "map.json: gpt-5: output_cost_per_token: must not be negative" in result.output
-    listed = orjson.loads(run(folder, "prices", "list", "openai/gpt-4o", "--json").output)
+    listed = orjson.loads(run(folder, "prices", "list", "openai/gpt-4o", "--json").stdout)
     assert [one["output"] for one in listed if one["model"] == "openai/gpt-4o"] == ["9"]
     assert run(folder, "prices", "update", *source, "--new").exit_code == 1
-    check = orjson.loads(run(folder, "prices", "list", "gpt-99", "--json").output)
+    check = orjson.loads(run(folder, "prices", "list", "gpt-99", "--json").stdout)
     assert check[0]["output"] == "9"
 
 
@@ -178,5 +178,5 @@ def test_an_own_price_list_with_a_mistake_is_told_with_file_and_key(folder: Path
 
 def test_a_period_and_a_team_narrow_it_down(folder: Path) -> None:
     words = ("usage", "--team", "search", "--since", "2026-01-01", "--until", "2026-01-02", "--json")
-    told = orjson.loads(run(folder, *words).output)
+    told = orjson.loads(run(folder, *words).stdout)
     assert (told["total"]["requests"], told["credits"]) == (2, [])

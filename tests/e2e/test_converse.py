@@ -44,7 +44,7 @@ async def test_an_answer_is_awss_and_on_the_ledger(gateway: GatewayProcess, prov
 
     async def booked() -> bool:
         total = (await asyncio.to_thread(gateway.usage, "plain"))["total"]
-        return bool(total["requests"] == before + 2)
+        return bool(total["requests"] >= before + 2)
 
     await until(booked)
 

@@ -117,7 +117,7 @@ async def test_many_turns_on_one_socket_continue_and_each_is_on_the_ledger(
 
     async def booked() -> bool:
         total = (await asyncio.to_thread(gateway.usage, "plain"))["total"]
-        return bool(total["requests"] == before + 3)
+        return bool(total["requests"] >= before + 3)
 
     await until(booked)
 
@@ -287,7 +287,6 @@ async def test_a_handshake_needs_a_key_and_a_path(gateway: GatewayProcess) -> No
 
 async def test_a_revoked_key_ends_at_its_next_request(gateway: GatewayProcess, providers: dict[str, Provider]) -> None:
     made = await asyncio.to_thread(gateway.json, "keys", "create", "--team", "plain")
-    await gateway._until_known(made["key"])
     async with opened(gateway, made["key"]) as socket:
         await answer(socket, "hi")
         await asyncio.to_thread(gateway.run, "keys", "revoke", made["id"])

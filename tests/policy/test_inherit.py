@@ -257,7 +257,7 @@ def test_the_command_shows_what_files_set_or_everything(tmp_path: Path) -> None:
     shown = CliRunner(env={"COLUMNS": "400"}).invoke(cli, words, catch_exceptions=False).output
     assert f"{tmp_path}/a.yaml:3" in shown
     assert "cache.join" not in shown
-    every = orjson.loads(CliRunner().invoke(cli, [*words, "--effective", "--json"], catch_exceptions=False).output)
+    every = orjson.loads(CliRunner().invoke(cli, [*words, "--effective", "--json"], catch_exceptions=False).stdout)
     exhausted = [each["value"] for each in every["values"] if each["key"] == "budget.0.on_exhausted"]
     assert exhausted == ["warn"]
     assert "cache.join" in {each["key"] for each in every["values"]}

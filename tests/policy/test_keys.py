@@ -5,6 +5,7 @@ import re
 import time
 
 import pytest
+from sqlalchemy import event
 
 from gateway.errors import ExpiredKey, InvalidKey, Overloaded
 from gateway.policy import keys
@@ -45,6 +46,36 @@ async def test_an_unknown_key_is_refused(tenants: tuple[Tenants, Keys]) -> None:
     await ring.refresh()
     with pytest.raises(InvalidKey):
         door.authenticate(b"tg-wrong")
+
+
+async def test_a_key_that_was_just_created_is_found_though_the_snapshot_is_older(
+    database: Database, tenants: tuple[Tenants, Keys]
+) -> None:
+    door, ring = tenants
+    await ring.refresh()
+    secret, key = await asyncio.to_thread(keys.create, database, "search")
+    found = await asyncio.gather(*(door.find(secret.encode()) for _ in range(20)))
+    assert {tenant.key.id for tenant in found} == {key.id}
+
+
+async def test_unknown_keys_cannot_occupy_the_database(database: Database, tenants: tuple[Tenants, Keys]) -> None:
+    door, ring = tenants
+    await ring.refresh()
+    statements: list[str] = []
+    event.listen(database.engine, "before_cursor_execute", lambda *told: statements.append(told[2]))
+
+    async def guess(number: int) -> None:
+        for secret in (f"tg-wrong-{number}", f"tg-wrong-{number}-again"):
+            with pytest.raises(InvalidKey):
+                await door.find(secret.encode())
+
+    began = time.monotonic()
+    await asyncio.gather(*(guess(number) for number in range(200)))
+    assert len(statements) <= 2 + (time.monotonic() - began) / keys.CATCH_UP_EVERY_S
+    statements.clear()
+    with pytest.raises(InvalidKey):
+        await door.find(b"the key of another vendor")
+    assert not statements
 
 
 async def test_a_revoked_key_ends(database: Database, tenants: tuple[Tenants, Keys]) -> None:

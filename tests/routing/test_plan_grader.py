@@ -75,5 +75,5 @@ def test_the_command_grades_by_a_plan(path: Path) -> None:
     lines = b"".join(orjson.dumps({"id": text, "prompt": text}) + b"\n" for text in (SONG, RIVER))
     result = CliRunner().invoke(grade, ["--artefact", str(path)], input=lines)
     assert result.exit_code == 0, result.output
-    song, river = (orjson.loads(line)["difficulty"] for line in result.output.splitlines())
+    song, river = (orjson.loads(line)["difficulty"] for line in result.stdout.splitlines())
     assert song > river

@@ -88,7 +88,8 @@ class Inference:
         if b"accept-encoding" in headers or b"origin" in headers:
             caller = self._envelope.around(caller, headers)
         try:
-            tenant, controls, batch = self._admit(caller, headers)
+            tenant = await self.authenticate(headers)
+            controls, batch = self._admit(caller, headers, tenant)
         except Exception as error:
             await self._turn_away(caller, dialect, _client_error(error, request_id), request_id)
             return
@@ -146,17 +147,16 @@ class Inference:
 
         return await self._pipeline.off_loop.run(parse) if len(body) > LARGE_BYTES else parse()
 
-    def authenticate(self, headers: Mapping[bytes, bytes]) -> Tenant:
+    async def authenticate(self, headers: Mapping[bytes, bytes]) -> Tenant:
         """The tenant of a key that may ask for completions. Raises InvalidKey, Forbidden."""
-        tenant = self._tenants.authenticate(secret(headers))
+        tenant = await self._tenants.find(secret(headers))
         if "inference" not in tenant.key.scopes:
             raise Forbidden("This key may not ask for completions; create one with the scope inference.")
         return tenant
 
-    def _admit(self, caller: Caller, headers: Mapping[bytes, bytes]) -> tuple[Tenant, Controls, bool]:
-        """Make all checks that need no body. Returns the tenant, the controls, and whether the request has the priority
+    def _admit(self, caller: Caller, headers: Mapping[bytes, bytes], tenant: Tenant) -> tuple[Controls, bool]:
+        """Make all other checks that need no body. Returns the controls, and whether the request has the priority
         `batch`. After a request was admitted, `leave` of the load shedder must be called when the request ends."""
-        tenant = self.authenticate(headers)
         if caller.method != "POST":
             raise MethodNotAllowed(f"{caller.path} takes POST, not {caller.method}.")
         if (family := PASSED_THROUGH.get(caller.path)) is None:
@@ -170,7 +170,7 @@ class Inference:
         check_overrides(controls, tenant.policy)
         batch = tenant.batch(controls)
         self._overload.enter(tenant.team, batch=batch)
-        return tenant, controls, batch
+        return controls, batch
 
     async def _serve(self, caller: Caller, dialect: ClientDialect, tenant: Tenant, request: CompletionRequest) -> None:
         controls, loop = request.controls, self.deadlines.loop

@@ -44,7 +44,7 @@ class ResponsesSockets:
         named = by_name(headers)
         await receive()  # the handshake
         try:
-            self._inference.authenticate(named)
+            await self._inference.authenticate(named)
             if self._open >= self._limits.concurrent or self._leaving.is_set():
                 raise Overloaded("No more sockets are opened now; use HTTP, or try again shortly.", retry_after_s=1.0)
         except GatewayError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -64,7 +64,7 @@ class Session:
         send: Send,
         *,
         serve: Serve,
-        admit: Callable[[], object],
+        admit: Callable[[], Awaitable[object]],
         dialect: ClientDialect,
         limits: RequestLimits,
         leaving: asyncio.Event,
@@ -174,7 +174,7 @@ class Session:
     async def _warm(self, body: dict[str, Any]) -> None:
         """Answer a request whose field `generate` is false. No backend is called. The input of the request is kept, so
         that the next request can continue the conversation."""
-        self._admit()
+        await self._admit()
         _, events = socket.warmed(body, new_request_id(), int(time.time()))
         self._keep(socket.kept_after(body, events[-1]))
         for event in events:

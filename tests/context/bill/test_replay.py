@@ -31,7 +31,7 @@ def session(name: str, api: str, model: str, hidden: int = 30_000) -> bytes:
 def run(*given: str) -> dict[str, Any]:
     done = CliRunner().invoke(cli, ["context", *given, "--json"])
     assert done.exit_code == 0, done.output
-    found: dict[str, Any] = orjson.loads(done.output)
+    found: dict[str, Any] = orjson.loads(done.stdout)
     return found
 
 

@@ -112,7 +112,7 @@ def test_the_command_prints_dollars_and_compares_with_the_reported_usage(session
     given = ["context", "bill", str(sent), "--sessions", str(sessions)]
     run = CliRunner().invoke(cli, [*given, "--prices", str(prices), "--json"])
     assert run.exit_code == 0, run.output
-    found = orjson.loads(run.output)
+    found = orjson.loads(run.stdout)
     assert found["requests"] == 3
     assert found["cached_tokens"] == 0
     assert found["reported_requests"] == 1
