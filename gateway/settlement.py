@@ -89,9 +89,9 @@ class Outcome(Protocol):
         ends."""
 
     def close(self, leave: Callable[[], None]) -> None:
-        """Settle the cost, unless that has been done. Then call `leave`, which releases the request's limits and
-        records its end. If a background task still works for this request, `leave` is called when the task ends. This
-        method does not await."""
+        """Settle the cost, unless that has been done. Then call `leave`, which gives back the request's share of the
+        rate limits and records the end of the request. If a background task still works for this request, `leave` is
+        called when the task ends. This method does not await."""
 
 
 class Unpaid:

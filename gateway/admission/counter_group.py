@@ -62,8 +62,9 @@ class Settled:
 
 
 class CounterGroup:
-    """The counters of a group of budgets. They are valid from the latest start to the earliest end of the budgets'
-    windows. All of them share one hash tag."""
+    """A group of budgets and their counters. The counters are valid from the latest start to the earliest end of the
+    budgets' windows. The names of all counters share one hash tag, so that one command of the state server can read
+    them together."""
 
     def __init__(
         self,
@@ -111,7 +112,8 @@ class CounterGroup:
         return min([lease.left for lease in self.leases])
 
     def sound(self, age_s: float) -> bool:
-        """Whether the counters were read within the last `age_s` seconds and `exhausted` returns None."""
+        """Whether the maximum cost of all calls must stay within a limit. If not, only the expected cost of each call
+        is held."""
         oldest = self._leases.now - age_s
         for lease in self.leases:
             if lease.seen <= oldest:
@@ -145,17 +147,16 @@ class CounterGroup:
         return messages.spent(self._named(account), self._time())
 
     def try_take(self, units: int, record: Record) -> bool:
-        """Take `units` from units that are leased already. Returns whether these were enough; if not, nothing was
-        taken."""
+        """Take `units` from the units that this worker has already leased, that is, reserved at the state server.
+        Returns whether they were enough; if not, nothing was taken."""
         if self.tag in self._leases.away:
             record.degraded.add("state")
         return self._leases.try_hold(self.leases, units)
 
     async def take(self, units: int, held: int, record: Record, patience_s: float) -> None:
-        """Take `units` that are not leased yet, in addition to the `held` units of the request. Asks the state server.
-
-        Waits up to `patience_s` seconds while only the holds of other requests prevent it. Raises BudgetExhausted.
-        """
+        """Take `units` for a request that already holds `held` units. Used if the units that this worker has leased
+        (reserved in advance) are not enough, so the state server is asked. If only the holds of other requests prevent
+        the taking, waits up to `patience_s` seconds. Raises BudgetExhausted."""
         wants = [(lease, units) for lease in self.leases]
         loop = asyncio.get_running_loop()
         deadline = loop.time() + patience_s
@@ -173,10 +174,10 @@ class CounterGroup:
             await self._freed.wait(min(_LOOK_S, left_s))
 
     async def stretch(self, units: int, held: int, record: Record) -> BudgetExhausted | None:
-        """Take `units` for an answer in progress, without waiting. Returns the error if a budget does not allow it.
+        """Take `units` for an answer in progress, without waiting. Returns the error if a budget does not allow that.
 
-        A budget that lets running answers finish is overdrawn. Raises BudgetExhausted if the counters cannot be read,
-        the leased units are not enough, and a hard budget says to refuse then.
+        If a budget's rule lets running answers finish, the units are taken although they exceed the budget. If the
+        state server is unavailable, `_without_state` decides, which may raise BudgetExhausted.
         """
         wants, overdrawn = [(lease, units) for lease in self.leases], []
         try:

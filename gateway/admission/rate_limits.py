@@ -122,8 +122,8 @@ class RateLimits:
             raise self._refuse(_spent(rule, tokens, short))
 
     def _share(self, wants: Sequence[Want]) -> NotEnough | None:
-        """Take `wants` from this worker's own share of each limit. Returns None, or the counter whose share is too
-        small."""
+        """Take `wants` from this worker's own share of each limit, because the state server is unavailable. Returns
+        None if that succeeded. Otherwise returns the counter whose share is too small."""
         step = self._leases.step
         for lease, units in wants:
             share = lease.limit // max(self._leases.workers, lease.workers)
@@ -193,14 +193,15 @@ class Permit:
                 self._leases.correct(rule.lease, tokens - charged, self._step)
 
     def release(self) -> None:
-        """End the permission, so that another request may run. If the permit was not settled, no backend was called."""
+        """End the permission, so that another request may run. If `settle` was not called, no backend was called, so
+        the request counts with 0 tokens."""
         if self._tokens is not None:
             self.settle(0)
         self._leases.give(self._account.gauges, 1)
 
 
 def _shown(what: What, rules: Sequence[_Rule]) -> _Shown:
-    """The headers for one kind of limit. Their names are those that OpenAI uses."""
+    """The response headers for one kind of limit (`what`). They have the names that OpenAI uses."""
     names = (f"x-ratelimit-limit-{what}", f"x-ratelimit-remaining-{what}", f"x-ratelimit-reset-{what}")
     return _Shown(*names, tuple(rules), rules[0] if len(rules) == 1 else None)
 

@@ -238,7 +238,8 @@ class Supervisor:
             self._workers.note_refusal(await self._roll(policies))
 
     async def _roll(self, policies: Policies) -> str:
-        """Do a rolling restart. Returns an empty text if it was completed, else the reason why not, for /health."""
+        """Do a rolling restart. Returns an empty text if the restart was completed. Otherwise returns the reason why
+        not, which /health shows."""
         before = self._settings.config.shutdown.grace_period
         try:
             self._settings = self._accepted.renew()

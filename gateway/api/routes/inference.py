@@ -133,8 +133,8 @@ class Inference:
         headers: Mapping[bytes, bytes],
         tenant: Tenant,
     ) -> CompletionRequest:
-        """Parse the body and check the request, and raise what `dialect.parse` and `check_forwarding` raise. If the
-        body has too many items, raises BodyTooLarge before the body is parsed."""
+        """Parse the body, and check whether the request may be forwarded. Raises the errors of `dialect.parse` and
+        `check_forwarding`. If the body has too many items, raises BodyTooLarge before the body is parsed."""
 
         def parse() -> CompletionRequest:
             scan = self._blocks.scan(tenant.team, body) if len(body) >= LEAST_BYTES else None
@@ -155,8 +155,8 @@ class Inference:
         return tenant
 
     def _admit(self, caller: Caller, headers: Mapping[bytes, bytes], tenant: Tenant) -> tuple[Controls, bool]:
-        """Make all other checks that need no body. Returns the controls, and whether the request has the priority
-        `batch`. After a request was admitted, `leave` of the load shedder must be called when the request ends."""
+        """Make all further checks that do not need the body. Returns the controls, and whether the request has the
+        priority `batch`. When an admitted request ends, `leave` of the load shedder must be called."""
         if caller.method != "POST":
             raise MethodNotAllowed(f"{caller.path} takes POST, not {caller.method}.")
         if (family := PASSED_THROUGH.get(caller.path)) is None:
@@ -230,8 +230,9 @@ class Inference:
         tenant: Tenant,
         request: CompletionRequest,
     ) -> asyncio.Task[None] | None:
-        """Like `_serve`, but of all requests with the idempotency key `key` only the first is served; the others get
-        its answer. If the caller has left, returns the task that continues."""
+        """Like `_serve`, for a request with the idempotency key `key`. Of all requests with this key, only the first is
+        served. The other requests get the same answer. If the caller has left, returns the task that continues to serve
+        the request."""
 
         async def serve(recorder: Caller) -> None:
             await self._serve(recorder, dialect, tenant, request)

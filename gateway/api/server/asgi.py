@@ -147,8 +147,8 @@ async def next_message(receive: Receive, until: float, deadlines: Deadlines | No
 
 
 async def decoded(body: bytes, header: bytes, limit: int, aside: OffLoop) -> bytes:
-    """Decode a request's body. `header`: the value of `content-encoding`. Slow decoding runs in the threads of `aside`,
-    and ends if the calling task is cancelled.
+    """Decode a request's body. `header`: the value of `content-encoding`. Slow decoding runs in the threads of `aside`.
+    It is stopped if the calling task is cancelled.
 
     Raises BadRequest, UnsupportedMediaType, and BodyTooLarge above `limit` bytes.
     """

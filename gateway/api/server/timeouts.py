@@ -55,9 +55,9 @@ class GuardedProtocol(InferenceProtocol):
             self._head_timer = None
 
     def _give_up(self) -> None:
-        """Close the connection because the head is late. A client that has begun a head gets an error. A client that
-        has not begun one, or that still sends the body of a refused request, gets none, because it would read the error
-        as the answer to its next request."""
+        """Close the connection because the head of a request is late. A client that has begun to send a head gets an
+        error. A client that has sent nothing gets no error. Nor does a client that still sends the body of a refused
+        request, because it would read the error as the answer to its next request."""
         cycle = self.cycle
         resting = cycle is not None and self.headers is cycle.headers  # type: ignore[attr-defined]
         if self.unparsed and not resting:
