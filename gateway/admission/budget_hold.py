@@ -30,8 +30,8 @@ PATIENCE_S = 10.0
 """Seconds for which a request waits for the holds of other requests to end. After that, the budget counts as too small
 for all of them together."""
 _GENEROUS_PATIENCE_S = 5.0
-"""Seconds for which a request waits for a high cap, which hardly any answer reaches. After that, it takes a
-lower cap."""
+"""Maximum seconds for which a request waits until the budgets allow a high cap on its output tokens. Hardly any answer
+reaches such a cap. After this time, the request gets a lower cap."""
 _LEAST_TOKENS = 16
 """Minimum number of tokens to which an answer is capped. A call with fewer tokens is not worth its cost."""
 _STEP_TOKENS = 256

@@ -76,7 +76,8 @@ class Budgets:
         self._patience_s, self._time, self._prices = patience_s, clock, prices
         self._expectations = OutputForecasts()
         self._by_lineage: dict[str, _KeyBudgets] = {}
-        """Lineage of a key → the counter groups of the key in the current windows."""
+        """Lineage of a key → the counter groups of the key in the current windows. A lineage is a key together with the
+        keys that replaced it by rotation."""
         self._earlier: dict[str, _KeyBudgets] = {}
         """Lineage of a key → the counter groups of the key in the previous windows. Requests that began in those
         windows are settled there."""

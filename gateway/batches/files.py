@@ -63,8 +63,8 @@ class Page:
     purpose: str = ""
 
     def of(self, table: Table, viewer: Viewer, *more: ColumnElement[bool]) -> Select[tuple[object, ...]]:
-        """A query for the rows of the page that `viewer` may see, and one more row. The additional row shows whether
-        further pages exist. Ids sort by time."""
+        """A query for the rows of this page that `viewer` may see. The query also returns one further row if more pages
+        exist. Ids sort by time."""
         query = select(table).where(seen_by(table, viewer), *more).limit(self.limit + 1)
         if self.purpose:
             query = query.where(table.c.purpose == self.purpose)

@@ -80,8 +80,8 @@ class Requests:
         return end + 1
 
     def _step(self, data: bytes, kept: int, at: int) -> int:
-        """Process the quote or bracket at the position `at`. `kept`: position up to which `data` has been stored.
-        Returns this position after the call."""
+        """Process the quote or bracket at the position `at`. `kept`: the position up to which `data` has already been
+        stored. Returns the position up to which `data` has been stored now."""
         sign = data[at]
         if sign == _QUOTE:
             self._quoted = True

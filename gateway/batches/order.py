@@ -26,7 +26,7 @@ BLOCK = 512
 SHARED = 8
 """Minimum number of equal blocks at the beginning of two prompts, about 1024 tokens. Providers do not cache less."""
 PAGE = 64
-"""Maximum lines in memory, among which a line is searched that may be sent."""
+"""Maximum number of lines in memory. The next line to send is chosen among these lines."""
 _DIGEST = 8
 
 
@@ -58,8 +58,8 @@ def placed(path: Path, form: Form, done: set[str]) -> list[QueuedLine]:
 
 
 def beginning(fields: dict[str, Any], prompt: tuple[str, ...]) -> bytes:
-    """The digests of the whole blocks of a prompt, one after the other. `prompt`: names of the fields of which the
-    prompt consists. If prompts are sorted by this value, prompts with equal beginnings are neighbours."""
+    """The digests of all whole blocks of a prompt, one after the other. `prompt`: names of the fields that make up the
+    prompt. If prompts are sorted by this value, prompts with equal beginnings are next to each other."""
     if not prompt:
         return b""
     try:

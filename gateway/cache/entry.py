@@ -84,8 +84,8 @@ class Flush:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """Reports answers that a worker has deleted after it had stored them. The answers are named by digest and place. If
-    the same answer is stored again, it gets another place."""
+    """Reports that a worker has deleted answers that it had stored. Each answer is named by its digest and its place.
+    If the same answer is stored again, it gets another place."""
 
     entries: Sequence[tuple[bytes, str]]
 

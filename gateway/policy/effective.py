@@ -32,8 +32,8 @@ class Value:
 
 
 def effective(folders: Sequence[Path], ceilings: Ceilings, team: str) -> tuple[str, list[Value]]:
-    """Returns (the team whose policy applies: `team` or `default`, all values). Raises ConfigError if that policy or
-    its base has a mistake."""
+    """Returns two values: the team whose policy applies (`team`, or `default` if `team` has no policy of its own), and
+    all values of this policy. Raises ConfigError if this policy, or the base that it extends, has a mistake."""
     found = read_sources(folders, ())
     parts = {part.name: part for _, part in found.teams}
     owner = team if team in parts else DEFAULT

@@ -56,8 +56,8 @@ class Tenants:
         return self.authenticate(secret)
 
     def of_key(self, lineage: str) -> Tenant:
-        """The current tenant of a key, for work that the key asked for earlier, such as a batch. If the key was
-        rotated, the tenant of its successor. Raises the same errors as `authenticate`."""
+        """The present tenant of a key. Used for work that the key asked for earlier, such as a batch. If the key was
+        rotated, the tenant of the key that replaced it. Raises the same errors as `authenticate`."""
         key_digest = self._ring.digest_of(lineage)
         if key_digest is None and self._ring.ready:
             raise ExpiredKey(f"The key {lineage} that asked for this was revoked; ask again with a living one.")
@@ -91,8 +91,8 @@ class Tenants:
         return Tenant(key, policy, epoch, self._closed_to(key.team))
 
     def _log_unknown(self) -> None:
-        """Log that an unknown key was refused. At most one line a minute, because anyone can send unknown keys. The
-        line contains no part of the key."""
+        """Log that an unknown key was refused. At most one line per minute is logged, because anyone can send unknown
+        keys. The line does not contain any part of the key."""
         now = time.monotonic()
         if now < self._quiet_until or not self._kept_in:
             return

@@ -26,7 +26,7 @@ A_SECOND = 12
 """Maximum records stored per second, averaged over a long time. An hour of them takes about 25 MiB on the state
 server."""
 AT_ONCE = 1024
-"""Maximum unused allowance of records. After a quiet time, that many records are stored in a row beyond the rate
+"""Maximum number of records that can be stored at once after a quiet time. Later records are stored at the rate
 `A_SECOND`."""
 FEW = 2
 """Maximum records in a flush for which the what-if analysis is made. The analysis takes a millisecond per record."""
@@ -44,7 +44,7 @@ class FlightRecords:
     """
 
     def __init__(self, state: State, archive: Archive | None = None) -> None:
-        """`archive` finds requests that are neither in memory nor on the state server."""
+        """`archive`: finds requests whose records are neither in memory nor on the state server."""
         self._state, self._archive = state, archive
         self._recent: OrderedDict[str, Record] = OrderedDict()
         self._decided: list[Record] = []
@@ -117,8 +117,8 @@ class FlightRecords:
 
 
 def _decided(record: Record) -> bool:
-    """Whether the gateway chose between backends or took the answer from the semantic cache. The ledger contains only
-    the result of such a decision."""
+    """Whether the gateway had a choice: it chose between backends, or took the answer from the semantic cache. The
+    ledger contains only the result of a choice, so the record is stored for the reasons."""
     route = record.route
     if record.finish == "length" and record.notes:  # a budget may have cut the answer off
         return True

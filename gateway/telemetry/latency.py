@@ -82,9 +82,9 @@ class Latencies:
             self.first_chunks[key].add(max(0.0, attempt.first_byte_at - attempt.started_at))
 
     def _model(self, record: Record, served: Attempt | None) -> str:
-        """The model by which the series is labelled: the requested model. Empty if no backend answered and the request
-        failed, because the client may then have named any text as the model. `_OTHER` if `MOST_MODELS` other models
-        have series. `served`: the attempt whose answer was served."""
+        """The model by which the series is labelled. It is the requested model. `_OTHER` if `MOST_MODELS` other models
+        already have series. Empty if the request failed and no backend answered, because the client may then have
+        written any text as the model's name. `served`: the attempt whose answer the client got."""
         if served is None and record.error:
             return ""
         model = record.model

@@ -18,7 +18,7 @@ SIDES = (".a", ".b")
 
 
 class MetricsFile:
-    """Writes a process's figures. Each edition is written to one of two files in turn, so that one file is always
+    """Writes a process's figures. The figures are written to two files in turn, so that one of the files is always
     complete.
 
     The process holds a lock on the first file until it ends. By this lock, readers see that the process is running. May

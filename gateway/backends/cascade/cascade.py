@@ -151,8 +151,8 @@ class Cascade:
         return await self._choice()
 
     def _is_last(self, names: Sequence[str]) -> bool:
-        """Whether `names` is a single backend whose answer will be served in any case. Then the stream of this backend
-        need not be held back."""
+        """Whether `names` is a single backend whose answer will be served in any case. If so, the stream of this
+        backend need not be held back."""
         if len(names) > 1:
             return False
         if self._needs_beginning_only(names) and not (self._rules.hold_tokens and self._rules.hold_for):
@@ -161,8 +161,8 @@ class Cascade:
         return not self._strategy.next(judged) and self._strategy.serves(judged) == len(self._judged)
 
     def _needs_beginning_only(self, names: Sequence[str]) -> bool:
-        """Whether `names` is a single backend from which the strategy accepts every answer that is not weak. Then the
-        beginning of the answer is enough, because the strategy does not compare the whole answer with others."""
+        """Whether `names` is a single backend, and the strategy accepts every answer of this backend that is not weak.
+        If so, only the beginning of the answer must be judged, because the strategy does not compare whole answers."""
         judged = [*self._judged, StrategyAnswer(names[0], None, confidence=1.0)]
         return (
             len(names) == 1 and not self._strategy.next(judged) and self._strategy.serves(judged) == len(self._judged)

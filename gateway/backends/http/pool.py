@@ -159,8 +159,8 @@ class PooledClient:
     # slots
 
     async def _acquire(self, loop: asyncio.AbstractEventLoop, limit: float) -> Connection:
-        """Reserve a connection that is not idle. Opens a new connection, or waits for a connection whose request
-        ends."""
+        """Reserve a connection. If fewer than the maximum are in use, opens a new connection; otherwise waits for a
+        connection whose request ends. No idle connection is reused."""
         if self._closed:
             raise BackendUnreachable(f"the connections to {self.name} were closed", backend=self.name)
         if self._taken >= self._concurrent:

@@ -27,7 +27,8 @@ _WINDOW_S = 60.0
 
 @dataclass(slots=True)
 class _Limit:
-    """One rate limit. `left`, the unused part, is assumed to grow evenly until the whole limit is unused again."""
+    """One rate limit. `left` is the unused part of the limit. It is assumed to grow evenly until the whole limit is
+    available again."""
 
     most: float
     left: float
@@ -73,8 +74,8 @@ class Headroom:
         self._limits[name] = _Limit(most, left, now, now + (_WINDOW_S if reset_s is None else reset_s), used)
 
     def share(self, now: float, in_flight: int) -> float | None:
-        """The unused share of the limit that is closest to its end, from 0 to 1. Calls in progress count as used. 0
-        means that one more call would exceed a limit. None: no limit was reported."""
+        """The unused share (0 to 1) of the rate limit of which the smallest share is left. Calls in progress count as
+        used. 0 means that one more call would exceed a limit. None: no limit was reported."""
         if not self._limits:
             return None
         return min(_share(each, now, in_flight) for each in self._limits.values())

@@ -132,8 +132,8 @@ class _Race:
 
 
 def _as_good(backend: Backend, route: Route) -> bool:
-    """Whether `backend` may answer even if the first backend has not failed. Some backends of a route are only
-    fallbacks after a failure, such as the backends above the price ceiling."""
+    """Whether `backend` may answer although the first backend has not failed. Some backends of a route are only for the
+    case that the others fail, such as the backends above the price ceiling."""
     if backend.name in route.above and backend is not route.backends[0]:
         return False
     if route.reference is None or backend.same_model(route.backends[0]):

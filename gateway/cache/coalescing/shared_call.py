@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 class _Yield:
-    """An object that is awaited to run the other ready tasks once. It does the same as `asyncio.sleep(0)` in a fifth of
-    the time."""
+    """Awaiting this object lets the other ready tasks run once. It has the same effect as `asyncio.sleep(0)`, in a
+    fifth of the time."""
 
     def __await__(self) -> Generator[None, None, None]:
         yield
@@ -118,10 +118,8 @@ class SharedCall:
             raise
 
     def outlives(self, serving: asyncio.Task[Any]) -> bool:
-        """Whether the task `serving`, which makes the call, must continue although its own client has disconnected.
-
-        True while the call has other subscribers. When the last subscriber leaves, it cancels `serving`.
-        """
+        """Whether the task `serving`, which makes the call, must continue although its own client has disconnected. It
+        must as long as the call has other subscribers. The last subscriber that leaves cancels `serving`."""
         if self.over or not self.subscribers:
             return False
         self._task = serving

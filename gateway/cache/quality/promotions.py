@@ -28,7 +28,8 @@ class _Scope:
     wrong: int = 0
 
     def allowed(self, max_error: float) -> bool:
-        """Whether the expected wrong hits stay within their part of `max_error` if one more promoted hit is served."""
+        """Whether one more promoted hit may be served. It may if the expected number of wrong hits then stays within
+        the part of `max_error` that is reserved for promoted hits."""
         rate = (self.wrong + _EXPECTED_WRONG * _EXPECTED_CHECKS) / (self.checked + _EXPECTED_CHECKS)
         return rate * (self.hits + 1) <= _SHARE * max_error * (self.lookups + _LOOKUPS)
 
@@ -58,7 +59,8 @@ class Promotions:
         self._counts(scope).lookups += 1
 
     def promoted(self, scope: str, digest: bytes, score: float, max_error: float) -> bool:
-        """Whether the answer with this digest is a hit although the scope's threshold is above `score`."""
+        """Whether the promoted answer with this digest is a hit, although `score` is below the threshold of the
+        scope."""
         return score >= self._least.get((scope, digest), _NEVER) and self._counts(scope).allowed(max_error)
 
     def gave(self, scope: str) -> None:

@@ -141,7 +141,8 @@ class ExactIndex:
         return gone
 
     def covered(self, flush: Flush) -> Iterator[Entry]:
-        """The entries that `flush` covers. The iterator is valid until the next change of the index."""
+        """The entries that `flush` covers, that is, the answers that it deletes. The iterator is valid until the next
+        change of the index."""
         of_team = self._by_team.get(flush.team)
         among = self.entries() if not flush.team else (of_team.entries.values() if of_team else ())
         return (entry for entry in among if flush.covers(entry))

@@ -169,8 +169,8 @@ class Leases:
     # ── using ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def try_take(self, wants: Sequence[Want]) -> bool:
-        """Take all units in `wants` from leased units, without a round trip. Returns False if they are not enough; then
-        nothing was taken."""
+        """Take all units in `wants` from the units that this worker has leased, without a round trip. Returns False if
+        they are not enough; then nothing was taken."""
         for lease, units in wants:
             if lease.free < units:
                 return False
@@ -179,8 +179,8 @@ class Leases:
         return True
 
     def try_hold(self, leases: Sequence[Lease], units: int) -> bool:
-        """Take `units` from each of several sums, without a round trip. Returns False if they are not enough; then
-        nothing was taken."""
+        """Take `units` from each of several sums without a round trip, from the units that this worker has leased.
+        Returns False if they are not enough; then nothing was taken."""
         for lease in leases:
             if lease.free < units:
                 return False
@@ -230,8 +230,8 @@ class Leases:
         self._watch(lease)
 
     def correct(self, lease: Lease, units: int, step: int) -> None:
-        """Change the units of a rate that were used at `step` by `units`. Units above 0 count as used now, and not at
-        `step`."""
+        """Change by `units` the number of units of a rate that were used at `step`. If `units` is above 0, these units
+        count as used now."""
         lease.correct(units, step if units < 0 else self.step)
         if not lease.watched:
             self._watch(lease)
@@ -311,9 +311,9 @@ class Leases:
         raise StateUnavailable("the counters changed during every call")
 
     async def _drained(self, unknown: Sequence[Lease]) -> str:
-        """Names of drained workers: dead workers whose spend is in the ledger. The names are read again if there are
-        counters without a base (`unknown`); this must happen before any of these bases is read. Raises
-        StateUnavailable."""
+        """The names of the drained workers: dead workers whose spend is completely in the ledger. `unknown`: counters
+        without a base. If there are any, the names are read again, which must happen before a base of these counters is
+        read. Raises StateUnavailable."""
         if unknown:
             await self._dead.refresh(_RECORD_FRESH_S)
         return self._dead.drained
@@ -418,8 +418,8 @@ class Leases:
             log.debug("leases of %s: %s", group.tag, error)
 
     async def _repair(self, leases: Sequence[Lease]) -> None:
-        """Rebuild those sums of which a dead and drained worker had leased units. Only the ledger has the spend of that
-        worker."""
+        """Rebuild the sums of which a dead worker had leased units, if this worker's journal is completely in the
+        ledger (drained). Only the ledger shows how much of these units the dead worker had spent."""
         now = self._monotonic()
         due = [lease for lease in leases if lease.repair_at <= now]
         for lease in due:

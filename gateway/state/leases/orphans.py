@@ -47,10 +47,8 @@ class DeadWorkers(Protocol):
     """Names of drained workers, separated by spaces."""
 
     def note(self, lease: Lease, names: str) -> int:
-        """Store that the counter `lease` holds units for dead workers. `names`: `NAME=UNITS NAME=UNITS`.
-
-        Returns how many of these units have been held for longer than `PATIENCE_S` seconds.
-        """
+        """Store that the counter `lease` holds units for dead workers. `names`: these workers with their units, as
+        `NAME=UNITS NAME=UNITS`. Returns how many of these units have been held for longer than `PATIENCE_S` seconds."""
         ...
 
     async def refresh(self, max_age_s: float) -> None:
@@ -70,7 +68,8 @@ class DeadWorkers(Protocol):
 
 
 class AllDrained:
-    """Implements DeadWorkers for a process that reads all journals itself when it rebuilds a sum."""
+    """Implements DeadWorkers for a process that reads all journals itself when it rebuilds a sum. Therefore all dead
+    workers count as drained."""
 
     drained = ALL_WORKERS
 
@@ -91,7 +90,7 @@ class AllDrained:
 
 
 class Orphans:
-    """Implements DeadWorkers by the records in the ledger's database."""
+    """Implements DeadWorkers with the records about dead workers in the ledger's database."""
 
     def __init__(
         self,
