@@ -65,8 +65,8 @@ def examine(
     fleet: FleetView,
     sessions: SessionView | None = None,
 ) -> list[Candidate]:
-    """All backends as candidates, each with its expected cost. A candidate that cannot serve has the first reason that
-    was found."""
+    """All backends as candidates, each with its expected cost. If a candidate cannot serve the request, it has the
+    first reason that was found."""
     found = []
     for backend in backends:
         cause, excluded = against(backend, demand)
@@ -125,8 +125,8 @@ def writes_cache(backend: Backend, price: Price, demand: Demand) -> bool:
 
 
 def against(backend: Backend, demand: Demand) -> tuple[Cause, str]:
-    """Why the backend cannot serve the request: (cause, reason). Both are empty if it can. Health and load of the
-    backend are not examined."""
+    """Why the backend cannot serve the request, as (cause, reason). Both are empty if the backend can serve it. The
+    health and the load of the backend are not considered here."""
     data = demand.data
     if not translators(demand.dialect, backend.spoken):
         return "dialect", f"it cannot be asked in the dialect {demand.dialect}"

@@ -22,8 +22,8 @@ TRUST = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Logistic regression of an answer's quality. The inputs are the skill of the answer's model and the skills of the
-    other models that answered."""
+    """Logistic regression of an answer's quality. Its inputs are the skill of the model that gave the answer, and the
+    skills of the other models that answered."""
 
     skills: Array
     """For each of m models, the log odds of its mean quality."""

@@ -101,12 +101,9 @@ Learned = dict[Asked, Level]
 
 
 class _Value(NamedTuple):
-    """Results of the best further calls from one state on. Each array has one row per prompt and one column per price
-    of money (the quality that one US dollar must gain).
-
-    `realised`: measured quality of the answer that is served. `estimated`: its estimated quality. `usd`: US dollars of
-    the further calls.
-    """
+    """Results of the best further calls from one state on. Each array has one row per prompt and one column per
+    exchange rate between quality and US dollars (price of money). `realised`: measured quality of the answer that is
+    served. `estimated`: its estimated quality. `usd`: US dollars of the further calls."""
 
     realised: NDArray[np.floating]
     estimated: NDArray[np.floating]
