@@ -64,8 +64,8 @@ class Counter:
         return vocabulary.count(self.load(encoding), text) if text else 0
 
     def at_once(self, text: str) -> int:
-        """The exact number of tokens if it can be counted at once; otherwise the estimate. For callers on the event
-        loop that cannot wait."""
+        """The exact number of tokens if counting takes little time; otherwise an estimate. For callers on the event
+        loop, which must not wait."""
         return self.count(text) if self.ready() and len(text) <= _ON_LOOP_CHARACTERS else estimate(text)
 
     def ready(self, encoding: EncodingName = "o200k_base") -> bool:

@@ -111,11 +111,9 @@ class Contexts:
             self._marking.learn(attempt, record.tenant.team, prefix)
 
     def estimate(self, request: CompletionRequest) -> ContextEstimate:
-        """The estimated number of tokens of a request, without using a tokenizer. The field `least` is the smallest
-        size that the request can have after dropping and shortening.
-
-        Takes microseconds. For a large body it takes milliseconds and should run in a thread.
-        """
+        """The estimated number of tokens of a request, without a tokenizer. The field `least` of the result is the
+        smallest size to which trimming can reduce the request. The estimate takes microseconds. For a large body it
+        takes milliseconds, so call it in a thread."""
         tokens = measure.estimated(request)
         if not request.one_context:
             return ContextEstimate(tokens, 0)  # the backend decides whether the input fits its window
@@ -351,12 +349,10 @@ def _tried(request: CompletionRequest, bounds: _Bounds, backend: Backend, report
 
 
 def _as_reported(window: _Bounds, tokens: int, report: Report, factor: float) -> _Bounds:
-    """The token limits for a session if the backend has reported the size of the session's last request.
-
-    The reported size is exact. Only the tokens that were added since then are multiplied by a factor: `factor` (the
-    factor of the model's family), or the session's own ratio of reported to counted tokens if this ratio is larger.
-    `tokens`: the backend's context window.
-    """
+    """The token limits for a session whose last request has a size that the backend reported. The reported size is
+    exact, so only the tokens that were added since then are multiplied by a factor. The factor is `factor` (of the
+    model's family), or the session's own ratio of reported to counted tokens if this ratio is larger. `tokens`: the
+    backend's context window."""
     answer = window.answer or 0
     room = tokens - report.reported - (answer if answer > 1 else min(_ANSWER_TOKENS, tokens // 4))
     if room >= 0:

@@ -105,8 +105,9 @@ async def _decide(
 
 
 def _by_strategy(decide: Callable[[Policy], Route], policy: Policy, model: str, route: Route) -> list[str]:
-    """Sentences about the nearest qualities at which another strategy would be chosen: one below and one above the
-    quality that the policy's rule for `model` asks for. Empty if the choice was not made among fitted strategies."""
+    """Sentences about the quality at which another strategy would be chosen. There is one sentence for the nearest such
+    quality below the quality that the policy's rule for `model` asks for, and one for the nearest above. Empty if the
+    choice was not made among fitted strategies."""
     rule = policy.rule(model)
     if not route.strategy or not isinstance(rule, ModelRule):
         return []
@@ -120,9 +121,9 @@ def _by_strategy(decide: Callable[[Policy], Route], policy: Policy, model: str, 
 
 
 def _pressures(settings: Settings, tenant: Tenant) -> dict[str, float]:
-    """Team → the highest pressure of its shared budgets; empty if the policy does not pace spend. The pressure is a
-    number 0..1 that says how far the spend is ahead of an even spend. Only spend in the ledger counts; a worker also
-    counts spend that is not in the ledger yet."""
+    """Team → the highest pressure of the budgets that its keys share. The pressure, 0..1, says how far the spend is
+    ahead of an even spend. Only spend in the ledger counts; a running worker also counts spend that is not in the
+    ledger yet. Empty if the policy does not pace spend."""
     team, policy = tenant.team, tenant.policy
     if not policy.pacing.enabled:
         return {}

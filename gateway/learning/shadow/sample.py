@@ -93,9 +93,9 @@ def sample(
 
 
 def repeatable(request: CompletionRequest) -> bool:
-    """Whether the request can safely be sent twice. A request that makes the provider act cannot: it uses tools that
-    the provider runs, or stores the response. Large requests and requests for several answers are not repeated either.
-    """
+    """Whether the request can safely be sent to a second backend. It cannot if it makes the provider act: it uses tools
+    that the provider runs, or it stores the response. Large requests and requests for several answers are not repeated
+    either."""
     if not FACTS[request.dialect].repeatable or request.parallel != 1 or request.body.get("store"):
         return False
     if len(request.raw) > MOST_BYTES:
@@ -126,9 +126,9 @@ def _in_question(route: Route, served: str, drawn: float, learned: Evidence, tea
 
 
 def _probed(route: Route, drawn: float, learned: Evidence, team: str) -> str | None:
-    """Select, by the random number `drawn`, one of the cheaper backends that routing did not choose. If the quality of
-    some of them was found to be below target, one of these is selected, because it may have recovered. Otherwise any of
-    them may be selected, because the assumed quality of any of them may be too low."""
+    """Select one of the cheaper backends that routing did not choose, by the random number `drawn`. If the quality of
+    some of these backends was found to be below target, one of them is selected, because it may have recovered.
+    Otherwise any cheaper backend may be selected, because its assumed quality may be too low."""
     able = [one for one in route.considered if _may_be_probed(one, route)]
     wanting = [one for one in able if learned.adjust(team, one.backend).margin]
     among = wanting or able
