@@ -183,7 +183,7 @@ class Attempt:
     @property
     def seen(self) -> int:
         """Maximum number of output tokens that can have arrived: one token for every four bytes of the stream, but at
-        least one per chunk. Hardly any token takes fewer than four bytes of a stream."""
+        least one token per chunk. Hardly any token takes fewer than four bytes."""
         return max(self.chunks, self.output_bytes // _LEAST_BYTES)
 
     def came(self, size: int, chunks: int) -> None:
@@ -274,8 +274,8 @@ class Record:
 
     @property
     def curtailed(self) -> bool:
-        """Whether the served answer ended early because the budget paid for no more. Such an answer is not cached.
-        Nothing about its backend is learned from it."""
+        """Whether the served answer ended early because the budget did not pay for more. Such an answer is not stored
+        in the cache, and the gateway learns nothing from it about the backend."""
         if self.finish != "length":
             return False
         served = self.served_by

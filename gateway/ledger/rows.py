@@ -173,7 +173,8 @@ def asked(attempt: Attempt, record: Record) -> dict[str, Any]:
 
 
 class Decided(NamedTuple):
-    """What routing decided for an answer that another backend gave (observe mode, outside the rollout, hold-out)."""
+    """What routing decided for an answer that another backend gave. Another backend answers if the policy only
+    observes, or if the request is outside the rollout or in the comparison group."""
 
     names: str
     """Names of the backends that routing would have called, separated by commas."""
@@ -187,10 +188,8 @@ class Decided(NamedTuple):
 def ending(
     attempt: Attempt, record: Record, usage: Usage, prices: str, decided: Decided | None = None
 ) -> tuple[Any, ...]:
-    """The values of a Row after those of `opening`, up to the last value that is not a default.
-
-    `prices`: the prices with which the cost was computed, as text from `applied.text_of`.
-    """
+    """The last values of a Row, after those that `opening` returns. Values at the end that are the defaults of their
+    columns are left out. `prices`: the prices with which the cost was computed, as text from `applied.text_of`."""
     started, first, ended = attempt.started_at, attempt.first_byte_at, attempt.ended_at
     names, pico, ppm = _UNDECIDED if decided is None else decided
     rare = (
@@ -311,8 +310,8 @@ def _unusual(rare: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _waited_ms(attempt: Attempt, record: Record) -> int:
-    """Milliseconds from the request's start to the call of the backend. They count as 0 for a first attempt that begins
-    within a second, so that most rows stay short."""
+    """Milliseconds from the start of the request to the call of the backend. If the first attempt begins within a
+    second, the value is 0, so that most rows stay short."""
     waited_s = attempt.started_at - record.started_at
     if waited_s < 1 and (attempt.number in (1, record.before + 1)):
         return 0

@@ -100,15 +100,16 @@ def any_usage(value: object, *, tier: str = "", fees: Fees = ()) -> Usage | None
 
 
 def usage_with(usage: Usage | None, tier: str, fees: Fees = ()) -> Usage | None:
-    """`usage`. If `usage` is None and `tier` or `fees` is known, an empty usage with `tier` and `fees`."""
+    """`usage`, if it is known. If it is None but `tier` or `fees` is known, a usage without tokens that has this `tier`
+    and these `fees`. Otherwise None."""
     if usage is not None or not (tier or fees):
         return usage
     return Usage(service_tier=tier, fees=fees)
 
 
 def later(reported: Usage | None, before: Usage | None) -> Usage | None:
-    """Choose between two reports of the usage of one answer. Returns the later report, `reported`, unless it is None or
-    doubtful and smaller than `before`."""
+    """Choose between two reports of the usage of one answer: `before`, and the later report `reported`. The later
+    report is chosen, with two exceptions: it is None, or it is doubtful and smaller than `before`."""
     if reported is None or before is None:
         return reported or before
     odd = reported.doubt or not reported.all_input
@@ -116,7 +117,7 @@ def later(reported: Usage | None, before: Usage | None) -> Usage | None:
 
 
 def counted(usage: Usage | None, estimated_input: int) -> Usage:
-    """`usage`. If `usage` has no input tokens, an estimated usage with `estimated_input` tokens."""
+    """`usage`, if it has input tokens. Otherwise an estimated usage with `estimated_input` input tokens."""
     if usage is not None and usage.all_input:
         return usage
     doubt = usage.doubted("input_tokens") if usage is not None else ""
@@ -176,7 +177,8 @@ class _Reading:
         )
 
     def _cache(self) -> tuple[int, int]:
-        """Split the prompt into cached and uncached tokens. An impossible discount is ignored."""
+        """Split the prompt's tokens. Returns two numbers for those read from the cache and those that were not. A
+        number of cached tokens that is impossible is ignored."""
         counts, doubts = self._counts, self._counts.doubts
         cached = counts.count(self._read.get("cached_tokens"), "cached_tokens")
         separate = counts.first(self._report, _CACHED, "cached_tokens")

@@ -32,9 +32,9 @@ class ChatStream(ChatReader):
     """Implements `StreamReader` for OpenAI chat on both sides. If the backend sends no `[DONE]`, the client gets no
     `[DONE]`.
 
-    Most events are not parsed: their bytes are searched for texts that only relevant events contain. If a
-    `finish_reason` or `usage` is written with unusual spaces (`"usage" : {`), the search misses it, and it is found at
-    the end of the stream.
+    Most events are not parsed. Their bytes are searched for texts that occur only in events that must be parsed. The
+    search misses a `finish_reason` or a `usage` that is written with unusual spaces (`"usage" : {`). Such a field is
+    found at the end of the stream.
     """
 
     def __init__(
@@ -148,11 +148,9 @@ class ChatStream(ChatReader):
             self.usage = replace(self.usage, fees=SEARCHED)
 
     def eof(self) -> None:
-        """Called at the end of the stream. If the backend sent no `[DONE]`, the answer is complete if every choice has
-        a finish reason.
-
-        Raises the backend's failure, or StreamBroken if the answer is incomplete.
-        """
+        """Called at the end of the stream. Without `[DONE]` from the backend, the answer counts as complete if every
+        choice has a finish reason. Raises the failure that the backend reported, or StreamBroken if the answer is
+        incomplete."""
         if self._whole:
             return
         self._read_rest()

@@ -32,7 +32,8 @@ BYTES_PER_TOKEN = 4
 
 
 class Pace:
-    """Measurements of one backend in one worker: either of its streams, or of its answers that are not streamed."""
+    """Measurements of one backend in one worker. They are either about its streams or about its answers that are not
+    streamed."""
 
     __slots__ = ("_looked_at", "_whole_seen", "frame_bytes", "hides", "plain", "rest", "spread", "tokens_per_second")
 
@@ -97,7 +98,7 @@ class Pace:
 
     @property
     def most_per_second(self) -> float:
-        """A rate, in tokens per second, that hardly any answer exceeds; 0 while unknown."""
+        """A rate of unseen tokens, per second, that hardly any answer exceeds; 0 while the rate is unknown."""
         return self.tokens_per_second + _SPREADS * self.spread
 
 

@@ -26,14 +26,16 @@ class Learned:
     target."""
 
     def adequacy(self, prior: float) -> float:
-        """The probability `prior`, corrected by the evidence. Without evidence, `prior` itself."""
+        """The corrected probability that an answer of the backend is as good as the reference's. `prior`: this
+        probability before the correction by evidence. Without evidence, the result is `prior`."""
         if not self.n or (prior >= 1 and self.shift >= 0):
             return prior
         return sigmoid(logit(prior) + self.shift)
 
     def prior(self, adequacy: float) -> float:
-        """The prior from which `adequacy` was computed. The inverse of the method `adequacy`, except for priors outside
-        `_LEAST`..`_MOST`, which that method limits to this range."""
+        """The probability before the correction by evidence, of which `adequacy` is the corrected value. This is the
+        inverse of the method `adequacy`. It is not exact for priors outside `_LEAST`..`_MOST`, because that method
+        limits them to this range."""
         return adequacy if not self.n else sigmoid(logit(adequacy) - self.shift)
 
     def quality(self, wanted: float) -> float:

@@ -151,8 +151,8 @@ def outcome(plan: Plan, job: Sample, given: Sequence[StrategyAnswer], score: flo
 
 
 def _served(job: Sample, score: float) -> Outcome | None:
-    """The outcome of the decision by which the request `job` was served. None if the first backend that this decision
-    called is neither the reference nor the backend that is evaluated."""
+    """The outcome of routing's own decision for the request `job`, whether this decision was applied or not. None if
+    the first backend of the decision is neither the reference nor the backend that is evaluated."""
     route, record = job.record.route, job.record
     assert route is not None
     costs = {one.backend: one.cost_pico or 0 for one in route.considered}

@@ -26,8 +26,8 @@ _CLOSE = b'{"close":'
 
 
 class JournalReader:
-    """Reads one lane, the journal of one worker process, from `place` on. Reading a part twice is harmless, because a
-    row with a known id is ignored."""
+    """Reads the journal of one worker process from the position `place` on. Reading a part twice is harmless, because a
+    row whose id is already in the ledger is ignored."""
 
     def __init__(self, name: str, place: Place = (0, 0)) -> None:
         self.name, self.place = name, place
@@ -44,8 +44,8 @@ class JournalReader:
 
     @property
     def resume(self) -> Place:
-        """The position from which to read after a restart: that of the oldest open attempt, or else the end of what was
-        read."""
+        """The position from which the journal must be read after a restart: the beginning of the oldest attempt that
+        has not ended. If all attempts have ended, the end of the part that was read."""
         for place, _ in self.open.values():
             return place
         return self.place

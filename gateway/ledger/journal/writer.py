@@ -184,8 +184,9 @@ class Journal:
         self._keep(opened.opening + rows.ending(attempt, record, usage, prices, decided), opened.slot)
 
     def _decided(self, attempt: Attempt, decision: Decision, usage: Usage) -> rows.Decided | None:
-        """What routing decided for an answer that another backend gave (observe mode, outside the rollout, hold-out).
-        None if the attempt gave no complete answer to the client."""
+        """What routing decided for an answer that another backend gave. Another backend answers if the policy only
+        observes, or if the request is outside the rollout or in the comparison group. None if the attempt gave no
+        complete answer to the client."""
         if attempt.outcome != "ok" or attempt.kind:
             return None
         cost: float | None = 0
@@ -357,8 +358,8 @@ class Journal:
 
 
 def _newly_reported(opened: _Open) -> dict[str, int]:
-    """Token class → tokens that an open attempt has reported. Only the first call for an attempt returns them, later
-    calls return an empty dict."""
+    """Token class → tokens that the backend has reported so far for an open attempt. Only the first call for an attempt
+    returns them; each later call returns an empty dict."""
     if opened.reported is not None:
         return {}
     try:
@@ -378,8 +379,8 @@ def _unavailable(reason: str) -> LedgerUnavailable:
 
 
 def _at_most(price: Price, usage: Usage, attempt: Attempt) -> Usage:
-    """`usage` with the largest possible number of output tokens, if output costs money and the backend did not report a
-    usage."""
+    """The `usage` for which the attempt is priced. If output costs money and the backend reported no usage, the number
+    of output tokens is the largest possible one."""
     missing = (attempt.most_output or 0) - usage.all_output
     if price.every_tier or not usage.total or missing <= 0:
         return usage
@@ -391,7 +392,7 @@ def _at_most(price: Price, usage: Usage, attempt: Attempt) -> Usage:
 
 
 def _countable(price: Price, usage: Usage, attempt: Attempt, record: Record) -> bool:
-    """Whether an estimated usage can be priced. It cannot if audio or images were delivered, the backend reported no
-    tokens, and the output had no limit."""
+    """Whether a price can be computed for an estimated usage. This is impossible if audio or images were delivered, the
+    backend reported no tokens, and the output had no limit."""
     unbounded = FACTS[record.dialect].opaque and usage.total > 0 and attempt.most_output is None
     return not unbounded or price.every_tier or not (price.output or price.audio or price.image)

@@ -299,7 +299,7 @@ def _same(name: str, ours: ListedPrice, was: Any, now: Any) -> bool:
 
 
 def _covered(was: Any, now: Any) -> bool:
-    """Whether `was` has the same values as `now` in all fields that are set in `now`."""
+    """Whether `was` already has the values of `now`. Only fields that are set in `now` are compared."""
     if isinstance(now, Classes) and isinstance(was, Classes):
         return all(_covered(getattr(was, name), value) for name, value in now if value is not None)
     return bool(was == now)

@@ -43,8 +43,8 @@ async def follow(database: Database, backends: Sequence[Backend], prices: PriceB
 
 
 def measured(connection: Connection, backends: Iterable[Backend], now: float) -> dict[str, Decimal]:
-    """Backend → tokens per second during the busy time of the last 15 minutes. The value is a mean with the configured
-    or assumed throughput (see `PRIOR_S`). Backends without attempts are omitted.
+    """Backend → tokens per second during the busy time of the last 15 minutes. The value is a weighted mean of this
+    measurement and the configured or assumed throughput (see `PRIOR_S`). Backends without attempts are omitted.
 
     Output tokens have weight 1 and input tokens 0.1, as in a machine's price. Time with several concurrent attempts
     counts once, so that the costs of all rows add up to the price of the busy time.
