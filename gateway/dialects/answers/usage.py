@@ -130,11 +130,11 @@ def shown(usage: Usage | None) -> Usage | None:
 
 
 class _Reading:
-    """Reads one usage object. Tokens read from and written to the cache count as parts of the prompt. Reasoning tokens
-    count as part of the completion.
+    """Reads one usage object. In OpenAI's format, tokens read from and written to the cache are parts of the prompt,
+    and reasoning tokens are part of the completion.
 
-    The numbers may show that a backend did not include its reasoning, cache reads or cache writes in the totals of
-    prompt and completion. Then the missing tokens are added to these totals.
+    Some backends do not include these tokens in the totals of prompt and completion. If the numbers show this, the
+    missing tokens are added to the totals.
     """
 
     def __init__(self, report: _Object) -> None:
