@@ -97,8 +97,8 @@ class Application:
 
     def endpoint(self, path: bytes) -> Inference | None:
         """The endpoint that answers a POST to `path`; None if Starlette answers it. The gateway's own HTTP protocol
-        calls the endpoint directly, without ASGI. For a path that ends with a slash, None: such a request goes through
-        ASGI, which removes the slash."""
+        calls the endpoint directly, without ASGI. Also None if `path` ends with a slash, because the slash is removed
+        only from requests that go through ASGI."""
         return self._inference if path.isascii() and at(path.decode()) else None
 
     def socket_at(self, path: bytes) -> bool:

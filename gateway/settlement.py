@@ -89,7 +89,7 @@ class Outcome(Protocol):
         ends."""
 
     def close(self, leave: Callable[[], None]) -> None:
-        """Settle the cost, unless that has been done. Then call `leave`, which gives back the request's share of the
+        """Settle the cost, if this has not been done. Then call `leave`, which gives back the request's share of the
         rate limits and records the end of the request. If a background task still works for this request, `leave` is
         called when the task ends. This method does not await."""
 
@@ -251,7 +251,8 @@ class PaidAnswer:
             settlement.sampler.offer(self._request, self._record, answer)
 
     def settle(self) -> None:
-        """Price, journal and settle the answer, unless a separate task publishes it. That task then settles it."""
+        """Price, journal and settle the answer. If a separate task publishes the answer, that task settles it, and this
+        method does nothing."""
         if not self.published:
             self._settle_once()
 

@@ -378,8 +378,8 @@ class Wiring:
             self.telemetry.watch(name, part.stats)
 
     async def _backends(self) -> list[Backend]:
-        """The backends in gateway.yaml, or, without such a list, the backends found on this machine. Facts that are
-        missing come from the catalogue of prices."""
+        """The backends in gateway.yaml. If gateway.yaml has no list of backends, the backends found on this machine.
+        Facts that are missing come from the price list."""
         worker = self.worker
         found = await backends_of(worker.settings.config, worker.local_model_url, worker.simulate)
         return [self.prices.complete(backend) for backend in found]

@@ -22,7 +22,8 @@ _LOOK_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class BudgetWindow:
-    """One budget in one window. Its lease counts in the unit of its meter. A soft budget's lease has no limit."""
+    """One budget in one window, with its counter. The counter counts in the unit of the budget (dollars or tokens). If
+    the budget is soft, the counter has no limit."""
 
     budget: Budget
     owner: str

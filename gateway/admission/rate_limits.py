@@ -175,7 +175,7 @@ class RateLimits:
 
 
 class Permit:
-    """The permission for one request to run. It ends with `release`."""
+    """The permission for one request to run. It is given back by calling `release`."""
 
     __slots__ = ("_account", "_leases", "_step", "_tokens")
 
@@ -201,7 +201,8 @@ class Permit:
 
 
 def _shown(what: What, rules: Sequence[_Rule]) -> _Shown:
-    """The response headers for one kind of limit (`what`). They have the names that OpenAI uses."""
+    """The names of the response headers for one kind of limit (`what`), as OpenAI writes them, and the `rules` whose
+    values the headers show."""
     names = (f"x-ratelimit-limit-{what}", f"x-ratelimit-remaining-{what}", f"x-ratelimit-reset-{what}")
     return _Shown(*names, tuple(rules), rules[0] if len(rules) == 1 else None)
 

@@ -124,7 +124,7 @@ class Files:
 
     @asynccontextmanager
     async def upload(self) -> AsyncIterator[Upload]:
-        """A context manager for one upload. At the end, the uploaded bytes are deleted, unless `keep` was called."""
+        """A context manager for one upload. If `keep` was not called before the end, the uploaded bytes are deleted."""
         upload = await asyncio.to_thread(Upload, self.directory / f"{new_id()}.part")
         try:
             yield upload
@@ -186,8 +186,8 @@ class Files:
         await asyncio.to_thread(self.path(file_id).unlink, missing_ok=True)
 
     async def forget(self, file_ids: Sequence[str]) -> None:
-        """Delete files and their rows. Unlike `delete`, this method checks neither an owner nor whether a batch needs
-        them. Unknown ids are ignored."""
+        """Delete files and their rows. Unknown ids are ignored. Unlike `delete`, this method does not check who owns a
+        file, or whether a batch still needs it."""
         gone = delete(files).where(files.c.id.in_(file_ids))
         await self._database.run(lambda connection: connection.execute(gone))
         await asyncio.to_thread(self._unlink, file_ids)

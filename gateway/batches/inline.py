@@ -53,8 +53,8 @@ class Requests:
         self._keep(data[kept : len(data) - len(self._held)])
 
     def close(self) -> None:
-        """End the body. Raises BadRequest unless the body was an object whose list `requests` has only objects and is
-        not empty."""
+        """End the body. Raises BadRequest if the body was not an object with a list `requests`, if this list was empty,
+        or if it contained anything but objects."""
         try:
             rest = orjson.loads(self._rest)
         except orjson.JSONDecodeError as error:

@@ -59,8 +59,8 @@ class Counter:
         return estimate(text)
 
     def count(self, text: str, encoding: EncodingName = "o200k_base") -> int:
-        """The exact number of tokens. The first call loads the vocabulary. Call this in a thread unless `ready()` is
-        true."""
+        """The exact number of tokens. The first call loads the vocabulary. If `ready()` is false, call this method in a
+        thread."""
         return vocabulary.count(self.load(encoding), text) if text else 0
 
     def at_once(self, text: str) -> int:

@@ -79,8 +79,8 @@ class Answer(Protocol):
 
     @property
     def over(self) -> bool:
-        """Whether the terminating event has been read. Then the piece that is being passed on is the last piece before
-        `ending`."""
+        """Whether the terminating event has been read. If it has, the piece that is being passed on is the last one
+        before `ending`."""
         ...
 
     @property

@@ -234,8 +234,8 @@ class Archive(Protocol):
     """Finds requests in the ledger that are not in the memory of any worker."""
 
     async def find(self, request_id: str, team: str) -> dict[str, Any] | None:
-        """A flight record as JSON values, shorter than that of a recent request. None if this team has no such
-        request."""
+        """A flight record as JSON values. It is shorter than the record of a recent request. None if this team has made
+        no request with this id."""
         ...
 
 

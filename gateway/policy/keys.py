@@ -38,7 +38,7 @@ def digest(secret: str | bytes) -> bytes:
 
 
 def check_team(team: str) -> None:
-    """Raise ValueError unless a policy file could have this team name."""
+    """Raise ValueError if no policy file can have this team name."""
     if not re.fullmatch(TEAM_NAME, team) or len(team) > TEAM_NAME_LENGTH:
         raise ValueError(
             f"must be at most {TEAM_NAME_LENGTH} letters, digits and ._- and begin with a letter or digit, not {team!r}"

@@ -118,8 +118,8 @@ class _Claims:
         self._places: dict[tuple[str, Path], str] = {}
 
     def add(self, path: Path, part: Part, policy: Policy | None) -> None:
-        """Assign the team of `part` to the file `path`. `policy`: the new policy; None if it is invalid. Then the
-        team's previous policy stays."""
+        """Assign the team of `part` to the file `path`. `policy`: the team's new policy; None if it is invalid, so that
+        the previous policy stays."""
         self._places[part.name, path] = part.place(("team",))
         before = self._last.get(path, {})
         if policy is not None:

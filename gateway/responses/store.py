@@ -74,8 +74,8 @@ class Responses:
         return dict(self._counts)
 
     async def put(self, tenant: Tenant, stored: StoredResponse) -> bool:
-        """Store a response unless a response with this id already exists. Returns False if the response is too large or
-        its id too long. Raises SQLAlchemyError."""
+        """Store a response. Does nothing if a response with this id already exists. Returns False if the response is
+        too large or its id too long. Raises SQLAlchemyError."""
         kept = len(stored.id) <= _ID_LENGTH and await self._database.run(
             lambda link: _put(link, tenant, stored, self._clock()), timeout_s=WRITE_S
         )
@@ -99,7 +99,7 @@ class Responses:
         )
 
     async def delete(self, viewer: Viewer, response_id: str) -> bool:
-        """Delete a response. Returns whether `viewer` could see such a response. Raises SQLAlchemyError."""
+        """Delete a response. Returns whether `viewer` could see a response with this id. Raises SQLAlchemyError."""
 
         def work(link: Connection) -> bool:
             known = select(responses.c.id).where(responses.c.id == response_id, seen_by(responses, viewer))

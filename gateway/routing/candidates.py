@@ -54,7 +54,7 @@ class Candidate(NamedTuple):
 
     @property
     def worth_pico(self) -> int | None:
-        """The cost by which models are ranked. It depends neither on cached tokens nor on the load of machines."""
+        """The cost by which models are ranked. Neither cached tokens nor the load of machines change this cost."""
         return self.cost_pico if self.list_pico is None else self.list_pico
 
 
@@ -114,8 +114,8 @@ def expected_cost(
 
 
 def writes_cache(backend: Backend, price: Price, demand: Demand) -> bool:
-    """Whether the backend charges for writes to its prompt cache. It writes the part of the prompt that is not in the
-    cache yet."""
+    """Whether the backend charges for writing to its prompt cache. The part of the prompt that is not in the cache yet
+    is written."""
     rules = rules_of(backend.model)
     if price.cache_write_5m is None or demand.input.tokens < rules.least_tokens:
         return False

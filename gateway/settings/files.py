@@ -81,7 +81,8 @@ def read_document(path: Path, within: Path | None = None) -> Document:
 
 
 def document(text: str, name: str, bounds: Bounds = OPERATOR) -> Document:
-    """`text` as YAML. `name`: the file's name in error messages. Raises ConfigError unless it is a mapping."""
+    """Read `text` as YAML. `name`: the file's name in error messages. Raises ConfigError if the content is not a
+    mapping."""
     try:
         root, data = read(text, bounds)
     except Exception as error:  # PyYAML's own errors, and any other that it raises for values that it does not expect

@@ -290,8 +290,8 @@ def values(key: str, words: Sequence[str]) -> list[str]:
 
 
 def as_new(path: KeyPath, value: Any, table: Sequence[Renaming]) -> Iterator[tuple[KeyPath, Any]]:
-    """Yield (path, value) of a key in the form in which files write it today. `path` and `value` are those of the
-    models. Yields nothing for a boolean key that was replaced by a value of another key."""
+    """Yield (path, value) of a key in the form in which files write it today. `path` and `value`: the key's path and
+    value in the models. Yields nothing for a boolean key that was replaced by a value of another key."""
     new = list(path)
     for row in table:
         for end, step in enumerate(path):

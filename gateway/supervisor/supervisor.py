@@ -219,8 +219,8 @@ class Supervisor:
         self._write_facts()
 
     async def _when_ready(self, books: LedgerService) -> None:
-        """Wait until a worker answers requests and announce this. Then start alerts and the local model. Their start
-        would otherwise slow the first worker down."""
+        """Wait until a worker answers requests, and announce this. Then start the alerts and the local model. They are
+        not started earlier, because their start would slow the first worker down."""
         await self._workers.ready()
         self._announce(f"listening on {self._url}")
         self._on_ready()

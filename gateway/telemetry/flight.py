@@ -39,8 +39,8 @@ class FlightRecords:
     """Keeps recent records in memory. Records with facts that the ledger lacks are written to the state server a moment
     later.
 
-    Most requests succeed and have only one possible backend. The ledger has all facts about such a request. Storing it
-    a second time would cost more than answering it.
+    Most requests succeed and have only one possible backend. The ledger has all facts about a request of this kind.
+    Storing the facts a second time would cost more than answering the request.
     """
 
     def __init__(self, state: State, archive: Archive | None = None) -> None:
@@ -130,8 +130,8 @@ def _field(request_id: str, team: str) -> str:
 
 
 def flight(record: Record, *, what_if: bool = True) -> dict[str, Any]:
-    """A record as JSON values. They contain no prompt, answer or secret. The ledger's `Archive` returns the same keys.
-    `what_if`: also say which changes would lead to another decision."""
+    """The record of a request as JSON values, without any prompt, answer or secret. The ledger's `Archive` returns an
+    object with the same keys. `what_if`: also say which changes would lead to another decision."""
     route = record.route
     return {
         "id": record.request_id,

@@ -27,8 +27,8 @@ _REST: dict[str, str | int | None] = {"tries": 0, "next_try_at": 0, "last_error"
 
 @dataclass(frozen=True, slots=True)
 class DeliveryResult:
-    """One stored row. It is either an alert, with an empty `target`, or the delivery of an alert to the receiver
-    `target`."""
+    """One stored row. If `target` is empty, the row is an alert. Otherwise it is the delivery of an alert to the
+    receiver `target`."""
 
     id: str
     team: str

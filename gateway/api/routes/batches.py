@@ -125,7 +125,8 @@ def asked_page(request: Request, default: int, most: int) -> Page:
 
 
 class BatchRoutes:
-    """Starlette endpoints. A key sees files and batches that it made, and those that its team shares."""
+    """Starlette endpoints for files and batches. A key sees the files and batches that it made itself, and those that
+    the team's policy shares with all keys of the team."""
 
     def __init__(self, *, authenticator: Authenticator, files: Files, jobs: Jobs, uploads: Uploads) -> None:
         self._files, self._jobs, self._uploads = files, jobs, uploads

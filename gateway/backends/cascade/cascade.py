@@ -204,8 +204,8 @@ class Cascade:
     # both
 
     async def _next(self) -> tuple[str, ...]:
-        """The names of the backends to call next. Empty if the strategy has ended, if the budget ended an answer early,
-        or if an answer exists and too little time is left for another answer."""
+        """The names of the backends to call next. Empty in three cases: the strategy has ended; the budget ended an
+        answer early; or there is an answer, and too little time is left for another one."""
         if self._cut_by_budget:
             return ()
         asked = {judged.backend for judged in self._judged}
@@ -227,8 +227,8 @@ class Cascade:
 
     @property
     def _cut_by_budget(self) -> bool:
-        """Whether the budget ended an answer early. Then the budget cannot pay for another answer, and the early end is
-        not a fault of the backend."""
+        """Whether the budget ended an answer early. If it did, the budget cannot pay for another answer. The early end
+        is not a fault of the backend."""
         return any(answer is not None and _cut_by_budget(answer) for answer in self._answers)
 
     def _usual_answer_s(self, name: str) -> float:

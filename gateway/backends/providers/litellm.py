@@ -207,8 +207,8 @@ def _invented(chunk: Any, chunks: Any) -> bool:
 
 
 def _standard(reply: Any) -> dict[str, Any]:
-    """A reply or chunk with only those fields that OpenAI's API has. In a stream, the usage is in a chunk without
-    choices."""
+    """A reply or chunk that has only the fields that OpenAI's API has. In a stream, the usage is in a chunk of its own,
+    without choices."""
     fields: dict[str, Any] = reply.model_dump(exclude_none=True)
     fields = {key: value for key, value in fields.items() if key in _KEYS}
     if isinstance(usage := fields.get("usage"), dict):

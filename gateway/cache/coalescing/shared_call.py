@@ -75,7 +75,7 @@ class SharedCall:
 
     @property
     def paid(self) -> Paid:
-        """The usage and the cost of the call. They are final when `over` is true."""
+        """The usage and the cost of the call. Both are final when `over` is true."""
         return UNPAID if self._source is None else self._source.paid
 
     @property
@@ -259,7 +259,7 @@ class SharedCall:
             await asyncio.shield(self._finished)
 
     def _free_pieces(self) -> None:
-        """Drop all pieces, unless a subscriber may still need them."""
+        """Drop all pieces of the answer if no subscriber can need them any more."""
         if not self.subscribers:
             while self._pieces:
                 self._drop_first()

@@ -75,7 +75,7 @@ class Tally:
 
     def check(self, score: float, *, wrong: bool, given: bool, share: float) -> None:
         """Count the comparison of a candidate's answer with a fresh answer. `given`: whether the candidate was served
-        as a hit. `share`: the share of such hits that are checked."""
+        as a hit. `share`: the probability with which a hit like this one is checked."""
         level = level_of(score)
         self.checked[level] = self.checked[level] * (1 - 1 / _MEMORY) + 1
         self.wrong[level] = self.wrong[level] * (1 - 1 / _MEMORY) + wrong

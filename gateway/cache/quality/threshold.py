@@ -286,8 +286,8 @@ class Thresholds:
     # -- reports ---------------------------------------------------------------------------------------------------
 
     def report(self) -> list[dict[str, Any]]:
-        """Look-ups, hits, checks, and wrong hits with their confidence interval, for each scope and summed over all
-        workers. The thresholds are those of this worker."""
+        """The figures of each scope, summed over all workers: look-ups, hits, checks, and wrong hits with their
+        confidence interval. The thresholds in the result are those of this worker only."""
         now = self._clock()
         return [
             {"scope": name, **_as_object(scope, self._in_all(name)), "rests": scope.rests_until > now}

@@ -141,8 +141,8 @@ class WriteBehind:
         self._bytes -= entry.size
 
     def discard(self, entries: Iterable[Entry]) -> None:
-        """Delete from the state server those of `entries` that have been sent. The other workers are informed with the
-        next batch."""
+        """Delete the answers of `entries` from the state server, if they have been sent. The other workers are informed
+        with the next batch."""
         self._delete_later([entry for entry in entries if entry.place not in self._batches])
 
     def _delete_later(self, entries: list[Entry]) -> None:

@@ -107,7 +107,7 @@ def _bytes(value: Any, without: str = "", shown: str | None = None) -> int:
 
 
 def _text_of(part: dict[str, Any]) -> str:
-    """The text of an image part or file part. This text is counted together with the text of the turn."""
+    """The text of an image part or file part. It is counted with the text of the turn and not as an aside."""
     source = part.get("source")
     text = source.get("data") if type(source) is dict and source.get("type") == "text" else part.get("text")
     return text if type(text) is str else ""

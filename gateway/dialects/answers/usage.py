@@ -177,8 +177,8 @@ class _Reading:
         )
 
     def _cache(self) -> tuple[int, int]:
-        """Split the prompt's tokens. Returns two numbers for those read from the cache and those that were not. A
-        number of cached tokens that is impossible is ignored."""
+        """Split the tokens of the prompt into cached and uncached tokens. Returns the two numbers. If the reported
+        number of cached tokens is impossible, it counts as 0."""
         counts, doubts = self._counts, self._counts.doubts
         cached = counts.count(self._read.get("cached_tokens"), "cached_tokens")
         separate = counts.first(self._report, _CACHED, "cached_tokens")

@@ -182,8 +182,8 @@ class ChatStream(ChatReader):
 
 
 def _without_null_usage(relayed: bytes) -> bytes:
-    """The events without usage fields that are null. Backends send such fields because the gateway, and not the client,
-    asked for usage."""
+    """The events without usage fields that are null. Backends send these fields because the gateway asked for usage
+    although the client did not."""
     for null in _NULLS:
         if relayed.rfind(null) >= 0:
             relayed = relayed.replace(null, b"")

@@ -38,8 +38,9 @@ class Pace:
     __slots__ = ("_looked_at", "_whole_seen", "frame_bytes", "hides", "plain", "rest", "spread", "tokens_per_second")
 
     def __init__(self, *, plain: bool = False, hides: bool = False) -> None:
-        """`plain`: the measurements are of answers that are not streamed. `hides`: the backend may generate tokens that
-        no event of a stream contains. Answers that are not streamed always may have such tokens."""
+        """`plain`: whether the measurements are about answers that are not streamed. `hides`: whether the backend may
+        generate tokens that no event of a stream contains. Without a stream, every answer may have tokens of this kind.
+        """
         self.plain, self.hides = plain, plain or hides
         self.tokens_per_second = 0.0
         """Mean rate of unseen tokens; 0 while unknown. While the rate is unknown, unseen tokens are not charged."""

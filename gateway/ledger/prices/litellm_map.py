@@ -225,8 +225,8 @@ def listed_of(provider: str, model: str, facts: dict[str, Any], today: date) -> 
 
 
 def _beyond(facts: dict[str, Any], tier: str) -> dict[str, Any] | None:
-    """The price of long calls at `tier` (a suffix of keys in the map). None if the map has no such price. Raises
-    ValueError."""
+    """The price of long calls at the service tier `tier`, which is a suffix of keys in the map. None if the map has no
+    price for long calls. Raises ValueError."""
     above = min((int(match[1]) for name in facts if (match := _ABOVE.match(name))), default=None)
     if above is None or (part := _whole(_classes(facts, f"_above_{above}k_tokens{tier}"))) is None:
         return None

@@ -179,7 +179,8 @@ def _served(which: ColumnElement[bool]) -> Any:
 
 
 def _flat(price: Price) -> Price:
-    """`price` without its price for long calls. Used for sums of many calls, because such a sum is not a long call."""
+    """`price` without its price for long calls. It is used for the token sums of many calls, because a sum is not a
+    single long call."""
     return Price(price.input, price.output, price.cached_input, reasoning=price.reasoning)
 
 

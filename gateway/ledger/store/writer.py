@@ -265,8 +265,8 @@ class Writer:
         self._fresh += map(Row.of, fresh)
 
     def _commit(self, rows: Sequence[Values], lanes: Sequence[JournalReader], replay: bool) -> Sequence[Values]:
-        """Insert those of `rows` that are new, linked to the chain, and return them. Without `replay`, raises _Twice if
-        a row is not new."""
+        """Insert the rows that are not in the ledger yet, linked to the chain, and return them. `replay`: whether some
+        rows may already be in the ledger. If it is false, raises _Twice for a row that is already there."""
         with self._database.begin() as connection:
             if replay:
                 unique = {row[0]: row for row in reversed(rows)}  # the first row with an id counts

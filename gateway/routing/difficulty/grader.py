@@ -52,8 +52,8 @@ class Grader:
     def grade_turns(
         self, turns: Sequence[Turn], needs: frozenset[str] = frozenset(), owner: str | None = None
     ) -> Grade:
-        """The difficulty of the hardest recent user turn. Abstains from requests with tools, images or files, because
-        such requests were not measured.
+        """The difficulty of the hardest recent user turn. The grader abstains from requests with tools, images or
+        files, because no requests of these kinds were measured.
 
         `needs`: capabilities that the request needs. `owner`: grades are cached per owner, so that response times
         reveal nothing about other owners' prompts.

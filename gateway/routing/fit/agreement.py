@@ -62,8 +62,9 @@ def fit_agreement(labels: Labels, quality: Array, able: NDArray[np.bool_], *, se
 
 
 def _columns(labels: Labels, asked: tuple[int, ...], skills: Array) -> Array:
-    """Features of each answer: n prompts × `len(asked)` models × f features. The features are the skill of the model,
-    and number and skills of the models that agree with the answer and of those that disagree."""
+    """Features of each answer: n prompts × `len(asked)` models × f features. There is a feature for the skill of the
+    model. Further features are the number and the skills of the models whose answers agree with this answer, and of the
+    models whose answers do not."""
     votes = labels[:, asked]
     skill = np.broadcast_to(skills[list(asked)], votes.shape)
     voted = votes >= 0

@@ -116,5 +116,5 @@ def folds(corpus: Corpus, count: int) -> list[NDArray[np.bool_]]:
 
 
 def without(corpus: Corpus, held_out: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Mask of prompts that are neither held out nor variants of a held-out question."""
+    """Mask of the prompts that are not held out and are not variants of a held-out question either."""
     return ~held_out & ~np.isin(corpus.questions, corpus.questions[held_out])

@@ -46,8 +46,8 @@ class NotEnough:
 
     @property
     def passing(self) -> bool:
-        """Whether a new attempt may soon succeed. It may if other workers hold enough units that they do not use, or if
-        the counter is being rebuilt."""
+        """Whether a new attempt may soon succeed. This is possible if other workers hold enough units that they do not
+        use, or if the counter is being rebuilt."""
         lease = self.lease
         return lease.settling or (lease.idle > 0 and lease.rest + lease.idle + max(lease.free, 0) >= self.wanted)
 
@@ -116,8 +116,8 @@ class Lease:
         take_all(((self, units),), step)
 
     def force(self, units: int, step: int) -> None:
-        """Take `units` even if the server has not leased them. This is for the case that the server is unreachable and
-        the policy says that requests are served anyway. `step`: see `take`."""
+        """Take `units` even if the server has not leased them. Used if the server is unreachable and the policy says
+        that requests are served anyway. `step`: see `take`."""
         self.free += units
         self.take(units, step)
 

@@ -223,8 +223,8 @@ class Leases:
                 self._report_now.set()
 
     def force(self, lease: Lease, units: int) -> None:
-        """Take `units` even if the server has not leased them. This is for the case that the server is unreachable and
-        the policy says that requests are served anyway."""
+        """Take `units` even if the server has not leased them. Used if the server is unreachable and the policy says
+        that requests are served anyway."""
         self.taken_at = step = self.step
         lease.force(units, step)
         self._watch(lease)
@@ -263,8 +263,8 @@ class Leases:
         lease.watched = True
 
     async def _ask(self, wants: Sequence[Want]) -> NotEnough | None:
-        """Ask the server for units, unless it has just refused them. Requests that wait at the same time share one
-        round trip."""
+        """Ask the server for units. If it has refused these units a moment ago, it is not asked again. Requests that
+        wait at the same time share one round trip."""
         if short := self._refused(wants):
             return short
         group = self._group(wants[0][0].tag)

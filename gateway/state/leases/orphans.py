@@ -52,7 +52,7 @@ class DeadWorkers(Protocol):
         ...
 
     async def refresh(self, max_age_s: float) -> None:
-        """Read which workers are drained, unless this was read within the last `max_age_s` seconds. Raises
+        """Read which workers are drained. Does nothing if this was read within the last `max_age_s` seconds. Raises
         StateUnavailable."""
         ...
 
@@ -157,7 +157,7 @@ class Orphans:
             self._learn(found, now)
 
     def _due(self, now: float) -> list[OrphanedHold]:
-        """Holds that are old enough to be recorded, without those that are recorded already."""
+        """The holds for dead workers that are old enough to be recorded, and are not recorded yet."""
         known = {(one.worker, one.counter) for holds in self._recorded.values() for one in holds}
         return [
             hold

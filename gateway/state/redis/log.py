@@ -188,8 +188,8 @@ class IndexLog:
         return epoch
 
     async def _lost_track(self, transport: Transport) -> bool:
-        """Whether the log lacks the entry that was handled last. Then the server has restarted without its latest data,
-        or entries were removed before they were read."""
+        """Whether the log no longer contains the entry that was handled last. This means that the server has restarted
+        without its latest data, or that entries were removed before they were read."""
         if self._cursor == _START:
             return False
         (found,) = await transport.exchange((("XRANGE", self._key, self._cursor, self._cursor),), self._state.timeout_s)

@@ -54,8 +54,9 @@ def _think(translated: dict[str, Any], budget: int, can: Abilities, limit: int |
 
 
 def _lacks_thinking(turns: list[dict[str, Any]]) -> bool:
-    """Whether thinking must be off. It must if the last turn is a tool result, and the turn with the call does not
-    begin with thinking. Anthropic requires the thinking there, and most OpenAI clients do not send it back."""
+    """Whether thinking must be off, because the client did not send earlier thinking back. If the last turn is a tool
+    result, Anthropic requires that the turn with the call begins with its thinking. Most OpenAI clients do not send it
+    back."""
     if len(turns) < 2 or "tool_result" not in _kinds(turns[-1]):
         return False
     before = _kinds(turns[-2])

@@ -95,7 +95,7 @@ def _web_search(options: dict[str, Any]) -> Tool:
 
 
 def _choice(body: dict[str, Any]) -> tuple[dict[str, Any] | None, set[str] | None]:
-    """Anthropic's tool choice, and the names of the allowed tools. The names are None unless the client gave a list of
+    """Anthropic's tool choice, and the names of the allowed tools. The names are None if the client gave no list of
     allowed tools."""
     choice = body.get("tool_choice")
     field = "function_call" if choice is None else "tool_choice"
