@@ -154,8 +154,8 @@ class JoinedAnswer(Unpaid):
 
 
 class PaidAnswer:
-    """An answer from a backend, whose cost must be settled. The answer may continue after its own request has ended, if
-    other requests share it."""
+    """An answer from a backend. Its cost must be settled. If other requests share the answer, it may continue after its
+    own request has ended."""
 
     answer: Answer | None = None
     published = False

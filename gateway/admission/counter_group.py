@@ -126,7 +126,8 @@ class CounterGroup:
         await self._leases.refresh(self.leases, max_age_s)
 
     def exhausted(self) -> BudgetWindow | None:
-        """A budget that is exhausted and whose policy then refuses all requests; None if there is none."""
+        """A budget of the group that is exhausted and whose policy then refuses all requests. None if there is no
+        budget of this kind."""
         for account in self.refusing:
             if account.lease.generation and account.lease.left <= 0:
                 return account

@@ -44,7 +44,8 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """The names of three related response headers, and the rules of team and key whose values the headers can show."""
+    """The names of three response headers for one kind of limit (limit, rest, reset time), and the rules of the team
+    and the key. The headers show the values of one of these rules."""
 
     limit: str
     remaining: str

@@ -63,7 +63,7 @@ class Authenticator:
     def knows(
         self, endpoint: Callable[[Request, Tenant | None], Awaitable[Response]]
     ) -> Callable[[Request], Awaitable[Response]]:
-        """Wrap a route that needs no key but whose answer has more details for callers with a key. A request with an
+        """Wrap a route that needs no key. A caller with a key gets an answer with more details. A request with an
         unknown key is answered like a request without a key."""
 
         async def greeted(request: Request) -> Response:

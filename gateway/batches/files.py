@@ -100,7 +100,8 @@ class Upload:
 
 
 class Files:
-    """Reads and writes files. A caller who may not see a file gets the same error as for an unknown id."""
+    """Reads and writes files. If a caller may not see a file, the error is the same as for an id that does not
+    exist."""
 
     def __init__(self, directory: Path, database: Database) -> None:
         self.directory, self._database = directory, database

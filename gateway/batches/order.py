@@ -79,9 +79,9 @@ def _group(model: str, begins: bytes) -> bytes:
 
 
 class Queue:
-    """Returns the lines of a file in the order of `placed`. A group is all lines whose prompts have the same beginning.
-    While the first line of a group is in progress, the other lines of the group wait, and lines of other groups are
-    returned. When the first line is done, the provider's cache has the common beginning."""
+    """Returns the lines of a file in the order of `placed`. A group consists of all lines whose prompts have the same
+    beginning. While the first line of a group is in progress, the other lines of the group wait, and lines of other
+    groups are returned. When the first line is done, the provider's cache has the common beginning."""
 
     def __init__(self, path: Path, form: Form, done: set[str]) -> None:
         """Read and order the lines of the file. `done`: ids of the lines with a result. Blocks. Raises OSError."""

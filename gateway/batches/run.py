@@ -225,9 +225,9 @@ class Run:
 
 
 def passes(error: GatewayError) -> bool:
-    """Whether `error` will pass, so that the same line can succeed later: a limit is reached, or the gateway, its
-    ledger or all backends are overloaded or unavailable for now. Such a failure does not count toward `TRIES`, the
-    maximum number of attempts."""
+    """Whether the same line can succeed later, because the cause of `error` will pass. This is so if a limit is
+    reached, or if the gateway, its ledger or all backends are overloaded or unavailable for now. A failure of this kind
+    does not count toward `TRIES`, the maximum number of attempts."""
     if isinstance(error, LimitExceeded):
         return error.retry_after_s is not None  # otherwise the line by itself exceeds the limit
     if isinstance(error, AllBackendsFailed):

@@ -36,7 +36,7 @@ class Entry(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A stored entry whose question is similar to the new question."""
+    """A stored entry whose question was found to be similar to the new question."""
 
     digest: bytes
     score: float
@@ -64,9 +64,9 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Deletes the answers of `team` whose look-up was at or before `before` (Unix seconds). An empty `team` means all
-    teams. `tag`: delete only answers with this tag. `prefix`: delete only answers with a tag that begins with this
-    text."""
+    """Deletes answers of `team`; an empty `team` means all teams. An answer is deleted if the look-up before it was at
+    or before `before` (Unix seconds). `tag`: delete only answers with this tag. `prefix`: delete only answers with a
+    tag that begins with this text."""
 
     team: str
     before: float

@@ -61,11 +61,9 @@ class Evaluator:
             yield {"id": row["id"], "hit": match is not None, "score": score}
 
     def replay(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Read rows `{"id", "asked"}` in order and yield `{"id", "hit", "match", "score"}` for each row. A row that is
-        no hit is stored.
-
-        `match` is the id of the earlier row whose answer would be served; None for a miss.
-        """
+        """Read rows `{"id", "asked"}` in order, and yield `{"id", "hit", "match", "score"}` for each row. If the row is
+        a miss, its question is stored for the rows after it. `match` is the id of the earlier row whose answer would be
+        served; None for a miss."""
         semantic_index = self._empty()
         known: dict[bytes, str] = {}
         for row in rows:

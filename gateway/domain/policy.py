@@ -217,7 +217,7 @@ class HedgingPolicy(Section):
 
 
 class AgentsPolicy(Section):
-    """Agents that repeat the same failing tool calls."""
+    """What happens if an agent repeats the same failing tool calls."""
 
     loop_alert: int = Field(
         5, ge=0, le=1000, description="Equal calls with equal errors in a row, from which an alert is sent; 0: never."

@@ -155,7 +155,8 @@ def _living_at(now: float) -> ColumnElement[bool]:
 
 
 def _now(connection: Connection) -> float:
-    """Unix seconds by the database's clock. Hosts whose own clocks differ then agree on which keys have ended."""
+    """The present time in Unix seconds, by the database's clock. All hosts use this clock, so they agree on which keys
+    have ended."""
     if connection.dialect.name != "postgresql":
         return time.time()
     return float(connection.scalar(select(func.extract("epoch", func.clock_timestamp()))) or 0.0)

@@ -153,8 +153,8 @@ class Watch:
         return fired
 
     def _reports(self, policies: Mapping[str, Policy], now: float) -> list[Alert]:
-        """Store and return last week's reports, for teams with activity in that week whose policies name receivers for
-        reports."""
+        """Store and return the reports about last week. A team gets a report if it had activity in that week and its
+        policy names receivers for reports."""
         fired: list[Alert] = []
         if (week := weekly_report.last_week(now)) is None:
             return fired
@@ -170,7 +170,8 @@ class Watch:
         return fired
 
     def _quality(self, policies: Mapping[str, Policy], now: float) -> list[Alert]:
-        """Store and return alerts about backends whose newly judged answers show too low a quality for a team."""
+        """Store and return alerts about backends whose quality for a team is too low. Only backends with newly judged
+        answers are checked."""
         with self._database.read() as connection:
             newest = evidence.newest(connection)
             found = list(quality.found(connection, self._judged, now)) if newest != self._judged else []

@@ -40,7 +40,8 @@ _KEY_READERS = tuple(facts.key_in for facts in FACTS.values() if facts.key_in is
 
 
 def by_name(headers: Headers) -> dict[bytes, bytes]:
-    """Name → value. If several headers have the same name, the first one counts."""
+    """The headers as a dictionary: name → value. If several headers have the same name, the value of the first one is
+    used."""
     return dict(reversed(headers))
 
 

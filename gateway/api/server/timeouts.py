@@ -12,11 +12,11 @@ from gateway.runtime.write_batcher import WriteBatcher
 
 
 class GuardedProtocol(InferenceProtocol):
-    """A connection with timeouts. They cost nothing for a request that arrives in one piece and a client that reads at
-    full speed.
+    """A connection with timeouts. If a request arrives in one piece and the client reads at full speed, the timeouts
+    cost nothing.
 
-    A client that reads slowly fills one transport buffer; then writing waits, and so does reading from the backend. A
-    client that reads no byte for `stall_s` seconds is disconnected, and its request ends as interrupted.
+    A client that reads slowly fills one transport buffer. The gateway then stops writing to the client and reading from
+    the backend. A client that reads no byte for `stall_s` seconds is disconnected, and its request ends as interrupted.
     """
 
     head_timeout_s: ClassVar[float] = 10.0

@@ -363,8 +363,8 @@ class Cascade:
         return chosen
 
     async def _fallback(self) -> Served:
-        """Call the backends that were not called yet, then the backends whose answers were stopped. Used if no answer
-        of the strategy can be served."""
+        """Call further backends, because no answer of the strategy can be served. First come the backends that were not
+        called yet, then the backends whose answers were stopped."""
         asked = {judged.backend for judged in self._judged}
         stopped = [self._backends[judged.backend] for judged in self._judged if judged.weak != FAILED]
         rest = [backend for backend in self._route.backends if backend.name not in asked] + stopped

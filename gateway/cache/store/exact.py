@@ -44,8 +44,8 @@ class ExactIndex:
     """
 
     def __init__(self, quota: Quota, on_gone: Callable[[Entry], None]) -> None:
-        """`quota`: the quota of a team whose policy sets none; also the maximum for every team. `on_gone(entry)`:
-        called for each entry that is removed or replaced."""
+        """`quota`: the quota of a team whose policy sets no quota; it is also the maximum that a policy can set.
+        `on_gone(entry)`: called for each entry that is removed or replaced."""
         self._quota = quota
         self._on_gone = on_gone
         self._by_team: dict[str, _TeamEntries] = {}
@@ -114,7 +114,8 @@ class ExactIndex:
         return gone
 
     def replace(self, entry: Entry) -> None:
-        """Replace an entry by another entry of the same answer, which also has the question and its vector."""
+        """Replace an entry by another entry of the same answer. The new entry also contains the question and its
+        vector."""
         self._by_team[entry.team].entries[entry.digest] = entry
 
     def remove(self, digest: bytes) -> None:

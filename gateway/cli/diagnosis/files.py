@@ -157,7 +157,8 @@ def _receivers(policy: Policy) -> Iterator[tuple[KeyPath, Notify]]:
 
 
 def _missing_extras(settings: Settings, config: Path) -> Iterator[str]:
-    """Receivers whose kind needs an optional dependency that is not installed."""
+    """Yield a mistake for each receiver of a kind that needs an optional dependency, if this dependency is not
+    installed."""
     entries = settings.config.receivers or {}
     file = read_document(config) if entries else None
     for name, entry in entries.items():
@@ -205,7 +206,7 @@ def _numbers(document: Document, data: Any, path: KeyPath, keys: frozenset[str])
 
 
 def _duration_keys() -> frozenset[str]:
-    """Names of the keys whose value is a duration, whatever section the key is in."""
+    """Names of the keys that have a duration as their value, in any section."""
     durations: set[str] = set()
     others: set[str] = set()
     for model in _subclasses(Section):

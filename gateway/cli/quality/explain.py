@@ -140,7 +140,8 @@ def _pressures(settings: Settings, tenant: Tenant) -> dict[str, float]:
 
 
 def request_for(prompt: str, model: str = "auto", max_tokens: int | None = None) -> CompletionRequest:
-    """The request that an application would send, made by the same parser."""
+    """The request that an application would send for `prompt`. It is made by the parser that also parses the requests
+    of applications."""
     body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": prompt}]}
     if max_tokens is not None:
         body["max_tokens"] = max_tokens

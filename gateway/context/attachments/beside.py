@@ -59,8 +59,8 @@ class Attachments:
         """The plan for a request. `before`: tokens of the request's text plus the tokens reserved for its attachments.
         `left`: the same sum after `drop` and `replace` have been applied.
 
-        For a dropped attachment, the tokens count that were reserved for it, and not its maximum. So the savings that
-        are reported contain only tokens that were really reserved.
+        A dropped attachment counts with the number of tokens that was reserved for it, and not with its maximum. So the
+        reported savings contain only tokens that were really reserved.
         """
         parts = [part for part in self.parts if part.turn not in drop]
         attached = self._most(parts)

@@ -147,8 +147,8 @@ class SessionCuts:
                 output.quoted = True
 
     def _add(self, output: Output) -> None:
-        """Add an output. Earlier outputs with the same names, whose lines the new output repeats, are marked as
-        repeated."""
+        """Add an output of a tool. If the new output repeats the lines of earlier outputs with the same names, these
+        outputs are marked as repeated."""
         output.left = set(output.lines)
         for before in self._outputs:
             if not before.repeated and not before.names.isdisjoint(output.names):

@@ -87,7 +87,7 @@ class Endpoint:
 
 
 def _form(body: bytes, content_type: bytes) -> dict[str, Any]:
-    """The form fields that are not files. If several fields have the same name, the last field is used."""
+    """The fields of a form, without files. If several fields have the same name, the last one is used."""
     found: dict[str, Any] = {}
     for part in form.parts(body, content_type):
         if not part.file and part.end - part.start <= _MOST_FIELD:

@@ -121,7 +121,7 @@ def events(block: bytes, at: int = 0) -> Iterator[bytes]:
 
 
 def payload(event: bytes) -> bytes:
-    """The data of an event, whose data lines are joined. Empty for a comment."""
+    """The data of an event. If the event has several data lines, they are joined. Empty for a comment."""
     return fields(event)[1]
 
 

@@ -100,8 +100,8 @@ class PlanTrials:
         return await asyncio.to_thread(read_plan, data, f"plan {id[:16]}")
 
     def outcomes(self, job: Sample, given: Sequence[StrategyAnswer], score: float) -> Mapping[str, Outcome]:
-        """Id of a plan → its outcome for the judged request `job`. A plan whose outcome the given answers do not show
-        is omitted. `given`, `score`: see `outcome`."""
+        """The outcomes of the plans for the judged request `job`, as id of a plan → outcome. A plan is omitted if its
+        outcome does not follow from the given answers. `given`, `score`: see `outcome`."""
         if not self._on_trial:
             return {}
         found = {id: outcome(plan, job, given, score, self._fleet) for id, plan in self._on_trial.items()}

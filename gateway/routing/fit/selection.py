@@ -135,8 +135,8 @@ def _equals(dear: Point, cheap: Point) -> bool:
 
 
 def _beats(point: Point, rivals: Sequence[Point], confidence: float) -> bool:
-    """Whether the point is better than each of `rivals` and than each mix of two rivals at the same cost. The
-    difference in quality must be at least `confidence` standard errors."""
+    """Whether the point has a higher quality than each of `rivals`, and than each mix of two rivals that costs as much
+    as the point. The difference must be at least `confidence` standard errors."""
     quality, usd = point.quality, point.usd
     cost = np.array([each.strategy.usd for each in rivals])
     level = np.array([each.strategy.quality for each in rivals])

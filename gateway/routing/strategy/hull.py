@@ -50,11 +50,9 @@ def cost_of(target: float | Array, usd: Array, quality: Array) -> Array:
 
 
 def savings(quality: Array, usd: Array, single_quality: Array, single_usd: Array, weights: Array) -> Array:
-    """For each bootstrap sample, the saved share of the hull's cost at the same quality.
-
-    The hull is computed again for each sample. `quality`, `usd`: results of n prompts. `single_quality`, `single_usd`:
-    results of single models, n prompts × m models. `weights`: samples × n; each row adds up to 1.
-    """
+    """For each bootstrap sample, the savings compared with the hull: the saved share of the hull's cost at the same
+    quality. The hull is computed again for each sample. `quality`, `usd`: results of n prompts. `single_quality`,
+    `single_usd`: results of single models, n prompts × m models. `weights`: samples × n; each row adds up to 1."""
     level, cost = weights @ single_quality, weights @ single_usd
     found = []
     for number, (reached, spent) in enumerate(zip(weights @ quality, weights @ usd, strict=True)):

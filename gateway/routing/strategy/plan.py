@@ -83,8 +83,9 @@ class Plan:
         return {model: single.quality for single in self.singles for model in single.first}
 
     def _frontier(self, able: frozenset[str], tariff: Tariff) -> tuple[Strategy, ...]:
-        """The frontier of the strategies whose models can all be called. If some models of the plan cannot be called,
-        or prices have changed, reserves and singles can be part of the frontier."""
+        """The frontier (the best strategies by quality and cost) among the strategies whose models can all be called.
+        If some models cannot be called, or if prices have changed, strategies held in reserve and single models can be
+        part of it."""
         known = self._frontiers.get((able, tariff))
         if known is None:
             known = self._at(able, tariff)

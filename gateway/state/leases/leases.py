@@ -319,8 +319,9 @@ class Leases:
         return self._dead.drained
 
     async def _exchange(self, leases: Sequence[Lease], bases: dict[Lease, str], drained: str) -> dict[Lease, Status]:
-        """Make one call. Returns each counter that needs another call, with the status that is the reason. `bases`:
-        counter → its base. `drained`: names of dead workers whose spend is included in the bases."""
+        """Make one call. Returns the counters that need another call, each with the status that makes the call
+        necessary. `bases`: counter → its base. `drained`: names of dead workers whose spend is included in the bases.
+        """
         sent = self._monotonic()
         reports = [lease.report(bases.get(lease, "")) for lease in leases]
         lost = "1" if sent - self._lost_at < _LOSS_S else "0"

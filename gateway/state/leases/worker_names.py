@@ -55,8 +55,8 @@ def own_name() -> str:
 
 
 def dead(names: Iterable[str]) -> list[str]:
-    """Those of `names` whose process ran on this machine and has ended. Reads a small file for each name, so call it in
-    a thread."""
+    """The workers among `names` that ran on this machine and have ended. Reads a small file for each name, so call it
+    in a thread."""
     return [name for name in names if _is_dead(name)]
 
 
