@@ -349,7 +349,7 @@ def _tried(request: CompletionRequest, bounds: _Bounds, backend: Backend, report
 
 
 def _as_reported(window: _Bounds, tokens: int, report: Report, factor: float) -> _Bounds:
-    """The token limits for a session whose last request has a size that the backend reported. The reported size is
+    """The token limits for a session if the backend has reported the size of its last request. The reported size is
     exact, so only the tokens that were added since then are multiplied by a factor. The factor is `factor` (of the
     model's family), or the session's own ratio of reported to counted tokens if this ratio is larger. `tokens`: the
     backend's context window."""

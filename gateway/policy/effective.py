@@ -77,8 +77,9 @@ def _flat(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
 
 
 def _is_set(data: Any, path: KeyPath) -> bool:
-    """Whether the files have a value at `path`. A file may write a list with one element as that element alone, and may
-    write a list in place of a section."""
+    """Whether the files have a value at `path`. Two short forms are allowed in files: a list with one element may be
+    written as this element alone, and a section that needs only `candidates` may be written as the list of candidates.
+    """
     for step in path:
         if isinstance(data, Mapping):
             if isinstance(step, int):

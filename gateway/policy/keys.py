@@ -272,7 +272,7 @@ class Keys:
 
 def _mark(connection: Connection) -> tuple[Any, ...]:
     """A value that differs after every change of the keys. It contains the sum of all expiry times. The latest expiry
-    time would not be enough, because it stays the same if another key is ended earlier than planned."""
+    time alone would not be enough: it stays the same if a key with an earlier expiry time is ended ahead of time."""
     ends = keys.c.revoked_at
     return tuple(
         connection.execute(select(func.count(), func.max(keys.c.created_at), func.count(ends), func.sum(ends))).one()

@@ -71,8 +71,8 @@ def receiver(reference: str) -> str:
 
 
 def receiver_secret(reference: str) -> str:
-    """The key that signs the messages to the URL in the variable NAME, if `reference` is `env:NAME`. It is the value of
-    the variable NAME_SECRET. Empty if the messages are not signed."""
+    """The key that signs the messages to a receiver, if `reference` is `env:NAME`. The variable NAME contains the
+    receiver's URL, and the variable NAME_SECRET contains the key. Empty if the messages are not signed."""
     return os.environ.get(f"{reference.removeprefix('env:')}_SECRET", "") if reference.startswith("env:") else ""
 
 

@@ -34,7 +34,8 @@ class RenamedKey:
 
 @dataclass(frozen=True, slots=True)
 class MovedKey:
-    """A key that moved from one top-level section to another. The models have it in the new section."""
+    """A key that moved from one top-level section to another. The settings models define the key in the new section
+    only."""
 
     section: str
     old: str

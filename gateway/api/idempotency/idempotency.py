@@ -88,8 +88,8 @@ class Idempotency:
     async def answer(
         self, key: bytes, body: bytes, caller: Caller, tenant: Tenant, serve: Serve, refuse: Refuse
     ) -> asyncio.Task[None] | None:
-        """Answer `caller`: the first request with `key` is answered by `serve`, a repeated request gets the first one's
-        answer.
+        """Answer `caller`: the first request with `key` is answered by `serve`. A repeated request gets the answer of
+        the first request.
 
         If the caller has left while the request is still being served, returns the task that serves it. Raises
         BadRequest and KeyReused.

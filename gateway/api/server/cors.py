@@ -31,7 +31,7 @@ def shared(path: str) -> bool:
 
 class Cors:
     """Adds CORS headers. If the operator lists origins, only pages of these origins may call the API; otherwise pages
-    of all origins may. This is safe, because a browser never adds the headers with a key by itself."""
+    of all origins may call it. This is safe, because a browser never adds the header with the API key by itself."""
 
     def __init__(self, origins: Sequence[str]) -> None:
         self._any = "*" in origins

@@ -85,7 +85,7 @@ class InferenceProtocol(BoundedProtocol):
             self.refuse(ours)
 
     def _opens_socket(self) -> bool:
-        """Whether the request offers to open a WebSocket where one is served."""
+        """Whether the request asks to open a WebSocket at a path that serves WebSockets."""
         if self.parser.get_method() != b"GET" or self._get_upgrade() != b"websocket":
             return False
         busy = self.cycle is not None and not self.cycle.response_complete

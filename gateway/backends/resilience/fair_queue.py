@@ -83,9 +83,10 @@ class FairQueue(Generic[Waiter]):
         If the new request is interactive and batch requests wait, a batch request is dropped. It is the newest request
         of the share that has the most waiting batch requests.
 
-        Otherwise only requests of the same kind (interactive or batch) as the new request are considered. The share
-        that has the most waiting requests of this kind loses its newest one, if it has more of them than `share` would
-        have together with the new request. If not, the result is None.
+        Otherwise only requests of the same kind (interactive or batch) as the new request are considered. Take the
+        share that has the most waiting requests of this kind. If this number is greater than the number that `share`
+        would have including the new request, the newest request of that other share is dropped. Otherwise the result is
+        None.
         """
         if not batch and self._batch:
             shares, shorter = self._batch, 0

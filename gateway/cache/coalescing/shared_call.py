@@ -118,8 +118,8 @@ class SharedCall:
             raise
 
     def outlives(self, serving: asyncio.Task[Any]) -> bool:
-        """Whether the task `serving`, which makes the call, must continue although its own client has disconnected. It
-        must as long as the call has other subscribers. The last subscriber that leaves cancels `serving`."""
+        """Whether the task `serving`, which makes the call, must continue although its own client has disconnected. The
+        result is true as long as the call has other subscribers. The last subscriber that leaves cancels `serving`."""
         if self.over or not self.subscribers:
             return False
         self._task = serving

@@ -28,8 +28,8 @@ class _Scope:
     wrong: int = 0
 
     def allowed(self, max_error: float) -> bool:
-        """Whether one more promoted hit may be served. It may if the expected number of wrong hits then stays within
-        the part of `max_error` that is reserved for promoted hits."""
+        """Whether one more promoted hit may be served. A part of `max_error` is reserved for promoted hits. With the
+        new hit, the expected number of wrong promoted hits must stay within this part."""
         rate = (self.wrong + _EXPECTED_WRONG * _EXPECTED_CHECKS) / (self.checked + _EXPECTED_CHECKS)
         return rate * (self.hits + 1) <= _SHARE * max_error * (self.lookups + _LOOKUPS)
 

@@ -75,9 +75,9 @@ class SemanticIndex:
         """`knots`: pairs (cosine of another embedder, equivalent cosine of the packaged embedder). They are needed
         because the thresholds of the verifier are for the packaged embedder.
 
-        If vectors and texts together exceed `max_bytes`, questions are evicted. Of the questions that were not used for
-        the longest time, those that save least per byte are evicted. An evicted question is still found by an exact
-        look-up.
+        If vectors and texts together exceed `max_bytes`, questions are evicted. The candidates are the questions that
+        were not used for the longest time. Candidates that save the least money per byte are evicted first. An evicted
+        question is still found by an exact look-up.
         """
         self._verifier = verifier
         self._dimensions = dimensions

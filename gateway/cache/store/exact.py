@@ -166,8 +166,9 @@ class ExactIndex:
 
 
 def _least(entries: OrderedDict[bytes, Entry]) -> bytes:
-    """The digest of the entry to evict: of the entries that were not used for the longest time, the one that saves
-    least per byte. The newest entry is evicted only if it is the only entry."""
+    """The digest of the entry to evict. The candidates are the entries that were not used for the longest time. The
+    candidate that saves the least money per byte is evicted. The newest entry is evicted only if it is the only entry.
+    """
     oldest = list(islice(entries.values(), min(_COMPARED, max(1, len(entries) - 1))))
     worths = [entry.worth_pico / (entry.size or 1) for entry in oldest]
     return oldest[worths.index(min(worths))].digest

@@ -161,8 +161,8 @@ class Comparer:
         return settled
 
     def _settle_spelling(self, gap: Gap, language: str, lexicon: Lexicon) -> int:
-        """Remove pairs of words that are the same word: they differ by a misspelling, or as singular and plural, or one
-        is the digit 1 and the other is a word for 1. Returns the number of pairs."""
+        """Remove pairs of words that count as the same word. There are three kinds: words that differ by a misspelling,
+        singular and plural of one word, and the digit 1 with a word for 1. Returns the number of removed pairs."""
         settled = 0
         for left in list(gap.stored):
             for right in gap.asked:

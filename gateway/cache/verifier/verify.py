@@ -156,9 +156,9 @@ class Verifier:
 
     @staticmethod
     def _open(left: Reading, right: Reading, comparison: Comparison, cosine: float) -> bool:
-        """Whether the networks may decide about a pair of questions. They may if both questions are short, are in the
-        same language, and contain no text to process. They may not if the questions differ in a single replaced word
-        (`Comparison.exchanged`)."""
+        """Whether the networks may decide about a pair of questions. Both questions must be short and in the same
+        language, and must contain no text to process. The result is false if the questions differ in a single replaced
+        word (`Comparison.exchanged`)."""
         long = max(len(left.tokens), len(right.tokens)) > _LONGEST_QUESTION
         foreign = not left.language or left.language != right.language
         return cosine >= _PARAPHRASE_FLOOR and not (foreign or comparison.exchanged or long or left.payload)

@@ -105,9 +105,9 @@ async def _decide(
 
 
 def _by_strategy(decide: Callable[[Policy], Route], policy: Policy, model: str, route: Route) -> list[str]:
-    """Sentences about the quality at which another strategy would be chosen. There is one sentence for the nearest such
-    quality below the quality that the policy's rule for `model` asks for, and one for the nearest above. Empty if the
-    choice was not made among fitted strategies."""
+    """Sentences about the quality at which another strategy would be chosen. The policy's rule for `model` asks for a
+    quality. One sentence names the nearest lower quality that changes the strategy, and one sentence names the nearest
+    higher quality. Empty if the choice was not made among fitted strategies."""
     rule = policy.rule(model)
     if not route.strategy or not isinstance(rule, ModelRule):
         return []

@@ -62,7 +62,7 @@ class Judged:
     @property
     def relative(self) -> float:
         """The score as it would be if the answer had been compared with the reference's answer: `score` + 1 −
-        `baseline`. It may exceed 1 for a single rating by a person."""
+        `baseline`. The result may exceed 1 if the score comes from one person's rating."""
         return self.score + 1 - self.baseline
 
     @property

@@ -93,9 +93,9 @@ def sample(
 
 
 def repeatable(request: CompletionRequest) -> bool:
-    """Whether the request can safely be sent to a second backend. It cannot if it makes the provider act: it uses tools
-    that the provider runs, or it stores the response. Large requests and requests for several answers are not repeated
-    either."""
+    """Whether the request can safely be sent to a second backend. The result is false if the request makes the provider
+    do more than answer: run tools, or store the response. Large requests and requests for several answers are not
+    repeated either."""
     if not FACTS[request.dialect].repeatable or request.parallel != 1 or request.body.get("store"):
         return False
     if len(request.raw) > MOST_BYTES:

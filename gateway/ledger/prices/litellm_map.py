@@ -159,7 +159,8 @@ def own_file(changes: tuple[Change, ...], before: tuple[ListedPrice, ...], via: 
 
 
 def _latest(register: Catalogue) -> Iterator[ListedPrice]:
-    """Yield one entry of the gateway's list for each model name. If a name has several entries, the last of them."""
+    """Yield one entry of the gateway's list for each model name. If a name has several entries, the last entry is
+    used."""
     models = {listed.name: listed for listed in register.models if listed.provider in register.listing.providers}
     yield from models.values()
 

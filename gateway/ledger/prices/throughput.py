@@ -69,8 +69,8 @@ def busy_s(spans: Iterable[tuple[float, float]]) -> float:
 
 
 def _attempts(connection: Connection, backend: str, since: float) -> list[tuple[float, float, Decimal]]:
-    """(Begin, end, weighted tokens) of each attempt of `backend` since `since`. Times are Unix seconds. At most
-    `MOST_ATTEMPTS` attempts, the latest ones."""
+    """(Begin, end, weighted tokens) of each attempt of `backend` since `since`. Times are Unix seconds. If there are
+    more than `MOST_ATTEMPTS` attempts, only the latest `MOST_ATTEMPTS` are returned."""
     c = ledger.c
     sent = (
         c.input_tokens + c.cached_tokens + c.cache_write_5m_tokens + c.cache_write_1h_tokens

@@ -113,7 +113,7 @@ def loads(
     connection: Connection, since: float, until: float, *, team: str | None = None, pattern: str = ""
 ) -> list[Load]:
     """The traffic of each hosted model that had costs in `[since, until)` (Unix seconds), most expensive first.
-    `pattern`: only models whose name contains it."""
+    `pattern`: a text; only models with this text in their names are returned."""
     c = entries.c
     hour = column(entries, "hour", sqlite=connection.dialect.name == "sqlite").label("hour")
     sent = (

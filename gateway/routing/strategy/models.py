@@ -161,9 +161,9 @@ def _directions(good: Array) -> tuple[Array, Array]:
 
 
 def _design(features: Sequence[Features]) -> tuple[Design, NDArray[np.int64], Floats, Floats]:
-    """The design matrix (n-grams in two blocks of unit length, and lexical counts). Then the n-gram bins of the
-    matrix's columns, the bins' inverse document frequencies, and the means and standard deviations of the lexical
-    counts."""
+    """Four values. First, the design matrix (n-grams in two blocks of unit length, and lexical counts). Second, the
+    n-gram bins of the matrix's columns. Third, the inverse document frequencies of these bins. Fourth, the means and
+    standard deviations of the lexical counts."""
     bins = np.concatenate([each.bins for each in features])
     rows = np.repeat(np.arange(len(features)), [len(each.bins) for each in features])
     seen = np.bincount(bins, minlength=BINS)

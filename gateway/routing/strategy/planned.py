@@ -44,7 +44,7 @@ def planned(
     tokens: tuple[int, int] = (0, 0),
 ) -> Planned | None:
     """Choose by the plan. Returns None if the plan does not apply, or if its strategy is expected to cost more than the
-    ceiling. Then the decision by difficulty, `choice`, is used.
+    ceiling. The caller then uses `choice`, the decision by difficulty.
 
     `quality`: target share of the reference's mean quality. `subject`: see `Plan.begin`. `learnt`: backend → evidence
     from the team's own answers. A backend whose answers were worse than expected is not called, unless it is the

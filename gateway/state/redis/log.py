@@ -68,8 +68,8 @@ class IndexLog:
 
     @property
     def current(self) -> bool:
-        """Whether the follower knows all entries. It does if it has handled all entries that it has seen, the state
-        server is available, and the server has not lost its data since then."""
+        """Whether the follower knows all entries. This is so if the follower has handled all entries that it has seen,
+        the state server is available, and the server has not lost its data since then."""
         return self._current.is_set() and self._state.healthy and self._epoch == self._state.epoch
 
     async def caught_up(self, timeout_s: float) -> None:
