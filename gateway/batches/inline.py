@@ -67,8 +67,8 @@ class Requests:
                 raise BadRequest(f"requests.{number}: must be an object.", param=f"requests.{number}")
 
     def _string(self, data: bytes, at: int) -> int:
-        """The position after the end of the string that is open at `at`. If the string does not end in `data`, the end
-        of `data`."""
+        """The position after the end of the string that is open at `at`. If the string does not end in `data`, returns
+        the length of `data`."""
         found = _IN_STRING.match(data, at)
         assert found is not None  # the match may be empty
         end = found.end()

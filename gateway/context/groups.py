@@ -45,8 +45,8 @@ def groups(turns: Sequence[Turn]) -> list[Group]:
 
 
 def last_user(turns: Sequence[Turn]) -> int:
-    """Index of the last user message. A message with tool results does not count. If there is no user message, the
-    index of the last turn."""
+    """Index of the last user message. A message with tool results does not count. If there is no user message, returns
+    the index of the last turn."""
     places = range(len(turns) - 1, -1, -1)
     return next((place for place in places if _spoken(turns[place])), len(turns) - 1)
 

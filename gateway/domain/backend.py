@@ -229,7 +229,7 @@ class Backend(Section):
 
     @property
     def facts(self) -> KindFacts:
-        """The facts of the backend's kind. For some kinds, they depend on the backend's model."""
+        """The facts of the backend's kind. For some kinds, the facts also depend on the backend's model."""
         facts = KINDS[self.kind]
         return facts.of_claude if facts.of_claude is not None and "claude" in self.model.lower() else facts
 

@@ -283,7 +283,7 @@ class Record:
 
     @property
     def served_by(self) -> Attempt | None:
-        """The attempt whose answer the client gets. If no attempt succeeded, the last attempt."""
+        """The attempt whose answer the client gets. If no attempt succeeded, returns the last attempt."""
         attempts = self.attempts
         if len(attempts) > 1:
             for outcomes in (

@@ -152,8 +152,8 @@ def opening(attempt: Attempt, record: Record) -> tuple[Any, ...]:
 
 
 def asked(attempt: Attempt, record: Record) -> dict[str, Any]:
-    """Column name → value, for those columns from `stream` on that are known at the start. Empty if all have their
-    defaults."""
+    """Column name → value, for the columns from `stream` on whose values are known when the attempt starts. Empty if
+    all of these columns have their default values."""
     facts = (
         record.stream,
         record.end_user,

@@ -57,7 +57,7 @@ class Tenants:
 
     def of_key(self, lineage: str) -> Tenant:
         """The present tenant of a key. Used for work that the key asked for earlier, such as a batch. If the key was
-        rotated, the tenant of the key that replaced it. Raises the same errors as `authenticate`."""
+        rotated, returns the tenant of the key that replaced it. Raises the same errors as `authenticate`."""
         key_digest = self._ring.digest_of(lineage)
         if key_digest is None and self._ring.ready:
             raise ExpiredKey(f"The key {lineage} that asked for this was revoked; ask again with a living one.")

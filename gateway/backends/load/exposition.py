@@ -35,8 +35,8 @@ class Reading:
     running: float
     waiting: float
     kv_used: float | None = None
-    """Share of the KV cache in use, 0 to 1. With several engines, the highest share. None if the server does not report
-    it."""
+    """Share of the KV cache in use, 0 to 1. If the server runs several engines, this is the highest share of any
+    engine. None if the server does not report it."""
     written: float | None = None
     """Tokens generated since the server started; None if the server does not report them."""
     tokens_per_second: float | None = None

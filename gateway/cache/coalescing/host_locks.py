@@ -73,8 +73,8 @@ class HostLocks:
         return None
 
     def _owner(self, slot: int) -> int:
-        """The process id of the lock's owner; 0 if the owner is unknown. Two digests may use the same slot. In that
-        case, the returned process may have no call for the digest about which the caller asked."""
+        """The process id of the lock's owner; 0 if the owner is unknown. Two digests may use the same slot, so the
+        returned process may hold the lock for another digest."""
         stored = os.pread(self._fd, _OWNER.size, slot)
         return int(_OWNER.unpack(stored)[0]) if len(stored) == _OWNER.size else 0
 

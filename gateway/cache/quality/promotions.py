@@ -17,7 +17,8 @@ _SHARE = 0.5
 _NEVER = 2.0
 """A score that no candidate can reach."""
 _LOOKUPS = 400.0
-"""Number of look-ups that is added to the look-ups of a scope. With it, a few early hits are only a small share."""
+"""Number of imaginary look-ups that are added to the real look-ups of a scope. So a few early hits are only a small
+share of all look-ups."""
 
 
 @dataclass(slots=True)

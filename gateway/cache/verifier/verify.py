@@ -72,8 +72,8 @@ class Scorer:
 
 def crowded(probability: float, questions: int) -> float:
     """The networks' `probability` that the answer of a candidate is right, corrected for the number of stored
-    `questions`. With more stored questions, more of them resemble the new question by chance. So the odds are divided
-    by that number, relative to `_CROWD`."""
+    `questions`. The more questions are stored, the more of them resemble the new question by chance. So the odds are
+    divided by `questions` / `_CROWD`."""
     if questions <= _CROWD:
         return probability
     return probability / (probability + (1 - probability) * questions / _CROWD)

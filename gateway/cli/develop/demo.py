@@ -37,8 +37,8 @@ from gateway.state.sql.database import Database
 ALERT_PATIENCE_S = 6.0
 LOCAL_PATIENCE_S = 20.0
 LEDGER_PATIENCE_S, QUIET_S = 8.0, 1.5
-"""Maximum seconds to wait for the ledger's sum, and seconds for which it must stay unchanged, because background checks
-continue."""
+"""`LEDGER_PATIENCE_S`: maximum seconds to wait until the ledger's sum no longer changes. `QUIET_S`: seconds for which
+the sum must stay unchanged. The sum changes after the last answer, because background checks continue."""
 POLICY_PATIENCE_S = 20.0
 
 

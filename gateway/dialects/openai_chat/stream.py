@@ -191,7 +191,7 @@ def _without_null_usage(relayed: bytes) -> bytes:
 
 
 def _first_marked(block: bytes) -> int:
-    """The position of the first event that must be parsed. If there is no such event, the length of `block`."""
+    """The position of the first event that must be parsed. If there is no such event, returns the length of `block`."""
     first = len(block)
     for mark in _MARKS:
         at = block.rfind(mark)

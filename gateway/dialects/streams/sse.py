@@ -102,8 +102,8 @@ def has_any(block: bytes, marks: Iterable[bytes]) -> bool:
 
 
 def next_boundary(block: bytes, at: int, returns: bool) -> int:
-    """The position after the first blank line at or after `at`. If there is no blank line, the length of `block`.
-    `returns`: whether `block` contains carriage returns."""
+    """The position after the first blank line at or after `at`. If there is no blank line, returns the length of
+    `block`. `returns`: whether `block` contains carriage returns."""
     if not returns:
         end = block.find(b"\n\n", at)
         return len(block) if end < 0 else end + 2

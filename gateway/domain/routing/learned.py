@@ -22,8 +22,8 @@ class Learned:
     """Effective number of judged answers. It is lower than the actual number, because older answers count less."""
     margin: float = 0.0
     """Determines the quality that is required of this backend, 0..1. If the policy requires the quality q, this backend
-    must reach q + `margin` · (1 − q). Above 0 only while the backend's measured quality is, with confidence, below
-    target."""
+    must reach q + `margin` · (1 − q). The margin is above 0 only while measurements show with confidence that the
+    backend's quality is below the target."""
 
     def adequacy(self, prior: float) -> float:
         """The corrected probability that an answer of the backend is as good as the reference's. `prior`: this

@@ -71,7 +71,8 @@ class Route:
     reason: str
     escalate_to: Backend | None = None
     escalate_below: float = 0.0
-    """A mean token probability. If that of the first backend's answer is lower, `escalate_to` answers."""
+    """A mean token probability. If the mean token probability of the first backend's answer is lower than this value,
+    `escalate_to` answers."""
     grade: Grade | None = None
     reference: Backend | None = None
     considered: tuple[Considered, ...] = ()

@@ -113,7 +113,7 @@ def plain(request: CompletionRequest) -> CompletionRequest:
 
 
 def _in_question(route: Route, served: str, drawn: float, learned: Evidence, team: str) -> tuple[Source, str | None]:
-    """(Source of the comparison, backend to evaluate). The backend is None if there is none to evaluate."""
+    """Two values: the source of the comparison, and the backend to evaluate (None if no backend is to be evaluated)."""
     assert route.reference is not None
     decided = route.decided
     if decided is not None:

@@ -12,7 +12,7 @@ Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 DEPTH = 4
-"""Maximum number of models in a set that is used in the fit. Each model of a set gives one answer."""
+"""Maximum size of a set of models in the fit. Each model of a set gives one answer."""
 SETS = 60
 """Maximum number of sets of models in the fit, for each number of answers."""
 RIDGE = 2.0

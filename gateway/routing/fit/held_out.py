@@ -32,8 +32,8 @@ class Kept:
     usd: float
     hull_usd: float
     """Cost at which single models have the same quality as the plan on these outcomes: the cost of the best choice of a
-    single model, or of a random mix of two models. If the plan's quality is above that of the best model, the cost of
-    the best model."""
+    single model, or of a random mix of two models. If no model is as good as the plan, this is the cost of the best
+    model."""
     saving: float
     saving_low: float
     saving_high: float

@@ -48,8 +48,8 @@ class PlanGrader(Grader):
 
 
 def grader_of(path: Path | None) -> Grader:
-    """The grader in the file `path`, which is a classifier or a plan. Without a path, the packaged classifier. Raises
-    ArtefactError, OSError."""
+    """The grader in the file `path`, which is a classifier or a plan. If `path` is None, returns the grader of the
+    packaged classifier. Raises ArtefactError, OSError."""
     if path is None:
         return Grader.load()
     with path.open("rb") as file:

@@ -81,7 +81,8 @@ class Strategy:
     """A fitted strategy. Expected values are per request, for traffic like that of the fit."""
 
     kind: str
-    """Kind of the strategy: one backend, prompt-conditional choice, cascade, or prompt-conditional cascade."""
+    """Kind of the strategy: one backend, a choice that depends on the prompt, a cascade, or a cascade that depends on
+    the prompt."""
     description: str
     quality: float
     """Expected mean quality, 0..1."""
