@@ -97,8 +97,8 @@ class Application:
 
     def endpoint(self, path: bytes) -> Inference | None:
         """The endpoint that answers a POST to `path`; None if Starlette answers it. The gateway's own HTTP protocol
-        calls the endpoint directly, without ASGI. Also None if `path` ends with a slash, because the slash is removed
-        only from requests that go through ASGI."""
+        calls the endpoint directly, without ASGI. The result is also None if `path` ends with a slash, because only
+        ASGI requests are served with the slash removed."""
         return self._inference if path.isascii() and at(path.decode()) else None
 
     def socket_at(self, path: bytes) -> bool:

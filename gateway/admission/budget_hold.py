@@ -56,7 +56,8 @@ class BudgetHold:
     end, whether or not the hold was settled.
 
     `covers`: a number of tokens; `grow` must be called before `Attempt.seen` exceeds it. `output_limit`: maximum output
-    tokens per answer that the held money pays for; None: no limit. The gateway may not request more of the backend.
+    tokens per answer that the held money pays for; None: no limit. The gateway may not ask a backend for a longer
+    answer.
     """
 
     __slots__ = (
@@ -110,9 +111,9 @@ class BudgetHold:
     async def extend(
         self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False
     ) -> None:
-        """Hold money for a call of `backend`, in addition to what is held already. `input_tokens`: input of the call,
-        including `attached` (the tokens of images, sound and documents). `marked`: whether the gateway marks the prompt
-        for the backend's cache. Raises BudgetExhausted."""
+        """Hold money for a call of `backend`, in addition to the money that is held already. `input_tokens`: input of
+        the call, including `attached` (the tokens of images, sound and documents). `marked`: whether the gateway marks
+        the prompt for the backend's cache. Raises BudgetExhausted."""
         group = self._group
         if self._known or self._call is not None:
             self._begin_anew()

@@ -156,9 +156,9 @@ class CounterGroup:
         return self._leases.try_hold(self.leases, units)
 
     async def take(self, units: int, held: int, record: Record, patience_s: float) -> None:
-        """Take `units` for a request that already holds `held` units. Used if the units that this worker has leased
-        (reserved in advance) are not enough, so the state server is asked. If only the holds of other requests prevent
-        the taking, waits up to `patience_s` seconds. Raises BudgetExhausted."""
+        """Take `units` for a request that already holds `held` units. This method asks the state server. Call it if the
+        units that this worker has leased (reserved in advance) are not enough. If the units are missing only because
+        other requests hold them, waits up to `patience_s` seconds. Raises BudgetExhausted."""
         wants = [(lease, units) for lease in self.leases]
         loop = asyncio.get_running_loop()
         deadline = loop.time() + patience_s
@@ -176,10 +176,11 @@ class CounterGroup:
             await self._freed.wait(min(_LOOK_S, left_s))
 
     async def stretch(self, units: int, held: int, record: Record) -> BudgetExhausted | None:
-        """Take `units` for an answer in progress, without waiting. Returns the error if a budget does not allow that.
+        """Take `units` for an answer in progress, without waiting. Returns an error if a budget has too few units left.
 
-        If a budget's rule lets running answers finish, the units are taken although they exceed the budget. If the
-        state server is unavailable, `_without_state` decides, which may raise BudgetExhausted.
+        There is one exception: if the budget's rule lets running answers finish, the units are taken although they
+        exceed the budget. If the state server is unavailable, `_without_state` decides, which may raise
+        BudgetExhausted.
         """
         wants, overdrawn = [(lease, units) for lease in self.leases], []
         try:

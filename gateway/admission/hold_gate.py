@@ -18,8 +18,8 @@ class HoldGate:
 
     async def pipe_to(self, take: Sink) -> bool:
         """Like `Answer.pipe_to`. If the held money does not cover a piece, more money is held before `take` gets the
-        piece. If no more money can be held, the answer is truncated if the budget's rule says so; otherwise raises
-        BudgetExhausted."""
+        piece. If no more money can be held, the budget's rule decides: either the answer is truncated, or
+        BudgetExhausted is raised."""
         answer, attempt, hold = self._answer, self._attempt, self._hold
         uncovered = b""
 

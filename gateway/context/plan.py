@@ -291,12 +291,12 @@ class Contexts:
 
 
 def _droppable(request: CompletionRequest, sizes: Sizes, excess: int, step: int) -> frozenset[int]:
-    """Indexes of the oldest turns to drop so that the input has at least `excess` tokens less. If possible,
-    `excess` is first rounded up to a multiple of `step`.
+    """Indexes of the oldest turns to drop so that the input has at least `excess` tokens less. If possible, `excess` is
+    first rounded up to a multiple of `step`.
 
     Each new cut changes the beginning of the prompt, so the provider must process all text after the cut again. With
-    whole steps, the cut in a growing session stays the same until the session has grown by `step` tokens. Until then,
-    the text after the cut is in the provider's prompt cache.
+    whole steps, the cut in a growing session stays the same until the session has grown by `step` tokens. Up to that
+    point, the provider can read the text after the cut from its prompt cache.
     """
     found = groups(request.turns)
     may_go = sum(sizes.turns[place] for group in found if not group.kept for place in group.turns)

@@ -72,8 +72,8 @@ class StreamReader(Protocol):
         ...
 
     def cut(self, delivered: Usage) -> bytes | None:
-        """The events that end the answer here as if its length limit was reached. They are sent after all other events.
-        `delivered`: the usage of the delivered part. None if the dialect has no such end.
+        """The events that end the answer at this point as if its length limit was reached. The caller sends these
+        events last. `delivered`: the usage of the delivered part. None if the dialect has no such end.
 
         Data that is passed to `feed` later is counted, but not sent.
         """

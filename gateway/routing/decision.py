@@ -36,8 +36,8 @@ def choose(
     ceiling: Ceiling | None = None,
 ) -> Choice:
     """Choose among `candidates`, at least one of which can serve. `named`: the reference that the policy names, whose
-    answers count as good. `quality`: share of answers that must be as good as the reference's. The rest may be worse;
-    this rest is divided evenly among the kinds of weaker candidates (much weaker, slightly weaker).
+    answers count as good. `quality`: share of answers that must be as good as the reference's. The rest of the answers
+    may be worse. Each kind of weaker candidate (much weaker, slightly weaker) may use an equal part of this rest.
 
     `adequacy`: needed only if there is a `grade`. `learnt`: backend → evidence from the team's own answers. `ceiling`:
     the cost of the model that the client named; None: the cost of the policy's reference is the ceiling, even if the

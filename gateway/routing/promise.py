@@ -10,7 +10,7 @@ from gateway.routing.strategy.planned import Planned
 
 
 def promise(choice: Choice, plan: Planned | None, stronger: Backend | None) -> Decision:
-    """What the decision would have led to if it were applied: the calls that would have been made, and the expected
+    """The expected effect of the decision, if it were applied: the calls that would have been made, and the expected
     adequacy (probability that the answer is as good as the reference's). `plan`: the decision by a plan, if there is
     one.
 

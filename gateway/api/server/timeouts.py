@@ -56,8 +56,8 @@ class GuardedProtocol(InferenceProtocol):
 
     def _give_up(self) -> None:
         """Close the connection because the head of a request is late. A client that has begun to send a head gets an
-        error. A client that has sent nothing gets no error. Nor does a client that still sends the body of a refused
-        request, because it would read the error as the answer to its next request."""
+        error. A client that has sent nothing gets no error. A client that still sends the body of a refused request
+        gets no error either, because it would take the error for the answer to its next request."""
         cycle = self.cycle
         resting = cycle is not None and self.headers is cycle.headers  # type: ignore[attr-defined]
         if self.unparsed and not resting:

@@ -74,8 +74,8 @@ class Session:
         life_s: float = LIFE_S,
     ) -> None:
         """`serve`: answers one request of the socket. `admit`: raises GatewayError when the key is no longer valid.
-        `turns`: owns the tasks that make the answers. A task may go on after its client has left, because another
-        request may wait for the same answer."""
+        `turns`: owns the tasks that make the answers. Such a task may continue after its client has left, because
+        another request may wait for the same answer."""
         self._path, self._headers, self._receive, self._sending = path, headers, receive, send
         self._serve, self._admit, self._dialect, self._limits = serve, admit, dialect, limits
         self._leaving, self._turns, self._off_loop = leaving, turns, off_loop

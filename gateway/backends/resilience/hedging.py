@@ -29,8 +29,8 @@ class Hedges:
         self._earned: dict[str, float] = {}
 
     async def answer(self, route: Route, call_context: CallContext) -> Relayed | Whole:
-        """Like `Attempts.first_of`, but starts a second attempt if the first backend is slow: the wait for its first
-        token is longer than the waits of 95 % of its recent streams.
+        """Like `Attempts.first_of`, but starts a second attempt if the first backend is slow. A backend is slow if the
+        wait for the first token is longer than in 95 % of the backend's recent streams.
 
         Each stream adds the policy's `hedging.share` to the team's credit, and a second attempt costs 1. Therefore the
         share of streams with a second attempt stays below the configured share.

@@ -53,8 +53,8 @@ class HostLocks:
         """Take the lock for `digest` without waiting. Returns None if this process now has the lock; otherwise the id
         of the process that has it.
 
-        Taking and releasing a lock are three system calls, about 5 µs. If the file cannot be used, the result is None,
-        so each worker makes a call of its own.
+        Taking and releasing a lock are three system calls, about 5 µs. The result is also None if the lock file cannot
+        be used; each worker then makes a call of its own.
         """
         if self._fd < 0:
             return None

@@ -73,7 +73,7 @@ class Promotions:
         """Record the comparison of a near miss with a fresh answer. `right`: the two answers are equal.
 
         If the answers are equal, the answers with these `digests` are promoted for later questions with at least this
-        `score`. If the answers differ, these promotions end.
+        `score`. If the two answers differ, earlier promotions of answers with these `digests` end.
         """
         for name in ((scope, digest) for digest in digests):
             self._least[name] = min(self._least.get(name, _NEVER), score) if right else _NEVER

@@ -38,7 +38,7 @@ class _TeamEntries:
 class ExactIndex:
     """The entries that this worker knows, by digest.
 
-    The worker that stores an answer decides which entries are evicted for it, and announces these entries to the other
+    The worker that stores a new answer selects the entries to evict for it, and announces these entries to the other
     workers. If each worker decided by itself, the workers would evict different entries, because they receive different
     requests.
     """

@@ -24,9 +24,8 @@ _STAYS = -1
 
 
 def asides(request: CompletionRequest) -> dict[int, int]:
-    """The number of bytes of the asides (strings in a conversation that are not counted elsewhere), by turn. For the
-    index of a turn: the asides that are dropped together with this turn. For the key `_STAYS`: the asides that are
-    never dropped."""
+    """The number of bytes of the asides (strings in a conversation that are not counted elsewhere), by turn. The key is
+    the index of the turn with which the asides are dropped, or `_STAYS` for asides that are never dropped."""
     found: dict[int, int] = {}
     given = request.body.get(request.input_field)
     shown = FACTS[request.dialect].image_part

@@ -57,7 +57,7 @@ class Attachments:
         self, before: int, left: int, drop: frozenset[int] = frozenset(), replace: dict[int, str] | None = None
     ) -> ContextPlan:
         """The plan for a request. `before`: tokens of the request's text plus the tokens reserved for its attachments.
-        `left`: the same sum after `drop` and `replace` have been applied.
+        `left`: this sum after turns were dropped (`drop`) and shortened (`replace`).
 
         A dropped attachment counts with the number of tokens that was reserved for it, and not with its maximum. So the
         reported savings contain only tokens that were really reserved.

@@ -131,8 +131,8 @@ def _located(
     messages.
 
     Most clients write JSON as orjson does, so the bytes of a value are known, and they are searched for. The search
-    takes a tenth of the time of a scan. If the bytes occur more often than expected, some occurrences may belong to
-    other values. The result is None in this case.
+    takes a tenth of the time of a scan. If the bytes occur more often than expected, the result is None, because some
+    occurrences may belong to other values.
     """
     if len(pairs) > _MOST_SEARCHES:
         return None

@@ -96,8 +96,8 @@ def _form(body: bytes, content_type: bytes) -> dict[str, Any]:
 
 
 def _images(value: Any) -> int:
-    """The number of images that the request asks for; in a form, the number is written as digits. An invalid value
-    counts as 1, because the backend will reject the request.
+    """The number of images that the request asks for. `value`: the number as an integer, or as digits in a form. An
+    invalid value counts as 1, because the backend will reject the request.
 
     Raises BadRequest for more than `MAX_ANSWERS` images, because money is reserved for each image.
     """

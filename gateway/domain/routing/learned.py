@@ -33,9 +33,9 @@ class Learned:
         return sigmoid(logit(prior) + self.shift)
 
     def prior(self, adequacy: float) -> float:
-        """The probability before the correction by evidence, of which `adequacy` is the corrected value. This is the
-        inverse of the method `adequacy`. It is not exact for priors outside `_LEAST`..`_MOST`, because that method
-        limits them to this range."""
+        """The probability before the correction by evidence. `adequacy`: the corrected probability. This method is the
+        inverse of the method `adequacy`. The result is not exact for priors outside `_LEAST`..`_MOST`, because the
+        method `adequacy` limits priors to this range."""
         return adequacy if not self.n else sigmoid(logit(adequacy) - self.shift)
 
     def quality(self, wanted: float) -> float:

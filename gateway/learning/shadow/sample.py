@@ -157,11 +157,11 @@ def promised(route: Route, backend: str, learned: Evidence, team: str) -> Promis
 
 def cascaded(record: Record, answer: Answer, learned: Evidence) -> Finding | None:
     """Judge the first answer of a cascade by the later answers of the same cascade, which needs no further call. The
-    later answers are not judged: whether a later backend is called depends on the answers before, so later answers are
-    not a random sample.
+    later answers are not judged, because they are not a random sample: whether a later backend is called depends on the
+    earlier answers.
 
-    If the cascade continued because the first answer was weak, the result has weight 0. It is stored only to show how
-    often continuing was unnecessary.
+    If the cascade continued because the first answer was weak, the result has weight 0. Such a result is stored only to
+    show how often it was unnecessary to continue.
     """
     route, attempt, answers = record.route, answer.attempt, record.answers
     if route is None or attempt is None or len(answers) < 2:

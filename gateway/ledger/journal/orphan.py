@@ -65,8 +65,8 @@ def orphan(
     token class → tokens that the backend had reported at a mark. `known`: the backend's speed. `ended_at`: Unix time at
     which the worker died.
 
-    The backend may have generated tokens that were not delivered, and it will never report their number. They are
-    estimated at the highest likely speed, so that a hard budget is not overrun.
+    The backend may have generated tokens that were not delivered, and will never report how many. The number of these
+    tokens is estimated at the highest likely speed, so that a hard budget is not overrun.
     """
     called_at = opened["at"] + opened.get("waited_ms", 0) / 1000
     frame_bytes = FIRST_FRAME_BYTES if known is None else known.frame_bytes

@@ -72,8 +72,8 @@ class ChainHeads:
         """Forget the head (the newest entry of the chain), because it is unknown whether the last transaction was
         committed. The head is read again before the next entry.
 
-        `fork`: begin another chain. First, the head of the old chain is written to the anchor file, so that entries are
-        detected that others append to the old chain later. Raises OSError or ValueError if writing the file fails.
+        `fork`: begin another chain. First, the head of the old chain is written to the anchor file. Entries that others
+        append to the old chain later can then be detected. Raises OSError or ValueError if writing the file fails.
         """
         try:
             if fork:

@@ -101,9 +101,9 @@ def read(connection: Connection, team: str, backend: str, since: float) -> list[
 
 
 def escalations(connection: Connection, since: float) -> dict[tuple[str, str], tuple[int, float]]:
-    """Figures about escalated answers, by team and backend. The answer of the backend was weak, so a stronger backend
-    was called, and both answers were compared. The figures are the number of comparisons, and the share in which both
-    answers agreed, so that the escalation was not needed."""
+    """Figures about escalated answers, by team and backend. An answer is escalated if it was weak, so that a stronger
+    backend was called. Both answers were then compared. The figures are the number of comparisons, and the share in
+    which both answers agreed, so that the escalation was not needed."""
     c = evidence.c
     found = connection.execute(
         select(c.team, c.backend, func.count(), func.avg(c.score))

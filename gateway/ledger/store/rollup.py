@@ -47,8 +47,8 @@ def summed(rollup: str, rows: Iterable[Row], split: set[str]) -> list[tuple[Any,
 
     A request may have rows with different keys (see `Key`), but must count as one request in every grouping. So all
     requests with the same set of keys are summed together. Their sums share one `request_id`, and the column `requests`
-    contains the number of these requests. Requests in `split` have further rows elsewhere. They keep their ids, and
-    their `requests` is 0.
+    contains the number of these requests. Requests in `split` have further rows outside of `rows`. The sums of each of
+    these requests keep the request's id and have 0 in `requests`.
     """
     of_request: dict[str, list[Row]] = {}
     for row in rows:

@@ -62,9 +62,9 @@ def fit_agreement(labels: Labels, quality: Array, able: NDArray[np.bool_], *, se
 
 
 def _columns(labels: Labels, asked: tuple[int, ...], skills: Array) -> Array:
-    """Features of each answer: n prompts × `len(asked)` models × f features. There is a feature for the skill of the
-    model. Further features are the number and the skills of the models whose answers agree with this answer, and of the
-    models whose answers do not."""
+    """Features of each answer: n prompts × `len(asked)` models × f features. One feature is the skill of the model that
+    gave the answer. Further features describe the models whose answers agree with this answer, and the models whose
+    answers differ: the number of these models, and their skills."""
     votes = labels[:, asked]
     skill = np.broadcast_to(skills[list(asked)], votes.shape)
     voted = votes >= 0

@@ -44,8 +44,8 @@ REACH = 1.5
 
 
 def fit(paths: Sequence[Path], progress: Progress, *, seed: int = 0, prior: Artefact | None = None) -> Artefact:
-    """Train a classifier. First it is cross-validated, trained once without each set, and calibrated. Then it is
-    trained on all prompts. Raises DataError, OSError.
+    """Train a classifier. First, the classifier is cross-validated and calibrated: it is trained several times, each
+    time without one of the sets. Then it is trained on all prompts. Raises DataError, OSError.
 
     `prior`: a classifier that is refined with the outcomes in `paths`. In that case, the results that are reported for
     sets without training prompts are those of `prior` itself.

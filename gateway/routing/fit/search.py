@@ -236,8 +236,9 @@ def _ask(
     cells: _Cells,
     stop: _Value,
 ) -> tuple[_Value, dict[int, Array]]:
-    """Two results. First, the value of the state if the most valuable further model is called for each prompt for which
-    this is worth its cost. Second, for each further model, the weights of the prompt's features in its gain.
+    """Two results. First, the value of the state. For each prompt, this assumes a call of the most valuable further
+    model if the call is worth its cost. Second, for each further model, the weights of the prompt's features in its
+    gain.
 
     `above`: values of the states with one more called model. `stop`: value of calling no further model.
     """

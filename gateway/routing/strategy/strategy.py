@@ -134,9 +134,9 @@ class RunState:
         return [replace(each, backend=self._models.get(each.backend, each.backend)) for each in answers]
 
     def _next(self, answers: Sequence[StrategyAnswer]) -> tuple[str, ...]:
-        """The model to call next, as a tuple with at most one model. It is the further model with the highest value, if
-        this value is above 0. As long as there is no answer that may be shown, a further model is called even if no
-        value is above 0."""
+        """The model to call next, as a tuple with at most one model. This is the further model with the highest value,
+        if this value is above 0. If none of the answers so far may be shown, a further model is called in any case,
+        even if no value is above 0."""
         asked = {each.backend for each in answers}
         open_ = self._able - asked
         state = self._state(answers)

@@ -312,8 +312,8 @@ class Leases:
 
     async def _drained(self, unknown: Sequence[Lease]) -> str:
         """The names of the drained workers: dead workers whose spend is completely in the ledger. `unknown`: counters
-        without a base. If there are any, the names are read again, which must happen before a base of these counters is
-        read. Raises StateUnavailable."""
+        without a base. If there are such counters, the names are read again. Call this method before the bases of these
+        counters are read. Raises StateUnavailable."""
         if unknown:
             await self._dead.refresh(_RECORD_FRESH_S)
         return self._dead.drained

@@ -48,7 +48,8 @@ def own_name() -> str:
     """A unique name for this process, `MACHINE-PID-SINCE-RANDOM@HOST`.
 
     From the name, any process of the same machine can find out whether this process is still running. On systems
-    without /proc, MACHINE is empty, and other processes cannot find that out. HOST is for display.
+    without /proc, MACHINE is empty, and other processes cannot tell whether this process is running. HOST is for
+    display.
     """
     name = "-".join((_MACHINE, f"{os.getpid():x}", f"{_since_boot():x}", secrets.token_hex(4)))
     return f"{name}@{re.sub('[^A-Za-z0-9._-]', '-', socket.gethostname())[:40] or 'host'}"
