@@ -44,8 +44,8 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """The names of three response headers for one kind of limit (limit, rest, reset time), and the rules of the team
-    and the key. The headers show the values of one of these rules."""
+    """The names of three response headers for one kind of limit (limit, rest, reset time), and the rules (of the team
+    and of the key) from which the values of the headers come. The headers show only one of these rules at a time."""
 
     limit: str
     remaining: str

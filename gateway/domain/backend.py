@@ -262,9 +262,9 @@ class Backend(Section):
 
     @property
     def why_hosted(self) -> str:
-        """The reason why prompts to the backend leave the operator's machines; empty if they do not. If gateway.yaml
-        sets the tier `hosted`, they count as leaving. An operator sets this tier, for example, for a proxy at a private
-        address."""
+        """The reason why prompts to the backend leave the operator's machines; empty if the prompts stay there. If
+        gateway.yaml sets the tier `hosted`, prompts to this backend count as leaving. An operator sets this tier, for
+        example, for a proxy at a private address."""
         written = self.tier == "hosted" and self.strength is None and "tier" in self.model_fields_set
         explicit = "hosted" if written else ""
         return _why_hosted(self.kind, self.base_url, self.location, explicit)

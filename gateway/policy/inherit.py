@@ -137,8 +137,8 @@ def _part(document: Document, data: Mapping[str, Any], name: str, is_base: bool,
 
 
 def merge(part: Part, bases: Mapping[str, Part]) -> Merged:
-    """The values of `part` (a team or a base), merged with those of the base that it extends. Raises ConfigError if
-    this base does not exist, or if it extends another base itself."""
+    """The values of `part` (a team or a base), merged with the values of the base that `part` extends. Raises
+    ConfigError if this base does not exist, or if this base extends another base."""
     if not part.extends:
         return Merged(part, None, part.translation.data)
     base = bases.get(part.extends)

@@ -187,7 +187,7 @@ class Session:
 
     def _keep(self, kept: socket.Kept | None) -> None:
         """Replace the conversation that is kept for this socket. If there is no space for the new conversation, no
-        conversation is kept, and the client has to send the whole conversation with its next request."""
+        conversation is kept, so the client must send the whole conversation with its next request."""
         self._space.free(self._kept)
         self._kept = kept if self._space.take(kept) else None
 

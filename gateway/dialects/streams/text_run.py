@@ -95,7 +95,8 @@ class TextRun:
 
     def _some(self, block: bytes, at: int) -> tuple[int, int]:
         """Process many events at once. Their bytes are split at the separator between the texts, joined again and
-        compared with the original. If they differ, an event does not belong to the run, and the result is (`at`, 0)."""
+        compared with the original. If the joined bytes differ from the original, at least one event does not belong to
+        the run, and the result is (`at`, 0)."""
         end = block.rfind(self.tail, at, at + _WINDOW) + len(self.tail)
         texts = block[at + len(self.head) : end].split(self._separator)
         texts.pop()

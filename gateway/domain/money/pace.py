@@ -67,8 +67,8 @@ class Pace:
         self.tokens_per_second += _WEIGHT * (rate - known)
 
     def learn_frame(self, tokens: int, hidden: int, events: int, stream_bytes: int) -> None:
-        """Learn the length of events from a complete stream with `tokens` tokens. `hidden`: maximum number of these
-        tokens that are in no event. `events`: number of events with text."""
+        """Learn the length of events from a complete stream with `tokens` tokens. `hidden`: how many of these tokens,
+        at most, were in no event. `events`: number of events with text."""
         if not events:
             return
         frame = _frame(tokens, events, stream_bytes)

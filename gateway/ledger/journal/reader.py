@@ -45,7 +45,7 @@ class JournalReader:
     @property
     def resume(self) -> Place:
         """The position from which the journal must be read after a restart: the beginning of the oldest attempt that
-        has not ended. If all attempts have ended, the end of the part that was read."""
+        has not ended. If all attempts have ended, returns the end of the part that was read."""
         for place, _ in self.open.values():
             return place
         return self.place

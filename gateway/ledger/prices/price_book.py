@@ -132,8 +132,8 @@ class PriceBook:
         return self.stand_in(backend.model, backend.tier) if backend.simulated else None
 
     def stand_in(self, model: str, tier: str) -> tuple[Price, str] | None:
-        """The list price and the name of a model that stands for a simulated backend. It is `model`, if the list
-        contains it; otherwise the list's example for `tier`. None if there is no such example."""
+        """The list price and the name of a model that stands for a simulated backend. If the list contains `model`,
+        this model is used; otherwise the list's example for `tier`. None if the list has no example for `tier`."""
         on, stand_ins = self._today(), self._register.listing.hypothetical
         listed = self._register.named(model, on) or self._register.named(stand_ins.get(tier, ""), on)
         return None if listed is None else (self._listed(listed), listed.name)
