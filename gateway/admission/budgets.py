@@ -109,8 +109,8 @@ class Budgets:
     async def refuse_exhausted(
         self, tenant: Tenant, end_user: str = "", at: float | None = None, session: str = ""
     ) -> None:
-        """Raise BudgetExhausted if a budget is exhausted and its policy then refuses all requests, even cache hits. The
-        error names this budget. `at`: time at which the request began (Unix seconds); None: now."""
+        """Raise BudgetExhausted if a budget is exhausted whose policy then refuses all requests, even cache hits. The
+        error names the budget. `at`: time at which the request began (Unix seconds); None: now."""
         for group in self._groups_of(tenant, end_user, session, self._time() if at is None else at):
             if group.refusing and not group.sound(_FRESH_S) and (account := await self._spent(group)):
                 self._counts["exhausted"] += 1

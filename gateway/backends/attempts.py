@@ -384,7 +384,8 @@ class _Failures:
     """Backends that were not called, because their circuit breakers are open."""
 
     def verdict(self) -> GatewayError:
-        """The error to raise: backend failures first, then errors that the client can fix, then overload.
+        """The error to raise. Backend failures take precedence over errors that the client can fix, and these errors
+        take precedence over overload.
 
         NotSpoken means that the backend lacks this endpoint. If all backend failures are NotSpoken, they come last.
         """

@@ -69,8 +69,8 @@ class Relayed:
         return self._reader.ended
 
     async def begin(self) -> None:
-        """Read up to the first event that can be passed on. No byte has been sent to the client yet. Raises
-        BackendError.
+        """Read up to the first event that can be passed on. When this method returns or raises an error, no byte has
+        been sent to the client. Raises BackendError.
 
         A stream that has sent only keep-alive comments counts as begun only after `first_byte_timeout` has passed.
         """

@@ -128,8 +128,9 @@ def add(connection: Connection, batch: Batch) -> Batch:
 
 
 def made(connection: Connection, once: BatchFields) -> Batch | None:
-    """The batch that an earlier request with the same `Idempotency-Key` created; None if there is no such batch.
-    `once`: the idempotency fields of the present request. Raises KeyReused if the earlier request was different."""
+    """The batch that an earlier request with the same `Idempotency-Key` created; None if no earlier request has created
+    a batch. `once`: the idempotency fields of the present request. Raises KeyReused if the earlier request was
+    different."""
     if once.idempotency is None:
         return None
     row = connection.execute(select(batches).where(batches.c.idempotency == once.idempotency)).first()

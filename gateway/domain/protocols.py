@@ -201,7 +201,7 @@ class Spending(Protocol):
 
     def spent(self, payer: BudgetChecker, since: float, until: float) -> Awaitable[SpentReader]:
         """Spend by attempts of requests that began in `[since, until)` (Unix seconds; `until` may be infinite).
-        Attempts in progress are not included, except those of dead workers."""
+        Attempts in progress are not included, but attempts that a dead worker left open are."""
         ...
 
     def spent_by_each(

@@ -275,7 +275,7 @@ class Record:
     @property
     def curtailed(self) -> bool:
         """Whether the served answer ended early because the budget did not pay for more. Such an answer is not stored
-        in the cache, and the gateway learns nothing from it about the backend."""
+        in the cache and not compared with other answers, and its length is not used to predict later lengths."""
         if self.finish != "length":
             return False
         served = self.served_by

@@ -174,7 +174,8 @@ def asked(attempt: Attempt, record: Record) -> dict[str, Any]:
 
 class Decided(NamedTuple):
     """What routing decided for an answer that another backend gave. Another backend answers if the policy only
-    observes, or if the request is outside the rollout or in the comparison group."""
+    observes, if the request is outside the share for which the policy applies decisions (the rollout), or if the
+    request is used for a comparison."""
 
     names: str
     """Names of the backends that routing would have called, separated by commas."""

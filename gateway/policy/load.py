@@ -109,8 +109,8 @@ def _policy(part: Part, bases: Mapping[str, Part], ceilings: Ceilings, problems:
 
 
 class _Claims:
-    """Assigns each team to one file during a reload. Several files may have a policy for one team. If one of them had
-    the team before, it keeps the team; the other files keep their previous policies."""
+    """Assigns each team to one file during a reload. Several files may have a policy for one team. If one of these
+    files had the team before the reload, this file keeps the team. The other files keep their previous policies."""
 
     def __init__(self, last: Files) -> None:
         self._last = last

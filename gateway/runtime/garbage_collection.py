@@ -19,8 +19,8 @@ _M_ARENA_MAX = -8
 
 @contextmanager
 def postponed() -> Iterator[None]:
-    """Suspend garbage collection in the `with` block, in which modules are imported. Collection would free nothing
-    there, because all new objects stay, and would take a fifth of the block's time."""
+    """Suspend garbage collection in the `with` block. Use it for imports of modules: there, a collection would free
+    nothing, because all new objects stay, and would take a fifth of the time."""
     gc.disable()
     try:
         yield

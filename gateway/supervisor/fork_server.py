@@ -204,8 +204,8 @@ def _unsafe() -> str:
 
 
 def _threaded() -> str:
-    """The reason why forking is unsafe: this process has other threads. Empty if it has none. In a forked process, a
-    lock that another thread held would stay locked forever."""
+    """If this process has other threads, a text that says so, because forking is then unsafe. Otherwise empty. In a
+    forked process, a lock that another thread held would stay locked forever."""
     running = len(os.listdir("/proc/self/task"))
     return "" if running == 1 else f"{running} threads run already"
 

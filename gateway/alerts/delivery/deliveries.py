@@ -76,8 +76,8 @@ def write(
 
 
 def claim(connection: Connection, now: float, busy_s: float) -> list[Delivery]:
-    """Claim the deliveries that are due and return them. The caller must attempt them now. Other processes cannot claim
-    them until `busy_s` seconds and then the pause of `wait_s` have passed."""
+    """Claim the deliveries that are due and return them. The caller must attempt them now. Other processes can claim
+    these deliveries only after `busy_s` seconds plus the pause that `wait_s` returns."""
     table = alerts.c
     waiting = connection.execute(
         select(table.id, table.target, table.payload, table.tries, table.created_at, table.next_try_at)

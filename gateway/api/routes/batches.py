@@ -104,8 +104,8 @@ def common_headers(request: Request, tenant: Tenant) -> dict[str, str]:
 
 
 def asked_once(request: Request, tenant: Tenant, fingerprint: str) -> BatchFields:
-    """The fields that are stored with a new batch for its `Idempotency-Key` and its `fingerprint`. By these fields, a
-    repeated request finds the batch that the first request made. Raises BadRequest."""
+    """The fields that are stored with a new batch for its `Idempotency-Key` and its `fingerprint`. With these fields,
+    the batch of the first request is found when the request is repeated. Raises BadRequest."""
     key = request.headers.get("idempotency-key")
     if key is None:
         return EACH_TIME

@@ -12,7 +12,8 @@ _REMEMBERED = 16_384
 
 class Repeats:
     """The answers that askers (end users or sessions) have had from this worker. Semantic hits that other workers
-    served are not known here. Who asked a stored question first is known, because the index contains it."""
+    served are not known here. The first asker of a stored question is known in every worker, because the index contains
+    this asker."""
 
     def __init__(self) -> None:
         self._given: OrderedDict[tuple[str, bytes], None] = OrderedDict()

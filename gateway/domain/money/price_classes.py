@@ -76,8 +76,8 @@ parts."""
 
 
 def at_tiers(price: Price, tiers: Mapping[str, ServiceTier], choosable: tuple[str, ...] = ()) -> Price:
-    """`price`, with the prices of the service tiers in `tiers`. Factors are combined with each other, and with a tier
-    that has prices of its own.
+    """`price`, with the prices of the service tiers in `tiers`. If several tiers apply together, their factors are
+    multiplied, also with the prices of a tier that has its own prices.
 
     `choosable`: see `Price.choosable`.
     """

@@ -71,8 +71,8 @@ def choices_of(answer: Answer, dialect: DialectName) -> Sequence[Mapping[str, An
 def sample(
     request: CompletionRequest, record: Record, answer: Answer, learned: Evidence, drawn: float
 ) -> Sample | None:
-    """The comparison to make; None if there is nothing to compare. `drawn`: a random number 0..1. For a request that
-    the reference served, it selects the backend to evaluate."""
+    """The comparison to make; None if there is nothing to compare. `drawn`: a random number 0..1. If the reference
+    served the request, this number selects the backend to evaluate."""
     route, attempt = record.route, answer.attempt
     if route is None or route.reference is None or attempt is None or not repeatable(request) or not answer.complete:
         return None

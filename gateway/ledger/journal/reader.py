@@ -53,7 +53,7 @@ class JournalReader:
     def read(self, found: list[Segment]) -> list[Values]:
         """Read the next piece of the segments `found`. Returns the rows of attempts that end in this piece.
 
-        `place` does not change when there is nothing to read. Raises OSError.
+        If there is nothing to read, `place` stays unchanged. Raises OSError.
         """
         for segment in found:
             number, position = self.place

@@ -266,7 +266,8 @@ class Writer:
 
     def _commit(self, rows: Sequence[Values], lanes: Sequence[JournalReader], replay: bool) -> Sequence[Values]:
         """Insert the rows that are not in the ledger yet, linked to the chain, and return them. `replay`: whether some
-        rows may already be in the ledger. If it is false, raises _Twice for a row that is already there."""
+        rows may already be in the ledger. If `replay` is false, raises _Twice for a row that is already in the ledger.
+        """
         with self._database.begin() as connection:
             if replay:
                 unique = {row[0]: row for row in reversed(rows)}  # the first row with an id counts

@@ -58,7 +58,7 @@ class Family(NamedTuple):
 def select(singles: Sequence[Point], families: Sequence[Family]) -> tuple[Point, ...]:
     """The frontier, cheapest first. `families`: the families with simpler strategies must come first.
 
-    A single model is removed if it is not better than some cheaper strategy by `CONFIDENCE` standard errors.
+    A single model is kept only if it is better than every cheaper strategy by at least `CONFIDENCE` standard errors.
     """
     everybody = _everybody(singles, families)
     return tuple(everybody[place] for place in _places(singles, families))

@@ -18,8 +18,8 @@ Whole = NDArray[np.int64]
 
 
 def real_share(quality: Rows, sets: Whole) -> float:
-    """The share of the variance between orders that is real, 0..1, over all sets together. It is 1 if no set has two
-    orders.
+    """The share, 0..1, of the variance between orders that is not chance, over all sets together. It is 1 if no set has
+    two orders.
 
     `quality`: k orders × n prompts. `sets`: k numbers; orders of the same set have equal numbers.
     """

@@ -419,8 +419,9 @@ class Leases:
             log.debug("leases of %s: %s", group.tag, error)
 
     async def _repair(self, leases: Sequence[Lease]) -> None:
-        """Rebuild the sums of which a dead worker had leased units, if this worker's journal is completely in the
-        ledger (drained). Only the ledger shows how much of these units the dead worker had spent."""
+        """Rebuild the sums from which a dead worker had leased units. A sum is rebuilt only when the journal of the
+        dead worker is completely in the ledger (drained), because only the ledger shows how many of the units were
+        spent."""
         now = self._monotonic()
         due = [lease for lease in leases if lease.repair_at <= now]
         for lease in due:
