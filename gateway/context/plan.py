@@ -315,11 +315,11 @@ def _bounds(
     trims, window = policy.enabled and not request.controls.untouched, None
     if window_tokens is not None:
         asked = request.max_output_tokens
-        window = _window_bounds(window_tokens, backend.model, backend.max_output_tokens, asked, trims)
+        window = _window_bounds(window_tokens, backend.model, backend.max_output_tokens, asked, trims, backend.hosted)
         if report is not None:
             window = _as_reported(window, window_tokens, report, family_factor(backend.model))
-        if not backend.hosted:  # some servers do not refuse a prompt that is too long, but drop its beginning
-            window = replace(window, tries=window.aim)
+            if not backend.hosted:
+                window = replace(window, tries=window.aim)
     if not trims or limit is None:
         return window
     if window is None or limit <= window.aim:
@@ -330,7 +330,9 @@ def _bounds(
 
 
 @lru_cache(maxsize=1024)
-def _window_bounds(window: int, model: str, longest: int | None, asked: int | None, trims: bool) -> _Bounds:
+def _window_bounds(
+    window: int, model: str, longest: int | None, asked: int | None, trims: bool, hosted: bool
+) -> _Bounds:
     """The token limits that follow from the window. `longest`: maximum tokens of the model's answer. `asked`: the
     client's output limit. `trims`: whether the input may be trimmed. The results are cached, because clients ask for
     only a few different limits."""
@@ -338,7 +340,9 @@ def _window_bounds(window: int, model: str, longest: int | None, asked: int | No
     answer = min(asked, longest or asked, window // 2) if asked else 0
     most = window - (1 if _ENDS_AT_WINDOW.search(model) else max(answer, 1))
     aim = int(window / family_factor(model)) - (answer or min(_ANSWER_TOKENS, window // 4))
-    return _Bounds(max(1, min(aim, most)), most, most, trims, max(answer, 1))
+    aim = max(1, min(aim, most))
+    # Some servers of one's own do not refuse a prompt that is too long, but drop its beginning.
+    return _Bounds(aim, most if hosted else aim, most, trims, max(answer, 1))
 
 
 def _tried(request: CompletionRequest, bounds: _Bounds, backend: Backend, report: Report | None) -> int:

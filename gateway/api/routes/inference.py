@@ -26,7 +26,7 @@ from gateway.dialects.passthrough.form import is_form
 from gateway.dialects.requests.body_extent import check_extent
 from gateway.dialects.requests.forwarding import check_forwarding
 from gateway.dialects.requests.known_blocks import LEAST_BYTES, KnownBlocks
-from gateway.domain.record import Record, new_request_id
+from gateway.domain.record import Record, RequestIds
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tenant import Tenant
 from gateway.errors import Forbidden, GatewayError, MethodNotAllowed, NotFound
@@ -69,7 +69,7 @@ class Inference:
         self._idempotency, self._memory = idempotency, memory
         self._unbounded_bytes = 2 * limits.max_items
         """Maximum bytes of a body that cannot have too many items."""
-        self._blocks = KnownBlocks()
+        self._blocks, self._ids = KnownBlocks(), RequestIds()
         self._pace = Pace.of(limits)
         self._decoding = decoding or OffLoop()
         self._watchers = Tasks()
@@ -81,7 +81,7 @@ class Inference:
 
     async def answer(self, caller: Caller) -> None:
         """Answer one request completely. Raises only CancelledError, when the server ends."""
-        request_id = new_request_id()
+        request_id = self._ids.new()
         dialect = self.dialect_at(caller.path)
         assert dialect is not None, "callers come here for inference paths alone"
         headers = by_name(caller.headers)

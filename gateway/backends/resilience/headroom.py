@@ -52,9 +52,12 @@ class Headroom:
     def see(self, headers: Sequence[tuple[bytes, bytes]], now: float, wall: float) -> None:
         """Store the limits that an answer reports. `now`: monotonic seconds. `wall`: Unix seconds, which are needed if
         an answer reports a reset as a time of day."""
+        reported = [pair for pair in headers if pair[0].startswith(_PREFIXES)]
+        if not reported:
+            return
         told: dict[str, dict[str, str]] = {}
-        for name, value in headers:
-            if name.startswith(_PREFIXES) and len(value) <= _LONGEST and (found := _HEADER.fullmatch(name)):
+        for name, value in reported:
+            if len(value) <= _LONGEST and (found := _HEADER.fullmatch(name)):
                 of, what = (found["of"] or found["their_of"]).decode(), (found["what"] or found["their_what"]).decode()
                 told.setdefault(of, {})[what] = value.decode("latin-1").strip()
         for limit, values in told.items():

@@ -132,6 +132,8 @@ class Journal:
             entry["source"], entry["prices"] = terms.source, terms.flat or terms.text(attempt.input_tokens)
         if more := rows.asked(attempt, record):
             entry["more"] = more
+        if record.traffic_class:
+            entry["class"] = record.traffic_class
         if attempt.most_output is not None:
             entry["cap"] = attempt.most_output
         if attempt.service_tier:
@@ -181,7 +183,7 @@ class Journal:
             attempt.unpriced = unpriced_units(None if terms is None else terms.price, usage)
         decision = None if record.route is None else record.route.decided
         decided = None if decision is None else self._decided(attempt, decision, usage)
-        self._keep(opened.opening + rows.ending(attempt, record, usage, prices, decided), opened.slot)
+        self._keep(opened.opening + rows.ending(attempt, record, usage, prices, decided), record, opened.slot)
 
     def _decided(self, attempt: Attempt, decision: Decision, usage: Usage) -> rows.Decided | None:
         """What routing decided for an answer that another backend gave. Another backend answers if the policy only
@@ -200,11 +202,11 @@ class Journal:
     def cached(self, record: Record, usage: Usage, saved_pico: int | None, outcome: Outcome = "ok") -> None:
         """Record an answer from the cache in the journal. `saved_pico`: the cost of the answer without the cache. A
         disk error does not raise."""
-        self._keep(rows.from_cache(record, usage, saved_pico, outcome), None)
+        self._keep(rows.from_cache(record, usage, saved_pico, outcome), record, None)
 
-    def _keep(self, values: rows.Values, slot: int | None) -> None:
+    def _keep(self, values: rows.Values, record: Record, slot: int | None) -> None:
         """Write a *closed* line. When the line has been written, `slot` can be used again."""
-        line = segments.encode({"close": values})
+        line = segments.encode({"close": values, "class": record.traffic_class})
         self._closed += 1
         if self._append(line):
             if slot is not None and self._slots is not None:
