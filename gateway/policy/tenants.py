@@ -45,15 +45,18 @@ class Tenants:
         return self._current(digest(secret))
 
     async def find(self, secret: bytes) -> Tenant:
-        """Like `authenticate`, but a key is refused as unknown only after the keys were read again, because it may have
-        been created a moment ago."""
+        """Like `authenticate`, but a key is refused as unknown only after `catch_up`."""
         try:
             return self.authenticate(secret)
         except InvalidKey:
-            if not secret.startswith(PREFIX.encode()):
-                raise
-        await self._ring.catch_up()
-        return self.authenticate(secret)
+            await self.catch_up(secret)
+            return self.authenticate(secret)
+
+    async def catch_up(self, secret: bytes) -> None:
+        """Read the keys again, because the unknown key `secret` may have been created a moment ago. Does nothing if
+        `secret` does not look like a key of the gateway."""
+        if secret.startswith(PREFIX.encode()):
+            await self._ring.catch_up()
 
     def of_key(self, lineage: str) -> Tenant:
         """The present tenant of a key. Used for work that the key asked for earlier, such as a batch. If the key was

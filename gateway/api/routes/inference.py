@@ -29,7 +29,7 @@ from gateway.dialects.requests.known_blocks import LEAST_BYTES, KnownBlocks
 from gateway.domain.record import Record, RequestIds
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tenant import Tenant
-from gateway.errors import Forbidden, GatewayError, MethodNotAllowed, NotFound
+from gateway.errors import Forbidden, GatewayError, InvalidKey, MethodNotAllowed, NotFound
 from gateway.pipeline import Pipeline, Reply
 from gateway.policy.tenants import Tenants
 from gateway.responses.memory import StoredContext
@@ -88,8 +88,11 @@ class Inference:
         if b"accept-encoding" in headers or b"origin" in headers:
             caller = self._envelope.around(caller, headers)
         try:
-            tenant = await self.authenticate(headers)
-            controls, batch = self._admit(caller, headers, tenant)
+            try:
+                tenant, controls, batch = self._admit(caller, headers)
+            except InvalidKey:
+                await self._tenants.catch_up(secret(headers))
+                tenant, controls, batch = self._admit(caller, headers)
         except Exception as error:
             await self._turn_away(caller, dialect, _client_error(error, request_id), request_id)
             return
@@ -149,14 +152,12 @@ class Inference:
 
     async def authenticate(self, headers: Mapping[bytes, bytes]) -> Tenant:
         """The tenant of a key that may ask for completions. Raises InvalidKey, Forbidden."""
-        tenant = await self._tenants.find(secret(headers))
-        if "inference" not in tenant.key.scopes:
-            raise Forbidden("This key may not ask for completions; create one with the scope inference.")
-        return tenant
+        return _for_inference(await self._tenants.find(secret(headers)))
 
-    def _admit(self, caller: Caller, headers: Mapping[bytes, bytes], tenant: Tenant) -> tuple[Controls, bool]:
-        """Make all further checks that do not need the body. Returns the controls, and whether the request has the
-        priority `batch`. When an admitted request ends, `leave` of the load shedder must be called."""
+    def _admit(self, caller: Caller, headers: Mapping[bytes, bytes]) -> tuple[Tenant, Controls, bool]:
+        """Make all checks that need no body. Returns the tenant, the controls, and whether the request has the priority
+        `batch`. After a request was admitted, `leave` of the load shedder must be called when the request ends."""
+        tenant = _for_inference(self._tenants.authenticate(secret(headers)))
         if caller.method != "POST":
             raise MethodNotAllowed(f"{caller.path} takes POST, not {caller.method}.")
         if (family := PASSED_THROUGH.get(caller.path)) is None:
@@ -170,7 +171,7 @@ class Inference:
         check_overrides(controls, tenant.policy)
         batch = tenant.batch(controls)
         self._overload.enter(tenant.team, batch=batch)
-        return controls, batch
+        return tenant, controls, batch
 
     async def _serve(self, caller: Caller, dialect: ClientDialect, tenant: Tenant, request: CompletionRequest) -> None:
         controls, loop = request.controls, self.deadlines.loop
@@ -290,6 +291,13 @@ def _of_type(content_type: str) -> Headers:
     stream = next((whole for kind, whole in _STREAMS.items() if content_type.startswith(kind)), "")
     head = (b"content-type", (stream or content_type).encode("latin-1"))
     return [head, *_UNBUFFERED] if stream else [head]
+
+
+def _for_inference(tenant: Tenant) -> Tenant:
+    """The tenant, if its key may ask for completions. Raises Forbidden."""
+    if "inference" not in tenant.key.scopes:
+        raise Forbidden("This key may not ask for completions; create one with the scope inference.")
+    return tenant
 
 
 def _client_error(error: Exception, request_id: str) -> GatewayError:
