@@ -44,8 +44,8 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """The names of three response headers for one kind of limit (limit, rest, reset time), and the rules (of the team
-    and of the key) from which the values of the headers come. The headers show only one of these rules at a time."""
+    """Names of three response headers (limit, rest, reset time), and the rules behind their values. The headers show
+    only one of the team's and the key's rules."""
 
     limit: str
     remaining: str
@@ -123,8 +123,8 @@ class RateLimits:
             raise self._refuse(_spent(rule, tokens, short))
 
     def _share(self, wants: Sequence[Want]) -> NotEnough | None:
-        """Take `wants` from this worker's own share of each limit, because the state server is unavailable. Returns
-        None if that succeeded. Otherwise returns the counter whose share is too small."""
+        """Take `wants` from this worker's part of each limit, while the state server is unavailable. Returns the
+        counter with too small a part; None if all were taken."""
         step = self._leases.step
         for lease, units in wants:
             share = lease.limit // max(self._leases.workers, lease.workers)
@@ -186,8 +186,8 @@ class Permit:
         self._step = leases.taken_at
 
     def settle(self, tokens: int) -> None:
-        """Replace the estimated tokens by `tokens`, the tokens that were used (input and output; 0 for an answer from
-        the cache). Only the first call has an effect."""
+        """Replace the estimated tokens by `tokens`, the input and output that were used. Only the first call has an
+        effect."""
         charged, self._tokens = self._tokens, None
         if charged is not None and tokens != charged:
             for rule in self._account.tokens:

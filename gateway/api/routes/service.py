@@ -84,8 +84,8 @@ class ServiceRoutes:
             log.warning("a cached answer that was called wrong stays until its time is over: %s", error)
 
     async def _flight(self, request: Request, tenant: Tenant) -> dict[str, Any]:
-        """The flight record of a request: what the gateway decided and did for it. Only for the key that made the
-        request and for admin keys of the same team. Raises NotFound."""
+        """What the gateway decided and did for a request. Only for the key that made the request and the team's admin
+        keys. Raises NotFound."""
         found = await self._telemetry.flight(request.path_params["id"], tenant.team)
         if found is None or not (found["key"] == tenant.key.lineage or "admin" in tenant.key.scopes):
             raise NotFound("No such request of this key; what has ended is known everywhere about a second later.")

@@ -96,8 +96,8 @@ class Wrapped:
 
 
 class HangUp:
-    """Cancels the task that serves a client when the client disconnects. The task is not cancelled if the answer has
-    already been sent, or if other requests need its result."""
+    """Cancels the task that serves a client when the client disconnects. The task goes on if the answer has been sent,
+    or other requests need it."""
 
     __slots__ = ("_record", "_serving", "answered", "happened")
 
