@@ -36,9 +36,9 @@ def refuses(bound: int, most: int, total: int, mine: int, teams: int, *, batch: 
     tenth = bound // 10
     if total >= most:
         return "full"
-    # Teams below their part of `bound` may exceed `bound`, up to `most`.
     if batch and total >= bound - 2 * tenth and batches >= max(1, bound // 20):
         return "batch"
+    # A team with fewer than bound / teams requests may exceed `bound`, up to `most`.
     if total >= bound - tenth and mine >= bound // max(2, teams):
         return "share" if teams > 1 else "full"
     return ""

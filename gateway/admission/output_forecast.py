@@ -114,8 +114,8 @@ class Forecast:
 
 
 def least_input_tokens(counted: int, attached: int) -> int:
-    """`counted`, the gateway's own count of input tokens, times fixed ratios. A refusal uses this number, so that learned
-    ratios alone never cause a refusal. `attached`: tokens of attachments in `counted`."""
+    """`counted` times fixed ratios. `counted`: the gateway's own count of input tokens. `attached`: the tokens of
+    attachments in it. Refusals use this number, so that a learned ratio alone never causes one."""
     return int((counted - attached) * FIRST_INPUT_RATIO + attached * _FIRST_ATTACHED_RATIO) + 1
 
 

@@ -117,12 +117,9 @@ class Fleet:
         books: AttemptJournal,
         deadline: float,
     ) -> Answer:
-        """Call the backends of `route` and return an answer. The first bytes of a stream have then arrived; a plain
-        answer has arrived completely. The attempt of the returned answer is still open in the journal.
-
-        `deadline` is loop time in seconds. Raises the errors of `Attempts.first_of`. When this function returns, raises
-        or is cancelled, every attempt that is not served has been closed in the journal.
-        """
+        """Call the backends of `route` and return an answer that has begun (stream) or is complete. Its attempt is
+        still open in the journal; all other attempts are closed. `deadline`: loop time in seconds. Raises the errors of
+        `Attempts.first_of`."""
         call_context = CallContext(request, record, plan_for, hold, books, deadline)
         if self._loads.looks:
             self._loads.used(route.backends)

@@ -64,9 +64,8 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Deletes answers of `team`; an empty `team` means all teams. An answer is deleted if the look-up before it was at
-    or before `before` (Unix seconds). `tag`: delete only answers with this tag. `prefix`: delete only answers with a
-    tag that begins with this text."""
+    """Deletes answers of `team`; empty: of all teams. `before`: Unix seconds; answers looked up later stay. `tag`,
+    `prefix`: only answers whose tag is this, or begins with this."""
 
     team: str
     before: float
@@ -84,8 +83,8 @@ class Flush:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """Reports that a worker has deleted answers that it had stored. Each answer is named by its digest and its place.
-    If the same answer is stored again, it gets another place."""
+    """Reports that a worker has deleted answers that it had stored. Each answer is named by its digest and its
+    place."""
 
     entries: Sequence[tuple[bytes, str]]
 

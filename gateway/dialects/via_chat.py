@@ -53,10 +53,8 @@ class Translation(Protocol):
     """Name of a chat field → name of the client's field, for error messages."""
 
     def chat(self, request: CompletionRequest, plan: ContextPlan | None) -> dict[str, Any]:
-        """The whole chat body, without stream options. `plan`: the turns to remove or shorten, named by their `index`.
-
-        Raises BadRequest, with the name of the client's field, for content that chat cannot express.
-        """
+        """The whole chat body, without stream options. `plan`: turns to remove or shorten, by their `index`. Raises
+        BadRequest with a client's field that chat cannot express."""
         ...
 
     def plain(self, request: CompletionRequest, completion: dict[str, Any], usage: Usage | None) -> bytes:

@@ -66,13 +66,10 @@ class _Guarded:
 
 
 class Cascade:
-    """Runs the strategy for one request.
+    """Runs the strategy for one request. Each attempt stays open in the journal until an answer is selected.
 
-    Each attempt stays open in the journal until an answer is selected; then all other attempts are closed. Plain
-    answers are read to their end. There are three cases for streams. If the strategy continues only after a weak
-    answer, the beginning of the stream is held back. If the strategy compares answers, whole streams are held back,
-    provided that this is fast enough. Otherwise the stream of the reference backend (`route.reference`, or else the
-    last backend of the route) is sent directly to the client. Bytes that were sent to the client cannot be withdrawn.
+    A stream is held back if its beginning or its whole must be judged first. Without time for that, the reference
+    backend's stream is sent at once. The reference backend is `route.reference`, or the last backend of the route.
     """
 
     def __init__(self, attempts: Attempts, asking: RunningStrategy, route: Route, call_context: CallContext) -> None:
@@ -161,8 +158,8 @@ class Cascade:
         return not self._strategy.next(judged) and self._strategy.serves(judged) == len(self._judged)
 
     def _needs_beginning_only(self, names: Sequence[str]) -> bool:
-        """Whether `names` is a single backend, and the strategy accepts every answer of this backend that is not weak.
-        If so, only the beginning of the answer must be judged, because the strategy does not compare whole answers."""
+        """Whether only the beginning of the next answer must be judged. True if `names` is a single backend, and the
+        strategy accepts any answer of it that is not weak."""
         judged = [*self._judged, StrategyAnswer(names[0], None, confidence=1.0)]
         return (
             len(names) == 1 and not self._strategy.next(judged) and self._strategy.serves(judged) == len(self._judged)
@@ -204,8 +201,8 @@ class Cascade:
     # both
 
     async def _next(self) -> tuple[str, ...]:
-        """The names of the backends to call next. Empty in three cases: the strategy has ended; the budget ended an
-        answer early; or there is an answer, and too little time is left for another one."""
+        """The names of the backends to call next. Empty if the strategy has ended, or the budget ended an answer. Also
+        empty if there is an answer and too little time is left."""
         if self._cut_by_budget:
             return ()
         asked = {judged.backend for judged in self._judged}
@@ -297,11 +294,8 @@ class Cascade:
         return None
 
     async def _begun(self, held: StreamGate, call_context: CallContext, tokens: float, within_s: float) -> None:
-        """Hold back the stream `held` while its beginning is judged. If the text is found to be weak, stop the stream
-        at once.
-
-        `tokens`, `within_s`: maximum content chunks and maximum seconds that the stream is held back.
-        """
+        """Hold back the stream `held` while its beginning is judged. Stop the stream if its text is weak. `tokens`,
+        `within_s`: maximum content chunks and seconds to hold back."""
         attempt = held.attempt
         name, thinks = attempt.backend.name, "reasoning" in attempt.backend.capabilities
         try:
@@ -363,8 +357,8 @@ class Cascade:
         return chosen
 
     async def _fallback(self) -> Served:
-        """Call further backends, because no answer of the strategy can be served. First come the backends that were not
-        called yet, then the backends whose answers were stopped."""
+        """Call further backends, because the strategy has no answer to serve. Backends not called yet come first, then
+        those whose answers were stopped."""
         asked = {judged.backend for judged in self._judged}
         stopped = [self._backends[judged.backend] for judged in self._judged if judged.weak != FAILED]
         rest = [backend for backend in self._route.backends if backend.name not in asked] + stopped

@@ -86,8 +86,7 @@ def _format(body: Mapping[str, Any]) -> tuple[str, bytes | None]:
 
 
 def _tools(body: Mapping[str, Any]) -> dict[str, bytes | None]:
-    """Tool name → schema of the tool's arguments. Empty if one of the request's tools is not a function tool, because
-    other kinds of tools have no schema."""
+    """Tool name → schema of the tool's arguments. Empty if a tool of the request is not a function tool."""
     found: dict[str, bytes | None] = {}
     tools = body.get("tools")
     for tool in tools if type(tools) is list else ():

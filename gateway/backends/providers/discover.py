@@ -50,11 +50,8 @@ _PACKAGED = ("window_tokens", "max_output_tokens", "capabilities", "price", "con
 
 
 async def backends_of(config: GatewayConfig, local_model_url: str | None, simulate: bool = False) -> list[Backend]:
-    """The backends of gateway.yaml. If gateway.yaml has no `backends`, the backends found by `discover`.
-
-    An entry of kind local without `base_url` is the local model at `local_model_url`. If `local_model_url` is None, the
-    entry is left out.
-    """
+    """The backends of gateway.yaml, or those found by `discover` if it lists none. `local_model_url`: URL for local
+    entries without `base_url`; None: they are left out."""
     if config.backends is None:
         return await discover(config, local_model_url, simulate)
     found = []
@@ -87,11 +84,8 @@ async def discover(
     *,
     ports: Mapping[int, str] = USUAL_PORTS,
 ) -> list[Backend]:
-    """Find the backends of this machine. Hosted backends come first, and names are unique. Takes at most half a second.
-
-    `simulate`: if only small models were found, add a simulated backend. `ports`: port → name of the model server to
-    look for. Prices and context windows that are not known here come from the catalogue of models.
-    """
+    """Find the backends of this machine, in at most half a second. Hosted backends come first, and names are unique.
+    `simulate`: add a simulated backend if only small models were found. `ports`: port → name of a model server."""
     found = [backend for provider, key in provider_keys().items() for backend in _hosted(provider, key)]
     ours = {config.listen.port, urlsplit(local_model_url or "").port}
     hour_usd = config.discovery.machine_hour_usd

@@ -66,10 +66,8 @@ _OF_HOST = {urlsplit(facts.base_url).hostname: facts for facts in KINDS.values()
 
 
 def limit_fields(backend: Backend) -> tuple[str, ...]:
-    """The names of the output limit field that `backend` accepts in OpenAI's chat dialect.
-
-    A server that is not known gets both fields, because it ignores the field that it does not know.
-    """
+    """The names of the output limit field that `backend` accepts in OpenAI's chat dialect. An unknown server gets both
+    names."""
     if known := vendor(backend).limits_per_answer:
         return known
     host = urlsplit(backend.base_url).hostname or ""

@@ -29,12 +29,9 @@ class Hedges:
         self._earned: dict[str, float] = {}
 
     async def answer(self, route: Route, call_context: CallContext) -> Relayed | Whole:
-        """Like `Attempts.first_of`, but starts a second attempt if the first backend is slow. A backend is slow if the
-        wait for the first token is longer than in 95 % of the backend's recent streams.
-
-        Each stream adds the policy's `hedging.share` to the team's credit, and a second attempt costs 1. Therefore the
-        share of streams with a second attempt stays below the configured share.
-        """
+        """Like `Attempts.first_of`, but start a second attempt if the first backend is slow. Slow means a longer wait
+        for the first token than in 95 % of its recent streams. The policy's `hedging.share` limits the part of streams
+        with a second attempt."""
         tenant = call_context.record.tenant
         earned = min(self._earned.get(tenant.team, 0.0) + tenant.policy.hedging.share, _MOST_SAVED)
         self._earned[tenant.team] = earned
@@ -132,8 +129,8 @@ class _Race:
 
 
 def _as_good(backend: Backend, route: Route) -> bool:
-    """Whether `backend` may answer although the first backend has not failed. Some backends of a route are only for the
-    case that the others fail, such as the backends above the price ceiling."""
+    """Whether `backend` may answer although the first backend has not failed. False for backends that are only for
+    failures, such as those above the price ceiling."""
     if backend.name in route.above and backend is not route.backends[0]:
         return False
     if route.reference is None or backend.same_model(route.backends[0]):

@@ -66,11 +66,8 @@ class ConcurrencyLimiter:
         return True
 
     async def wait(self, share: str, batch: bool, wait_s: float) -> None:
-        """Wait at most `wait_s` seconds for a slot. On return, the caller holds a slot. A caller that was cancelled
-        holds no slot.
-
-        Raises Overloaded, or ShareExceeded if too many callers of `share` (a team) already wait.
-        """
+        """Wait at most `wait_s` seconds for a slot, which the caller then holds. A cancelled caller holds no slot.
+        Raises Overloaded, or ShareExceeded if too many callers of `share` (a team) wait."""
         self._drop_one_if_full(share, batch)
         waiter = _Waiter(share, batch, asyncio.get_running_loop().create_future())
         if not self._queue:

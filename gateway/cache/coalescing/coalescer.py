@@ -35,12 +35,8 @@ for a failing backend again and again."""
 
 
 class Coalescer:
-    """Finds calls in progress that answer an identical request.
-
-    First searches in this worker (`SharedCalls`). Then searches in the other workers of this host: `HostLocks` name the
-    worker that makes the call, and `Peers` fetch the answer from it. If the policy requires it, also searches in all
-    gateways that use the same state server (`RedisLocks`).
-    """
+    """Finds calls in progress that answer an identical request. Searches in this worker, then in this host's other
+    workers. If the policy requires it, also in other gateways with the same state server."""
 
     def __init__(
         self,
@@ -50,9 +46,9 @@ class Coalescer:
         stored: Callable[[bytes], Awaitable[Stored | None]],
         folder: Path | None = None,
     ) -> None:
-        """`delivered()`: returns when all answers that this worker has stored have reached the state server.
-        `is_stored(digest)`: whether an answer is stored. `stored(digest)`: the stored answer. `folder`: contains the
-        locks and sockets of this host's workers; None: there is only one worker."""
+        """`delivered()`: returns when this worker's stored answers have reached the state server. `is_stored(digest)`:
+        whether an answer is stored. `stored(digest)`: this answer. `folder`: this host's locks and sockets; None: one
+        worker."""
         self._redis_locks = RedisLocks(state, delivered)
         self._host_locks = None if folder is None else HostLocks(folder)
         self._calls = SharedCalls(self._ended)
@@ -90,21 +86,16 @@ class Coalescer:
 
     @staticmethod
     def allowed(request: CompletionRequest, tenant: Tenant) -> bool:
-        """Whether the request may share an answer in progress. The policy can forbid sharing. A request with a limit
-        `max_usd_per_request` shares no answers with other teams, because the limit may cut an answer short and other
-        teams have other limits."""
+        """Whether the request may share an answer in progress. The policy can forbid it, and so can
+        `max_usd_per_request`."""
         policy = tenant.policy
         if policy.max_usd_per_request is not None and policy.cache.scope in ("organisation", "public"):
             return False
         return policy.cache.join != "none" and request.dialect in DIALECTS
 
     async def join(self, digest: bytes, request: CompletionRequest, deadline: float, *, claim: bool) -> Join | None:
-        """The answer in progress to an identical request; None if there is no such answer. Returns after the first
-        bytes of the answer have arrived.
-
-        `claim`: if no answer is in progress, take the host lock. Then the other workers join the call that this worker
-        will make.
-        """
+        """The answer in progress to an identical request, begun; None if there is none. `claim`: if there is none, make
+        other workers join the call of this worker."""
         for _ in range(MOST_JOINS):
             subscriber = self._subscribe(digest, request, deadline, claim=claim)
             if subscriber is None:
@@ -118,8 +109,8 @@ class Coalescer:
     def _subscribe(
         self, digest: bytes, request: CompletionRequest, deadline: float, *, claim: bool
     ) -> Subscriber | None:
-        """A subscriber to the call in this worker or, if `claim` is true, to the call in another worker. None: there is
-        no call in progress, so this request makes the call."""
+        """A subscriber to the call in progress; None: this request makes the call. `claim`: also search other
+        workers."""
         shared = self._calls.find(digest, deadline, form(request))
         if shared is not None:
             return Subscriber(shared, silent=not (shared.form == form(request) and _shares_bytes(request)))
@@ -127,8 +118,8 @@ class Coalescer:
         return None if owner is None else self._subscribe_to_peer(owner, digest, request, deadline)
 
     async def _begin(self, subscriber: Subscriber, request: CompletionRequest) -> Join | None:
-        """Wait for the first bytes of the answer. If the answer must be replayed in another form or with another id,
-        wait for its end. None: the call has failed."""
+        """Wait for the first bytes of the answer; None: the call has failed. Waits for the end if the answer needs
+        another form or id."""
         if not await subscriber.begin():
             return None
         shared = subscriber.shared
@@ -140,12 +131,8 @@ class Coalescer:
         return None if completion is None else Join(Replayed(request, completion), shared)
 
     async def wait_for_other_gateway(self, digest: bytes, deadline: float) -> bool:
-        """Take the lock that all gateways share through the state server. If another gateway holds the lock, wait until
-        it has finished.
-
-        Returns whether this gateway waited. If it waited, and the other gateway stored the answer, this gateway now
-        knows the answer. `deadline` is loop time.
-        """
+        """Take the lock that all gateways share, or wait until the gateway with the lock has finished. `deadline`: loop
+        time. Returns True if it waited; then this gateway knows the answer if it was stored."""
         return not await self._redis_locks.take(digest, deadline)
 
     def announce(self, digest: bytes, request: CompletionRequest, deadline: float) -> SharedCall:
@@ -164,10 +151,7 @@ class Coalescer:
         work: Callable[[SharedCall], Awaitable[None]],
     ) -> Answer:
         """Run `work`, which publishes an answer that other requests may join. Returns the answer when its first bytes
-        have arrived.
-
-        Requests can join before the first await. Raises what `work` raises before the first bytes.
-        """
+        have arrived. Raises what `work` raises before."""
         subscriber = self._calls.start(self.announce(digest, request, deadline), work)
         if not await subscriber.begin():
             assert subscriber.shared.error is not None
@@ -187,8 +171,8 @@ class Coalescer:
         return owner
 
     def _ended(self, shared: SharedCall) -> None:
-        """Release the locks of a call that other requests can no longer join. If the answer was stored, the host lock
-        is released some time later: until the other workers know the answer, they must ask this worker for it."""
+        """Release the locks of a call that other requests can no longer join. The host lock of a stored answer is
+        released later, when other workers know it."""
         self._redis_locks.release(shared.digest)
         if shared.claimed and self._host_locks is not None:
             if shared.over and self._is_stored(shared.digest):
@@ -200,8 +184,7 @@ class Coalescer:
     def _subscribe_to_peer(
         self, process: int, digest: bytes, request: CompletionRequest, deadline: float
     ) -> Subscriber:
-        """A subscriber to the call that another worker makes. The answer is fetched through a new shared call in this
-        worker, which further requests in this worker can join."""
+        """A subscriber to the call that another worker makes. Further requests in this worker can join it."""
         assert self._peers is not None
         self._counts["joined_neighbours"] += 1
         shared = self._calls.add(digest, form(request), deadline, remote=True)

@@ -95,8 +95,8 @@ class Peers:
             await writer.drain()
 
     async def _send_shared(self, subscriber: Subscriber, writer: asyncio.StreamWriter) -> None:
-        """Send the pieces of the answer as they arrive, and then the last frame. If the subscriber waits only for the
-        end, send only the last frame. If the usage of the answer is unknown, the last frame is not sent."""
+        """Send the pieces of the answer as they arrive, and then the last frame. A silent subscriber gets only the last
+        frame. Without a known usage, it is not sent."""
 
         def put(piece: bytes) -> bool:
             write_frame(writer, PIECE, piece)
@@ -132,11 +132,9 @@ class Peers:
     async def fetch(
         self, process: int, shared: SharedCall, request: CompletionRequest, *, live: bool, deadline: float
     ) -> None:
-        """Publish on `shared` the answer that the worker with the process id `process` is receiving.
-
-        `live`: pass the pieces on as they arrive, if the answer has the form that `request` needs. `deadline` is loop
-        time. Raises StreamBroken if the other worker has no such call or if the call fails.
-        """
+        """Publish on `shared` the answer that the worker with the process id `process` receives. `live`: pass pieces on
+        as they arrive, if their form fits `request`. `deadline`: loop time. Raises StreamBroken if there is no such
+        call, or it fails."""
         try:
             reader, writer = await asyncio.open_unix_connection(self._path(process))
         except OSError as error:

@@ -127,8 +127,8 @@ class WriteBehind:
         return item[1] if item else None
 
     def withdraw(self, entry: Entry) -> None:
-        """Withdraw an entry that was removed from the index. If the entry has not been sent, it will not be sent. If it
-        is being sent, it is deleted afterwards."""
+        """Stop the sending of an entry that was removed from the index. An entry already being sent is deleted
+        afterwards."""
         batch = self._batches.get(entry.place)
         if batch is None or entry.digest not in batch.items:
             return
@@ -159,8 +159,8 @@ class WriteBehind:
         return True
 
     def clear(self) -> None:
-        """Drop all waiting answers. Used when the state server has lost its data. It may have lost a flush too, and the
-        flush may have applied to the waiting answers."""
+        """Drop all waiting answers. Used when the state server has lost its data, and perhaps a flush for these
+        answers."""
         for batch in self._batches.values():
             self._drop(batch)
         self._batches = {place: batch for place, batch in self._batches.items() if batch.sending}

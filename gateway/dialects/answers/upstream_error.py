@@ -85,9 +85,8 @@ def broken(error: UpstreamError | None, otherwise: bytes | str = "no reason give
 
 
 def about_request(error: UpstreamError | None) -> bool:
-    """Whether the cause of a status 403 is the request: its content, its model or its region. If not, the cause is the
-    gateway's own account. Without an `error`, the result is False, because a provider that refuses a request gives a
-    reason."""
+    """Whether a status 403 is about the request: its content, model or region. False if it is about the gateway's
+    account, or without an `error`."""
     return error is not None and not _ACCOUNT.search(f"{error.kind} {error.code} {error.message}")
 
 

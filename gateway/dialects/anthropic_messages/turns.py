@@ -52,9 +52,8 @@ def has_images(messages: list[Block]) -> bool:
 
 
 def shortened(message: Block, text: str) -> Block:
-    """A copy of `message` with shortened text. `text`: the text of the message's turn, from which a part in the middle
-    was cut out. The remaining text is put back in its original places, so each tool result keeps the rest of its own
-    text. Other content stays unchanged."""
+    """A copy of `message` with shortened text. `text`: the turn's text, without a part in its middle. Each tool result
+    keeps the rest of its own text."""
     copy: Block = orjson.loads(orjson.dumps(message))
     whole = _joined(copy, "")
     head = _common_prefix(whole, text)

@@ -22,8 +22,7 @@ Chunk = dict[str, Any]
 
 
 class ChatChunks:
-    """Parses the chunks of one stream. A returned chunk is valid only until the next call of a method, which may return
-    the same object with another text."""
+    """Parses the chunks of one stream. A returned chunk is valid only until the next call of a method."""
 
     def __init__(self) -> None:
         self._before = self._after = b"\n\n\n"
@@ -36,9 +35,7 @@ class ChatChunks:
         self._tries = _TRIES
 
     def again(self, event: bytes) -> Chunk | None:
-        """The chunk in `event`, if it differs from the previous chunk at most in its text. Otherwise None. The bytes
-        before and after the text are compared with those of the previous event. orjson checks that the bytes between
-        them are exactly one JSON string, so that two events in one piece are not mistaken for one."""
+        """The chunk in `event`, if it differs from the previous chunk at most in its text; otherwise None."""
         if not (event.startswith(self._before) and event.endswith(self._after)):
             return None
         try:

@@ -103,10 +103,8 @@ def _check(fields: dict[str, Any]) -> None:
 
 
 def read_turns(fields: Mapping[str, Any]) -> list[Turn]:
-    """Read the instructions and the items of `input` as turns. Raises BadRequest with the location of an error.
-
-    A reasoning item is not a turn. It is kept or dropped together with the item after it (see `kept`).
-    """
+    """Read the instructions and the items of `input` as turns. A reasoning item is no turn (see `kept`). Raises
+    BadRequest with the location of an error."""
     turns: list[Turn] = []
     if instructions := fields.get("instructions"):
         turns.append(Turn(INSTRUCTIONS, "system", instructions))

@@ -31,10 +31,7 @@ _LINES = 3
 
 class ResponsesStream(ChunkMaker):
     """Implements `StreamReader` from OpenAI Responses to chat. The events `response.completed` and
-    `response.incomplete` become `[DONE]`.
-
-    Text is copied from events to chunks without parsing, because its JSON bytes are the same in both.
-    """
+    `response.incomplete` become `[DONE]`."""
 
     def __init__(self, *, wants_usage: bool, wants_logprobs: bool = False) -> None:
         super().__init__(shared_by_chunks({}), wants_usage=wants_usage)
