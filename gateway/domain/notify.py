@@ -18,11 +18,8 @@ VARIABLE = r"^env:[A-Z][A-Z0-9_]*$"
 
 
 def keyed_by_kind(kinds: Sequence[str], reference: Any, written: str, others: Sequence[str] = ()) -> Any:
-    """The type of a section with one optional key for each of `kinds`.
-
-    `reference`: type of the values. `written`: how a value looks, for descriptions. `others`: further keys that a
-    derived section has.
-    """
+    """The type of a section with one optional key for each of `kinds`. `reference`: type of the values. `written`:
+    example of a value. `others`: further keys of a derived section."""
     elsewhere = [kind for kind in KINDS if kind not in kinds]
 
     def refuse(value: object) -> None:

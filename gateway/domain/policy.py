@@ -363,13 +363,8 @@ class Policy(Section):
         return self
 
     def rule(self, model: str) -> ModelRule | str | None:
-        """The rule for the model name `model`. An alias is followed: the result can be the name of a backend. None if
-        the policy does not mention the name.
-
-        If the policy has no entry for the name, the entry of the longest pattern that fits the name is used (such as
-        `claude-opus-*`). Patterns are used only for the name that the client sent, not for a name to which an alias
-        leads. `auto` always has a rule. Raises ValueError for a circular alias.
-        """
+        """The rule for the model name `model`; None if the policy does not mention it. An alias is followed, even to a
+        backend's name. Without an entry, the longest fitting pattern counts. Raises ValueError for a circular alias."""
         name = model if model in self.models or model == "auto" else self._pattern(model)
         seen = {name}
         while True:
@@ -392,9 +387,8 @@ class Policy(Section):
 
 
 def fits(pattern: str, name: str) -> bool:
-    """Whether `name` fits `pattern`, in which each `*` stands for any characters. The time is linear in the lengths of
-    both, so that neither a team (by its pattern) nor a client (by its name) can block the worker, which other teams use
-    too."""
+    """Whether `name` fits `pattern`, in which each `*` stands for any characters. The time must be linear: neither a
+    pattern nor a name may block the worker."""
     first, *parts = pattern.split("*")
     if not parts:
         return name == pattern

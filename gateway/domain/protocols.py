@@ -49,8 +49,8 @@ class Embedder(Protocol):
         ...
 
     async def embed(self, text: str, owner: str = "") -> Any | None:
-        """The vector of `text`; None if the text is too long for the model. A vector that is cached for one `owner` is
-        not used for another owner."""
+        """The vector of `text`, shape (dimensions,); None if it is too long. `owner`: scope within which a cached
+        vector is reused."""
         ...
 
 
@@ -147,14 +147,13 @@ class Hold(Protocol):
     async def extend(
         self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False
     ) -> None:
-        """Hold money for a call of `backend`, in addition to what is held already. `input_tokens`: input of the call,
-        including `attached`. `marked`: whether the gateway marks the prompt for the backend's cache. Raises
-        BudgetExhausted."""
+        """Hold additional money for a call of `backend`. Raises BudgetExhausted. `input_tokens`: input of the call,
+        including `attached`. `marked`: whether the gateway marks the prompt for the backend's cache."""
         ...
 
     async def grow(self, output_tokens: int, seen: int) -> None:
-        """Hold more money if an answer in progress needs it. `output_tokens`: estimate from the delivered text. `seen`:
-        maximum number of tokens that can have arrived so far. Raises BudgetExhausted."""
+        """Hold more money if an answer in progress needs it. Raises BudgetExhausted. `output_tokens`: estimate from the
+        delivered text. `seen`: maximum number of tokens that can have arrived."""
         ...
 
     def follow(self, attempt: Attempt) -> None:
@@ -180,8 +179,8 @@ class BudgetChecker:
 
 @dataclass(frozen=True, slots=True)
 class SpentReader:
-    """Spend in the units of budgets. Simulated attempts do not count. An attempt without a price counts as 0 US
-    dollars. The tokens of an attempt that cost nothing do not count."""
+    """Spend in the units of budgets. Simulated attempts do not count. Attempts without a price count as 0 dollars;
+    tokens of free attempts do not count."""
 
     pico: int = 0
     tokens: int = 0
@@ -201,7 +200,7 @@ class Spending(Protocol):
 
     def spent(self, payer: BudgetChecker, since: float, until: float) -> Awaitable[SpentReader]:
         """Spend by attempts of requests that began in `[since, until)` (Unix seconds; `until` may be infinite).
-        Attempts in progress are not included, but attempts that a dead worker left open are."""
+        Attempts in progress are left out. Attempts that a dead worker left open are included."""
         ...
 
     def spent_by_each(
@@ -248,9 +247,8 @@ class Sampler(Protocol):
         ...
 
     def offer(self, request: CompletionRequest, record: Record, answer: Answer) -> None:
-        """Offer a served request for comparison, before its answer is closed. The call is fast and never raises an
-        error. Requests that can be compared go to a queue of limited length. If the queue is full, the request is
-        dropped."""
+        """Offer a served request for comparison, before its answer is closed. Fast; never raises. A full queue drops
+        the request."""
         ...
 
 
@@ -283,6 +281,6 @@ class FreshAnswerSource(Protocol):
     """Requests answers for comparison. Their cost counts in the tenant's budget and in a separate cap."""
 
     async def ask(self, request: CompletionRequest, tenant: Tenant) -> FreshAnswer | None:
-        """A new answer to `request` from a backend; the ledger records the call as `shadow`. None if a budget does not
-        allow the call or no backend answers."""
+        """A new answer to `request` from a backend; None if no budget allows it or no backend answers. The ledger
+        records the call as `shadow`."""
         ...

@@ -26,8 +26,7 @@ class ChatChunks:
 
     def __init__(self) -> None:
         self._before = self._after = b"\n\n\n"
-        """The bytes before and after the text of each event in the current run. If there is no run, the bytes are a
-        text with which no event begins."""
+        """The bytes before and after the text in events like the last one; at first, bytes that no event has."""
         self._start = self._stop = 0
         self._chunk: Chunk = {}
         self._delta: dict[str, Any] = {}
@@ -64,8 +63,7 @@ class ChatChunks:
         return chunk
 
     def _begin(self, event: bytes, chunk: Chunk) -> None:
-        """Begin a run with `event`, because the next events may differ from it only in their text. `chunk`: the parsed
-        event."""
+        """Prepare `again` for later events that differ from `event` only in their text. `chunk`: the parsed event."""
         if (run := TextRun.after(event, chunk)) is None:
             return
         self._tries -= 1

@@ -51,9 +51,8 @@ class Prefix:
 
 @dataclass(slots=True)
 class Decision:
-    """What routing decided for a request that another backend serves. This happens if the policy only observes, if the
-    request is outside the share for which the policy applies decisions, or if the request is used for comparison with
-    the reference."""
+    """What routing decided for a request that another backend serves. Reasons: the policy only observes, the request is
+    not in the rollout, or it is used for comparison."""
 
     calls: tuple[tuple[Backend, float], ...]
     """(Backend, expected calls per request) in calling order, for the backends that would have been called. An expected
@@ -112,8 +111,7 @@ class ContextEstimate:
     __slots__ = ("_least", "tokens")
 
     def __init__(self, tokens: int, least: int | Callable[[], int]) -> None:
-        """`least`: the lowest number that trimming can reach, or a function that computes it. The function reads every
-        turn, and is called only if the whole request does not fit into a window."""
+        """`least`: the lowest number that trimming can reach, or a function for it. The function reads every turn."""
         self.tokens = tokens
         self._least = least
 

@@ -61,8 +61,8 @@ class Judged:
 
     @property
     def relative(self) -> float:
-        """The score as it would be if the answer had been compared with the reference's answer: `score` + 1 −
-        `baseline`. The result may exceed 1 if the score comes from one person's rating."""
+        """The score as if compared with the reference's answer: `score` + 1 − `baseline`. A person's rating may make it
+        exceed 1."""
         return self.score + 1 - self.baseline
 
     @property
@@ -160,8 +160,8 @@ class Watch:
 
 
 def shift_of(rows: Sequence[Judged], weights: Sequence[float], tau: float = TAU) -> float:
-    """The shift in log-odds that fits `rows` best. Adding the shift to the log-odds of each predicted probability makes
-    the predictions fit the scores. The shift is found by Newton's method; the objective is strictly concave."""
+    """The shift in log-odds that makes the predicted probabilities of `rows` fit their scores. `weights`: shape
+    (len(rows),). `tau`: standard deviation of the prior."""
     shift = 0.0
     odds = [logit(row.predicted) for row in rows]
     for _ in range(_STEPS):

@@ -177,8 +177,8 @@ class Catalogue:
         return next((listed for reading in self._readings(backend) if (listed := self._spelt(*reading, on))), None)
 
     def named(self, name: str, on: date | None = None) -> ListedPrice | None:
-        """The entry with the name `name`, written as `provider/model`. The provider may be omitted if only one provider
-        serves the model. None if there is no such entry."""
+        """The entry with the name `name` (`provider/model`); None if there is none. The provider may be omitted if only
+        one serves the model."""
         provider, _, model = name.partition("/")
         exclusive = [(known, name) for known, facts in self.listing.providers.items() if facts.exclusive]
         return next(
@@ -250,8 +250,8 @@ def _plain(name: str) -> str:
 
 
 def _spellings(name: str) -> Iterator[str]:
-    """Yield the spellings of `name` to look up, in this order. The full name is first, because a dated model may have a
-    price of its own. The name without the date follows or, for a fine-tuned model, the name of its base model."""
+    """Yield the spellings of `name` to look up, in order. First the full name, then without its date or the base model
+    of a fine-tuned one."""
     yield _plain(name)
     if name.startswith("ft:"):
         yield _plain(":".join(name.split(":")[:2]))

@@ -65,11 +65,10 @@ class Reconciliation:
 def reconcile(
     connection: Connection, invoice: Invoice, backends: Iterable[str], provider: str, *, tolerance_pico: int = 0
 ) -> Reconciliation:
-    """Compare `invoice` with the ledger's attempts in the invoice's period. Attempts are compared if they ran on one of
-    `backends` (names), or if `provider`'s list gave their price.
+    """Compare `invoice` with the ledger's attempts in the invoice's period. `backends`, `provider`: attempts on these
+    backends, or priced by this provider's list. `tolerance_pico`: allowed difference of costs.
 
-    If every line of the invoice has a request id, pairs are formed by request id, otherwise by day and model. In a
-    pair, tokens must be equal, and costs may differ by `tolerance_pico`.
+    Pairs are formed by request id if every line has one, else by day and model.
     """
     since, until = invoice.period()
     chosen = _chosen(list(backends), provider, since, until)

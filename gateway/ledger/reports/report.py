@@ -233,8 +233,8 @@ def _sum(what: ColumnElement[Any] | int, *conditions: ColumnElement[bool]) -> Co
 
 
 def _readable(lines: list[Line], by: tuple[str, ...]) -> list[Line]:
-    """The lines with groups in the form for people: days become dates, and answers from the cache get a name. If a
-    group is a combination of tags, it becomes one line for each tag."""
+    """The lines as people read them: days as dates, names for cache answers. A group with several tags becomes one line
+    for each tag."""
     merged: dict[tuple[str, ...], Line] = {}
     for line in lines:
         for group in written(by, line.group):

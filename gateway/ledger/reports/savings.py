@@ -34,8 +34,8 @@ _SERVED = ("ok", "interrupted")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """The savings of one team. `saved_pico` is the cost that a single reference backend would have had (the baseline)
-    minus the actual cost. It may be negative, and is None if no reference has a price."""
+    """The savings of one team. `saved_pico`: the cost at one reference backend minus the actual cost. It may be
+    negative; None: no reference has a price."""
 
     team: str
     reference: str
@@ -152,8 +152,8 @@ def _baseline(
 
 
 def _served(which: ColumnElement[bool]) -> Any:
-    """A subquery with one row for each served request. Columns: input tokens before trimming; input tokens that a
-    prompt cache would have had if the reference had served all requests of the session; output tokens."""
+    """A subquery with one row for each served request. Columns: untrimmed input tokens; input tokens that the reference
+    would have cached; output tokens."""
     c: Any = entries.c
     kept = c.cached_tokens
     sent = (

@@ -35,8 +35,7 @@ _alone = _raw.subquery("alone")
 
 
 def of(connection: Connection) -> Any:
-    """The table from which reports read: `entries`. As long as no rows were replaced by sums, returns the table of raw
-    rows instead, because this table can be read in half the time."""
+    """The table for reports: `entries`, or the raw rows while none were replaced by sums (twice as fast)."""
     rolled_up = connection.execute(select(ledger_sums.c.rollup).limit(1)).first()
     return _alone if rolled_up is None else entries
 

@@ -101,9 +101,8 @@ def read(connection: Connection, team: str, backend: str, since: float) -> list[
 
 
 def escalations(connection: Connection, since: float) -> dict[tuple[str, str], tuple[int, float]]:
-    """Figures about escalated answers, by team and backend. An answer is escalated if it was weak, so that a stronger
-    backend was called. Both answers were then compared. The figures are the number of comparisons, and the share in
-    which both answers agreed, so that the escalation was not needed."""
+    """(Team, backend) → (number of comparisons, part in which both answers agreed). Compared are a weak answer and that
+    of a stronger backend, called because of it."""
     c = evidence.c
     found = connection.execute(
         select(c.team, c.backend, func.count(), func.avg(c.score))
@@ -156,11 +155,8 @@ def by_key(rated: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
 
 
 def robust_mean(ratings: Mapping[str, Sequence[float]]) -> float:
-    """Mean of the keys' mean ratings, weighted by the number of ratings of each key. If there are many keys, those with
-    the highest and lowest means are left out.
-
-    `ratings`: key → its ratings. Raises ValueError if there are none.
-    """
+    """Mean of the keys' mean ratings, weighted by their numbers of ratings. `ratings`: key → its ratings. Of many keys,
+    the extreme ones are left out. Raises ValueError if there are none."""
     if not ratings:
         raise ValueError("there are no ratings")
     means = sorted((sum(scores) / len(scores), len(scores)) for scores in ratings.values())

@@ -43,13 +43,9 @@ class _Sum(dict[str, int]):
 
 
 def summed(rollup: str, rows: Iterable[Row], split: set[str]) -> list[tuple[Any, ...]]:
-    """The rows for table `ledger_sums`, without their first column.
-
-    A request may have rows with different keys (see `Key`), but must count as one request in every grouping. So all
-    requests with the same set of keys are summed together. Their sums share one `request_id`, and the column `requests`
-    contains the number of these requests. Requests in `split` have further rows outside of `rows`. The sums of each of
-    these requests keep the request's id and have 0 in `requests`.
-    """
+    """The rows for table `ledger_sums`, without their first column. Requests with equal sets of keys (see `Key`) are
+    summed together. `requests` is their number. `split`: requests with rows elsewhere; they keep their id and count
+    0."""
     of_request: dict[str, list[Row]] = {}
     for row in rows:
         of_request.setdefault(row.request_id, []).append(row)

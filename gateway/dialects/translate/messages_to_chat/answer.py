@@ -26,7 +26,7 @@ _CHARACTERS_PER_TOKEN = 4
 
 
 def message(request: CompletionRequest, completion: dict[str, Any], usage: Usage | None) -> dict[str, Any]:
-    """Convert the first choice of `completion` to a message. `usage`: None: it is estimated."""
+    """Convert the first choice of `completion` to a message. If `usage` is None, it is estimated."""
     choice = completion["choices"][0]
     reply = choice["message"]
     content = list(_blocks(request, reply))
