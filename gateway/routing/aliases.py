@@ -13,8 +13,8 @@ from gateway.routing.ceiling import NamedModel
 
 
 class ResolvedModel(NamedTuple):
-    """The backends for which a model name stands. `rule`: the rule of the policy by which routing chooses one of them.
-    None if the client named a single backend, so that there is nothing to choose."""
+    """The backends for which a model name stands. `rule`: the policy's rule for the choice; None: the client named a
+    single backend."""
 
     backends: tuple[Backend, ...]
     rule: ModelRule | None = None
@@ -42,11 +42,8 @@ def permitted(model: str, policy: Policy, backends: Sequence[Backend], access: A
 def resolve(
     model: str, policy: Policy, backends: Sequence[Backend], offered: Sequence[Backend] | None = None
 ) -> ResolvedModel:
-    """Find the backends for `model`. The name `model` is looked up as a name in the policy, then as a backend's name,
-    then as a backend's model or model group.
-
-    Raises UnknownModel, which lists the names of the `offered` backends (default: all).
-    """
+    """Find the backends for `model`: a name in the policy, a backend, a model or a model group. Raises UnknownModel
+    with the names of the `offered` backends (default: all)."""
     rule = policy.rule(model)
     if isinstance(rule, ModelRule):
         return _chosen_from(rule, backends)

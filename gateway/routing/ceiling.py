@@ -22,9 +22,8 @@ _VERSION = re.compile(r"(?:-v\d+:\d+|[-@](?:\d{4}-\d{2}-\d{2}|\d{8})|-latest|:fr
 
 
 class Ceiling(NamedTuple):
-    """The highest cost that one call may have: the cost of the model that the client named. `cost_pico`: this cost in
-    pico-dollars; None if the model has no price. Without a price, each backend of a higher tier than the model counts
-    as more expensive."""
+    """The highest cost that one call may have: that of the model that the client named. `cost_pico`: in pico-dollars;
+    None: no price, and higher tiers count as dearer."""
 
     cost_pico: int | None
     rank: int = 0
@@ -54,8 +53,8 @@ class NamedModel(NamedTuple):
 
 
 def named_model(asked: str, backends: Sequence[Backend], prices: ModelPrices) -> NamedModel | None:
-    """The model named `asked`, whose cost is the ceiling. None if `asked` is `auto`, or if the gateway knows neither a
-    backend nor a list price for this name. In these cases, the cost of the rule's reference is the ceiling."""
+    """The model named `asked`, whose cost limits calls. None if `asked` is `auto`, or if neither a backend nor a list
+    price is known."""
     if asked == "auto":
         return None
     listed = prices.listed(asked)
@@ -90,13 +89,8 @@ def ceiling_of(
     fleet: FleetView,
     sessions: SessionView,
 ) -> Ceiling | None:
-    """The ceiling of one request: the cost at the cheapest backend of the named model, or else the cost at the list
-    price. None if there is no list price.
-
-    A model without a backend is never called, so no prompt cache has its conversation. If the client had called the
-    model directly, the model's prompt cache would have about as much of the conversation as the cache of the backend
-    that was called instead. So the cost at the list price is computed with that number of cached tokens.
-    """
+    """The cost limit of one request: the named model's cheapest backend, or its list price. None without a list price.
+    List prices assume as many cached tokens as at the called backend."""
     if not named.backends:
         cost = _listed(named.model, demand, prices, sessions)
         return None if cost is None else Ceiling(cost)

@@ -23,8 +23,7 @@ _DEAREST = 100.0
 
 
 class Change(NamedTuple):
-    """A value at which another backend would be chosen, and the name of this backend. Among the values that were tried,
-    no value closer to the present one changes the choice."""
+    """The nearest tried value at which another backend would be chosen, and that backend's name."""
 
     value: float
     chosen: str
@@ -113,11 +112,8 @@ class Case:
 
 
 def changes_of(what: str, chosen: Callable[[float], str], now: float) -> list[str]:
-    """At most two sentences about the parameter `what`, which is `now` in this decision and has the range 0 to 1.
-
-    One sentence has the nearest lower value at which another backend would be chosen, the other the nearest higher
-    value. `chosen(value)`: the backend that is chosen at that value.
-    """
+    """At most two sentences: the nearest lower and higher value of `what` that change the choice. `chosen(value)`: the
+    backend chosen at a value. `now`: the present value; the range is 0 to 1."""
     lower, higher = boundary(chosen, now, 0.0), boundary(chosen, now, 1.0)
     return [
         *([] if lower is None else [f"with {what} ≤ {_down(lower.value)}: {lower.chosen}"]),
@@ -126,9 +122,8 @@ def changes_of(what: str, chosen: Callable[[float], str], now: float) -> list[st
 
 
 def boundary(chosen: Callable[[float], str], now: float, end: float) -> Change | None:
-    """The first value from `now` towards `end` at which `chosen` returns another backend; None if there is none. Only
-    `STEPS` values between `now` and `end` are tried. So a change may be missed if it is reversed before the next tried
-    value."""
+    """The first value from `now` towards `end` at which `chosen` changes; None if there is none. Only `STEPS` values
+    are tried."""
     usual, before = chosen(now), now
     for step in range(1, STEPS + 1):
         after = now + (end - now) * step / STEPS

@@ -42,11 +42,8 @@ def expected_cost(
     writes: bool = False,
     load: Load | None,
 ) -> int:
-    """Expected pico-dollars of one call. A machine with an hourly price has the price at its `load`.
-
-    `warm_tokens`: input tokens that are expected to be in the backend's prompt cache; they cost the price of cached
-    tokens. `writes`: whether the rest of the input is written to that cache; written tokens have a price of their own.
-    """
+    """Expected pico-dollars of one call; a machine's price depends on its `load`. `warm_tokens`: input tokens expected
+    in the prompt cache. `writes`: whether the rest of the input is written to this cache."""
     if load is not None and backend.price is not None and by_the_hour(backend):
         price = at_load(price, float(backend.price.machine_hour_usd or 0), load)
     return cost_of(price, input_tokens, output_tokens, warm_tokens=warm_tokens, writes=writes)

@@ -31,16 +31,15 @@ class Affinity:
         self._groups = {name: group for name, group in groups.items() if sizes[group] > 1}
 
     def prefix(self, request: CompletionRequest, tenant: Tenant, session: str, input_tokens: int) -> Prefix | None:
-        """The conversation of the request. None if the conversation has no influence on the route: the prompt is short,
-        the request has no tools, and no backend has replicas."""
+        """The conversation of the request; None if it cannot influence the route. So for short prompts, without tools
+        and replicas."""
         if input_tokens < LEAST_TOKENS and not self._groups and "tools" not in request.needs:
             return None
         return prefix_of(request, tenant.key.lineage, session)
 
     def arrange(self, candidates: list[Candidate], prefix: Prefix | None, input_tokens: int) -> list[Candidate]:
-        """The candidates, in which the replicas of each group are in their calling order. A group is a set of
-        interchangeable backends. All replicas of a group get the cost of the group's first replica, so that the first
-        replica is chosen whenever the group is cheapest."""
+        """The candidates, with the replicas of each group in calling order. A group: interchangeable backends. All its
+        replicas get the cost of the first one."""
         if prefix is None or not self._groups:
             return candidates
         together: dict[tuple[str, str, str], list[int]] = {}

@@ -83,8 +83,8 @@ SUPPORT = 5
 
 
 class Level(NamedTuple):
-    """The fitted decisions for one set of called models. The set has c states. Each state has a decision for each of L
-    prices of money (quality that one US dollar must gain). The features of a prompt have d columns."""
+    """The fitted decisions for one set of called models, for c states and L prices of money. A price of money: the
+    quality that one dollar must gain. Prompts have d features."""
 
     codes: Whole
     """The numbers of the c states, ascending. `encode` makes these numbers."""
@@ -101,9 +101,8 @@ Learned = dict[Asked, Level]
 
 
 class _Value(NamedTuple):
-    """Results of the best further calls from one state on. Each array has one row per prompt and one column per
-    exchange rate between quality and US dollars (price of money). `realised`: measured quality of the answer that is
-    served. `estimated`: its estimated quality. `usd`: US dollars of the further calls."""
+    """Results of the best further calls from one state on. Arrays have shape (n prompts, L prices of money).
+    `realised`, `estimated`: quality of the served answer. `usd`: US dollars of the further calls."""
 
     realised: NDArray[np.floating]
     estimated: NDArray[np.floating]
@@ -187,8 +186,8 @@ class _Cells:
         self._keys = ordered[self._starts]
 
     def sums(self, values: Array) -> Array:
-        """Sums of `values`, with shape c states × (folds + 1) × … . Index k of the second axis excludes the rows of
-        fold k. The last index of this axis includes all rows."""
+        """Sums of `values`, shape (c states, folds + 1, …). Index k of the second axis excludes fold k; the last index
+        excludes nothing."""
         found = np.zeros((self._shape[0] * self._shape[1], *values.shape[1:]))
         found[self._keys] = np.add.reduceat(values[self._order], self._starts, axis=0)
         inside = found.reshape(*self._shape, *values.shape[1:])
@@ -236,12 +235,8 @@ def _ask(
     cells: _Cells,
     stop: _Value,
 ) -> tuple[_Value, dict[int, Array]]:
-    """Two results. First, the value of the state. For each prompt, this assumes a call of the most valuable further
-    model if the call is worth its cost. Second, for each further model, the weights of the prompt's features in its
-    gain.
-
-    `above`: values of the states with one more called model. `stop`: value of calling no further model.
-    """
+    """(Value of the state, model → weights of the prompt's features in its gain). The value assumes the best further
+    call, if worth its cost. `above`: values with one more called model. `stop`: value of no further call."""
     features = evidence.features
     width = features.shape[1]
     gram = cells.sums((features[:, :, None] * features[:, None, :]).reshape(len(features), -1))
@@ -283,11 +278,8 @@ def _ask(
 
 
 def walk(evidence: Evidence, learned: Learned, place: int) -> Iterator[tuple[Asked, Level, int, list[int]]]:
-    """Yield each state that prompts reach at the price of money with index `place`.
-
-    Each item has the called models, their level, the index of the state in the level, and all models that are called
-    next for at least one prompt.
-    """
+    """Yield each state that prompts reach at the price of money with index `place`. Items: (called models, their level,
+    index of the state, models called next for some prompt)."""
     codes: dict[Asked, Whole] = {(): encode(evidence.labels, ())}
     front: list[tuple[Asked, int]] = [((), 0)]
     seen = set(front)

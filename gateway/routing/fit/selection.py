@@ -56,10 +56,8 @@ class Family(NamedTuple):
 
 
 def select(singles: Sequence[Point], families: Sequence[Family]) -> tuple[Point, ...]:
-    """The frontier, cheapest first. `families`: the families with simpler strategies must come first.
-
-    A single model is kept only if it is better than every cheaper strategy by at least `CONFIDENCE` standard errors.
-    """
+    """The best strategies by quality and cost, cheapest first. `families`: simpler strategies first. A single model
+    must beat every cheaper strategy by `CONFIDENCE` standard errors."""
     everybody = _everybody(singles, families)
     return tuple(everybody[place] for place in _places(singles, families))
 
@@ -135,8 +133,8 @@ def _equals(dear: Point, cheap: Point) -> bool:
 
 
 def _beats(point: Point, rivals: Sequence[Point], confidence: float) -> bool:
-    """Whether the point has a higher quality than each of `rivals`, and than each mix of two rivals that costs as much
-    as the point. The difference must be at least `confidence` standard errors."""
+    """Whether the point has a higher quality than each of `rivals`, and than their mixes of equal cost. Required: at
+    least `confidence` standard errors."""
     quality, usd = point.quality, point.usd
     cost = np.array([each.strategy.usd for each in rivals])
     level = np.array([each.strategy.quality for each in rivals])

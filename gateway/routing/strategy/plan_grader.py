@@ -18,8 +18,8 @@ SPAN = 4.0
 
 
 class PlanGrader(Grader):
-    """Scores prompts by the plan's adequacies (for each model, the probability that its answer is good). The packaged
-    classifier decides whether a prompt is of a kind that can be graded (its domain)."""
+    """Scores prompts by the plan's probabilities that models answer well. The packaged classifier decides whether a
+    prompt can be graded."""
 
     def __init__(self, plan: Plan, name: str) -> None:
         """`name`: the file's name, for errors. Raises ArtefactError if the plan has no classifier of adequacies, or
