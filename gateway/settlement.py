@@ -89,9 +89,8 @@ class Outcome(Protocol):
         ends."""
 
     def close(self, leave: Callable[[], None]) -> None:
-        """Settle the cost, if this has not been done. Then call `leave`, which gives back the request's share of the
-        rate limits and records the end of the request. If a background task still works for this request, `leave` is
-        called when the task ends. This method does not await."""
+        """Settle the cost, if not done. Then call `leave`, which gives back the request's part of the rate limits. A
+        background task for this request delays it. Does not await."""
 
 
 class Unpaid:
@@ -269,12 +268,8 @@ class PaidAnswer:
         self._settlement.contexts.learn(self._record)
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Pass the pieces of the answer to `take` as they arrive. Returns True if `take` wants no more for now, and
-        False if only `ending` is left.
-
-        A piece is passed on only when the hold covers its cost. `ending` is set after the answer was settled and
-        journalled. Raises BudgetExhausted and the errors of the answer.
-        """
+        """Pass the pieces of the answer to `take`, once the held money covers them. Returns True if `take` wants no
+        more now, False if only `ending` is left. Raises BudgetExhausted and the answer's errors."""
         answer = self.answer
         assert answer is not None
         if not answer.stream and answer.over:  # a complete plain answer has nothing before its ending

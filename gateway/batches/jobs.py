@@ -38,12 +38,9 @@ class Jobs:
         headers: Mapping[str, str] | None = None,
         once: BatchFields = EACH_TIME,
     ) -> Batch:
-        """Validate all lines of a file and create a batch. If a line is invalid, the batch is `failed` and lists the
-        mistakes. Raises BadRequest, NotFound, LimitExceeded, KeyReused.
-
-        `asked`: the body of OpenAI's request. `headers`: the client's headers that are sent with every line. `once`:
-        the idempotency fields.
-        """
+        """Validate all lines of a file and create a batch; an invalid line makes it `failed`. `asked`: body of OpenAI's
+        request. `headers`: headers for every line. `once`: idempotency fields. Raises BadRequest, NotFound,
+        LimitExceeded, KeyReused."""
         if known := await self._database.run(lambda connection: rows.made(connection, once), writes=False):
             return known
         wish = options.read(asked)

@@ -64,9 +64,8 @@ def load_policies(folders: Sequence[Path], ceilings: Ceilings) -> PolicySet:
 
 
 def reload_policies(folders: Sequence[Path], ceilings: Ceilings, last: PolicySet) -> tuple[PolicySet, tuple[str, ...]]:
-    """Read all files again. Returns two values: the new set of policies, and all mistakes in all files. A mistake in a
-    policy affects only its own team, which keeps the policy in `last`. A mistake in a base affects only the teams that
-    extend this base. Changes of all other teams take effect."""
+    """Read all files again. Returns the new policies, and all mistakes. A team with a mistake, also in its base, keeps
+    its policy in `last`."""
     found = read_sources(folders, last.files)
     before = dict(last.bases)
     before.update((DEFAULT, path) for path, teams in last.files.items() if DEFAULT in teams)
@@ -109,8 +108,7 @@ def _policy(part: Part, bases: Mapping[str, Part], ceilings: Ceilings, problems:
 
 
 class _Claims:
-    """Assigns each team to one file during a reload. Several files may have a policy for one team. If one of these
-    files had the team before the reload, this file keeps the team. The other files keep their previous policies."""
+    """Assigns each team to one file during a reload. Of several files for one team, the previous one keeps it."""
 
     def __init__(self, last: Files) -> None:
         self._last = last

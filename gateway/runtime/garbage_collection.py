@@ -19,8 +19,7 @@ _M_ARENA_MAX = -8
 
 @contextmanager
 def postponed() -> Iterator[None]:
-    """Suspend garbage collection in the `with` block. Use it for imports of modules: there, a collection would free
-    nothing, because all new objects stay, and would take a fifth of the time."""
+    """Suspend garbage collection in the `with` block. Use it for imports, which it would slow by a fifth."""
     gc.disable()
     try:
         yield
@@ -30,11 +29,8 @@ def postponed() -> Iterator[None]:
 
 
 def settle() -> None:
-    """Collect garbage once and exclude all current objects from later collections. Call it at the end of the process's
-    start.
-
-    Takes about 50 ms, or a few ms if this process was forked from a process that had already excluded its modules.
-    """
+    """Collect garbage once, and exclude all current objects from later collections. Call it at the end of the process's
+    start. Takes up to 50 ms."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)

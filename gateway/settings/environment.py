@@ -71,8 +71,8 @@ def receiver(reference: str) -> str:
 
 
 def receiver_secret(reference: str) -> str:
-    """The key that signs the messages to a receiver, if `reference` is `env:NAME`. The variable NAME contains the
-    receiver's URL, and the variable NAME_SECRET contains the key. Empty if the messages are not signed."""
+    """The key that signs the messages to a receiver; empty if they are not signed. For the URL `env:NAME`, it is the
+    variable NAME_SECRET."""
     return os.environ.get(f"{reference.removeprefix('env:')}_SECRET", "") if reference.startswith("env:") else ""
 
 
@@ -100,9 +100,7 @@ def keep_litellm_offline() -> None:
 
 
 def keep_onnxruntime_offline() -> None:
-    """Prevent onnxruntime from storing a device id and events on disk and from sending them to its vendor, by setting
-    an environment variable. onnxruntime reads this variable when its library is loaded, so call this function before.
-    """
+    """Prevent onnxruntime from storing and sending a device id and events. Call this before its library is loaded."""
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 

@@ -339,11 +339,8 @@ class Settings:
 def load_settings(
     config: Path | None = None, data_dir: Path | None = None, policies: Sequence[Path] = (), *, keys: bool = True
 ) -> Settings:
-    """Load gateway.yaml and resolve its secrets. Raises ConfigError.
-
-    If no file or folder is given, gateway.yaml and policies/ in the working directory are used, if they exist. `keys`:
-    also resolve the backends' keys, which commands that call no backend do not need.
-    """
+    """Load gateway.yaml and resolve its secrets. Raises ConfigError. Defaults: gateway.yaml and policies/ in the
+    working directory. `keys`: whether to resolve the backends' keys too."""
     if config is None and Path("gateway.yaml").is_file():
         config = Path("gateway.yaml")
     if not policies and Path("policies").is_dir():
@@ -367,8 +364,8 @@ def _variables(config: GatewayConfig) -> frozenset[str]:
 
 
 def _resolve(config: GatewayConfig, file: Document, keys: bool) -> GatewayConfig:
-    """`config`, in which the references to secrets are replaced by the secrets. `keys`: whether the backends' keys are
-    needed. Raises ConfigError that lists all secrets that cannot be read."""
+    """`config` with its references to secrets replaced. `keys`: whether the backends' keys are needed. Raises
+    ConfigError with all unreadable secrets."""
     problems: list[str] = []
 
     def read(reference: str, *path: str | int) -> str:

@@ -137,8 +137,7 @@ class Totals:
 
 
 def _fitting(value: int) -> int | str:
-    """`value`, as text if it does not fit into 64 bits, because the JSON encoder accepts no larger numbers. In
-    pico-dollars this limit is about 9 million USD."""
+    """`value`, as text if it exceeds 64 bits, which the JSON encoder cannot write."""
     return value if value < 1 << 63 else str(value)
 
 

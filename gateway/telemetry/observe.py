@@ -35,9 +35,8 @@ _LONGEST_WHY = 500
 
 
 class Telemetry:
-    """Records metrics, spans, log lines and flight records. Spans are always exported for errors, escalations, retries,
-    degraded requests and slow requests. Spans of other requests are exported for a random sample, and for every request
-    whose client exports spans of the same trace."""
+    """Records metrics, spans, log lines and flight records. Spans of errors, escalations, retries, degraded and slow
+    requests are always exported. Others: a sample, and traces of exporting clients."""
 
     def __init__(
         self,
@@ -48,8 +47,8 @@ class Telemetry:
         board: Path | None = None,
         worker: int = 0,
     ) -> None:
-        """`archive` finds requests that have no flight record. `board`: the directory in which the workers of this host
-        publish their figures; None if this is the only worker."""
+        """`archive`: finds requests without a flight record. `board`: directory of this host's published figures; None:
+        one worker."""
         self._settings = settings
         self._board, self._worker = board, worker
         self._publisher: Publisher | None = None

@@ -95,8 +95,8 @@ def due(account: BudgetWindow, spent: int, window: tuple[float, float], now: flo
 def due_ahead(
     account: BudgetWindow, spent: int, ahead: Forecast | None, window: tuple[float, float], now: float
 ) -> list[Alert]:
-    """A list with one alert: the limit will probably be reached before the window ends. Empty if the forecast does not
-    say so, or if the limit is already reached."""
+    """One alert in a list if the forecast exceeds the limit before the window ends. Empty if not, or if the limit is
+    already reached."""
     if ahead is None or ahead.exhausted_at is None or spent >= account.limit:
         return []
     zone = account.budget.timezone

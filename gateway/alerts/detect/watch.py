@@ -40,8 +40,8 @@ Window = tuple[float, float]
 
 
 class Watch:
-    """Finds the alerts that are due. Runs in the process that writes the ledger; the writer passes new rows to
-    `notice`. Sums and forecasts are computed in a thread, because the ledger may be large."""
+    """Finds the alerts that are due. Use it in the process that writes the ledger, which passes new rows to
+    `notice`."""
 
     def __init__(
         self,
@@ -52,8 +52,8 @@ class Watch:
         reference_of: weekly_report.References = lambda policy: None,
         clock: Clock = time,
     ) -> None:
-        """`organisations`: name of an organisation → budgets that all its teams share. `reference_of`: returns the
-        backend with which weekly reports compare a team's cost to compute the savings."""
+        """`organisations`: name → budgets that all its teams share. `reference_of`: policy → backend with which weekly
+        reports compare costs."""
         self._reference_of = reference_of
         self._database, self._policies, self._clock = database, policies, clock
         self._organisations = {
@@ -113,8 +113,8 @@ class Watch:
         return found
 
     def used(self) -> dict[tuple[str, str, str], float]:
-        """(Team, window, limit) → spent share of the budget's limit. If each key, end user or session has its own
-        amount, the value is the highest of their shares."""
+        """(Team, window, limit) → spent part of the budget's limit. With amounts per key, end user or session, the
+        highest part."""
         now = self._clock.time()
         return {budget: share if now < end else 0.0 for budget, (share, end) in self._used.copy().items()}
 
@@ -201,9 +201,8 @@ class Watch:
         return self._store(found, team, policy, budget, now)
 
     def _check_each(self, team: str, policy: Policy, budget: Budget, window: Window, now: float) -> list[Alert]:
-        """Store and return alerts about a budget of which each key, end user or session has its own amount. There is
-        one alert per key. All end users or sessions that reached a threshold share one alert, because there may be
-        thousands."""
+        """Store and return alerts about a budget with amounts per key, end user or session. One alert per key; one for
+        all end users or sessions."""
         with self._database.read() as connection:
             each = measure.used_by_each(connection, team, policy, budget, window)
         if window[0] <= now < window[1]:
@@ -263,10 +262,8 @@ class Watch:
         self._used[account.team, label, limit] = (spent / account.limit, window[1])
 
     def _at_most(self, team: str, window: Window) -> int | None:
-        """An upper limit of the team's spend in `window`: the spend at the last query plus the rows since that query.
-        With it, most queries can be saved, because a query of a large ledger takes long. None: the ledger must be
-        queried. The limit is known only with SQLite, because there no other process writes rows, so `notice` receives
-        every new row."""
+        """An upper limit of the team's spend in `window`; None: query the ledger. It is the last query's result plus
+        later rows. Known only with SQLite, where `notice` gets every row."""
         known = self._queried.get((team, window))
         return None if known is None else known[0] + self._noticed.get(team, 0) - known[1]
 

@@ -58,8 +58,7 @@ class Week:
 
 
 def references(settings: Settings) -> References:
-    """A function that finds the reference backend of a policy among the backends of gateway.yaml. The function loads
-    the prices for each report, because prices change between reports."""
+    """A function: policy → its reference backend, among those of gateway.yaml. It loads the prices for each report."""
 
     def reference_of(policy: Policy) -> tuple[Backend, Price] | None:
         try:

@@ -282,8 +282,8 @@ class Demo:
 
 
 def _requests(report: Report) -> int:
-    """The number of requests in the ledger, including those to simulated backends. The number may be too high, because
-    a request that was sent to a real and to a simulated backend counts twice."""
+    """The number of requests in the ledger, including simulated backends. A request to real and simulated backends
+    counts twice."""
     return report.total.requests + sum(one.requests for one in report.simulated)
 
 

@@ -144,8 +144,7 @@ def _database(settings: Settings) -> Finding:
 
 
 def _lost_hosts(settings: Settings) -> list[Finding]:
-    """A finding for each lost host: a host that has stopped reporting. Budgets still hold money for the host, because
-    its last spend is not in the ledger."""
+    """A finding for each host that has stopped reporting. Budgets still hold money for it."""
     if settings.config.ledger.database_url is None and not settings.paths.sqlite.exists():
         return []
     try:

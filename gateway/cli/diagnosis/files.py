@@ -76,8 +76,7 @@ def check_files(config: Path | None, folders: Sequence[Path]) -> Checked:
 
 
 def _settings(config: Path | None, folders: Sequence[Path], found: Checked) -> Settings:
-    """The settings in gateway.yaml. If the file has a mistake, the mistake is added to `found`. The default settings
-    are then returned, so that the policies can still be checked."""
+    """The settings in gateway.yaml. On a mistake, it is added to `found`, and the default settings are returned."""
     try:
         return load_settings(config, None, folders, keys=True)
     except ConfigError as error:

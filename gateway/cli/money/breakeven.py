@@ -83,8 +83,8 @@ def breakeven(
 
 
 def _given(hour_usd: str | None, tokens_per_second: float | None) -> list[ledger.Machine]:
-    """A list with the machine that --hour-usd and --tokens-per-second describe; empty if neither option is given.
-    Raises ValueError if only one is given or a number is invalid."""
+    """A list with the machine of --hour-usd and --tokens-per-second; empty without both. Raises ValueError for only
+    one, or an invalid number."""
     if hour_usd is None and tokens_per_second is None:
         return []
     if hour_usd is None or tokens_per_second is None:

@@ -105,9 +105,8 @@ async def _decide(
 
 
 def _by_strategy(decide: Callable[[Policy], Route], policy: Policy, model: str, route: Route) -> list[str]:
-    """Sentences about the quality at which another strategy would be chosen. The policy's rule for `model` asks for a
-    quality. One sentence names the nearest lower quality that changes the strategy, and one sentence names the nearest
-    higher quality. Empty if the choice was not made among fitted strategies."""
+    """Sentences about the nearest lower and higher quality that change the strategy. Empty if no fitted strategy was
+    chosen."""
     rule = policy.rule(model)
     if not route.strategy or not isinstance(rule, ModelRule):
         return []
@@ -121,9 +120,8 @@ def _by_strategy(decide: Callable[[Policy], Route], policy: Policy, model: str, 
 
 
 def _pressures(settings: Settings, tenant: Tenant) -> dict[str, float]:
-    """Team → the highest pressure of the budgets that its keys share. The pressure, 0..1, says how far the spend is
-    ahead of an even spend. Only spend in the ledger counts; a running worker also counts spend that is not in the
-    ledger yet. Empty if the policy does not pace spend."""
+    """Team → the highest pressure of its budgets: how far the spend is ahead of an even spend, 0..1. Only ledger rows
+    count. Empty if the policy does not pace spend."""
     team, policy = tenant.team, tenant.policy
     if not policy.pacing.enabled:
         return {}

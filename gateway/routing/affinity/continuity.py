@@ -31,8 +31,8 @@ class Affinity:
         self._groups = {name: group for name, group in groups.items() if sizes[group] > 1}
 
     def prefix(self, request: CompletionRequest, tenant: Tenant, session: str, input_tokens: int) -> Prefix | None:
-        """The conversation of the request; None if it cannot influence the route. So for short prompts, without tools
-        and replicas."""
+        """The conversation of the request; None if it cannot influence the route. None for short prompts without tools,
+        if no backend has replicas."""
         if input_tokens < LEAST_TOKENS and not self._groups and "tools" not in request.needs:
             return None
         return prefix_of(request, tenant.key.lineage, session)

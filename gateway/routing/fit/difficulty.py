@@ -107,8 +107,8 @@ def _known_before(corpus: Corpus, prior: Artefact) -> tuple[Array, tuple[float, 
 
 
 def _held_out(corpus: Corpus, progress: Progress) -> tuple[Array, tuple[float, float]]:
-    """Two results: the scores of each set from a fit on the others, shape (n,); two limits for prompts of unseen sets.
-    Limits: minimum coverage by training words, maximum strangeness. With one set, the scores are NaN."""
+    """The scores of each set from a fit on the others, shape (n,), and two limits for prompts of unseen sets. Limits:
+    minimum coverage by training words, maximum strangeness. With one set, the scores are NaN."""
     scores = np.full(len(corpus), np.nan)
     several = len(corpus.names) > 1
     parts = [corpus.sets == number for number in range(len(corpus.names))] if several else folds(corpus, FOLDS)

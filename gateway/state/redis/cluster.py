@@ -94,8 +94,7 @@ class ClusterTransport:
         return replies
 
     def _place(self, command: Command) -> dict[str, Any]:
-        """Options for redis-py that name the node to which an XREAD must be sent. Without these options, redis-py needs
-        a round trip to find the node. Empty for other commands."""
+        """Options for redis-py with the node for an XREAD; empty for other commands. They save a round trip."""
         if command[0] != "XREAD":
             return {}
         key = command[list(command).index("STREAMS") + 1]

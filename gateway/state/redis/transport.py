@@ -50,8 +50,8 @@ def pack(commands: Sequence[Command]) -> bytes:
 
 
 class OwnTransport:
-    """Implements `Transport` for one caller at a time. If an exchange is interrupted, the connection is closed, so that
-    the next exchange does not get a late reply."""
+    """Implements `Transport` for one caller at a time. An interrupted exchange closes the connection, so that no late
+    reply is read."""
 
     def __init__(self, name: str, channel: Channel) -> None:
         self.name, self._channel = name, channel

@@ -60,11 +60,7 @@ class Database:
         self._running: set[Future[Any]] = set()
 
     def upgrade(self) -> None:
-        """Migrate the tables to the newest version. Several processes may call this at the same time. Raises
-        SQLAlchemyError.
-
-        An empty database gets the current tables; a test compares them with the result of the migrations.
-        """
+        """Migrate the tables to the newest version. Several processes may call this at once. Raises SQLAlchemyError."""
         if self._file:
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _own_alone(self._file)
