@@ -147,8 +147,7 @@ class BudgetExhausted(GatewayError):
     status, code, kind = 429, "insufficient_quota", "insufficient_quota"
 
     def __init__(self, message: str, *, retry_after_s: float | None = None, truncates: bool = False) -> None:
-        """`truncates`: an answer in progress is cut off as if it had reached its length limit, and the client does not
-        get this error."""
+        """`truncates`: whether the answer in progress ends as at its length limit, without this error."""
         super().__init__(message, retry_after_s=retry_after_s)
         self.truncates = truncates
 

@@ -130,8 +130,7 @@ class StoredAnswer(Unpaid):
 
 
 class JoinedAnswer(Unpaid):
-    """The answer to an identical request in progress. The cost is in the ledger row of that other request; the row of
-    this request has cost 0."""
+    """The answer to an identical request in progress. That request's row has the cost; this one's has 0."""
 
     def __init__(self, settlement: Settlement, record: Record, permit: Permit, join: Join) -> None:
         super().__init__(permit, join.answer)

@@ -156,8 +156,8 @@ class Wiring:
         self._begin()
 
     def _begin(self) -> None:
-        """Start to load embedder and classifier in the background, each only if a policy of a team with a key uses
-        it."""
+        """Start to load embedder and classifier in the background. Each is loaded only if a policy of a team with a key
+        uses it."""
         policies = [self.policies.current.find(team)[0] for team in self.ring.teams]
         if any(policy.cache.enabled and policy.cache.semantic.enabled for policy in policies):
             self.cache.begin_by_meaning()

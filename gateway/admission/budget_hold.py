@@ -173,8 +173,8 @@ class BudgetHold:
         return held
 
     def _begin_anew(self) -> None:
-        """Prepare for another attempt. The data of the previous attempt are kept, because the client may still get the
-        answer of that attempt."""
+        """Prepare for another attempt. The previous attempt's data stay, because the client may still get its
+        answer."""
         if self._known:
             self._limits[max(self._parts)] = self.covers, self.output_limit
         self.covers, self.output_limit, self._call, self._place, self._known = EVER, None, None, None, False

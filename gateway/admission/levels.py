@@ -154,8 +154,7 @@ async def _base(known: Known, start: float, end: float, meter: Meter) -> int:
 
 
 class _Gathering:
-    """Combines reads of single values. If a value is requested while a read is in progress, the value is read with the
-    next batch."""
+    """Combines reads of single values. A value requested during a read is read with the next batch."""
 
     def __init__(self, ask: Callable[[Sequence[str]], Awaitable[Mapping[str, SpentReader]]]) -> None:
         self._ask = ask

@@ -113,8 +113,8 @@ class LoadShedder:
             del self._teams[team]
 
     def pause_s(self, refusal: GatewayError) -> float:
-        """Seconds for which the connection of a refused request is not read, so that immediate retries cause no load. 0
-        if the loop is not late."""
+        """Seconds for which a refused request's connection is not read. Immediate retries then cause no load. 0 if the
+        loop is not late."""
         if self._bound == self._most or not isinstance(refusal, Overloaded):
             return 0.0
         return min(refusal.retry_after_s or 0.0, _LONGEST_PAUSE_S)

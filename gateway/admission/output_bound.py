@@ -26,8 +26,8 @@ _WHOLE_OR_NOTHING = frozenset({"tools", "json_schema"})
 
 
 def most_output(backend: Backend, request: CompletionRequest | None, input_tokens: int) -> int:
-    """Maximum tokens of one answer: the client's own limit, the backend's limit, the rest of the backend's window, or
-    an assumption."""
+    """Maximum tokens of one answer. The lowest of the client's limit (assumed if missing), the backend's limit, and
+    the rest of its window."""
     most, known = None if request is None else request.max_output_tokens, backend.max_output_tokens
     if most is None:
         if request is not None and FACTS[request.dialect].opaque:

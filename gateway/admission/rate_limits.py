@@ -202,8 +202,8 @@ class Permit:
 
 
 def _shown(what: What, rules: Sequence[_Rule]) -> _Shown:
-    """The names of the response headers for one kind of limit (`what`), as OpenAI writes them, and the `rules` whose
-    values the headers show."""
+    """The names of three response headers for one kind of limit. `what`: this kind, as OpenAI writes it. `rules`: rules
+    whose values the headers show."""
     names = (f"x-ratelimit-limit-{what}", f"x-ratelimit-remaining-{what}", f"x-ratelimit-reset-{what}")
     return _Shown(*names, tuple(rules), rules[0] if len(rules) == 1 else None)
 
@@ -216,8 +216,8 @@ def _unused(shown: _Shown) -> dict[str, str]:
 
 
 def _headers(account: _Account, short: NotEnough | None = None) -> dict[str, str]:
-    """The values of the response headers. For each kind of limit, they describe the rule of the team or of the key,
-    whichever has less left."""
+    """The values of the response headers. Each kind of limit shows the team's or the key's rule, whichever has less
+    left."""
     headers = account.headers.copy()
     for shown in account.shown:
         rule = shown.only

@@ -117,8 +117,7 @@ def _of_backend(name: str, model: str) -> tuple[tuple[bytes, bytes], ...]:
 
 
 def of_error(error: GatewayError) -> list[tuple[bytes, bytes]]:
-    """Headers that tell clients whether and when to retry. An unexpected error has no such headers, so the client's SDK
-    decides about a retry."""
+    """Headers that tell clients whether and when to retry; none for an unexpected error."""
     if error.status == GatewayError.status:
         return []
     found = [(b"x-should-retry", b"true" if error.retryable else b"false")]

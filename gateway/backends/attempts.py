@@ -379,8 +379,7 @@ class _Failures:
         return next(iter((*self.misfits, *self.busy)), AllBackendsFailed(self.failures or self._known()))
 
     def _known(self) -> list[BackendError]:
-        """The earlier failures of the skipped backends, if none of these backends can work again before the operator
-        has corrected a problem. Otherwise empty."""
+        """The earlier failures of the skipped backends, if only the operator can correct all of them; else empty."""
         if not all(health.needs_operator for health in self.skipped):
             return []
         return [BackendFailed(health.trouble, backend=health.name).of_operator() for health in self.skipped]

@@ -308,8 +308,7 @@ class BackendCall:
         return failure
 
     async def _meaning(self, call: Call, upstream: Upstream) -> BackendError:
-        """Convert a status code to a BackendError. Only the error for a refused request contains the backend's own
-        text, because the client can act on this text."""
+        """Convert a status code to a BackendError. Only a refused request's error contains the backend's text."""
         name, status = self.backend.name, upstream.status
         wait_s = self.kind.retry_after_s(upstream)
         if wait_s is not None:

@@ -146,8 +146,8 @@ class Fleet:
         return await backend_call.kind.count_tokens(request, backend.model)
 
     def stats(self) -> dict[str, int | float | str]:
-        """The totals of this worker. Contains for each backend `NAME.in_flight`, `NAME.available`,
-        `NAME.first_byte_ms`, and the figures of the backend's queue and of its server's load."""
+        """This worker's totals for each backend: `NAME.in_flight`, `NAME.available`, `NAME.first_byte_ms`, and figures
+        of queue and server load."""
         figures: dict[str, int | float | str] = dict(asdict(self._attempts.totals))
         for name, backend_call in self._exchanges.items():
             state = backend_call.health.state()  # without the server's load: reading statistics must not cause a scrape

@@ -227,8 +227,7 @@ class Relayed:
         return not self._reader.ended
 
     async def aclose(self) -> None:
-        """Close the connection. If the answer is complete, first wait up to `_GRACE_S` seconds for the backend to end
-        the response."""
+        """Close the connection. After a complete answer, first wait up to `_GRACE_S` seconds for the backend's end."""
         if self.attempt.ended_at is None:
             self.attempt.ended_at = self._time()
         self._slot.left()

@@ -138,8 +138,8 @@ def made(connection: Connection, once: BatchFields) -> Batch | None:
 
 
 async def keep(database: Database, batch: Batch) -> Batch:
-    """Insert the batch as `add` does, in a separate transaction. If two requests with one idempotency key arrive at the
-    same time, both get the same batch."""
+    """Insert the batch as `add` does, in its own transaction. Two simultaneous requests with one idempotency key get
+    one batch."""
     try:
         return await database.run(lambda connection: add(connection, batch))
     except IntegrityError:
@@ -168,6 +168,5 @@ def cancel(connection: Connection, viewer: Viewer, batch_id: str, now: float, en
 
 
 def still_open(batch_id: str) -> Any:
-    """The beginning of an SQL update of the batch. The update changes the row only if the batch has not ended, so an
-    ended batch never changes."""
+    """The beginning of an SQL update of the batch. It changes the row only if the batch has not ended."""
     return update(batches).where(batches.c.id == batch_id, batches.c.status.in_(OPEN))

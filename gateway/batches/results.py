@@ -47,8 +47,7 @@ class Results:
         self.unsent += self._form.unsent(result)
 
     def close(self) -> None:
-        """Close the files and forget their descriptors, so that later calls of `add` fail. Otherwise `add` could write
-        to another file that got the same descriptor."""
+        """Close the files. Later calls of `add` fail, because the descriptors may belong to other files then."""
         with self._lock:
             self.output.close()
             self.errors.close()

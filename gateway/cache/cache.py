@@ -51,8 +51,7 @@ CLOSE_S = 1.0
 
 
 class Cache:
-    """The cache of one worker. All workers read the same index log, so an answer that one worker stores is soon known
-    to all workers."""
+    """The cache of one worker. An answer that one worker stores is soon known to all workers."""
 
     def __init__(
         self,
@@ -232,8 +231,8 @@ class Cache:
     async def _recall(
         self, digest: bytes, result: CacheResult, request: CompletionRequest, record: Record
     ) -> Hit | None:
-        """The stored answer with this digest. If the state server has evicted the answer, removes the answer's entry
-        from the index and returns None."""
+        """The stored answer with this digest. If the state server has evicted it, removes its entry and returns
+        None."""
         try:
             stored = await self._find(digest)
         except StateUnavailable:

@@ -13,8 +13,7 @@ from gateway.cache.packing import BYTES_PER_DIMENSION
 
 
 class Entry(NamedTuple):
-    """The metadata of a stored answer. It is a tuple, because a tuple needs less memory. Two entries are equal only if
-    they are the same object."""
+    """The metadata of a stored answer. Two entries are equal only if they are the same object."""
 
     digest: bytes
     team: str
@@ -99,7 +98,7 @@ class Wrong:
 
 
 class Check(NamedTuple):
-    """The result of checking one hit: the hit was compared with a fresh answer, or a client reported it as wrong."""
+    """The result of checking one hit, by a fresh answer or by a client's report that it is wrong."""
 
     scope: str
     score: float

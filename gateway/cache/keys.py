@@ -34,8 +34,7 @@ _SHAPING = ("models", "cache", "context", "data", "mode", "share")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The last user message, and a hash of everything else that must be equal before a stored answer may be used
-    again."""
+    """The last user message, and a hash of everything else that must be equal for a hit."""
 
     partition: bytes
     text: str
@@ -63,8 +62,8 @@ def asker(request: CompletionRequest, tenant: Tenant) -> str:
 
 
 def epoch(tenant: Tenant) -> str:
-    """A value that changes when the tenant's policy changes. If several teams share answers, the value changes only
-    with those sections of the policy that influence answers."""
+    """A value that changes with the tenant's policy. If teams share answers, only sections that influence answers
+    count."""
     if tenant.policy.cache.scope in ("key", "team"):
         return tenant.epoch
     shaping = tenant.policy.model_dump(

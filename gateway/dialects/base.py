@@ -51,8 +51,7 @@ class StreamReader(Protocol):
 
     @property
     def silent(self) -> int:
-        """Number of the events counted by `chunks` that have no content, such as the event with the role and the event
-        with the finish reason."""
+        """Number of events in `chunks` without content, such as those with role or finish reason."""
         ...
 
     @property

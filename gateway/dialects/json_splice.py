@@ -104,8 +104,7 @@ def find(raw: bytes, key: str) -> list[Span]:
 
 @cache
 def _spellings(key: str) -> tuple[bytes, tuple[bytes, ...]]:
-    """The quoted key, and the beginnings of the escape sequences that could spell one of its letters. Example:
-    `\\u006`, the beginning of `\\u006d` for the letter m."""
+    r"""The quoted key, and beginnings of escape sequences for its letters. Example: `\u006`, for the letter m."""
     return b'"%s"' % key.encode(), tuple({(b"\\u%04x" % ord(letter))[:5] for letter in key})
 
 

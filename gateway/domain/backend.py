@@ -218,8 +218,7 @@ class Backend(Section):
             raise ValueError("kind azure needs either api_key or bearer_token")
 
     def same_model(self, other: Backend) -> bool:
-        """Whether both backends serve the same model: their model names are equal, or the operator has put them into
-        the same `model_group`."""
+        """Whether both backends serve the same model: equal model names, or the same `model_group`."""
         return self.model == other.model or (bool(self.model_group) and self.model_group == other.model_group)
 
     @property

@@ -59,8 +59,7 @@ else:
 
 
 class Notify(_ByVariable):
-    """A receiver of alerts. Its address comes from a variable in the operator's environment, and never from the file
-    that names the receiver."""
+    """A receiver of alerts. Its address must come from the operator's environment, never from a policy file."""
 
     receiver: Annotated[str, Field(pattern=RECEIVER_NAME, max_length=64)] | None = Field(
         None, description="Instead: one of the operator's `receivers`; where there are any, only those may be named."

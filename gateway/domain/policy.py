@@ -157,8 +157,7 @@ class Budget(Section):
 
     @property
     def title(self) -> str:
-        """The name of the budget. If it has none, the properties that distinguish it from other budgets, such as
-        `month` or `day per key`."""
+        """The name of the budget, or else its distinguishing properties, such as `month` or `day per key`."""
         return self.name or (self.window if self.per == "team" else f"{self.window} per {self.per.replace('_', ' ')}")
 
 

@@ -108,8 +108,7 @@ class FleetView(Protocol):
 
 
 class SessionView(Protocol):
-    """Estimates how much of a conversation each backend still has in its prompt cache, so that it need not be billed in
-    full."""
+    """Estimates how much of a conversation each backend has in its prompt cache."""
 
     def warm_tokens(self, prefix: Prefix, backend: Backend, input_tokens: int) -> int:
         """The number of `input_tokens` that `backend` is expected to read from its cache."""
@@ -169,8 +168,7 @@ is also the name of a column of the ledger."""
 
 @dataclass(frozen=True, slots=True)
 class BudgetChecker:
-    """Names the owner of a budget, so that the owner's spend can be read: an organisation, a team or a key. Empty
-    fields are ignored."""
+    """Names the owner of a budget: an organisation, a team or a key. Empty fields are ignored."""
 
     organisation: str = ""
     team: str = ""
@@ -224,8 +222,8 @@ class AttemptJournal(Protocol):
         ...
 
     def cached(self, record: Record, usage: Usage, saved_pico: int | None, outcome: Outcome = "ok") -> None:
-        """Record in the journal an answer that costs this request nothing, because the answer was stored, or shared
-        with another request. `saved_pico`: the cost that was saved."""
+        """Record in the journal an answer that costs this request nothing: a stored or shared one. `saved_pico`: the
+        saved cost."""
         ...
 
 
@@ -242,8 +240,7 @@ class Sampler(Protocol):
     """The part of the package `learning` that lower layers need."""
 
     def holdout(self, request: CompletionRequest) -> bool:
-        """Whether the reference must serve this request, because the request belongs to the group that is used for
-        comparison (the holdout)."""
+        """Whether the reference must serve this request, for comparison (the holdout group)."""
         ...
 
     def offer(self, request: CompletionRequest, record: Record, answer: Answer) -> None:

@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 
 
 class AddressForm(NamedTuple):
-    """The form that an address must have. The gateway sends no alert to a text of another form, and does not pass this
-    text on."""
+    """The form that an address must have. Texts of another form get no alert and are not passed on."""
 
     called: str
     fits: Callable[[str], bool]

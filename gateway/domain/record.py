@@ -201,8 +201,8 @@ class Attempt:
         return max(self.chunks, self.output_bytes // _LEAST_BYTES)
 
     def came(self, size: int, chunks: int) -> None:
-        """Record that `size` further bytes have arrived, and that `chunks` chunks with content have arrived in total.
-        Must be called before the bytes are passed on."""
+        """Record the arrival of `size` further bytes; `chunks`: chunks with content in total. Call it before passing
+        bytes on."""
         self.output_bytes += size
         self.chunks = chunks
         if self.spoke_at is None and chunks:

@@ -240,7 +240,7 @@ def ending(
 
 
 def from_cache(record: Record, usage: Usage, saved_pico: int | None, outcome: Outcome = "ok") -> tuple[Any, ...]:
-    """All values of a row for an answer from the cache: attempt 0, cost 0, and the tokens of the stored answer."""
+    """All values of a row for a cached answer: attempt 0, cost 0, and the answer's tokens."""
     tenant = record.tenant
     rare = (
         record.stream,

@@ -124,8 +124,7 @@ def _within(since: float, until: float) -> list[ColumnElement[bool]]:
 
 
 def _drained(connection: Connection, which: ColumnElement[bool], by: str | None) -> dict[str, SpentReader]:
-    """Spend of the rows in the database for which `which` holds, by the column `by`. If `by` is None, all spend has an
-    empty name."""
+    """Spend of the rows in the database with `which`, by the column `by`. None: all under an empty name."""
     c = entries.c
     tokens = case((c.cost_pico == 0, 0), else_=sum((c[name] for name in TOKENS), start=literal(0)))
     group = [c[by]] if by else []

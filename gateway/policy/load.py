@@ -47,8 +47,7 @@ class PolicySet:
         return next((self.old_names.get(path, ()) for path, teams in self.files.items() if team in teams), ())
 
     def find(self, team: str) -> tuple[Policy, str]:
-        """Returns (policy, fingerprint of the policy). The policy is the team's own or, if the team has none, the
-        default policy under the team's name."""
+        """(Policy of the team, its fingerprint). A team without one has the default policy under its name."""
         if team in self.policies:
             return self.policies[team], self.epochs[team]
         default = self.policies.get(DEFAULT) or Policy(team=DEFAULT)
@@ -128,8 +127,7 @@ class _Claims:
             self.keep(path)
 
     def keep(self, path: Path) -> None:
-        """Keep the previous policies of the file `path`, except for teams to which its present content has given a
-        policy."""
+        """Keep the previous policies of the file `path`, except for teams with a new one from it."""
         for team, policy in self._last.get(path, {}).items():
             self._claims.setdefault(team, {}).setdefault(path, policy)
 

@@ -55,8 +55,7 @@ class StoredResponse:
 
 
 class Responses:
-    """Reads and writes stored responses. A response that belongs to another owner is treated as unknown, even if the
-    caller has its id."""
+    """Reads and writes stored responses. A response of another owner counts as unknown."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         """`clock`: function that returns Unix seconds."""

@@ -37,16 +37,15 @@ class Ceiling(NamedTuple):
         return candidate.cost_pico is not None and round(candidate.cost_pico * calls) > self.cost_pico
 
     def allows(self, first: Candidate, then: Candidate, share: float) -> bool:
-        """Whether the expected cost stays within the ceiling if every request calls `first`, and a `share` of the
-        requests also calls `then`."""
+        """Whether the expected cost stays within the ceiling. Every request calls `first`; the part `share` also calls
+        `then`."""
         if self.cost_pico is None or first.cost_pico is None or then.cost_pico is None:
             return True
         return round(first.cost_pico + share * then.cost_pico) <= self.cost_pico
 
 
 class NamedModel(NamedTuple):
-    """A model that a client may name. `backends`: the backends that serve the model; empty if the gateway knows only
-    the list price of the model."""
+    """A model that a client may name. `backends`: those that serve it; empty: only a list price is known."""
 
     model: str
     backends: tuple[Backend, ...] = ()

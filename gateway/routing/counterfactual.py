@@ -57,8 +57,7 @@ class Case:
         return choose(found, self.named, grade, quality, self.adequacy, self.learnt, self.ceiling).order[0].backend.name
 
     def sentences(self) -> tuple[str, ...]:
-        """Sentences about what would have changed the choice. Each sentence names one change that would have been
-        enough, and the backend that would then have been chosen."""
+        """Sentences, each with one change and the backend that would then have been chosen."""
         now = self.chosen()
         found = [*changes_of("quality", lambda value: self.chosen(quality=value), self.quality)]
         if self.grade is not None and self.grade.abstained:
@@ -141,8 +140,7 @@ def boundary(chosen: Callable[[float], str], now: float, end: float) -> Change |
 
 
 def _down(value: float) -> str:
-    """`value` rounded down. The sentence says that the choice changes at this value or below, so the value must not be
-    too high."""
+    """`value` rounded down, because the sentence says "at this value or below"."""
     scale = 10**_DIGITS
     return f"{int(value * scale) / scale:g}"
 

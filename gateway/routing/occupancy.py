@@ -61,7 +61,7 @@ def cost_of(price: Price, input_tokens: int, output_tokens: int, *, warm_tokens:
 
 
 def priced_by_load(backend: Backend, load: Load | None) -> bool:
-    """Whether the price of a call depends on load: the backend is a machine with paid hours, and its load is known."""
+    """Whether a call's price depends on load: a machine with paid hours and known load."""
     return load is not None and by_the_hour(backend)
 
 

@@ -141,8 +141,7 @@ class Router:
         self._named(model, tenant.policy, tenant.access)
 
     def _named(self, model: str, policy: Policy, access: Access | None = None) -> ResolvedModel:
-        """Like `permitted`, but the result is cached as long as `policy` and `access` are the same objects. Also raises
-        NoBackend."""
+        """Like `permitted`, but cached while `policy` and `access` are the same objects. Also raises NoBackend."""
         of = policy if access is None else access  # an access object belongs to one tenant, so to one policy
         key = model, id(of)
         known = self._names.get(key)

@@ -45,8 +45,7 @@ class Oversized(ValueError):
 
 
 class TooCostly(ValueError):
-    """Decoding costs more than is allowed for a body of this size: it takes too much CPU time, or the body has too many
-    members or frames."""
+    """Decoding costs too much for the body's size: CPU time, or number of members or frames."""
 
 
 class Stopped(Exception):
@@ -286,8 +285,7 @@ class Encoder(Protocol):
 
 
 class _Deflating:
-    """Encodes gzip or deflate with small windows. Successive events of a stream are similar, so small windows suffice,
-    and there may be thousands of streams."""
+    """Encodes gzip or deflate with small windows, because there may be thousands of streams."""
 
     def __init__(self, coding: Coding) -> None:
         self._deflate = zlib.compressobj(1, zlib.DEFLATED, 28 if coding == "gzip" else 12, 5)

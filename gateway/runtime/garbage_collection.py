@@ -39,8 +39,8 @@ def settle() -> None:
 
 
 def leave_out() -> None:
-    """Exclude all current objects from later collections. Takes microseconds. Garbage cycles among these objects are
-    never freed, so call it after bulk work and not per request."""
+    """Exclude all current objects from later collections, in microseconds. Cycles among them are never freed: do not
+    call it per request."""
     gc.freeze()
 
 

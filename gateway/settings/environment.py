@@ -94,8 +94,7 @@ def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
 
 
 def keep_litellm_offline() -> None:
-    """Prevent litellm from downloading a price list, by setting an environment variable. litellm reads this variable
-    when it is imported, so call this function before."""
+    """Prevent litellm from downloading a price list. Call this before litellm is imported."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
 
@@ -105,8 +104,7 @@ def keep_onnxruntime_offline() -> None:
 
 
 def proxy_for(url: str) -> str:
-    """The proxy for requests to `url`, according to the variables `http_proxy`, `https_proxy`, `all_proxy` and
-    `no_proxy`; empty if no proxy is set for `url`."""
+    """The proxy for `url` from `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy`; empty if there is none."""
     if sys.platform == "linux" and not any(name.lower().endswith("_proxy") for name in os.environ):
         return ""  # on other systems, the system's settings may name a proxy
     from urllib.request import (

@@ -210,8 +210,7 @@ class GatewayConfig(Section):
     @field_validator("compression", mode="before")
     @classmethod
     def _switch(cls, compression: object) -> object:
-        """Convert a boolean back to text, because YAML reads a bare `on` or `off` as a boolean and the setting expects
-        the text."""
+        """Convert a boolean back to text: YAML reads a bare `on` or `off` as a boolean."""
         return ("on" if compression else "off") if isinstance(compression, bool) else compression
 
     @field_validator("backends")

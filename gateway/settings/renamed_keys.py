@@ -56,8 +56,7 @@ class RenamedValue:
 
 @dataclass(frozen=True, slots=True)
 class SwitchToValue:
-    """A boolean key `old` that was replaced by a value of `key`: instead of `old: false`, files now contain `key:
-    value`."""
+    """A boolean key `old`, replaced by a value of `key`: `old: false` became `key: value`."""
 
     section: str
     old: str

@@ -164,8 +164,7 @@ def _forked() -> _ServerProcess:
 
 
 def _program() -> _ServerProcess:
-    """Start the fork server as a program, because the supervisor has had threads since its own start and can no longer
-    fork safely. Raises OSError."""
+    """Start the fork server as a program: with threads, the supervisor cannot fork safely. Raises OSError."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
     command = [sys.executable, "-m", "gateway.supervisor.fork_server", str(os.getpid())]

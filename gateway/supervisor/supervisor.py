@@ -147,8 +147,7 @@ class Supervisor:
         self._tasks.spawn(work, "policies kept")
 
     def _exit_without_threads(self) -> None:
-        """Exit the process at once. A thread may wait for the database forever, and closing the event loop would wait
-        for this thread."""
+        """Exit the process at once. Closing the event loop could wait forever for a thread."""
         log.info("leaving without waiting for the database")
         self._runtime.remove()
         if self._fork_server:

@@ -139,8 +139,7 @@ class WorkerPool:
 
     @property
     def troubles(self) -> list[str]:
-        """Sentences about troubles with workers and rolling restarts, for /health. /health is public, so the sentences
-        do not contain the text of errors."""
+        """Sentences about troubles with workers and restarts, for /health. It is public: no texts of errors."""
         found = [worker.child.trouble for worker in (*self._workers.values(), *self._changing)]
         return [trouble for trouble in (*found, self._refusal) if trouble]
 

@@ -151,8 +151,7 @@ class Publisher:
         self._failed = False
 
     def publish(self, report: Mapping[str, Any]) -> None:
-        """Publish the figures. If the disk refuses the write, the figures that were published last stay in the file, so
-        no counter decreases."""
+        """Publish the figures. After a failed write, the last published figures stay: counters never decrease."""
         try:
             self._page.write(orjson.dumps(report))
         except OSError as error:

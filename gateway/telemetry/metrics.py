@@ -21,8 +21,7 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 
 
 
 class Histogram:
-    """A histogram: the number of values in each bucket and the sum of all values in seconds. The last bucket has no
-    upper bound (+Inf)."""
+    """A histogram: number of values per bucket, and their sum in seconds. The last bucket has no upper bound."""
 
     __slots__ = ("bounds", "counts", "sum")
 
@@ -105,8 +104,7 @@ class Totals:
             self.degraded[(part,)] += 1
 
     def _new(self, team: str) -> str:
-        """The label of a team that has no series yet: the team's name, or `OTHERS` if `MOST_TEAMS` teams have
-        series."""
+        """The label of a team without series: its name, or `OTHERS` above `MOST_TEAMS` teams."""
         if len(self._teams) >= MOST_TEAMS:
             return OTHERS
         self._teams.add(team)

@@ -145,7 +145,7 @@ class Telemetry:
         )
 
     def refused(self, request_id: str, error: GatewayError, path: str) -> None:
-        """Count and log a request that was refused before its team was known, for example because of an invalid key."""
+        """Count and log a request refused before its team was known, for example for an invalid key."""
         self.totals.refused[(error.code,)] += 1
         self._access.refusal(request_id, error.status, error.code, path)
 
@@ -166,8 +166,7 @@ class Telemetry:
         return report(self._worker, self.totals, figures(self._parts))
 
     async def exposition(self) -> bytes:
-        """The text for Prometheus. The figures of this worker are current; those of other workers are usually at most
-        `PUBLISH_S` seconds old."""
+        """The text for Prometheus. Other workers' figures are up to `PUBLISH_S` seconds old."""
         publisher = self._publisher
         if publisher is None:
             host = Host()

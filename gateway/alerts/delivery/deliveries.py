@@ -142,8 +142,7 @@ def acknowledge(connection: Connection, id: str, by: str, now: float) -> str | N
 
 
 def escalate(connection: Connection, policy_of: Callable[[str], AlertsPolicy | None], now: float) -> list[str]:
-    """Find the alerts that were not acknowledged in time, and queue them for delivery to the escalation receivers.
-    Returns the ids of these alerts."""
+    """Queue the alerts that were not acknowledged in time for the escalation receivers. Returns their ids."""
     c = alerts.c
     late = connection.execute(
         select(c.id, c.team, c.created_at, c.payload, c.kind, c.severity, c.escalate_at)

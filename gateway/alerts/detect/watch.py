@@ -91,8 +91,8 @@ class Watch:
                     self._touched.setdefault(OWNER + row.organisation, set()).add(grain)
 
     async def check(self) -> list[Alert]:
-        """Store the alerts that are due and not stored yet, and return them. Raises SQLAlchemyError; the next call then
-        checks the same rows again."""
+        """Store the alerts that are due and new, and return them. Raises SQLAlchemyError; the next call then repeats
+        the check."""
         policies, now = self._policies(), self._clock.time()
         touched, self._touched = self._touched, {}
         if policies is not self._seen:
@@ -153,8 +153,7 @@ class Watch:
         return fired
 
     def _reports(self, policies: Mapping[str, Policy], now: float) -> list[Alert]:
-        """Store and return the reports about last week. A team gets a report if it had activity in that week and its
-        policy names receivers for reports."""
+        """Store and return the reports about last week, for active teams whose policy names receivers."""
         fired: list[Alert] = []
         if (week := weekly_report.last_week(now)) is None:
             return fired

@@ -83,8 +83,7 @@ def shown_list(found: list[dict[str, Any]], limit: int) -> dict[str, Any]:
 
 
 def asked_expiry(fields: Mapping[str, str]) -> float:
-    """Seconds for which an uploaded file is kept: the time that the form sets, or 30 days if it sets none. Raises
-    BadRequest."""
+    """Seconds for which an uploaded file is kept; 30 days without a time in the form. Raises BadRequest."""
     anchor, length = fields.get("expires_after[anchor]"), fields.get("expires_after[seconds]")
     if anchor is None and length is None:
         return LONGEST_S

@@ -33,8 +33,7 @@ from gateway.settings.gateway import RequestLimits
 
 
 class CountRoutes:
-    """The backend counts the tokens if it has a route for counting and the prompt may be sent to it. Otherwise the
-    gateway counts them."""
+    """Counts the tokens of a prompt, by the backend if it can and may, else by the gateway."""
 
     def __init__(
         self,

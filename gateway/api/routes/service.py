@@ -104,8 +104,7 @@ class ServiceRoutes:
         return json_response({"status": "live"})
 
     async def ready(self, request: Request) -> Response:
-        """Answer with status 200 if requests can be answered: the keys have been read, a backend is configured, and no
-        shutdown has begun."""
+        """Answer 200 if requests can be served. Required: keys read, a backend configured, no shutdown."""
         why = self._why_not_ready()
         return json_response({"status": "not ready", "why": why}, 503) if why else json_response({"status": "ready"})
 

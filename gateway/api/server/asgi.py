@@ -101,8 +101,7 @@ class Pace:
         return cls(limits.upload_timeout, limits.body_rate, limits.body_grace)
 
     def due_s(self, received: int) -> float:
-        """The time, in seconds after the start, by which another byte must arrive if `received` bytes have arrived so
-        far."""
+        """Seconds after the start by which another byte must arrive. `received`: bytes so far."""
         return min(self.total_s, self.grace_s + received / self.rate) if self.rate else self.total_s
 
 

@@ -51,8 +51,8 @@ def check_head(url: bytes, headers: Headers, version: str) -> None:
 
 
 def check_path(url: bytes) -> None:
-    """Check the path. Raises BadRequest if an escape hides the real path: a proxy's rule for `/admin` and the gateway's
-    routes could then match different requests."""
+    """Check the path. Raises BadRequest if an escape hides the real path, which would bypass a proxy's rule for
+    `/admin`."""
     path = url.partition(b"?")[0]
     if b"%" not in path:
         return

@@ -223,8 +223,7 @@ class InferenceProtocol(BoundedProtocol):
     # -- one timer per connection instead of one per request -------------------------------------------------------
 
     def _unset_keepalive_if_required(self) -> None:
-        """Does nothing. The idle timer is not restarted for each request; it checks how long the connection has been
-        idle."""
+        """Does nothing: the idle timer is not restarted for each request."""
 
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1

@@ -263,8 +263,8 @@ class Cascade:
     async def _one(
         self, backend: Backend, call_context: CallContext, tokens: float, within_s: float
     ) -> Obstacle | None:
-        """Call one backend and store its answer. Of a stream, reads at most `tokens` content chunks (infinite: the
-        whole stream) in at most `within_s` seconds."""
+        """Call one backend and store its answer. `tokens`, `within_s`: maximum content chunks and seconds of a stream;
+        infinite: all of it."""
         has_logprobs = self._route.escalate_below > 0 and "logprobs" in backend.capabilities
         muted = has_logprobs and logprobs.can_ask(call_context.request)
         if muted:

@@ -53,8 +53,7 @@ class Response(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Release the connection. If the body is incomplete, close the connection at once, so that the backend notices
-        that the client is gone."""
+        """Release the connection. If the body is incomplete, close it at once, so that the backend notices."""
         ...
 
 

@@ -37,8 +37,7 @@ class Owner(Protocol):
         ...
 
     def watch(self, when: float) -> None:
-        """Called when the limit of a connection has been set to the loop time `when`, which may be earlier than the
-        limits of all other connections."""
+        """Called when a connection's limit was set to `when` (loop time). It may be the earliest of all."""
         ...
 
 

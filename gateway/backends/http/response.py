@@ -128,8 +128,7 @@ class Response:
         return self._source is not None and self._source.half_close()
 
     async def aclose(self) -> None:
-        """Release the connection. If the body is incomplete, close the connection at once, so that the backend notices
-        that the client is gone."""
+        """Release the connection. If the body is incomplete, close it at once, so that the backend notices."""
         if self._source:
             why = f"the answer of {self._name} was not read to its end"
             self._source.fail(StreamBroken(why, backend=self._name))

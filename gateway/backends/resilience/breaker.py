@@ -198,8 +198,7 @@ class Health:
         return waits[-(-95 * len(waits) // 100) - 1] if len(waits) >= _LEAST_SAMPLES else None
 
     def note_failure(self, error: BackendError) -> None:
-        """Store the reason for a failure, if the breaker is open or only the operator can solve the problem. Only the
-        first such failure is logged."""
+        """Store a failure's reason if the breaker is open or only the operator can help. Only the first is logged."""
         if not self.breaker.open and not error.needs_operator:
             return
         if not self.trouble:

@@ -120,8 +120,7 @@ class _Race:
         return await self._attempts.first_of(backends, self._call_context)
 
     def _spare(self, route: Route) -> Backend | None:
-        """The backend for the second attempt: the next available backend of the route, or else the first backend again.
-        None if no backend is available."""
+        """The backend for the second attempt: the next available one, or the first again. None if none is available."""
         for backend in (*route.backends[1:], route.backends[0]):
             if _as_good(backend, route) and self._attempts.health(backend).state().available:
                 return backend

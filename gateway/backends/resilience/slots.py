@@ -128,8 +128,8 @@ class ConcurrencyLimiter:
             dropped.granted.set_exception(refusal)
 
     def _refusal(self, batch: bool, *, crowds: bool) -> Overloaded:
-        """The error for a dropped caller. `crowds`: the team of the caller fills the queue; the error then asks the
-        team to send fewer calls."""
+        """The error for a dropped caller. `crowds`: whether the caller's team fills the queue, and is asked to send
+        less."""
         if crowds:
             self._counts["refused_share"] += 1
             return ShareExceeded(
@@ -148,8 +148,7 @@ class ConcurrencyLimiter:
         )
 
     def _retry_after_s(self) -> float:
-        """Estimated seconds until all callers that wait now are served. The value is randomised, so that not all
-        clients retry at the same time."""
+        """Estimated seconds until all present callers are served. Randomised, so that clients do not retry together."""
         expected = _FIRST_GUESS_S if self._gap_s is None else self._gap_s * (len(self._queue) + 1)
         return min(max(expected, _LEAST_S), _MOST_S) * random.uniform(0.8, 1.4)  # noqa: S311 - scatter, no secret
 

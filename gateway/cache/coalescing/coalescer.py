@@ -161,8 +161,7 @@ class Coalescer:
     # -- other workers of this host ------------------------------------------------------------------------------------
 
     def _claim(self, digest: bytes) -> int | None:
-        """Decide which worker makes the call. Returns None if this worker makes the call; otherwise the process id of
-        the worker that makes it."""
+        """Decide which worker makes the call. None: this worker; otherwise that worker's process id."""
         if self._host_locks is None:
             return None
         owner = self._host_locks.take(digest)
@@ -202,6 +201,5 @@ def form(request: CompletionRequest) -> Form:
 
 
 def _shares_bytes(request: CompletionRequest) -> bool:
-    """Whether all subscribers get the same bytes. In the Responses dialect they do not, because each answer has an id
-    of its own there."""
+    """Whether all subscribers get the same bytes. False for Responses, where each answer has its own id."""
     return not FACTS[request.dialect].answers_have_ids

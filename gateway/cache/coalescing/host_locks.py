@@ -98,7 +98,6 @@ class HostLocks:
 
 
 def _offsets(digest: bytes) -> tuple[int, int]:
-    """Two offsets in the lock file: the byte that is locked for `digest`, and the slot with the process id of the
-    owner."""
+    """(Offset of the byte locked for `digest`, offset of the slot with the owner's process id) in the lock file."""
     number = int.from_bytes(digest[:7])
     return _LOCKS_FROM + number, number % _SLOTS * _OWNER.size

@@ -24,8 +24,7 @@ _AHEAD_BYTES = 2**16
 
 
 class Peers:
-    """Sends the answers of this worker's calls to other workers, and fetches the answers of their calls. Only processes
-    of the same user can connect."""
+    """Sends this worker's answers to other workers, and fetches theirs. Only processes of the same user can connect."""
 
     def __init__(self, folder: Path, calls: SharedCalls, stored: Callable[[bytes], Awaitable[Stored | None]]) -> None:
         """`folder`: contains the sockets. `stored(digest)`: an answer that this worker has stored and that other
@@ -41,8 +40,7 @@ class Peers:
         self._server = await asyncio.start_unix_server(self._serve, path)
 
     def _remove_stale_sockets(self) -> None:
-        """Remove the sockets of workers that were killed, and the socket of an earlier worker that had the process id
-        of this worker."""
+        """Remove the sockets of killed workers, also of one with this worker's process id."""
         for path in self._folder.iterdir():
             if path.name.isdigit() and (int(path.name) == os.getpid() or not _is_running(int(path.name))):
                 path.unlink(missing_ok=True)

@@ -14,8 +14,7 @@ from gateway.errors import StreamBroken
 
 
 class Subscriber:
-    """Implements `Answer` for one subscriber. Reads the answer of a shared call from its first piece, at the speed of
-    the subscriber's client."""
+    """Implements `Answer` for one subscriber. Reads a shared call's answer from its begin, at the client's speed."""
 
     attempt: Attempt | None = None
     stream, status, content_type = False, 200, ""

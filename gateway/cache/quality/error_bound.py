@@ -101,8 +101,8 @@ class Tally:
         return max_error * min(1.0, max(0.0, 2 - past / max_error)) if max_error > 0 else 0.0
 
     def level(self, max_error: float) -> float:
-        """The lowest threshold with which at most `max_error` of the look-ups are wrong hits, with a credibility of 98
-        %. inf if no threshold is high enough."""
+        """The lowest threshold at which at most the part `max_error` of look-ups are wrong hits. Credibility: 98 %.
+        inf: no threshold is enough."""
         allowed = self.allowed(max_error)
         for place, bar in enumerate(LEVELS):
             if self.certainty(place, allowed) >= CONFIDENCE:

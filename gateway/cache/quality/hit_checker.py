@@ -137,8 +137,8 @@ class HitChecker:
             self._tasks.spawn(self._compare(near, digest, fresh, dialect), "cache-near")
 
     def _place(self) -> bool:
-        """Whether one more comparison may begin now. The decision is made before the answers are known, so that the
-        compared hits are a random sample."""
+        """Whether one more comparison may begin now. Decide before the answers are known, so that the sample is
+        random."""
         if self._under_way >= _AT_ONCE:
             self._skipped += 1
             return False

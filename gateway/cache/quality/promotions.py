@@ -79,7 +79,8 @@ class Promotions:
                 self._least.popitem(last=False)
 
     def checked(self, scope: str, digest: bytes, *, wrong: bool) -> None:
-        """Record that a promoted hit was compared with a fresh answer, or that a client reported the hit as wrong."""
+        """Record the check of a promoted hit, by a fresh answer or by a client's report. `wrong`: whether it was
+        wrong."""
         counts = self._counts(scope)
         counts.checked += 1
         counts.wrong += wrong

@@ -107,8 +107,7 @@ class ExactIndex:
         return gone
 
     def replace(self, entry: Entry) -> None:
-        """Replace an entry by another entry of the same answer. The new entry also contains the question and its
-        vector."""
+        """Replace an entry by one of the same answer that also has the question and its vector."""
         self._by_team[entry.team].entries[entry.digest] = entry
 
     def remove(self, digest: bytes) -> None:

@@ -159,8 +159,8 @@ class WriteBehind:
         return True
 
     def clear(self) -> None:
-        """Drop all waiting answers. Used when the state server has lost its data, and perhaps a flush for these
-        answers."""
+        """Drop all waiting answers, after the state server has lost its data. A flush that covers them may be lost
+        too."""
         for batch in self._batches.values():
             self._drop(batch)
         self._batches = {place: batch for place, batch in self._batches.items() if batch.sending}
@@ -172,8 +172,7 @@ class WriteBehind:
     # -- send --------------------------------------------------------------------------------------------------------
 
     async def flush(self) -> None:
-        """Send everything that waits. Returns when all waiting batches, and all batches that were already being sent,
-        have been sent or dropped."""
+        """Send everything that waits. Returns when all of it has been sent or dropped."""
         async with self._lock:
             batches = list(self._batches.values())
             self._open.clear()

@@ -66,8 +66,8 @@ class Comparison:
 
     @property
     def exchanged(self) -> bool:
-        """Whether the texts differ at only one position, and content words are replaced by other words there. In almost
-        all cases, this makes a different question."""
+        """Whether the texts differ at one position only, by other content words. Such questions are almost always
+        different."""
         if self.interchangeable or not self.alone or not (self.gaps[0].stored and self.gaps[0].asked):
             return False
         return (min(self.spots[0]) > 0 or max(self.spots[0]) == 1) if self.spots else bool(self.moved)
@@ -284,8 +284,7 @@ def _count(tokens: list[Token], words: frozenset[str]) -> int:
 
 
 def _opposites(unmatched: tuple[list[str], list[str]], lexicon: Lexicon) -> bool:
-    """Whether one text has a word such as `on`, and the other text has its opposite, such as `off`. The rest of the
-    texts may be paraphrased."""
+    """Whether the texts have opposite words, such as `on` and `off`. Their other words may differ."""
     return any(opposite in unmatched[1] for form in unmatched[0] for opposite in lexicon.opposites.get(form, ()))
 
 

@@ -77,8 +77,7 @@ def roles_exchanged(
 def _roles(
     tokens: Sequence[Token], prepositions: frozenset[str], is_content: Callable[[Token], bool]
 ) -> dict[str, str]:
-    """Root of a content word → the preposition of the phrase that contains the word; empty if the phrase has no
-    preposition."""
+    """Root of a content word → preposition of its phrase; empty if there is none."""
     roles: dict[str, str] = {}
     role = last = ""
     for token in tokens:

@@ -85,8 +85,7 @@ class Vocabulary:
         return mean
 
     def _rarity(self, word: str, language: str) -> float:
-        """The rarity of a word, from 0 for the most common words to 1 for the rarest and for unknown words. Rare words
-        are more informative."""
+        """The rarity of a word: 0 for the most common, 1 for the rarest and unknown ones."""
         zipf = self.zipf(word)
         frequency = max(zipf[COLUMNS.index(language)], zipf[0] - 1.0)
         return min(1.0, max(0.0, (_MOST_COMMON - frequency) / (_MOST_COMMON - _RAREST)))

@@ -92,7 +92,7 @@ def about_request(error: UpstreamError | None) -> bool:
 
 def refusal(status: int, error: UpstreamError | None, backend: str) -> BackendRefused:
     """The error for the client after a backend's 4xx. An error about the gateway's own account becomes a 502 without
-    details, because the client cannot fix it."""
+    details."""
     if status in _CREDENTIALS and not (status == 403 and about_request(error)):
         return BackendRefused(
             f"Backend {backend} does not accept the gateway's credentials ({status}); "

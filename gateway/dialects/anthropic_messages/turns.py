@@ -35,8 +35,7 @@ _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
 
 
 def read_turns(system: Any, messages: Any) -> list[Turn]:
-    """Read the turns: one for the system prompt, if there is one, and one for each message. Raises BadRequest with the
-    location of the error."""
+    """Read the turns: the system prompt, if any, and each message. Raises BadRequest with the location of the error."""
     turns: list[Turn] = []
     if system:
         text = _joined({"content": system}, "system")

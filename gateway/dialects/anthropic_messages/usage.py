@@ -42,8 +42,7 @@ def messages_usage(value: object) -> Usage | None:
 
 
 def _written(usage: dict[str, Any], counts: Counts) -> tuple[int, int]:
-    """The number of tokens written to the cache with a lifetime of five minutes, and the number with a lifetime of one
-    hour."""
+    """(Tokens written to the cache for five minutes, tokens written for one hour)."""
     written = counts.count(usage.get("cache_creation_input_tokens"), "cache_write_tokens")
     long = counts.count(_detail(usage, "cache_creation", "ephemeral_1h_input_tokens"), "cache_write_tokens")
     short = counts.count(_detail(usage, "cache_creation", "ephemeral_5m_input_tokens"), "cache_write_tokens")

@@ -81,8 +81,7 @@ def event(value: dict[str, Any]) -> bytes:
 
 
 class GeminiWriter:
-    """Implements `Writer` for Gemini. A function call is written only when the call is complete, because Gemini does
-    not stream parts of calls."""
+    """Implements `Writer` for Gemini. Function calls are written whole, because Gemini does not stream parts."""
 
     def __init__(self, request: CompletionRequest) -> None:
         self._request, self._shows = request, bool(request.echoed.get(SHOWS_THOUGHTS))

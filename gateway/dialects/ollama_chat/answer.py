@@ -79,8 +79,7 @@ def _as_chat(call: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 class OllamaWriter:
-    """Implements `Writer` for Ollama. A tool call is written only when the call is complete, because Ollama does not
-    stream parts of calls."""
+    """Implements `Writer` for Ollama. Tool calls are written whole, because Ollama does not stream parts."""
 
     def __init__(self, request: CompletionRequest) -> None:
         self._request = request

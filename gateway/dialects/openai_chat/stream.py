@@ -185,7 +185,7 @@ def _without_null_usage(relayed: bytes) -> bytes:
 
 
 def _first_marked(block: bytes) -> int:
-    """The position of the first event that must be parsed. If there is no such event, returns the length of `block`."""
+    """The position of the first event that must be parsed; the length of `block` if there is none."""
     first = len(block)
     for mark in _MARKS:
         at = block.rfind(mark)

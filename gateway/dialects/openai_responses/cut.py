@@ -14,8 +14,7 @@ _NUMBER = re.compile(rb'"sequence_number": ?(\d+)')
 
 
 class PartialResponse:
-    """The response object from the first event, and for each output item the number of characters of text before the
-    item."""
+    """The response object from the first event, and the characters of text before each output item."""
 
     def __init__(self) -> None:
         self._response: Item = {}

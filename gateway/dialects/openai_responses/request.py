@@ -40,8 +40,7 @@ error text names."""
 
 
 def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]) -> CompletionRequest:
-    """Parse a request. Raises BadRequest, with the name of the field that caused the error, if the gateway cannot
-    process the request."""
+    """Parse a request. Raises BadRequest with the wrong field if the gateway cannot process it."""
     fields = load_object(body)
     _check(fields)
     model = read_model(fields)
@@ -207,8 +206,7 @@ def _shown(output: Any) -> int:
 
 
 def _parts(content: Any, where: str) -> tuple[str, int, int]:
-    """The text, the number of images and the number of files in `content`: the content of a message or the output of a
-    call."""
+    """(Text, number of images, number of files) in `content`, a message's content or a call's output."""
     if type(content) is str:
         return content, 0, 0
     return read_parts(content, where, _TEXTS, "input_image")

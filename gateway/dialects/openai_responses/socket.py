@@ -141,7 +141,6 @@ def refusal(status: int, headers: Mapping[str, str], body: bytes) -> str:
 
 
 def with_status(event: str, status: int) -> str:
-    """The error event of an answer that has begun, with the field `status` added, because Codex ignores an error
-    without a status. Other events are returned unchanged."""
+    """The event, with the field `status` if it is an error. Codex ignores an error without a status."""
     parsed = orjson.loads(event)
     return orjson.dumps({**parsed, "status": status}).decode() if parsed.get("type") == "error" else event

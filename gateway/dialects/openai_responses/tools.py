@@ -78,8 +78,8 @@ def _removable(tool: Mapping[str, Any]) -> bool:
 
 
 def _each(body: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str, str]]:
-    """Yield each single tool, its location in the request, and its namespace (empty if the tool has none). Raises
-    BadRequest for an invalid declaration."""
+    """Yield (tool, its location in the request, its namespace or an empty string). Raises BadRequest for an invalid
+    declaration."""
     for tool, where in declarations(body):
         if tool.get("type") != "namespace":
             yield tool, where, ""

@@ -181,8 +181,7 @@ def _check_tier(request: CompletionRequest, policy: Policy) -> None:
 
 
 def _named(node: Any) -> Iterator[tuple[str, Forwarded]]:
-    """Yield the location of each reference to data or servers outside the request, and the permission that the
-    reference needs."""
+    """Yield (location, required permission) of each reference to data or servers outside the request."""
     waiting: list[tuple[str, Any]] = [("", node)]
     while waiting:
         where, node = waiting.pop()

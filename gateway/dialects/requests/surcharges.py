@@ -81,8 +81,7 @@ def held_price(price: Price, wanted: Surcharges | None) -> Price | None:
 
 
 def _openai(value: Any) -> str | None:
-    """The requested tier. None if the request names no tier; then the tier in the settings of the OpenAI project
-    applies."""
+    """The requested tier; None if the OpenAI project's settings decide."""
     return None if value is None or value == "auto" else normalised(value)
 
 

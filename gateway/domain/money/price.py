@@ -82,8 +82,7 @@ class Price:
         return self if not service_tier or self.every_tier else self.tiers.get(service_tier)
 
     def dearest(self) -> Price:
-        """A price that covers every known service tier: in each token class, it is at least as high as the price at any
-        of these tiers."""
+        """A price that is at least the price at every known service tier, in each token class."""
         return self if self._dearest is None else self._dearest
 
     def unasked(self) -> Price:

@@ -16,8 +16,7 @@ from gateway.domain.routing.strategy import RunningStrategy
 
 @dataclass(slots=True)
 class Grade:
-    """How hard a request is, 0..1. The number is high if the strong tier is expected to answer much better than the
-    weak tier."""
+    """How hard a request is, 0..1. High: the strong tier probably answers much better than the weak one."""
 
     difficulty: float
     abstained: bool = False
@@ -105,8 +104,7 @@ class Route:
 
 
 class ContextEstimate:
-    """Estimated tokens of the request as the client sent it, and the lowest number of tokens to which trimming can
-    reduce it."""
+    """Estimated tokens of the request as sent, and the lowest number that trimming can reach."""
 
     __slots__ = ("_least", "tokens")
 

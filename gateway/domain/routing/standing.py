@@ -43,8 +43,7 @@ _Z = NormalDist().inv_cdf(0.95)
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One judged answer of a backend. `predicted`: the probability, before any correction by evidence, that the answer
-    is as good as the answer of the reference."""
+    """One judged answer of a backend. `predicted`: uncorrected probability that it is as good as the reference's."""
 
     id: int
     predicted: float

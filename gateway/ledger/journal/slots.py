@@ -89,8 +89,7 @@ class Slots:
 
 
 def read(path: Path) -> memoryview | None:
-    """The words of all slots of a dead worker. None if there is no file, or if the file is from an earlier boot of the
-    machine."""
+    """The words of all slots of a dead worker; None without a file from the present boot."""
     try:
         data = path.read_bytes()
     except OSError:

@@ -49,11 +49,9 @@ class _Open:
 
 
 class Journal:
-    """Implements `AttemptJournal`: an *opened* line before a call, progress records during the answer, a *closed* line
-    at the end. No line is lost when the process is killed. Disk flushes happen about every second.
-
-    `open` raises if its line cannot be written. A *closed* line then waits in memory.
-    """
+    """Implements `AttemptJournal`: an *opened* line, progress records, and a *closed* line for each attempt. No line is
+    lost when the process is killed. `open` raises if its line cannot be written; a *closed* line then waits in
+    memory."""
 
     def __init__(
         self,
@@ -270,8 +268,7 @@ class Journal:
             return False
 
     def _mark(self) -> None:
-        """Write a mark: the progress of the open attempts that received something since the last mark, and the speeds
-        of their backends."""
+        """Write the progress of open attempts that received something, and their backends' speeds."""
         if not self._open:
             if self._waiting:
                 self._append(b"")
@@ -309,8 +306,8 @@ class Journal:
         return found
 
     def _flush(self) -> bool:
-        """Flush the segment to disk. Returns False if the file is no longer in its directory, so that the ledger's
-        writer cannot read it."""
+        """Flush the segment to disk. Returns False if the file has left its directory, where the ledger's writer
+        reads."""
         if self._size != self._flushed:
             size, written = self._size, len(self._unflushed)
             os.fdatasync(self._fd)

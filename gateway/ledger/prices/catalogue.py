@@ -89,8 +89,8 @@ class Weights(Section):
 
 
 class Listing(Section):
-    """The content of the file: prices in USD per 1M tokens at the standard tier and global endpoints. The `price` of a
-    backend in gateway.yaml has priority."""
+    """The content of the file: USD per 1M tokens, standard tier, global endpoints. A `price` in gateway.yaml has
+    priority."""
 
     as_of: date
     via: str
@@ -213,7 +213,7 @@ class Catalogue:
         return None
 
     def window(self, backend: Backend) -> int | None:
-        """The context window, in tokens, of an open model that runs at an address outside the list; None if unknown."""
+        """The context window (tokens) of an open model at an address outside the list; None if unknown."""
         name = backend.model.rsplit("/", 1)[-1].lower()
         while shorter := _PACKING.sub("", name):
             if shorter == name:

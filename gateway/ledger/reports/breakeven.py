@@ -55,8 +55,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A model's traffic at the provider's API, compared with the same traffic on machines of one kind. `hours`: length
-    of the period."""
+    """A model's traffic at the provider's API, compared with machines of one kind. `hours`: length of the period."""
 
     load: Load
     machine: Machine

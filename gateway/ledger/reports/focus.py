@@ -243,7 +243,7 @@ def _details(facts: dict[str, Any]) -> str | None:
 
 
 def _tags(facts: dict[str, Any]) -> str:
-    """The tags of the request and of the ledger. If both have a tag of the same name, the ledger's tag is used."""
+    """The tags of the request and of the ledger. For equal names, the ledger's tag counts."""
     ours = {"thriftgate/key": facts["key_id"], "thriftgate/cost_centre": facts["cost_centre"]}
     return orjson.dumps(orjson.loads(facts["tags"]) | {name: value for name, value in ours.items() if value}).decode()
 

@@ -118,8 +118,7 @@ def forecast(
 
 
 def _history_s(window: tuple[float, float]) -> float:
-    """Seconds of history that are used. The history is longer than any window that has an end, so it includes all spend
-    in the window."""
+    """Seconds of history that are used. Longer than any window with an end."""
     return DAY_S if _cell_s(window) < HOUR_S else HISTORY_S
 
 
@@ -245,8 +244,7 @@ def _alike(ratios: Sequence[float]) -> float:
 
 
 def _rhythm(length: int, *, seasonal: bool) -> tuple[int, int]:
-    """(Number of cells in a season, number of cells in a block), for a past of `length` cells. A season of 1 cell means
-    a constant profile."""
+    """(Cells in a season, cells in a block), for a past of `length` cells. 1 cell: a constant profile."""
     if seasonal and length >= _ENOUGH * _WEEK:
         return _WEEK, _DAY
     if seasonal and length >= _ENOUGH * _DAY:

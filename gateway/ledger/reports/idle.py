@@ -43,8 +43,11 @@ SEEN = "machines.json"
 class Idle:
     """Writes idle rows (unused machine cost) into a journal of its own. One instance per host.
 
-    The billing decides which hours are booked. on_demand: this gateway ran. spot: it ran and the machine answered.
-    reserved: every hour since the machine was configured. busy: none.
+    The billing decides which hours are booked:
+    - on_demand: this gateway ran.
+    - spot: it ran and the machine answered.
+    - reserved: every hour since the machine was configured.
+    - busy: none.
     """
 
     def __init__(self, directory: Path, database: Database, backends: Sequence[Backend], clock: Clock = time) -> None:

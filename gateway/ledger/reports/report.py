@@ -142,8 +142,8 @@ def read_usage(
     until: float | None = None,
     prices: SimulatedCall | None = None,
 ) -> list[Report]:
-    """One report for each grouping in `groupings` (results of `dimensions`). If `connection` is a snapshot, all reports
-    are computed from the same rows."""
+    """One report for each of `groupings` (results of `dimensions`). A snapshot as `connection` makes them
+    consistent."""
     table, sqlite = of(connection), connection.dialect.name == "sqlite"
     conditions = within(since, until, team, table)
     real = and_(table.c.simulated.is_(False), *conditions)

@@ -51,8 +51,8 @@ class Statement:
 
 
 def reference_of(policy: Policy, backends: Sequence[Backend], prices: PriceList) -> Backend | None:
-    """The backend with which savings are computed: it would have served all requests of the team without routing. None
-    if no backend has a price above 0."""
+    """The backend with which savings are computed, as if it had served all requests. None if no backend has a price
+    above 0."""
     rule = policy.rule("auto")
     named = rule.reference if isinstance(rule, ModelRule) else rule
     wanted = rule.candidates if isinstance(rule, ModelRule) and rule.candidates else ()
@@ -179,8 +179,7 @@ def _served(which: ColumnElement[bool]) -> Any:
 
 
 def _flat(price: Price) -> Price:
-    """`price` without its price for long calls. It is used for the token sums of many calls, because a sum is not a
-    single long call."""
+    """`price` without its price for long calls, for token sums of many calls."""
     return Price(price.input, price.output, price.cached_input, reasoning=price.reasoning)
 
 

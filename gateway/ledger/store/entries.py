@@ -50,8 +50,7 @@ def spent(connection: Connection, *which: ColumnElement[bool]) -> int:
 def within(
     since: float | None, until: float | None, team: str | None = None, table: Any = entries
 ) -> list[ColumnElement[bool]]:
-    """Conditions for rows of `table` that began in `[since, until)` (Unix seconds), and that belong to `team` if one is
-    given."""
+    """Conditions for rows of `table` that began in `[since, until)` (Unix seconds) and belong to `team`, if given."""
     c = table.c
     return [
         *([c.team == team] if team is not None else []),

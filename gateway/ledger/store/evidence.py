@@ -73,8 +73,7 @@ def newest(connection: Connection) -> tuple[int, int]:
 
 
 def judged_pairs(connection: Connection, after: tuple[int, int], since: float) -> set[tuple[str, str]]:
-    """(Team, backend) of each judgement that is newer than `after` and not older than `since` (Unix seconds). `after`:
-    an earlier result of `newest`."""
+    """(Team, backend) of each judgement after `after` and since `since` (Unix seconds). `after`: result of `newest`."""
     found: set[tuple[str, str]] = set()
     for table, id, more in (
         (evidence, after[0], [evidence.c.weight > 0]),

@@ -146,8 +146,7 @@ class Retention:
 
 
 def old(cutoff: float, now: float) -> ColumnElement[bool]:
-    """Condition for the rows to remove: rows older than `cutoff`, and rows that are dated more than a day in the
-    future, because their time is wrong."""
+    """Condition for the rows to remove: older than `cutoff`, or wrongly dated more than a day ahead."""
     return or_(ledger.c.at < cutoff, ledger.c.at > now + DAY_S)
 
 

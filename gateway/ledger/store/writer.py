@@ -294,8 +294,8 @@ class Writer:
         return fresh
 
     def _bury(self, lane: JournalReader, files: list[Segment]) -> None:
-        """Save the open attempts of a dead worker in the ledger, delete its journal, and record that all its spend is
-        in the ledger (drained)."""
+        """Save the open attempts of a dead worker, delete its journal, and record it as drained. Drained: its spend is
+        in the ledger."""
         progress = slots.path_of(self._directory, lane.name)
         self._save(lane.orphans(slots.read(progress)), [lane], replay=True)
         with self._database.begin() as connection:

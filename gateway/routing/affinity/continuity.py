@@ -64,8 +64,7 @@ class Affinity:
         return arranged
 
     def keep(self, route: Route, prefix: Prefix | None, candidates: Sequence[Candidate]) -> Route:
-        """Reorder the backends of `route`: the backend that began a tool loop comes first, and busy backends come last.
-        Changes and returns `route`."""
+        """Reorder the backends of `route` and return it: the one with open tool calls first, busy ones last."""
         route.prefix = prefix
         busy = [each.backend for each in candidates if each.cause == "busy"]
         holder = self.sessions.holder(prefix) if prefix is not None else ""

@@ -82,8 +82,7 @@ class Sessions:
         return round(self._remembered(prefix, backend, input_tokens) * self._read.get(backend.name, 1.0))
 
     def warmest(self, prefix: Prefix, input_tokens: int) -> int:
-        """The number of `input_tokens` that are expected to be in the cache of a backend, for the backend that has the
-        most of them."""
+        """The largest number of `input_tokens` that any backend is expected to have in its cache."""
         session = self._known.get(prefix.session)
         if session is None:
             return 0
@@ -185,7 +184,7 @@ def _text_field(section: object, field: str) -> str:
 
 
 def _kept(backend: Backend, usage: Usage) -> tuple[int, float]:
-    """Number of the prompt's tokens that are now in the backend's cache, and the seconds for which they stay there."""
+    """(Tokens of the prompt now in the backend's cache, seconds for which they stay)."""
     if backend.facts.caches_marked_only:
         written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
         return usage.cached_tokens + written, LONG_S if usage.cache_write_1h_tokens else SHORT_S

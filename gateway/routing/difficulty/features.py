@@ -106,8 +106,7 @@ def extract(text: str) -> Features:
 
 
 def _prefixes(encoded: NDArray[np.uint8]) -> U64:
-    """Hashes of all prefixes of the text. From these, the hash of any part of the text (modulo 2^64) is computed with
-    one subtraction and one multiplication."""
+    """Hashes of all prefixes of the text, for hashes (modulo 2^64) of any part. `encoded`: shape (n,)."""
     sums = np.zeros(len(encoded) + 1, dtype=np.uint64)
     np.cumsum((encoded.astype(np.uint64) + np.uint64(1)) * _POWERS[: len(encoded)], out=sums[1:])
     return sums

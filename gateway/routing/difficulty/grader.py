@@ -78,8 +78,8 @@ class Grader:
         return grade
 
     def score(self, features: Features) -> float:
-        """A score of difficulty: by how much the strong tier answers better than the weak one. Half the mean of the
-        prompt's kind is subtracted."""
+        """A score of difficulty: by how much the strong tier answers better than the weak one. Half the mean gain for
+        prompts of this kind is subtracted."""
         return self.artefact.scorer.score(features)
 
     def outside(self, text: str, features: Features) -> str:

@@ -22,8 +22,7 @@ TRUST = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Logistic regression of an answer's quality. Its inputs are the skill of the model that gave the answer, and the
-    skills of the other models that answered."""
+    """Logistic regression of an answer's quality, from the skills of its model and of the other answering models."""
 
     skills: Array
     """For each of m models, the log odds of its mean quality."""

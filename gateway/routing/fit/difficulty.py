@@ -90,8 +90,7 @@ def fit(paths: Sequence[Path], progress: Progress, *, seed: int = 0, prior: Arte
 
 
 def _cross_validated(corpus: Corpus, train: Callable[[Mask], Model], progress: Progress) -> Array:
-    """The score of each prompt. Each score comes from a fit for which neither the prompt nor a variant of its question
-    was used."""
+    """The score of each prompt, from a fit without it and its variants."""
     scores = np.zeros(len(corpus))
     for number, test in enumerate(folds(corpus, FOLDS), 1):
         scores[test] = train(~test).scores[test]

@@ -125,8 +125,8 @@ def _own(corpus: Corpus, chosen: Mask) -> list[int]:
 
 
 def _design(corpus: Corpus, chosen: Mask) -> tuple[Floats, Design]:
-    """Inverse document frequencies of the n-gram bins, rounded as in the weights file, and the design matrix of all
-    prompts."""
+    """(Inverse document frequencies of the n-gram bins, design matrix of all prompts). The frequencies are rounded as
+    in the file."""
     seen = np.bincount(corpus.bins[chosen[corpus.rows]], minlength=BINS)
     idf = 1 + np.log((int(chosen.sum()) + 1) / (seen + 1))
     idf = 1 + np.clip(np.round((idf - 1) * IDF_STEP), 0, 255) / IDF_STEP
@@ -137,8 +137,7 @@ def _design(corpus: Corpus, chosen: Mask) -> tuple[Floats, Design]:
 
 
 def _values(corpus: Corpus, idf: Array) -> Floats:
-    """Tf-idf values of the n-grams. The values of a prompt's word bins form a vector of length 1, and so do the values
-    of its other bins."""
+    """Tf-idf values of the n-grams. A prompt's word bins form a vector of length 1, as do its other bins."""
     values = corpus.counts * idf[corpus.bins]
     block = corpus.rows * 2 + (corpus.bins >= 1 << WORD_BITS)
     length = np.sqrt(np.bincount(block, values**2, minlength=2 * len(corpus)))

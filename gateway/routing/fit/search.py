@@ -156,8 +156,8 @@ def decode(code: int, count: int) -> tuple[int, ...]:
 
 
 def learn(evidence: Evidence, price: Array, settings: Settings) -> Learned:
-    """Fit the decisions of all states, for each price of money in `price` (the quality that one US dollar must
-    gain)."""
+    """Fit the decisions of all states, for each price of money in `price`. A price of money: the quality that one
+    dollar must gain."""
     models = evidence.quality.shape[1]
     folds = np.random.default_rng(settings.seed).permutation(len(evidence)) % settings.folds
     agreement = fit_agreement(evidence.labels, evidence.quality, evidence.able, seed=settings.seed)
@@ -173,8 +173,7 @@ def learn(evidence: Evidence, price: Array, settings: Settings) -> Learned:
 
 
 class _Cells:
-    """Computes sums over the rows of each state: once for each fold, over the rows outside the fold, and once over all
-    rows."""
+    """Computes sums over the rows of each state: outside of each fold, and over all rows."""
 
     def __init__(self, codes: Whole, folds: Whole, count: int) -> None:
         self.codes, self.cell = np.unique(codes, return_inverse=True)
@@ -303,8 +302,7 @@ def walk(evidence: Evidence, learned: Learned, place: int) -> Iterator[tuple[Ask
 
 
 def choose(evidence: Evidence, level: Level, state: int, place: int, *, stops: bool) -> Whole:
-    """For each of n prompts in one state, the model that is called next; −1: no further model. `stops`: whether the run
-    may end in this state."""
+    """For each of n prompts in one state, the next model; −1: none. `stops`: whether the cascade may end here."""
     best = np.full(len(evidence), 0.0 if stops else -np.inf)
     chosen = np.full(len(evidence), -1)
     for model, worth in level.worth.items():
@@ -315,8 +313,7 @@ def choose(evidence: Evidence, level: Level, state: int, place: int, *, stops: b
 
 
 def play(evidence: Evidence, learned: Learned, place: int) -> tuple[Array, Array]:
-    """Quality and US dollars of each of n prompts if the decisions for the price of money with index `place` are
-    followed."""
+    """(Quality, US dollars) of each of n prompts under the decisions for the price of money `place`."""
     quality, usd = np.zeros(len(evidence)), np.zeros(len(evidence))
     front: dict[Asked, Whole] = {(): np.arange(len(evidence))}
     while front:

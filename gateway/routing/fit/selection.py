@@ -45,8 +45,7 @@ class Point(NamedTuple):
 
 
 class Family(NamedTuple):
-    """Points that were measured in the same way. `confidence`: number of standard errors by which they must beat
-    simpler strategies."""
+    """Points measured in the same way. `confidence`: standard errors by which they must beat simpler strategies."""
 
     points: tuple[Point, ...]
     confidence: float
@@ -75,8 +74,8 @@ def promised(singles: Sequence[Point], families: Sequence[Family], *, seed: int 
 
 
 def _optimism(singles: Sequence[Point], families: Sequence[Family], wanted: Sequence[float], seed: int) -> Array:
-    """For each quality in `wanted`: the optimism, that is, by how much a selected frontier promises more quality than
-    it reaches on other prompts."""
+    """For each quality in `wanted`: by how much a selected set of strategies promises more than it reaches on other
+    prompts."""
     everybody = _everybody(singles, families)
     count = len(everybody[0].quality)
     missed = np.zeros(len(wanted))

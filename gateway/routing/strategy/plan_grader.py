@@ -40,8 +40,7 @@ class PlanGrader(Grader):
         return cls(load_plan(path), str(path))
 
     def score(self, features: Features) -> float:
-        """P(answer of the best model is good) − P(answer of the cheapest model is good), scaled like the scores of the
-        packaged classifier."""
+        """P(the best model answers well) − P(the cheapest model does), scaled like the packaged classifier's scores."""
         chances = self._adequacies.of_features(features)
         gain = chances[self._strong] - chances[self._weak]
         return self.artefact.centre + self.artefact.spread * SPAN * gain

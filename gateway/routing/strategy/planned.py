@@ -117,8 +117,7 @@ def _calls(
 
 
 def is_plain_question(request: CompletionRequest) -> bool:
-    """Whether the request is like the requests in recorded outcomes: a single question with a single answer, without
-    tools, images or files."""
+    """Whether the request is a single question with a single answer, without tools, images or files."""
     plain = not any(turn.calls or turn.results or turn.images or turn.files for turn in request.turns)
     return plain and request.parallel == 1 and not request.needs & {"tools", "vision"} and bool(request.last_user)
 

@@ -59,7 +59,7 @@ def ordered(names: Sequence[str], votes: Sequence[int | str]) -> Pattern:
 
 
 def voted(reached: Pattern) -> Pattern:
-    """The state `reached`, in which each answer without a vote gets a vote of its own that no other answer has."""
+    """The state `reached`, with a different vote for each answer without one."""
     names, labels = reached
     fresh: dict[int, int] = {}
     return names, tuple(
@@ -149,8 +149,7 @@ class RunState:
         return next(((model,) for model in self.strategy.ranking if model in open_), ())
 
     def _state(self, answers: Sequence[StrategyAnswer]) -> State | None:
-        """The state after `answers`. If this state is not in the table, each answer without a vote is given a vote that
-        no other answer has."""
+        """The state after `answers`. If the table lacks it, answers without a vote get different votes."""
         reached = pattern(answers)
         return self.strategy.states.get(reached) or self.strategy.states.get(voted(reached))
 

@@ -47,8 +47,7 @@ def options(url: str, connect_s: float) -> dict[str, Any]:
 
 
 class ServerClient:
-    """Implements Client for one server. The server is the one in the URL, or the master that Sentinel names at the
-    moment of connecting."""
+    """Implements Client for one server: that of the URL, or the master that Sentinel names."""
 
     def __init__(self, address: Address, connect_s: float) -> None:
         self._address, self._connect_s = address, connect_s

@@ -23,8 +23,7 @@ class ForeignSocket(OSError):
 
 
 def short(path: Path) -> Path:
-    """`path` itself, or, if `path` is too long for the kernel, a path in a private folder of the temporary
-    directory."""
+    """`path` itself, or a shorter path in a private temporary folder if the kernel requires it."""
     if len(os.fsencode(path)) <= _PATH_BYTES:
         return path
     digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]

@@ -99,8 +99,7 @@ class _Call:
 
 
 class SharedTransport:
-    """Implements `Transport` for all callers together. If one reply is late, the connection is closed, because all
-    replies after it would be late too."""
+    """Implements `Transport` for all callers together. A late reply closes the connection."""
 
     def __init__(self, transport: OwnTransport, on_lost: Lost) -> None:
         self._transport = transport
@@ -136,8 +135,7 @@ class SharedTransport:
         await self._transport.aclose()
 
     async def _write(self) -> None:
-        """Send the commands that callers have queued. All commands that were queued in the same turn of the event loop
-        are sent with one write."""
+        """Send the queued commands with one write."""
         while True:
             await self._called.wait()
             self._called.clear()

@@ -23,8 +23,8 @@ _FILTERED = frozenset(
 
 
 def finish_of(reason: Any, *, called: bool) -> str:
-    """OpenAI's finish reason for Gemini's `reason`; empty if the answer has not finished. `called`: whether the answer
-    contains a call. Failures such as MALFORMED_FUNCTION_CALL become `stop`."""
+    """OpenAI's finish reason for Gemini's `reason`; empty: not finished. `called`: whether the answer contains a call.
+    Failures become `stop`."""
     if type(reason) is not str or reason == "FINISH_REASON_UNSPECIFIED":
         return ""
     if reason in _FILTERED:

@@ -135,8 +135,7 @@ class MessagesStream(ChunkMaker):
         return chunk
 
     def _block_stop(self, parsed: dict[str, Any], event: bytes) -> bytes:
-        """Close a block. If no arguments of a call were streamed, the input in its first event is sent, because
-        OpenAI's clients always parse the arguments."""
+        """Close a block. For a call without streamed arguments, the input in its first event is sent."""
         self._run = None
         block = self._open.pop(parsed["index"], None)
         if type(block) is _Thought:
@@ -188,7 +187,7 @@ class MessagesStream(ChunkMaker):
 
 
 class _Call:
-    """An open tool call: its index among the calls, and the input that the first event of the call contained."""
+    """An open tool call: its index among the calls, and the input in its first event."""
 
     def __init__(self, number: int, initial_input: bytes) -> None:
         self.number = number

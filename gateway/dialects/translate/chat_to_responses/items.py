@@ -104,8 +104,7 @@ def _old_id(named: Any, where: str) -> str:
 
 
 def _content(content: Any, where: str) -> str | list[Item]:
-    """The content in the format of Responses. If the content is a single text, the result is a string, because every
-    server accepts a string."""
+    """The content in the format of Responses. A single text becomes a string, which every server accepts."""
     if type(content) is str:
         return content
     parts = [_part(part, f"{where}[{number}]") for number, part in enumerate(content)]
