@@ -48,8 +48,8 @@ class Finding:
 def doctor(context: Context) -> None:
     """Check files, data directory, state, ledger database, backends, local model and provider keys.
 
-    The command reports what `thriftgate check` reports. It also asks each backend for its list of models, which costs
-    nothing. ✗ marks a mistake, with its remedy. ! marks a fact that you should look at.
+    It includes `thriftgate check`, and asks each backend for its list of models, which costs nothing. ✗: a mistake,
+    with its remedy. !: a fact to look at.
 
     Exit status: 0 when every check passed, 1 otherwise.
     """

@@ -55,9 +55,9 @@ def breakeven(
 ) -> None:  # fmt: skip
     """Compare the cost of self-hosting with the API's, for the load in this ledger.
 
-    For each hosted model and each machine, shows the utilisation above which the machine is cheaper, the utilisation
-    that this load would cause, and what the machine would have cost. The machines are those in gateway.yaml with
-    machine_hour_usd, at their measured throughput, and those in a packaged table of GPUs with its sources.
+    For each hosted model and machine, shows the utilisation above which the machine is cheaper, the utilisation by this
+    load, and the machine's cost. The machines are those with machine_hour_usd in gateway.yaml, and a packaged table of
+    GPUs.
 
     \b
     thriftgate breakeven --since 30d

@@ -54,10 +54,9 @@ def explain(context: Context, prompt: str, team: str, model: str, max_tokens: in
     REQUEST_ID is the header x-request-id of an answer (req_…). The explanation comes from the request's flight record,
     which is kept for an hour, or else from the ledger.
 
-    For a PROMPT: difficulty, candidates, exclusions, adequacy (estimated probability that an answer is as good as the
-    baseline's), cost, and what would change the decision. No backend is called. Facts that only a running gateway knows
-    (health, load, prompts in backends' caches) are not used; the flight record of a request, GET /v1/requests/ID,
-    includes them.
+    For a PROMPT: difficulty, candidates, exclusions, adequacy (probability of an answer as good as the baseline's),
+    cost, and what would change the decision. No backend is called. Health, load and backends' caches are not used: only
+    a running gateway knows them.
 
     \b
     thriftgate explain req_0198c2a4b7d100112233445566778899

@@ -93,8 +93,8 @@ def list_(context: Context, team: str | None) -> None:
 def rotate(context: Context, key_id: str, grace: str) -> None:
     """Replace a key's secret. Team, scopes, expiry and lineage stay the same.
 
-    A lineage is a key together with all keys that replaced it. Budgets and limits per key, and reports, are kept by
-    lineage, so they continue unchanged. Revoking the old or the new key revokes both.
+    A lineage is a key with all keys that replaced it. Its budgets, limits and reports continue unchanged. Revoking the
+    old or the new key revokes both.
     """
     with open_database(context.of_running(writes=True)) as database:
         made = store.rotate(database, key_id, grace_s=0.0 if grace in ("0", "0s") else _duration(grace, "--grace"))
