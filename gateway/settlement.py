@@ -89,8 +89,8 @@ class Outcome(Protocol):
         ends."""
 
     def close(self, leave: Callable[[], None]) -> None:
-        """Settle the cost, if not done. Then call `leave`, which gives back the request's part of the rate limits. A
-        background task for this request delays it. Does not await."""
+        """Settle the cost, if not done. Then call `leave`, which gives back the request's part of the rate limits.
+        While a background task works for the request, `leave` waits. Does not await."""
 
 
 class Unpaid:

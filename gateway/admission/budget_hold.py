@@ -56,7 +56,7 @@ class BudgetHold:
     end.
 
     `covers`: number of tokens that the held money pays for. Call `grow` before `Attempt.seen` exceeds it.
-    `output_limit`: maximum output tokens that may be asked for; None: no limit.
+    `output_limit`: maximum output tokens that the gateway may ask a backend for; None: no limit.
     """
 
     __slots__ = (

@@ -17,8 +17,8 @@ class HoldGate:
         self._answer, self._attempt, self._hold, self._record = answer, attempt, hold, record
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Like `Answer.pipe_to`, but hold enough money before `take` gets each piece. If no more money can be held, the
-        answer is truncated or BudgetExhausted is raised. The budget's rule decides which."""
+        """Like `Answer.pipe_to`, but hold enough money before `take` gets each piece. Without more money, the budget's
+        rule decides: truncate the answer, or raise BudgetExhausted."""
         answer, attempt, hold = self._answer, self._attempt, self._hold
         uncovered = b""
 

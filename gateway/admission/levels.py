@@ -135,8 +135,8 @@ class Levels:
             yield BudgetWindow(budget, level.owner, level.where, lease, limit, start, end)
 
     async def _spent_by(self, per: Subject, team: str, since: float, until: float, name: str) -> SpentReader:
-        """A function that reads the spend of one end user or session from the ledger. Calls during a read wait and
-        share one further read."""
+        """A function that reads the spend of one end user or session from the ledger. Calls during a read wait; one
+        further read answers them all."""
         asked = per, team, since, until
         gathering = self._gatherings.get(asked)
         if gathering is None:

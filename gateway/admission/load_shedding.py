@@ -148,7 +148,7 @@ class LoadShedder:
         return Overloaded(f"{why}; try again later, or send fewer requests at a time.", retry_after_s=self._wait_s())
 
     def _wait_s(self) -> float:
-        """Seconds after which a refused client should try again. They are random, so that not all clients retry at the
-        same time."""
+        """Seconds after which a refused client should try again. The value is random, so that clients do not retry
+        together."""
         needed = self._refused_per_s / max(1.0, self._served_per_s)
         return min(max(1.0, needed), _MOST_WAIT_S) * random.uniform(0.8, 1.4)  # noqa: S311 - spreads retries, no secret

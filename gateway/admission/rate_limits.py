@@ -44,8 +44,8 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """Names of three response headers (limit, rest, reset time), and the rules behind their values. The headers show
-    only one of the team's and the key's rules."""
+    """Names of three response headers (limit, rest, reset time), and the rules behind their values. Of the team's and
+    the key's rule, the headers show one."""
 
     limit: str
     remaining: str
@@ -123,8 +123,8 @@ class RateLimits:
             raise self._refuse(_spent(rule, tokens, short))
 
     def _share(self, wants: Sequence[Want]) -> NotEnough | None:
-        """Take `wants` from this worker's part of each limit, while the state server is unavailable. Returns the
-        counter with too small a part; None if all were taken."""
+        """Take `wants` from this worker's part of each limit, while the state server is unavailable. Returns a counter
+        whose part is too small; None if all units were taken."""
         step = self._leases.step
         for lease, units in wants:
             share = lease.limit // max(self._leases.workers, lease.workers)

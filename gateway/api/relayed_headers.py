@@ -37,8 +37,8 @@ def is_bounded(name: bytes, value: bytes) -> bool:
 
 
 def _is_near(value: bytes) -> bool:
-    """Whether `value` is a duration of at most a month, or a time at most a month away. Formats: units or seconds; Unix
-    time in s or ms, RFC 3339, HTTP."""
+    """Whether `value` is a duration of at most a month, or a time at most a month away. A duration has units or is in
+    seconds. A time is Unix time (s or ms), RFC 3339 or HTTP's format."""
     if len(value) > 64:
         return False
     if _MILLISECONDS.fullmatch(value) and float(value) <= LONGEST_RESET_S:

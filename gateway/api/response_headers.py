@@ -68,8 +68,8 @@ def of_record(record: Record) -> list[tuple[bytes, bytes]]:
 
 
 def _may_pass(pair: tuple[bytes, bytes], record: Record, backend: Backend) -> bool:
-    """Whether a header of the backend may be relayed to the client. Its rate limits may be only if the team has no
-    limits of its own."""
+    """Whether a header of the backend may be relayed to the client. Rate limits are relayed only if the team has none
+    of its own."""
     name, value = pair
     if record.ratelimit if name.startswith(_LIMITS) else name in _WHOSE_ACCOUNT:
         return False

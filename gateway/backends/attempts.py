@@ -131,8 +131,8 @@ class Attempts:
         logprobs: bool,
         last_resort: bool = False,
     ) -> Relayed | Whole | None:
-        """Call the backend, and call it again after a failure that may be temporary. Returns None if the next backend
-        should be called instead; the reason is then in `errors`."""
+        """Call the backend, and once more after a failure that may be temporary. Returns None if the next backend
+        should be called; the reason is then in `errors`."""
         before = len(call_context.record.attempts)
         for again in (False, True):
             try:
@@ -372,14 +372,14 @@ class _Failures:
     """Backends that were not called, because their circuit breakers are open."""
 
     def verdict(self) -> GatewayError:
-        """The error to raise. Backend failures come before errors that the client can fix, and these before overload.
-        NotSpoken means that the backend lacks this endpoint."""
+        """The error to raise. Failures of backends have priority over errors that the client can fix, and these over
+        overload."""
         if any(not isinstance(failure, NotSpoken) for failure in self.failures):
             return AllBackendsFailed(self.failures)
         return next(iter((*self.misfits, *self.busy)), AllBackendsFailed(self.failures or self._known()))
 
     def _known(self) -> list[BackendError]:
-        """The earlier failures of the skipped backends, if only the operator can correct all of them; else empty."""
+        """The earlier failures of the skipped backends, if each of them needs the operator; otherwise empty."""
         if not all(health.needs_operator for health in self.skipped):
             return []
         return [BackendFailed(health.trouble, backend=health.name).of_operator() for health in self.skipped]

@@ -76,8 +76,8 @@ class Requests:
         return end + 1
 
     def _step(self, data: bytes, kept: int, at: int) -> int:
-        """Process the quote or bracket at position `at`. Returns the position up to which `data` is stored now. `kept`:
-        this position before."""
+        """Process the quote or bracket at position `at`. `kept`: position up to which `data` was stored before. Returns
+        the position up to which it is stored now."""
         sign = data[at]
         if sign == _QUOTE:
             self._quoted = True

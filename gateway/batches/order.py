@@ -58,8 +58,8 @@ def placed(path: Path, form: Form, done: set[str]) -> list[QueuedLine]:
 
 
 def beginning(fields: dict[str, Any], prompt: tuple[str, ...]) -> bytes:
-    """The digests of all whole blocks of a prompt, by which equal beginnings sort together. `prompt`: names of its
-    fields."""
+    """The digests of all whole blocks of a prompt, in order. Sorted by it, prompts with equal beginnings are
+    neighbours. `prompt`: names of the prompt's fields."""
     if not prompt:
         return b""
     try:

@@ -135,8 +135,9 @@ class Cache:
     async def lookup(
         self, request: CompletionRequest, tenant: Tenant, record: Record, deadline: float = float("inf")
     ) -> Hit | Join | Miss:
-        """Look up the answer to a request. Sets `record.cache` and, on a hit, the saved cost. `deadline`: loop time.
-        The first bytes of a Join have arrived. Raises CacheOnlyMiss if the client accepts only stored answers."""
+        """Look up the answer to a request. Sets `record.cache` and, on a hit, the saved cost. A Join is returned once
+        its first bytes have arrived. `deadline`: loop time. Raises CacheOnlyMiss if the client accepts only stored
+        answers."""
         control = request.controls.cache
         if not tenant.policy.cache.enabled or request.parallel != 1:
             return self._miss(record, "off", None, control)
@@ -173,7 +174,7 @@ class Cache:
         purchase: Purchase,
         buy: Callable[[], Awaitable[None]],
     ) -> None:
-        """Call `buy` once for all identical requests while the call is in progress. Returns when the first bytes have
+        """Call `buy` once for all requests that are identical during the call. Returns when the first bytes have
         arrived. `purchase`: the answer that `buy` fetches. `deadline`: loop time. Raises what `buy` raises. Call this
         method right after `lookup`."""
         if not miss.shared:
@@ -349,11 +350,11 @@ class Cache:
         dry_run: bool = False,
         prefix: str | None = None,
     ) -> int:
-        """Delete the answers that `team` has stored, in every worker; empty: all teams. Returns the number of deleted
-        answers. Raises StateUnavailable.
+        """Delete the answers that `team` has stored, in every worker; an empty `team`: all teams. Returns the number of
+        deleted answers. Raises StateUnavailable.
 
-        `tag`, `prefix`: delete only answers whose tag is this, or begins with this. `older_than_s`: delete only answers
-        requested so many seconds ago. `dry_run`: only count.
+        `tag`, `prefix`: delete only answers with this tag, or with a tag that begins with `prefix`. `older_than_s`:
+        minimum age in seconds. `dry_run`: count, but delete nothing.
         """
         flush = Flush(team, time.time() - (older_than_s or 0.0), tag, prefix)
         return len(await self._invalidation.flush(flush, dry_run=dry_run))

@@ -63,8 +63,8 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Deletes answers of `team`; empty: of all teams. `before`: Unix seconds; answers looked up later stay. `tag`,
-    `prefix`: only answers whose tag is this, or begins with this."""
+    """Deletes answers of `team`; empty: of all teams. `before`: only answers looked up before this time (Unix seconds).
+    `tag`, `prefix`: only answers with this tag, or with a tag that begins with `prefix`."""
 
     team: str
     before: float

@@ -70,8 +70,8 @@ class StreamReader(Protocol):
         ...
 
     def cut(self, delivered: Usage) -> bytes | None:
-        """The events that end the answer here as if its length limit was reached; None: impossible. The caller sends
-        them last. `delivered`: usage of the delivered part. Later data is only counted."""
+        """The events that end the answer here as if its length limit was reached. None if the dialect has no such end.
+        The caller sends them last. `delivered`: usage of the delivered part. Later data is only counted."""
         ...
 
     def completion(self) -> bytes | None:
@@ -104,9 +104,9 @@ class Translator(Protocol):
         logprobs: bool = False,
         max_output_tokens: int | None = None,
     ) -> bytes:
-        """The request body for the backend. `plan`: turns to remove or shorten. `logprobs`: ask for log-probabilities,
-        not for streams. `max_output_tokens`: the gateway's output limit. Raises BadRequest with a field that the
-        dialect cannot express."""
+        """The request body for the backend. `plan`: turns to remove or shorten. `logprobs`: whether to ask for
+        log-probabilities; not for streams. `max_output_tokens`: the gateway's output limit. Raises BadRequest with a
+        field that the dialect cannot express."""
         ...
 
     def headers(self, request: CompletionRequest) -> list[tuple[bytes, bytes]]:

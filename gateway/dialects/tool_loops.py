@@ -38,8 +38,8 @@ class _Round(NamedTuple):
 
 
 def repetition(request: CompletionRequest, most: int) -> Repetition | None:
-    """How often the conversation's last round occurs in a row. A round: tool calls with their results. `most`: maximum
-    number of rounds counted. None if no failed call ends the conversation."""
+    """How often the conversation's last round occurs in a row. A round is tool calls with their results. `most`:
+    maximum number of rounds to count. None if the conversation does not end with a failed call."""
     rounds = _rounds(request)
     last = next(rounds, None)
     if last is None or not last.failed:

@@ -288,8 +288,8 @@ class Record:
 
     @property
     def curtailed(self) -> bool:
-        """Whether the served answer ended early because the budget did not pay for more. It is not stored, compared or
-        learned from."""
+        """Whether the served answer ended early because the budget did not pay for more. Such an answer is not stored
+        or compared, and its length is not learned."""
         if self.finish != "length":
             return False
         served = self.served_by

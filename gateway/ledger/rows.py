@@ -172,8 +172,8 @@ def with_class(values: Values, traffic_class: str) -> Values:
 
 
 class Decided(NamedTuple):
-    """What routing decided for an answer that another backend gave. Reasons: the policy only observes, no rollout, or
-    comparison."""
+    """What routing decided for an answer that another backend gave. Reasons: the policy only observes; the request is
+    outside the rollout, or serves for comparison."""
 
     names: str
     """Names of the backends that routing would have called, separated by commas."""

@@ -77,8 +77,8 @@ def _flat(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
 
 
 def _is_set(data: Any, path: KeyPath) -> bool:
-    """Whether the files have a value at `path`. Short forms count: an element for a list of one, and a list for a
-    section with only `candidates`."""
+    """Whether the files have a value at `path`. Short forms count too: one element for a list, and a list for a section
+    with only `candidates`."""
     for step in path:
         if isinstance(data, Mapping):
             if isinstance(step, int):

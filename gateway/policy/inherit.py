@@ -166,8 +166,8 @@ def _choice(name: str, bases: Mapping[str, Part]) -> str:
 
 
 def _merged(own: Mapping[Any, Any], base: Mapping[Any, Any], path: KeyPath, inherited: set[KeyPath]) -> dict[Any, Any]:
-    """Merge `own` into `base`. Mappings are merged key by key; other values replace; null removes. Paths from `base`
-    are added to `inherited`."""
+    """Merge `own` into `base`. Mappings are merged key by key. Other values of `own` replace those of `base`; null
+    removes them. Paths from `base` are added to `inherited`."""
     found: dict[Any, Any] = {}
     for key, value in base.items():
         if key not in own:

@@ -107,7 +107,8 @@ def _policy(part: Part, bases: Mapping[str, Part], ceilings: Ceilings, problems:
 
 
 class _Claims:
-    """Assigns each team to one file during a reload. Of several files for one team, the previous one keeps it."""
+    """Assigns each team to one file during a reload. If several files have a team, the file that had it before keeps
+    it."""
 
     def __init__(self, last: Files) -> None:
         self._last = last

@@ -97,8 +97,8 @@ class StoredContext:
             raise _away(error) from error
 
     async def keep(self, request: CompletionRequest, tenant: Tenant, answer: bytes | None) -> None:
-        """Store the Response object `answer`; None: too long, nothing is stored. Call it before the client gets the
-        answer's end. Failures are only logged."""
+        """Store the Response object `answer`. None: it was too long, and nothing is stored. Call this before the client
+        gets the end. Failures are only logged."""
         if answer is None:
             log.warning("the response of %s is too long to be stored", request.id)
             return

@@ -88,8 +88,8 @@ def ceiling_of(
     fleet: FleetView,
     sessions: SessionView,
 ) -> Ceiling | None:
-    """The cost limit of one request: the named model's cheapest backend, or its list price. None without a list price.
-    List prices assume as many cached tokens as at the called backend."""
+    """The cost limit of one request: the cost at the named model's cheapest backend, or at its list price. None if
+    there is no list price. The list price assumes as much cached input as at the backends."""
     if not named.backends:
         cost = _listed(named.model, demand, prices, sessions)
         return None if cost is None else Ceiling(cost)

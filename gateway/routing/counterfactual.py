@@ -111,8 +111,8 @@ class Case:
 
 
 def changes_of(what: str, chosen: Callable[[float], str], now: float) -> list[str]:
-    """At most two sentences: the nearest lower and higher value of `what` that change the choice. `chosen(value)`: the
-    backend chosen at a value. `now`: the present value; the range is 0 to 1."""
+    """At most two sentences about `what`: the nearest lower and higher value that change the choice. `chosen(value)`:
+    the backend that is chosen at a value. `now`: the present value; the range is 0 to 1."""
     lower, higher = boundary(chosen, now, 0.0), boundary(chosen, now, 1.0)
     return [
         *([] if lower is None else [f"with {what} ≤ {_down(lower.value)}: {lower.chosen}"]),

@@ -73,8 +73,8 @@ def choose(
 
 
 def _nominal(candidates: Sequence[Candidate], named: str | None) -> Candidate:
-    """The policy's reference, whether it can serve or not. `named`: a backend, group or tier (its dearest backend);
-    None: the strongest tier. A group's cheapest member that can serve replaces the found one."""
+    """The policy's reference, whether it can serve or not. `named`: a backend, or a group or tier, of which the dearest
+    counts. None: the strongest tier. In a group, the cheapest member that can serve is the reference."""
     meant = [each for each in candidates if each.backend.name == named] or [
         each for each in candidates if named in (each.backend.model_group, each.backend.tier)
     ]
@@ -122,8 +122,8 @@ def _dearer(one: Candidate, other: Candidate) -> bool:
 
 
 def _last_resort(one: Candidate, reference: Candidate, limit: Ceiling) -> tuple[bool, bool, int, tuple[bool, int, int]]:
-    """Sort key of the last fallbacks. Order: not dearer than the reference, within the ceiling, above it. Stronger
-    tiers come first, but above the ceiling the cheapest."""
+    """Sort key of the last fallbacks. First come candidates not dearer than the reference, then those within the
+    ceiling, strongest first. Last come those above the ceiling, cheapest first."""
     if limit.exceeded_by(one):
         return True, True, 0, by_cost(one)
     return False, _dearer(one, reference), -RANK[one.backend.tier], by_cost(one)

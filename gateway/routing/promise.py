@@ -10,9 +10,9 @@ from gateway.routing.strategy.planned import Planned
 
 
 def promise(choice: Choice, plan: Planned | None, stronger: Backend | None) -> Decision:
-    """The expected effect of the decision, if it were applied: calls and adequacy. Adequacy: probability of an answer
-    as good as the reference's. `plan`: the plan's decision, or None. `stronger`: backend for unsure answers, assumed as
-    frequent as inadequate ones."""
+    """The expected effect of the decision, if it were applied: calls and adequacy (probability of an answer as good as
+    the reference's). `plan`: the plan's decision, or None. `stronger`: backend called after unsure answers; their part
+    is assumed to be 1 − adequacy."""
     first = choice.order[0]
     expected = choice.adequacies.get(first.backend.name)
     adequacy = 1.0 if expected is None or first is choice.reference else expected

@@ -339,7 +339,7 @@ class Router:
         self, choice: Choice, request: CompletionRequest, policy: Policy, subject: str
     ) -> tuple[Candidate | None, str]:
         """The candidate that serves instead of the chosen one, and the reason; (None, "") if the chosen one serves.
-        Reasons: the policy only observes, no rollout, or comparison."""
+        Reasons: the policy only observes; the request is outside the rollout, or serves for comparison."""
         if policy.mode == "observe":
             return _asked_for(choice, request.model), f"observe mode; decided: {choice.reason}"
         if policy.share < 1 and share_of(subject) >= policy.share:
@@ -391,8 +391,8 @@ def _asked_for(choice: Choice, model: str) -> Candidate:
 
 
 def _stronger(choice: Choice, rule: ModelRule, request: CompletionRequest) -> Backend | None:
-    """The backend to call if the chosen small backend's answer is unsure; None: no such call. A request for several
-    answers gets none."""
+    """The backend to call if the chosen small backend's answer is unsure; None: no second call. Requests for several
+    answers get no second call."""
     chosen, reference = choice.order[0].backend, choice.reference.backend
     unsure = rule.escalate and chosen.tier == "small" and "logprobs" in chosen.capabilities
     if not unsure or request.parallel != 1 or RANK[reference.tier] <= RANK[chosen.tier]:

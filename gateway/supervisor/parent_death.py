@@ -24,8 +24,8 @@ def prctl(option: int, value: int | bytes) -> bool:
 
 
 def command_prefix() -> list[str]:
-    """The words before a command that make the kernel kill its process when this one ends. Commands must begin with the
-    full path."""
+    """The words to put before a command, so that its process ends with this one. The command must begin with its
+    program's full path."""
     return [sys.executable, "-IS", __file__, str(os.getpid())]
 
 

@@ -113,8 +113,8 @@ class Watch:
         return found
 
     def used(self) -> dict[tuple[str, str, str], float]:
-        """(Team, window, limit) → spent part of the budget's limit. With amounts per key, end user or session, the
-        highest part."""
+        """(Team, window, limit) → spent part of the budget's limit. If each key, end user or session has its own
+        amount, the highest part."""
         now = self._clock.time()
         return {budget: share if now < end else 0.0 for budget, (share, end) in self._used.copy().items()}
 
@@ -200,8 +200,8 @@ class Watch:
         return self._store(found, team, policy, budget, now)
 
     def _check_each(self, team: str, policy: Policy, budget: Budget, window: Window, now: float) -> list[Alert]:
-        """Store and return alerts about a budget with amounts per key, end user or session. One alert per key; one for
-        all end users or sessions."""
+        """Store and return alerts about a budget with an amount for each key, end user or session. Each key gets its
+        own alert. All end users or sessions share one."""
         with self._database.read() as connection:
             each = measure.used_by_each(connection, team, policy, budget, window)
         if window[0] <= now < window[1]:

@@ -87,8 +87,8 @@ class Idempotency:
     async def answer(
         self, key: bytes, body: bytes, caller: Caller, tenant: Tenant, serve: Serve, refuse: Refuse
     ) -> asyncio.Task[None] | None:
-        """Answer the first request with `key` by `serve`, and repeated requests with the same answer. Returns the task
-        that still serves the request if the caller has left. Raises BadRequest and KeyReused."""
+        """Answer the first request with `key` by `serve`; repeat its answer for later requests. Returns the task that
+        serves the request if the caller has left. Raises BadRequest and KeyReused."""
         if not key or len(key) > _MOST_KEY_BYTES or not key.isascii() or not key.decode().isprintable():
             message = f"{HEADER} must have 1 to {_MOST_KEY_BYTES} printable ASCII characters."
             raise BadRequest(message, param=HEADER)
@@ -146,8 +146,9 @@ class Idempotency:
     # -- the state server ------------------------------------------------------------------------------------------
 
     async def _claim(self, run: Run) -> bytes | None:
-        """Claim the request for this worker and return the claim. None: another worker has answered (see `run`), or the
-        state server does not answer. Raises KeyReused; DeadlineExceeded if another worker takes too long."""
+        """Claim the request for this worker and return the claim. Returns None if another worker has answered (see
+        `run`), or the state server is unavailable. Raises KeyReused; DeadlineExceeded if another worker takes too
+        long."""
         claim = _CLAIM + run.print + secrets.token_bytes(8)
         until, pause_s = time.monotonic() + self._patience_s, _LOOK_S[0]
         lease_ms = int(LEASE_S * 1000)

@@ -75,7 +75,7 @@ def shown_batch(batch: Batch) -> dict[str, Any]:
 
 
 def shown_list(found: list[dict[str, Any]], limit: int) -> dict[str, Any]:
-    """The list `found` as a page in OpenAI's format. `limit`: maximum number of elements on the page. One element more
+    """The list `found` as a page in OpenAI's format. `limit`: maximum number of elements on the page. A longer `found`
     means that there is a next page."""
     data = found[:limit]
     first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)

@@ -260,9 +260,9 @@ class Inference:
     async def _fail(
         self, caller: Caller, dialect: ClientDialect, error: GatewayError, record: Record, begun: str, sent: bytes
     ) -> None:
-        """Send an error status, or an error event if a status has been sent already. `begun`: content type of an answer
-        that has begun. Without error events in this type, the connection is broken off. `sent`: the last bytes that
-        were sent."""
+        """Send an error status, or an error event if a status has been sent already. `begun`: content type of the
+        answer that has begun. If this type has no error events, the connection is broken off. `sent`: the last bytes
+        that were sent."""
         if begun.startswith(tuple(_STREAMS)):
             await caller.end(dialect.error_event(error, record.request_id, sent), broken=True)
         elif not begun:

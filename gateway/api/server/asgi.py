@@ -127,7 +127,7 @@ async def read_body(receive: Receive, limit: int, pace: Pace, deadlines: Deadlin
 
 async def next_message(receive: Receive, until: float, deadlines: Deadlines | None = None) -> Message:
     """The next message of the body. Raises RequestTimeout at `until` (loop time), ConnectionResetError if the client
-    has left. `deadlines`: timers that several readers share; pass them to read often."""
+    has left. `deadlines`: timers that several readers share; they make frequent calls cheaper."""
     try:
         if deadlines is None:
             async with asyncio.timeout_at(until):

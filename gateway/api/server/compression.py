@@ -37,7 +37,7 @@ mean that the user wants a coding."""
 @lru_cache(maxsize=256)
 def chosen(accept: bytes, mode: Compression) -> Coding | None:
     """The coding of an answer; None: no coding. `accept`: value of `Accept-Encoding`; `*` in it stands for gzip only.
-    In the mode `auto`, a coding needs an explicit request."""
+    `mode`: `auto` requires that the client explicitly asks for a coding."""
     if mode == "off":
         return None
     weights = _weights(accept.decode("latin-1").lower())

@@ -106,8 +106,8 @@ class Session:
             await own.aclose()
 
     async def _something(self, reading: asyncio.Task[Message], leaving: asyncio.Task[None], ends_at: float) -> bool:
-        """Wait until a message arrives, or until the answer in progress ends. Without an answer, also wait for the
-        worker's shutdown. Returns False if the socket has reached its maximum idle time or age."""
+        """Wait for a message. With an answer in progress, also wait for its end, otherwise for the worker's shutdown.
+        Returns False if the socket has reached its maximum idle time or age."""
         if self._answering is not None:
             await asyncio.wait({reading, self._answering}, return_when=asyncio.FIRST_COMPLETED)
             return True
@@ -183,7 +183,7 @@ class Session:
             self._keep(turn.kept)
 
     def _keep(self, kept: socket.Kept | None) -> None:
-        """Replace the conversation that is kept for this socket. Without space for it, none is kept. The client must
+        """Replace the conversation that is kept for this socket. If there is no space, none is kept. The client must
         then send the whole conversation again."""
         self._space.free(self._kept)
         self._kept = kept if self._space.take(kept) else None

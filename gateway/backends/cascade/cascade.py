@@ -68,8 +68,8 @@ class _Guarded:
 class Cascade:
     """Runs the strategy for one request. Each attempt stays open in the journal until an answer is selected.
 
-    A stream is held back if its beginning or its whole must be judged first. Without time for that, the reference
-    backend's stream is sent at once. The reference backend is `route.reference`, or the last backend of the route.
+    A stream that must be judged is held back, either its beginning or all of it. If that takes too long, the stream of
+    the reference backend is sent at once. This backend is `route.reference`, or the last of the route.
     """
 
     def __init__(self, attempts: Attempts, asking: RunningStrategy, route: Route, call_context: CallContext) -> None:
@@ -201,8 +201,8 @@ class Cascade:
     # both
 
     async def _next(self) -> tuple[str, ...]:
-        """The names of the backends to call next. Empty if the strategy has ended, or the budget ended an answer. Also
-        empty if there is an answer and too little time is left."""
+        """The names of the backends to call next. Empty if the strategy has ended, the budget ended an answer, or there
+        is an answer but too little time."""
         if self._cut_by_budget:
             return ()
         asked = {judged.backend for judged in self._judged}

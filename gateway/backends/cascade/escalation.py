@@ -10,8 +10,8 @@ from gateway.domain.routing.strategy import FAILED, StrategyAnswer
 
 @dataclass(frozen=True, slots=True)
 class Escalation:
-    """Implements `RunningStrategy` with two backends. A weak answer of the first leads to a call of the stronger one.
-    If the first fails, the strategy ends."""
+    """Implements `RunningStrategy` with two backends. If the first one's answer is weak, the stronger backend is
+    called. If the first one fails, the strategy ends."""
 
     first: str
     stronger: str

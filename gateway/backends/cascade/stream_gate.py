@@ -42,8 +42,8 @@ class StreamGate:
         self._unsent = b""
 
     async def hold(self, tokens: float, until: float, money: Hold, stop: Callable[[str], str] = lambda text: "") -> str:
-        """Read until `tokens` content chunks, `until` (loop time), the maximum size or the answer's end. `stop`: called
-        with the text so far; reading ends when it returns a reason. Returns this reason, or an empty string.
+        """Hold the stream back until `tokens` content chunks have arrived, but at most until `until` (loop time).
+        `stop`: called with the text so far; ends the wait by a reason. Returns this reason, or an empty string.
 
         `money`: the budget's hold for the answer. Raises StreamBroken, DeadlineExceeded, and BudgetExhausted.
         """

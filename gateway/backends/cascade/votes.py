@@ -103,8 +103,8 @@ def _of_text(text: str, json_wanted: bool, question_language: Language | None) -
 
 
 def _of_json(text: str, *, strict: bool) -> str | None:
-    """The vote of the JSON in `text`; None if there is none. `strict`: the whole text must be JSON. Otherwise an object
-    or a list counts, also in the only fenced block."""
+    """The vote of the JSON in `text`; None if there is none. `strict`: the whole text must be JSON. Otherwise, an
+    object or list in the text's only fenced block counts too."""
     body = text
     if not strict and len(parts := text.split(_FENCE)) == 3:  # the content of the only fence, without its language name
         body = parts[1].lstrip("abcdefghijklmnopqrstuvwxyzJSON").strip()

@@ -215,8 +215,8 @@ class PooledClient:
     # called by connections (http.connection.Owner)
 
     def release(self, connection: Connection | None) -> None:
-        """Let the next caller in the queue send its request. `connection`: the reusable connection for it; None: the
-        caller must open one. Without callers, the connection becomes idle."""
+        """Give a free connection to the next caller in the queue. `connection`: the connection; None: the caller must
+        open one. If no caller waits, it becomes idle."""
         while self._line:
             waiter = next(iter(self._line))
             del self._line[waiter]

@@ -99,8 +99,8 @@ class Scrape:
         self.looks = 0
 
     def load(self, in_flight: int) -> Load | None:
-        """The current load of the server; None if unknown. `in_flight`: this worker's present calls, by which the last
-        scrape is corrected."""
+        """The current load of the server; None if unknown. `in_flight`: this worker's present calls. Calls that began
+        since the last scrape are added to its figures."""
         self.want()
         return self.known(in_flight)
 

@@ -94,8 +94,8 @@ class Coalescer:
         return policy.cache.join != "none" and request.dialect in DIALECTS
 
     async def join(self, digest: bytes, request: CompletionRequest, deadline: float, *, claim: bool) -> Join | None:
-        """The answer in progress to an identical request, begun; None if there is none. `claim`: if there is none, make
-        other workers join the call of this worker."""
+        """The answer in progress to an identical request; None if there is none. Returns after the answer's first
+        bytes. `claim`: if there is none, other workers join the call of this worker."""
         for _ in range(MOST_JOINS):
             subscriber = self._subscribe(digest, request, deadline, claim=claim)
             if subscriber is None:
@@ -118,8 +118,8 @@ class Coalescer:
         return None if owner is None else self._subscribe_to_peer(owner, digest, request, deadline)
 
     async def _begin(self, subscriber: Subscriber, request: CompletionRequest) -> Join | None:
-        """Wait for the first bytes of the answer; None: the call has failed. Waits for the end if the answer needs
-        another form or id."""
+        """Wait for the first bytes of the answer; None: the call has failed. An answer that needs another form or id
+        must be complete first."""
         if not await subscriber.begin():
             return None
         shared = subscriber.shared
@@ -131,8 +131,8 @@ class Coalescer:
         return None if completion is None else Join(Replayed(request, completion), shared)
 
     async def wait_for_other_gateway(self, digest: bytes, deadline: float) -> bool:
-        """Take the lock that all gateways share, or wait until the gateway with the lock has finished. `deadline`: loop
-        time. Returns True if it waited; then this gateway knows the answer if it was stored."""
+        """Take the lock that all gateways share, or wait for the gateway that has it. `deadline`: loop time. Returns
+        True if it waited; a stored answer is then known here."""
         return not await self._redis_locks.take(digest, deadline)
 
     def announce(self, digest: bytes, request: CompletionRequest, deadline: float) -> SharedCall:

@@ -50,8 +50,8 @@ class HostLocks:
             os.close(fd)
 
     def take(self, digest: bytes) -> int | None:
-        """Take the lock for `digest` without waiting. Returns None if this process may make the call; otherwise the id
-        of the process with the lock. Also None if the lock file cannot be used."""
+        """Take the lock for `digest` without waiting. Returns the id of the process that has it. None: this process has
+        the lock, or the lock file cannot be used; make the call."""
         if self._fd < 0:
             return None
         self._lingering.pop(digest, None)

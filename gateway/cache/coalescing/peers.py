@@ -94,7 +94,7 @@ class Peers:
 
     async def _send_shared(self, subscriber: Subscriber, writer: asyncio.StreamWriter) -> None:
         """Send the pieces of the answer as they arrive, and then the last frame. A silent subscriber gets only the last
-        frame. Without a known usage, it is not sent."""
+        frame. If the usage is unknown, the last frame is not sent."""
 
         def put(piece: bytes) -> bool:
             write_frame(writer, PIECE, piece)

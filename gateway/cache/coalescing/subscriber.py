@@ -34,8 +34,8 @@ class Subscriber:
         shared.subscribers.add(self)
 
     async def begin(self) -> bool:
-        """Wait for the first bytes of the answer; if silent, for its end. Returns False if the call failed before; the
-        caller may then make another call."""
+        """Wait for the first bytes of the answer; a silent subscriber waits for the end. Returns False if the call
+        failed before; the caller may then make another call."""
         shared = self.shared
         try:
             await shared.ready(whole=self.silent)

@@ -95,8 +95,8 @@ class Tally:
         self.long_wrong *= keep_long
 
     def allowed(self, max_error: float) -> float:
-        """The part of future look-ups that may be wrong hits. It is `max_error` minus the past excess. Source: Gibbs
-        and Candès, Adaptive conformal inference under distribution shift, 2021."""
+        """The part of future look-ups that may be wrong hits. It is `max_error`, minus the amount by which past wrong
+        hits exceeded it. Source: Gibbs and Candès, Adaptive conformal inference under distribution shift, 2021."""
         past = self.long_wrong / (self.long_lookups + _PRIOR_LOOKUPS)
         return max_error * min(1.0, max(0.0, 2 - past / max_error)) if max_error > 0 else 0.0
 

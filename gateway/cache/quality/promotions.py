@@ -29,8 +29,8 @@ class _Scope:
     wrong: int = 0
 
     def allowed(self, max_error: float) -> bool:
-        """Whether one more promoted hit may be served. The expected number of wrong promoted hits must stay within a
-        fixed part of `max_error`."""
+        """Whether one more promoted hit may be served. Required: the expected number of wrong promoted hits stays
+        within a fixed part of `max_error`."""
         rate = (self.wrong + _EXPECTED_WRONG * _EXPECTED_CHECKS) / (self.checked + _EXPECTED_CHECKS)
         return rate * (self.hits + 1) <= _SHARE * max_error * (self.lookups + _LOOKUPS)
 

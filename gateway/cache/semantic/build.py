@@ -73,8 +73,8 @@ def build(source: str, out: Path, *, device: str = "cpu", texts: Sequence[str] =
 
 
 def knots(model: OnnxModel, groups: Sequence[Sequence[str]]) -> Iterator[tuple[float, float]]:
-    """Yield equivalent cosines of `model` and the packaged encoder. Equivalent: equally many sample pairs have a lower
-    cosine. `groups`: the sample texts."""
+    """Yield pairs of equivalent cosines (of `model`, of the packaged encoder). Equivalent cosines exceed those of
+    equally many sample pairs. `groups`: the sample texts."""
     texts = [text for group in groups for text in group]
     own, packaged = (_cosines(each.embed, texts) for each in (model, MiniLM()))
     shares = np.linspace(0, 1, _KNOTS)

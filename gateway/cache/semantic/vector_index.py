@@ -46,8 +46,11 @@ def single_threaded() -> None:
 
 
 class VectorIndex:
-    """Unit vectors, each with a number, searched by inner product. Use it from one thread only. More than `LISTS_FROM`
-    vectors need lists. Train them with `draft`, `build` of the draft in another thread, and `adopt`."""
+    """Unit vectors, each with a number, searched by inner product. Use it from one thread only.
+
+    Above `LISTS_FROM` vectors, a search needs trained lists. To train, call `draft`, then the draft's `build` in
+    another thread, then `adopt`.
+    """
 
     def __init__(self, dimensions: int) -> None:
         self._dimensions = dimensions

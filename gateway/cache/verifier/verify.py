@@ -105,7 +105,7 @@ class Verifier:
         return reading
 
     def varies(self, text: str) -> bool:
-        """Whether `text` must not be a semantic hit. Its answer depends on time or chance, or must be new."""
+        """Whether a semantic hit for `text` must be refused. Its answer depends on time or chance, or must be new."""
         return self.reader.varies(text)
 
     def verify(self, stored: str, asked: str, cosine: float, *, max_error: float = 0.01, among: int = 1) -> Verdict:

@@ -62,8 +62,8 @@ class Vocabulary:
         )
 
     def _look_up(self, word: str) -> tuple[float, ...]:
-        """The Zipf frequencies of the word: English, Spanish, Portuguese, and the highest of other languages. 0 if the
-        word does not occur."""
+        """The Zipf frequencies of the word: (English, Spanish, Portuguese, highest of other languages). 0 if the word
+        does not occur."""
         key = np.uint32(crc32(word.encode()))  # with a Python int, NumPy would copy the table for the comparison
         place = int(self._keys.searchsorted(key))
         if place == len(self._keys) or self._keys[place] != key:

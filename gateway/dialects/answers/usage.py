@@ -103,8 +103,8 @@ def usage_with(usage: Usage | None, tier: str, fees: Fees = ()) -> Usage | None:
 
 
 def later(reported: Usage | None, before: Usage | None) -> Usage | None:
-    """The report of one answer's usage to use: `reported`, the later one, or `before`. `before` if `reported` is None,
-    or doubtful and smaller."""
+    """The better of two reports of one answer's usage. `reported`, the later one, counts unless it is None, or doubtful
+    and smaller than `before`."""
     if reported is None or before is None:
         return reported or before
     odd = reported.doubt or not reported.all_input
@@ -125,8 +125,8 @@ def shown(usage: Usage | None) -> Usage | None:
 
 
 class _Reading:
-    """Reads one usage object. Cached tokens are parts of the prompt, reasoning tokens of the completion. Totals that
-    leave them out are corrected."""
+    """Reads one usage object. Cached tokens are parts of the prompt, and reasoning tokens of the completion. Totals
+    that leave these parts out are corrected."""
 
     def __init__(self, report: _Object) -> None:
         counts = self._counts = Counts()

@@ -118,8 +118,8 @@ def _before(parts: list[Part], count: int) -> Place | None:
 
 
 def _last_markable(parts: list[Part], number: int, most: int) -> Place | None:
-    """The last block of a message that can be marked before a position. The position: after the first `most` blocks of
-    part `number`."""
+    """The last block of a message that can be marked, up to a position. This position is after the first `most` blocks
+    of the part `number`."""
     for each in range(number, _MESSAGES - 1, -1):
         first, blocks = parts[each]
         for at in range((most if each == number else len(blocks)) - 1, -1, -1):

@@ -144,8 +144,8 @@ def _as_python_writes(value: Any) -> bytes:
 
 
 def _searched(raw: bytes, wanted: list[tuple[bytes, bytes, Any]]) -> list[tuple[tuple[int, int], bytes]] | None:
-    """The spans in `raw` of the values that change, each with its new JSON. None if a value's bytes occur more or less
-    often than expected. `wanted`: (bytes before the value, bytes of the value, new value)."""
+    """The spans in `raw` of the values that change, each with its new JSON. None if a value's bytes do not occur
+    exactly as often as expected. `wanted`: (bytes before the value, bytes of the value, new value)."""
     times = Counter(key + old for key, old, _ in wanted)
     ends: dict[bytes, int] = {}
     found = []

@@ -32,7 +32,7 @@ def effort(body: Mapping[str, Any]) -> str | None:
 
 
 def shown(body: Mapping[str, Any]) -> bool:
-    """Whether thinking is sent to the client. False without a request for it, because clients would take it for the
+    """Whether thinking is sent to the client. False if the client did not ask for it, because it would take it for the
     answer."""
     thinking = body.get("thinking") or {}
     return thinking.get("type") not in (None, "disabled") and thinking.get("display") != "omitted"

@@ -15,8 +15,8 @@ _UNITS = (("web_search_requests", "web_search"), ("code_execution_requests", "co
 
 
 def messages_usage(value: object) -> Usage | None:
-    """Read a usage object; None if it contains no counts. Only thinking overlaps: it is part of the output. Impossible
-    counts are named in `Usage.doubt`. Of contradictory counts, the higher one is used."""
+    """Read a usage object; None if it contains no counts. Thinking is part of the output; no other classes overlap.
+    Impossible counts are named in `Usage.doubt`. Of contradictory counts, the higher one is used."""
     if type(value) is not dict or value.keys().isdisjoint(_COUNTED):
         return None
     counts = Counts()

@@ -102,8 +102,7 @@ class ConverseWriter:
 
 
 def _begin(block: Block, index: Block) -> bytes:
-    """The event that begins a block; empty if the block needs none. Only tool calls are announced. Hidden thinking has
-    one event with the whole block."""
+    """The event that begins a block; empty if the block needs none. Only tool calls and hidden thinking need one."""
     if block["type"] == "tool_use":
         call = {"toolUseId": block["id"], "name": block["name"]}
         return event("contentBlockStart", {"start": {"toolUse": call}, **index})

@@ -62,7 +62,7 @@ class Endpoint(PathEndpoint):
         return found
 
     def replayed(self, request: CompletionRequest, body: dict[str, Any], /) -> tuple[bytes, bytes]:
-        """Convert a plain body to a stream. Returns (all frames but two, last two frames). The last two contain stop
+        """Convert a plain body to a stream. Returns (all earlier frames, last two frames). The last two contain stop
         reason and usage."""
         return frames(body)
 

@@ -91,8 +91,8 @@ class GeminiWriter:
         self._finish: dict[int, str] = {}
 
     def write(self, chunk: dict[str, Any]) -> bytes:
-        """The event for a chunk of the answer. The first chunk always produces one, so that the client sees the
-        beginning."""
+        """The event for a chunk of the answer; may be empty. The first chunk always gives an event, so that the client
+        sees the beginning."""
         begins, self._first = not self._first, self._first or chunk
         out = []
         for choice in chunk["choices"]:

@@ -87,8 +87,8 @@ class OllamaWriter:
         self._calls: dict[int, dict[str, Any]] = {}
 
     def write(self, chunk: dict[str, Any]) -> bytes:
-        """The line for a chunk of the answer. The first chunk always produces one, so that the client sees the
-        beginning."""
+        """The line for a chunk of the answer; may be empty. The first chunk always gives a line, so that the client
+        sees the beginning."""
         begins, self._head = not self._head, self._head or _head(self._request, chunk)
         out = b""
         for each in chunk["choices"][:1]:

@@ -113,8 +113,8 @@ class _Conversation:
             self.add({"role": "system", "content": content})
 
     def _say(self, content: Content) -> None:
-        """Add text of the assistant to the conversation. A last assistant message with calls takes the text, because
-        results must follow it directly."""
+        """Add text of the assistant to the conversation. If the last assistant message has calls, the text is added to
+        it, because call results must follow directly."""
         current = self._assistant(anew=self._current is not None and "tool_calls" not in self._current)
         if current.get("content") is None:
             current["content"] = content

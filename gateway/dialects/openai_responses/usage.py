@@ -20,8 +20,8 @@ _UNITS = {
 
 
 def reported(response: dict[str, Any], tool_items: Iterable[Any] = ()) -> Usage | None:
-    """The usage of a response; None if it contains no counts. `tool_items`: finished items of the provider's tools, for
-    a response without items."""
+    """The usage of a response; None if it contains no counts. `tool_items`: finished items of the provider's tools;
+    used if the response has no items."""
     fees = fees_of(response.get("output")) or fees_of(tool_items)
     return openai_usage(response.get("usage"), tier=tier_of(response), fees=fees)
 

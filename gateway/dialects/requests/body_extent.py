@@ -15,7 +15,7 @@ SLICE_BYTES = 2**17
 
 def check_extent(body: bytes, most_items: int, slice_bytes: int = SLICE_BYTES, scan: BodyScan | None = None) -> None:
     """Raise BodyTooLarge if the body has too many objects, arrays, keys or values. `most_items`: limit for objects and
-    arrays; others are multiples of it. `scan`: scan of the body, or None. Counts are exact for valid JSON."""
+    arrays; the limits for keys and values are multiples of it. `scan`: scan of the body, or None."""
     if len(body) <= 2 * most_items:  # an object has at least two bytes, a key five, and a value with its comma two
         return
     whole = _Extent(most_items)

@@ -24,8 +24,8 @@ class RunText(NamedTuple):
 
 
 class TextRun:
-    """A sequence of events that differ only in one text, `field` in their only choice. The first was parsed; others
-    equal it byte for byte, except for the text."""
+    """A sequence of events that differ only in the text `field` of their only choice. The first event was parsed. All
+    others have the same bytes, except for this text."""
 
     def __init__(self, before: bytes, after: bytes, choice: int, field: str) -> None:
         self._choice, self.field = choice, field

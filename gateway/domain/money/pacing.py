@@ -17,8 +17,9 @@ import math
 
 
 def pressure(spent: float, limit: float, window: tuple[float, float], now: float, tolerance: float) -> float:
-    """How far a budget's spend is ahead of an even spend (0 to 1). 1: ahead by at least `tolerance` · `limit`. 0: not
-    ahead, `now` outside of `window`, or no end. `spent`, `limit`: same unit; times: Unix seconds."""
+    """How far a budget's spend is ahead of an even spend, from 0 to 1. It is 1 if ahead by `tolerance` · `limit` or
+    more. It is 0 if `now` is outside of `window`, or the window has no end. `spent`, `limit`: in the same unit; times:
+    Unix seconds."""
     start, end = window
     if not start <= now < end or math.isinf(end) or limit <= 0:
         return 0.0
@@ -28,5 +29,5 @@ def pressure(spent: float, limit: float, window: tuple[float, float], now: float
 
 def lowered(quality: float, pressure: float, floor: float) -> float:
     """The quality that is required under pressure. It falls from `quality` (pressure 0) to `floor` (pressure 1). A
-    lower `quality` stays."""
+    `quality` below `floor` does not change."""
     return quality - pressure * max(0.0, quality - floor)

@@ -184,8 +184,8 @@ class Price:
 
 
 def dearest_of(prices: Sequence[Price]) -> Price:
-    """The highest of `prices`, for each token class and each length of a call. Its source is that of the first
-    price."""
+    """A price that is as high as the highest of `prices`, in each token class and call length. Its source is that of
+    the first price."""
     first, *others = prices
     if not others:
         return first

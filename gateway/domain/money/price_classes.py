@@ -50,8 +50,8 @@ class LongContext(Classes):
 
 
 class TierClasses(Classes):
-    """The prices of one service tier. A missing class costs its standard price times max(1, tier price / standard
-    price). This ratio is taken of input, or of output for output classes."""
+    """The prices of one service tier. A missing class costs its standard price · max(1, tier price / standard price).
+    The ratio is that of input, or for output classes that of output."""
 
     beyond: LongContext | None = None
 

@@ -50,8 +50,8 @@ class Prefix:
 
 @dataclass(slots=True)
 class Decision:
-    """What routing decided for a request that another backend serves. Reasons: the policy only observes, the request is
-    not in the rollout, or it is used for comparison."""
+    """What routing decided for a request that another backend serves. Reasons: the policy only observes; the request is
+    outside the rollout, or serves for comparison."""
 
     calls: tuple[tuple[Backend, float], ...]
     """(Backend, expected calls per request) in calling order, for the backends that would have been called. An expected

@@ -29,7 +29,8 @@ class StrategyAnswer:
 class RunningStrategy(Protocol):
     """The strategy of one request. No I/O and no clock: the same answers always lead to the same next step.
 
-    `answers` are in the order of the calls. A backend without an answer has an entry with `weak` FAILED, served last.
+    `answers`: in the order of the calls. A backend that failed has an entry with `weak` FAILED, which is served only if
+    there is no other.
     """
 
     def next(self, answers: Sequence[StrategyAnswer]) -> tuple[str, ...]:

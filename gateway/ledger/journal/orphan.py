@@ -62,7 +62,7 @@ def orphan(
 
     `opened`: the row's first fields. `entry`: the attempt's *opened* line (earlier versions: `pico` instead of
     `prices`). `mark`: last known progress. `reported`: token class → tokens reported so far. `known`: the backend's
-    speed. `ended_at`: Unix time of the death.
+    speed. `ended_at`: Unix time at which the worker died.
     """
     called_at = opened["at"] + opened.get("waited_ms", 0) / 1000
     frame_bytes = FIRST_FRAME_BYTES if known is None else known.frame_bytes

@@ -43,15 +43,15 @@ class JournalReader:
 
     @property
     def resume(self) -> Place:
-        """The position from which to read the journal after a restart. It is the begin of the oldest open attempt, or
-        else the end of the read part."""
+        """The position from which to read the journal after a restart. It is the beginning of the oldest open attempt,
+        or else the end of the part that was read."""
         for place, _ in self.open.values():
             return place
         return self.place
 
     def read(self, found: list[Segment]) -> list[Values]:
-        """Read the next piece of the segments `found`. Returns the rows of attempts that end in it. Without data,
-        `place` stays. Raises OSError."""
+        """Read the next piece of the segments `found`. Returns the rows of attempts that end in it. If there is nothing
+        to read, `place` does not change. Raises OSError."""
         for segment in found:
             number, position = self.place
             if segment.number < number:

@@ -83,8 +83,8 @@ class Slots:
         return self._words[_WORDS * number : _WORDS * (number + 1)]
 
     def give_back(self, number: int) -> None:
-        """Make slot `number` available for another attempt. Call it only when the attempt's end is in the journal,
-        because a slot shows progress after a crash."""
+        """Make slot `number` available for another attempt. The end of its last attempt must be in the journal, because
+        a crash would lose the progress."""
         self._free.append(number)
 
 

@@ -50,8 +50,8 @@ class _Open:
 
 class Journal:
     """Implements `AttemptJournal`: an *opened* line, progress records, and a *closed* line for each attempt. No line is
-    lost when the process is killed. `open` raises if its line cannot be written; a *closed* line then waits in
-    memory."""
+    lost when the process is killed. `open` raises if its line cannot be written. A *closed* line that cannot be written
+    waits in memory."""
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ class Journal:
 
     def _decided(self, attempt: Attempt, decision: Decision, usage: Usage) -> rows.Decided | None:
         """What routing decided for an answer that another backend gave; None without a complete answer. Reasons: the
-        policy only observes, no rollout, or comparison."""
+        policy only observes; the request is outside the rollout, or serves for comparison."""
         if attempt.outcome != "ok" or attempt.kind:
             return None
         cost: float | None = 0
@@ -371,8 +371,8 @@ def _unavailable(reason: str) -> LedgerUnavailable:
 
 
 def _at_most(price: Price, usage: Usage, attempt: Attempt) -> Usage:
-    """The `usage` for which the attempt is priced. Without reported usage, output with a price counts as the largest
-    possible number."""
+    """The `usage` for which the attempt is priced. If the backend reported none and output costs money, output counts
+    as the largest possible number."""
     missing = (attempt.most_output or 0) - usage.all_output
     if price.every_tier or not usage.total or missing <= 0:
         return usage
@@ -384,7 +384,7 @@ def _at_most(price: Price, usage: Usage, attempt: Attempt) -> Usage:
 
 
 def _countable(price: Price, usage: Usage, attempt: Attempt, record: Record) -> bool:
-    """Whether a price can be computed for an estimated usage. False for sound or images without reported tokens and
-    output limit."""
+    """Whether a price can be computed for an estimated usage. False for sound or images if neither tokens nor an output
+    limit are known."""
     unbounded = FACTS[record.dialect].opaque and usage.total > 0 and attempt.most_output is None
     return not unbounded or price.every_tier or not (price.output or price.audio or price.image)

@@ -250,8 +250,8 @@ def _plain(name: str) -> str:
 
 
 def _spellings(name: str) -> Iterator[str]:
-    """Yield the spellings of `name` to look up, in order. First the full name, then without its date or the base model
-    of a fine-tuned one."""
+    """Yield the spellings of `name` to look up, in order. First comes the full name, then the name without date, or a
+    fine-tuned model's base model."""
     yield _plain(name)
     if name.startswith("ft:"):
         yield _plain(":".join(name.split(":")[:2]))

@@ -44,8 +44,8 @@ async def follow(database: Database, backends: Sequence[Backend], prices: PriceB
 
 def measured(connection: Connection, backends: Iterable[Backend], now: float) -> dict[str, Decimal]:
     """Backend → tokens per second of busy time in the last 15 minutes. Output tokens have weight 1, input tokens 0.1.
-    The configured throughput has the weight `PRIOR_S`. Concurrent time counts once, so that rows add up to the
-    machine's price."""
+    The configured throughput is mixed in, like `PRIOR_S` seconds of measurement. Concurrent time counts once, so that
+    rows add up to the machine's price."""
     found = {}
     for backend in backends:
         attempts = _attempts(connection, backend.name, now - WINDOW_S)

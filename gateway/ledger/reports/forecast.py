@@ -96,8 +96,8 @@ def forecast(
     spent: int | None = None,
 ) -> Forecast | None:
     """Forecast the spend in `window` (`[start, end)`, Unix seconds) from past `points`. `spent`: exact spend in the
-    window so far, if known. None if `now` is outside, or the past is shorter than a tenth of the rest. An endless rest
-    counts as 180 days."""
+    window so far, if known. None if `now` is outside of the window, or less than a tenth of the remaining time is
+    known. A window without end counts as 180 days."""
     start, end = window
     points = [point for point in points if point[0] <= now]
     known = [point for point in points if now - point[0] <= _history_s(window)]
@@ -153,8 +153,8 @@ class _Paths:
         self._drift = 0.0 if cell_s < HOUR_S else _DRIFT if self._season == _WEEK else _NO_WEEK
 
     def draw(self, ahead: float, left: int | None, random: Random) -> tuple[list[float], list[float]]:
-        """Simulate the next `ahead` cells many times. Returns two sorted lists: spend, and cells until `left` is spent
-        (inf: never). Both have one element per simulation."""
+        """Simulate the next `ahead` cells many times. Returns two sorted lists with one element per simulation: the
+        spend, and the cells until `left` is spent (inf: never)."""
         steps = range(math.ceil(ahead / self._block))
         widths = [min(self._block, ahead - step * self._block) for step in steps]
         planned = [

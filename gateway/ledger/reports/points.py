@@ -18,8 +18,8 @@ def spend_points(
     now: float,
     column: ColumnElement[Any] | None = None,
 ) -> list[Point]:
-    """Points for a forecast of `window`, in order of time. Each sums `column` over the rows of a short span. `which`:
-    condition on rows. `column`: None: cost in pico-dollars. Simulated rows are left out."""
+    """Points for a forecast of `window`, in order of time. Each point sums `column` over the rows of a short span.
+    `which`: condition on rows. `column`: column to sum; None: cost in pico-dollars. Simulated rows are left out."""
     c = entries.c
     grain = grain_s(window)
     recent = and_(c.at >= history_since(window, now), c.at <= now)

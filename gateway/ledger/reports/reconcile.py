@@ -64,8 +64,8 @@ class Reconciliation:
 def reconcile(
     connection: Connection, invoice: Invoice, backends: Iterable[str], provider: str, *, tolerance_pico: int = 0
 ) -> Reconciliation:
-    """Compare `invoice` with the ledger's attempts in the invoice's period. `backends`, `provider`: attempts on these
-    backends, or priced by this provider's list. `tolerance_pico`: allowed difference of costs.
+    """Compare `invoice` with the ledger's attempts in the invoice's period. `backends`: names of the backends to
+    compare. `provider`: attempts priced by its list are compared too. `tolerance_pico`: allowed difference of costs.
 
     Pairs are formed by request id if every line has one, else by day and model.
     """

@@ -152,8 +152,8 @@ def _baseline(
 
 
 def _served(which: ColumnElement[bool]) -> Any:
-    """A subquery with one row for each served request. Columns: untrimmed input tokens; input tokens that the reference
-    would have cached; output tokens."""
+    """A subquery with one row for each served request. Columns: input tokens before trimming; input tokens that the
+    reference would have cached; output tokens."""
     c: Any = entries.c
     kept = c.cached_tokens
     sent = (

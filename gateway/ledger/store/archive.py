@@ -47,8 +47,8 @@ class Archive:
 
 
 def retold(rows: Sequence[Row]) -> dict[str, Any]:
-    """The flight record of one request. `rows`: all its rows, in the order of attempts. Costs and times exclude
-    background checks, attempts include them. Unknown fields are None or empty."""
+    """The flight record of one request. `rows`: all its rows, in the order of attempts. Background checks are listed as
+    attempts, but do not count in costs and times. Unknown fields are None or empty."""
     calls = [row for row in rows if row.attempt > 0]  # attempt 0 is an answer from the cache
     rows = [row for row in rows if row.kind != CHECK] or rows  # background checks do not serve the client
     first, served = rows[0], _served(rows)
@@ -127,7 +127,7 @@ def _cost(rows: Sequence[Row]) -> int | None:
 
 def _since(first: Row, row: Row, after_ms: float | None) -> float | None:
     """Milliseconds from the start of the request to a moment in the attempt of `row`. `first`: first row of the
-    request. `after_ms`: from the call to the moment; None: no moment, no result."""
+    request. `after_ms`: milliseconds from the attempt's call to this moment; None: it did not occur."""
     return None if after_ms is None else round((row.called_at - first.at) * 1000 + after_ms, 3)
 
 

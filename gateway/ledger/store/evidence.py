@@ -100,8 +100,8 @@ def read(connection: Connection, team: str, backend: str, since: float) -> list[
 
 
 def escalations(connection: Connection, since: float) -> dict[tuple[str, str], tuple[int, float]]:
-    """(Team, backend) → (number of comparisons, part in which both answers agreed). Compared are a weak answer and that
-    of a stronger backend, called because of it."""
+    """(Team, backend) → (number of escalations, part in which both answers agreed). An escalation: a stronger backend
+    was called because of a weak answer."""
     c = evidence.c
     found = connection.execute(
         select(c.team, c.backend, func.count(), func.avg(c.score))

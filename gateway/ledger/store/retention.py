@@ -94,8 +94,8 @@ class Retention:
         return None
 
     def _old_of(self, connection: Connection, start: Head, cutoff: float, now: float) -> _Batch | None:
-        """The oldest rows of a chain that can be replaced by sums; None if there are none. They end before a young row
-        or a gap in the numbers."""
+        """The oldest rows of a chain that can be replaced by sums; None if there are none. They end before a row that
+        is not old, or a gap in the numbers."""
         seq, hash = ledger.c.chain_seq, ledger.c.chain_hash
         found = connection.execute(
             select(*_ROW, seq, hash).where(ledger.c.chain == start.chain).order_by(seq).limit(BATCH)
@@ -161,8 +161,8 @@ def _parts(ids: Sequence[str]) -> list[Sequence[str]]:
 
 
 def _removable(connection: Connection, rows: list[Row]) -> list[Row]:
-    """The beginning of `rows` that may be removed. No row may go before the row that it supersedes, which would count
-    again."""
+    """The beginning of `rows` that may be removed. A row must not go while the row that it supersedes stays: the latter
+    would count again."""
     gone: set[str] = set()
     for number, row in enumerate(rows):
         if row.supersedes and row.supersedes not in gone:

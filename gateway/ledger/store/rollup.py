@@ -43,9 +43,11 @@ class _Sum(dict[str, int]):
 
 
 def summed(rollup: str, rows: Iterable[Row], split: set[str]) -> list[tuple[Any, ...]]:
-    """The rows for table `ledger_sums`, without their first column. Requests with equal sets of keys (see `Key`) are
-    summed together. `requests` is their number. `split`: requests with rows elsewhere; they keep their id and count
-    0."""
+    """The rows for table `ledger_sums`, without their first column. Requests with equal sets of keys (see `Key`) share
+    sums; `requests` is their number.
+
+    `split`: requests that have rows elsewhere. Their sums keep the request's id, and have 0 in `requests`.
+    """
     of_request: dict[str, list[Row]] = {}
     for row in rows:
         of_request.setdefault(row.request_id, []).append(row)

@@ -58,8 +58,8 @@ class Verdict:
 
 
 class _Step(NamedTuple):
-    """One entry of a chain, or consecutive entries replaced by sums. `first`, `seq`: their first and last number. With
-    the hashes before and after them."""
+    """One entry of a chain, or consecutive entries replaced by sums, with the hashes before and after. `first`, `seq`:
+    their first and last number."""
 
     what: Literal["row", "rollup", "removed"]
     first: int

@@ -51,8 +51,8 @@ class Replica(NamedTuple):
 
 
 def group_of(backend: Backend) -> tuple[str, str, str]:
-    """A value that is equal for interchangeable backends. These have the same model, tier, and price, or all an hourly
-    price."""
+    """A value that is equal for interchangeable backends. They have the same model and tier, and equal prices or hourly
+    prices."""
     price = backend.price
     own = price is not None and bool(price.machine_hour_usd)
     return backend.model, backend.tier, "machine" if own else f"{backend.kind} {price!r}"

@@ -154,8 +154,8 @@ class Sessions:
 
 def prefix_of(request: CompletionRequest, key_id: str, session: str = "") -> Prefix:
     """The conversation to which a request of the key `key_id` belongs. It is identified by `session`,
-    `x-thriftgate-session` or `prompt_cache_key`, else by system prompt, first question and `metadata.user_id`. An
-    agent's: by session id, model and first question."""
+    `x-thriftgate-session` or `prompt_cache_key`. Without these, by system prompt, first question and
+    `metadata.user_id`. An agent's conversation: by session id, model and first question."""
     turns = request.turns
     own = blake2b(key_id.encode(), digest_size=_DIGEST_BYTES)
     own_id = request.agent_session if not request.controls.session else ""

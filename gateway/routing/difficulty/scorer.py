@@ -39,8 +39,8 @@ class Scorer:
         return standard
 
     def score(self, features: Features) -> float:
-        """A score of difficulty: by how much the strong tier answers better than the weak one. Half the mean of the
-        prompt's kind is subtracted."""
+        """A score of difficulty: by how much the strong tier answers better than the weak one. Half the mean gain for
+        prompts of this kind is subtracted."""
         weighted = features.counts * self.idf[features.bins]
         standard = self.standard(features.lexical).clip(-CLIP, CLIP)
         parts = self.intercepts + self.lexical_weights @ standard

@@ -61,8 +61,8 @@ def fit_agreement(labels: Labels, quality: Array, able: NDArray[np.bool_], *, se
 
 
 def _columns(labels: Labels, asked: tuple[int, ...], skills: Array) -> Array:
-    """Features of each answer, shape (n prompts, `len(asked)`, f). They are its model's skill, and numbers and skills
-    of models that agree and differ. `labels`: shape (n, m); `skills`: shape (m,)."""
+    """Features of each answer, shape (n prompts, `len(asked)`, f). They are the skill of its model, and the number and
+    skills of the models that agree and that differ. `labels`: shape (n, m); `skills`: shape (m,)."""
     votes = labels[:, asked]
     skill = np.broadcast_to(skills[list(asked)], votes.shape)
     voted = votes >= 0

@@ -58,8 +58,8 @@ def _near(corpus: Corpus) -> tuple[NDArray[np.int64], Array]:
 
 
 def _cutoffs(standard: Array, adequacy: Array, weights: Array) -> Array:
-    """For each loss in `LOSSES`: the highest score of prompts for the weaker model. A loss: allowed part of worse
-    answers. Arguments have shape (n,), the result (len(`LOSSES`),)."""
+    """For each loss in `LOSSES`: the highest score up to which the weaker model may answer. A loss is an allowed part
+    of worse answers. Arguments: shape (n,). Result: shape (len(`LOSSES`),)."""
     order = np.argsort(standard)
     lost = np.cumsum(weights[order] * (1 - adequacy[order]))
     last = np.searchsorted(lost, LOSSES, side="right") - 1

@@ -106,8 +106,8 @@ def _run_all(evidence: Evidence, cascades: list[Cascade], level: Array) -> tuple
 
 
 def _best(cascades: Sequence[Cascade], quality: Rows, usd: Rows, price: Array) -> list[tuple[int, ...]]:
-    """The sets of models of the best cascades, at most `BEAM`, best first. Rank: by mean quality − `price` · mean cost,
-    at the best of the rates `price`, shape (r,)."""
+    """The sets of models of the best cascades, at most `BEAM`, best first. A cascade's value is mean quality − `price`
+    · mean cost. `price`: exchange rates, shape (r,); the best rank at any rate counts."""
     level, cost = quality.mean(1, dtype=np.float64), usd.mean(1, dtype=np.float64)
     ranks = (-(level[:, None] - price * cost[:, None])).argsort(0).argsort(0).min(1)
     kept: dict[tuple[int, ...], None] = {}
@@ -120,7 +120,7 @@ def _best(cascades: Sequence[Cascade], quality: Rows, usd: Rows, price: Array) -
 
 def run(evidence: Evidence, members: tuple[int, ...], agree: int, level: Array) -> tuple[Array, Array]:
     """Quality and US dollars of one cascade on each prompt, both of shape (n,). Models that cannot be called are
-    skipped. At equal votes, the model with the best `level`, shape (m,), answers."""
+    skipped. If votes are equal, the model with the best `level`, shape (m,), answers."""
     rows = np.arange(len(evidence))
     quality, usd = np.zeros(len(evidence)), np.zeros(len(evidence))
     open_ = np.ones(len(evidence), dtype=bool)

@@ -169,8 +169,8 @@ def only(model: str) -> dict[Pattern, State]:
 
 
 def _measured(evidence: Evidence, price: Array, settings: Settings) -> tuple[Array, Array]:
-    """(Quality, US dollars), each of shape (n prompts, L). L: prices of money, the quality that one dollar must gain. A
-    prompt's results come from a fit without it."""
+    """(Quality, US dollars), each of shape (n prompts, L prices of money). A price of money: the quality that one
+    dollar must gain. A prompt's results come from a fit without it."""
     folds = _outer(len(evidence), settings.seed)
     quality, usd = np.zeros((len(evidence), len(price))), np.zeros((len(evidence), len(price)))
     for fold in range(OUTER):

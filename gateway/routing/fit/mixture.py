@@ -107,8 +107,8 @@ def refine(prior: Scorer, corpus: Corpus, chosen: Mask) -> Model:
 
 
 def gains(corpus: Corpus, chosen: Mask) -> tuple[Floats, Floats]:
-    """For each prompt: (adjusted gain, weight), both of shape (n,). Gain: quality of the strong model minus the weak
-    one's, minus a part of its set's mean. Prompts not `chosen` have weight 0."""
+    """For each prompt: (adjusted gain, weight), both of shape (n,). The gain is the strong model's quality minus the
+    weak one's. A part of the set's mean gain is subtracted. Prompts not `chosen` have weight 0."""
     gain, weights, target = corpus.strong - corpus.weak, np.zeros(len(corpus)), np.zeros(len(corpus))
     for number in range(len(corpus.names)):
         members = chosen & (corpus.sets == number)
@@ -145,8 +145,8 @@ def _values(corpus: Corpus, idf: Array) -> Floats:
 
 
 def _gates(corpus: Corpus, chosen: Mask, sets: list[int], dense: Floats) -> tuple[Floats, Floats]:
-    """Weights, shape (features, sets), and intercepts of the gates. Each gate is a linear regression of membership in a
-    set. A set's total weight is √size."""
+    """Weights, shape (sets, features), and intercepts, shape (sets,), of the gates. Each gate is a linear regression of
+    membership in a set. A set's total weight is √size."""
     sizes = np.bincount(corpus.sets[chosen], minlength=len(corpus.names))
     rows, kinds = dense[chosen].astype(np.float64), corpus.sets[chosen]
     weights = 1 / np.sqrt(sizes[kinds])

@@ -144,7 +144,7 @@ def _number(value: Any) -> float:
 
 def _usd(prompts: Sequence[str], tokens: Array, given: Array, prices: Sequence[tuple[float, float]]) -> Array:
     """Costs of the calls in US dollars, shape (n prompts, m models). `tokens`: output lengths; NaN: unknown. `given`:
-    recorded costs. Order of sources: length and price, recorded cost, mean length."""
+    recorded costs, used if the length is unknown. Otherwise, the mean length is used."""
     price = np.array(prices)
     inputs = np.array([len(prompt) for prompt in prompts]) / TOKEN_CHARACTERS
     known = ~np.isnan(tokens)

@@ -185,8 +185,8 @@ class _Cells:
         self._keys = ordered[self._starts]
 
     def sums(self, values: Array) -> Array:
-        """Sums of `values`, shape (c states, folds + 1, …). Index k of the second axis excludes fold k; the last index
-        excludes nothing."""
+        """Sums of `values`, shape (c states, folds + 1, …). Index k of the second axis: all rows outside of fold k.
+        Last index: all rows."""
         found = np.zeros((self._shape[0] * self._shape[1], *values.shape[1:]))
         found[self._keys] = np.add.reduceat(values[self._order], self._starts, axis=0)
         inside = found.reshape(*self._shape, *values.shape[1:])
@@ -234,8 +234,9 @@ def _ask(
     cells: _Cells,
     stop: _Value,
 ) -> tuple[_Value, dict[int, Array]]:
-    """(Value of the state, model → weights of the prompt's features in its gain). The value assumes the best further
-    call, if worth its cost. `above`: values with one more called model. `stop`: value of no further call."""
+    """(Value of the state, model → weights of the prompt's features in its gain). The value includes the best further
+    call if it is worth its cost. `above`: values of states with one more called model. `stop`: value without a further
+    call."""
     features = evidence.features
     width = features.shape[1]
     gram = cells.sums((features[:, :, None] * features[:, None, :]).reshape(len(features), -1))

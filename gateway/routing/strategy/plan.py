@@ -57,8 +57,8 @@ class Plan:
     def begin(
         self, prompt: str, quality: float, subject: str, able: Mapping[str, str], tariff: Tariff = ()
     ) -> Start | None:
-        """Choose the cheapest strategy, or a random mix of two, with the expected mean quality `quality`; else the
-        best. None if every strategy needs a model that cannot be called.
+        """Choose the cheapest strategy, or a random mix of two, whose expected mean quality is `quality`. If none
+        reaches it, the best. None if every strategy needs a model that cannot be called.
 
         `able`: callable models → their backends. `subject`: the conversation or request, which always gets the same
         choice. `tariff`: present prices.
@@ -110,7 +110,7 @@ def _frontier(strategies: Sequence[Strategy], able: frozenset[str]) -> tuple[Str
 
 def _repriced(frontier: Sequence[Strategy], others: Sequence[Strategy], tariff: Tariff) -> tuple[Strategy, ...]:
     """The best strategies by quality and cost at the prices of `tariff`. `frontier`: the best at the fitted prices.
-    `others`: less exact strategies; their quality is limited to the frontier's at equal cost."""
+    `others`: strategies measured less exactly. Their quality counts at most as the frontier's at equal cost."""
     usd, quality = [each.usd for each in frontier], [each.quality for each in frontier]
     ceiling = np.interp([each.usd for each in others], usd, quality).tolist()
     every = [*frontier, *others]

@@ -43,11 +43,11 @@ def planned(
     learnt: Mapping[str, Learned] = MappingProxyType({}),
     tokens: tuple[int, int] = (0, 0),
 ) -> Planned | None:
-    """Choose by the plan; None: it does not apply, or costs more than the ceiling. Use `choice` then. `quality`: part
+    """Choose by the plan. None if it does not apply or costs more than the ceiling; use `choice` then. `quality`: part
     of the reference's mean quality to reach. `subject`: see `Plan.begin`.
 
-    `learnt`: backend → evidence; disappointing backends are not called, except the reference. `tokens`: (input, output)
-    of the candidates' costs; (0, 0): the plan's prices.
+    `learnt`: backend → evidence. Backends that answered worse than expected are not called, except the reference.
+    `tokens`: (input, output) of the candidates' costs; (0, 0): the plan's prices.
     """
     trusted = choice.reference.backend.name
     dearer = {each.backend.name for each in candidates if choice.ceiling.exceeded_by(each)}

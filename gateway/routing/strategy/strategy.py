@@ -133,8 +133,8 @@ class RunState:
         return [replace(each, backend=self._models.get(each.backend, each.backend)) for each in answers]
 
     def _next(self, answers: Sequence[StrategyAnswer]) -> tuple[str, ...]:
-        """The model to call next, as a tuple with at most one model. It has the highest value above 0. If no answer may
-        be shown, any value will do."""
+        """The model to call next, as a tuple with at most one model. It is the one with the highest value above 0. If
+        no answer so far may be shown, the value may be lower."""
         asked = {each.backend for each in answers}
         open_ = self._able - asked
         state = self._state(answers)
@@ -154,8 +154,8 @@ class RunState:
         return self.strategy.states.get(reached) or self.strategy.states.get(voted(reached))
 
     def _serves(self, answers: Sequence[StrategyAnswer]) -> int:
-        """Index of the answer to serve: that of the state's model, if it may be shown. Otherwise the best model's in
-        the largest group of equal answers."""
+        """Index of the answer to serve. It is the state's answer if it may be shown. Otherwise it is the best model's
+        answer in the largest group that agrees."""
         state = self._state(answers)
         for place, each in enumerate(answers):
             if state is not None and each.backend == state.serve and not each.weak:

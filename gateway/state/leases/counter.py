@@ -111,8 +111,8 @@ class Lease:
     # ── on the hot path ────────────────────────────────────────────────────────────────────────────────────────────
 
     def take(self, units: int, step: int) -> None:
-        """Take `units`, of which at least so many must be `free`. `step`: the server's clock in steps of 100 ms, for
-        the kind `rate`."""
+        """Take `units`. The caller must check before that `free` is at least `units`. `step`: the server's clock in
+        steps of 100 ms, for the kind `rate`."""
         take_all(((self, units),), step)
 
     def force(self, units: int, step: int) -> None:
@@ -222,8 +222,8 @@ class Lease:
             self._pending = _counting({max(self._pending): sum(self._pending.values())})
 
     def report(self, base: str) -> list[str | int]:
-        """The arguments of the server's script for this counter. They offer a part of the free units to other workers,
-        which cannot be taken meanwhile. `base`: result of `rebuild.read_base`, or empty."""
+        """The arguments of the server's script for this counter. They offer some free units to other workers; these
+        units cannot be taken meanwhile. `base`: result of `rebuild.read_base`, or empty."""
         if self._acknowledged:
             self._sent, self._pending = self._pending, defaultdict(int)
             self._seq += 1

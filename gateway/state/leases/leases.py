@@ -81,8 +81,8 @@ class Leases:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """`workers`: minimum number of workers that share a limit. `period_s`: seconds between reports. `ttl_s`:
-        seconds for which units stay reserved without one. `worker`: name; None: a new one. `dead`: dead workers whose
-        journals are in the ledger; None: all."""
+        seconds for which units stay reserved without a report. `worker`: name; None: a new one. `dead`: dead workers
+        whose spend is in the ledger; None: all."""
         self._state, self._monotonic = state, monotonic
         self._dead: DeadWorkers = dead or AllDrained()
         self.workers = workers
@@ -165,8 +165,8 @@ class Leases:
     # ── using ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def try_take(self, wants: Sequence[Want]) -> bool:
-        """Take all units in `wants` from those that this worker has reserved, without a round trip. Returns False if
-        there are too few; then nothing was taken."""
+        """Take all units in `wants`, if this worker has reserved enough, without a round trip. Returns False if too few
+        are reserved; then nothing was taken."""
         for lease, units in wants:
             if lease.free < units:
                 return False
@@ -175,8 +175,8 @@ class Leases:
         return True
 
     def try_hold(self, leases: Sequence[Lease], units: int) -> bool:
-        """Take `units` from each of several sums, from those that this worker has reserved. Returns False if there are
-        too few; then nothing was taken."""
+        """Take `units` of each of several sums, if this worker has reserved enough. Returns False if too few are
+        reserved; then nothing was taken."""
         for lease in leases:
             if lease.free < units:
                 return False
@@ -406,8 +406,8 @@ class Leases:
             log.debug("leases of %s: %s", group.tag, error)
 
     async def _repair(self, leases: Sequence[Lease]) -> None:
-        """Rebuild the sums from which dead workers had reserved units. Only after a worker's journal is completely in
-        the ledger, which shows what was spent."""
+        """Rebuild the sums from which dead workers had reserved units. A worker's journal must be completely in the
+        ledger first, because it shows what was spent."""
         now = self._monotonic()
         due = [lease for lease in leases if lease.repair_at <= now]
         for lease in due:

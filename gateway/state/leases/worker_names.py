@@ -45,8 +45,8 @@ class DeadHolders:
 
 
 def own_name() -> str:
-    """A unique name for this process, `MACHINE-PID-SINCE-RANDOM@HOST`. Processes of the same machine see from it
-    whether this one lives. Without /proc, MACHINE is empty, and they cannot. HOST is for display."""
+    """A unique name for this process, `MACHINE-PID-SINCE-RANDOM@HOST`. By this name, processes of the same machine find
+    out whether it still runs. MACHINE is empty without /proc; then they cannot. HOST is for display."""
     name = "-".join((_MACHINE, f"{os.getpid():x}", f"{_since_boot():x}", secrets.token_hex(4)))
     return f"{name}@{re.sub('[^A-Za-z0-9._-]', '-', socket.gethostname())[:40] or 'host'}"
 

@@ -66,8 +66,8 @@ class ClusterClient:
 
 
 class ClusterTransport:
-    """Implements Transport for a cluster. All keys of one command must have one hash tag. A pipeline's commands may
-    differ."""
+    """Implements Transport for a cluster. All keys of one command must have one hash tag. Commands of one pipeline may
+    have different tags."""
 
     def __init__(self, name: str, cluster: RedisCluster) -> None:
         self._name, self._cluster = name, cluster

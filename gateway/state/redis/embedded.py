@@ -62,8 +62,8 @@ class EmbeddedServer:
         epoch_key: str = "tg:epoch",
         max_memory_bytes: int | None = None,
     ) -> None:
-        """`prefix`: words before the server's command, which make it end with the supervisor. `max_memory_bytes`: above
-        it, old keys with a time to live are evicted."""
+        """`prefix`: words before the server's command, by which the server ends with the supervisor.
+        `max_memory_bytes`: memory above which old keys with a time to live are evicted."""
         self.directory = directory
         self._max_memory_bytes = max_memory_bytes or 0
         self._running_file = directory / "running"

@@ -87,8 +87,8 @@ class Calls:
         self._find(piece).add(piece)
 
     def _find(self, piece: dict[str, Any]) -> Call:
-        """Find the call to which `piece` belongs by its index, or create one. Without an index, or with equal indexes,
-        ids decide."""
+        """Find the call to which `piece` belongs, or create it. The index of `piece` decides. If it is missing or
+        several calls share it, the id decides."""
         index, value = piece.get("index"), piece.get("id")
         if type(index) is not int:
             index = len(self._calls) if value or not self._calls else self._calls[-1].number

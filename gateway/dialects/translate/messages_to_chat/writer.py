@@ -20,8 +20,8 @@ from gateway.domain.request import CompletionRequest
 
 
 class MessagesWriter:
-    """Implements `Writer` for Anthropic messages. Pieces of other calls wait until the open call is complete, because
-    blocks may not interleave."""
+    """Implements `Writer` for Anthropic messages. Blocks may not interleave, so pieces of other calls wait until the
+    open call is complete."""
 
     def __init__(self, request: CompletionRequest) -> None:
         self._request = request
