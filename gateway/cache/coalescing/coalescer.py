@@ -86,12 +86,8 @@ class Coalescer:
 
     @staticmethod
     def allowed(request: CompletionRequest, tenant: Tenant) -> bool:
-        """Whether the request may share an answer in progress. The policy can forbid it, and so can
-        `max_usd_per_request`."""
-        policy = tenant.policy
-        if policy.max_usd_per_request is not None and policy.cache.scope in ("organisation", "public"):
-            return False
-        return policy.cache.join != "none" and request.dialect in DIALECTS
+        """Whether the request may share an answer in progress. The policy can forbid sharing."""
+        return tenant.policy.cache.join != "none" and request.dialect in DIALECTS
 
     async def join(self, digest: bytes, request: CompletionRequest, deadline: float, *, claim: bool) -> Join | None:
         """The answer in progress to an identical request; None if there is none. Returns after the answer's first
