@@ -106,8 +106,8 @@ class CounterGroup:
 
     @property
     def left(self) -> int:
-        """The number of unspent units in the budget of the group that has the fewest. Units that are only held count as
-        not spent."""
+        """The number of unspent units in the group's budget with the fewest. Units that are only held count as
+        unspent."""
         return min([lease.left for lease in self.leases])
 
     def sound(self, age_s: float) -> bool:
@@ -124,8 +124,7 @@ class CounterGroup:
         await self._leases.refresh(self.leases, max_age_s)
 
     def exhausted(self) -> BudgetWindow | None:
-        """A budget of the group that is exhausted and whose policy then refuses all requests. None if there is no
-        budget of this kind."""
+        """An exhausted budget of the group whose policy then refuses all requests; None if there is none."""
         for account in self.refusing:
             if account.lease.generation and account.lease.left <= 0:
                 return account

@@ -204,8 +204,8 @@ class Spending(Protocol):
     def spent_by_each(
         self, by: Subject, team: str, since: float, until: float, names: Collection[str]
     ) -> Awaitable[Mapping[str, SpentReader]]:
-        """Like `spent`, for each of the `names` in one team. `by`: whether `names` are pseudonyms of end users or ids
-        of sessions. Names without spend are omitted."""
+        """Like `spent`, for each of the `names` in one team. `by`: kind of the names (pseudonyms of end users, or
+        session ids). Names without spend are omitted."""
         ...
 
 

@@ -109,8 +109,8 @@ class ForkServer:
         return cls(_forked())
 
     async def fork(self, settings: Mapping[str, Any], fds: Mapping[str, int]) -> Forked:
-        """Fork a worker with `settings`. `fds`: name → file descriptor; the worker's settings get the copies' numbers.
-        Raises ForkServerGone; OSError if the fork failed."""
+        """Fork a worker with `settings`. `fds`: name → file descriptor; the worker's settings get the numbers of its
+        copies. Raises ForkServerGone; OSError if the fork failed."""
         async with self._lock:
             self._process = self._process or _program()
             control = self._process.control

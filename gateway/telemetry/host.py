@@ -182,7 +182,7 @@ class Archive:
         self._added: deque[str] = deque(maxlen=REMEMBERED)
 
     def write(self, report: Mapping[str, Any]) -> None:
-        """Publish the supervisor's figures and the sums with ended workers' figures. Raises OSError; the next call then
+        """Publish the supervisor's figures, and the sums that include ended workers. Raises OSError; the next call then
         makes up for it."""
         self._own.write(orjson.dumps({"pid": os.getpid(), "at": time.time(), **report}))
         ended = [name for name in page.names(self._folder) if not page.alive(self._folder, name)]

@@ -170,8 +170,7 @@ Stats = Callable[[], Mapping[str, int | float | str]]
 
 
 def figures(parts: Mapping[str, Stats]) -> Iterable[tuple[str, str, int | float]]:
-    """Yield (part, figure, value) for the numeric figures of all parts. If the function that returns the figures of a
-    part fails, this part is omitted."""
+    """Yield (part, figure, value) for the numeric figures of all parts. A part whose function fails is left out."""
     for part, stats in parts.items():
         try:
             found = stats()

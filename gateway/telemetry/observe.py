@@ -36,7 +36,8 @@ _LONGEST_WHY = 500
 
 class Telemetry:
     """Records metrics, spans, log lines and flight records. Spans of errors, escalations, retries, degraded and slow
-    requests are always exported. Others: a sample, and traces of exporting clients."""
+    requests are always exported. Spans of other requests are exported for a sample, and if the client exports the
+    trace."""
 
     def __init__(
         self,

@@ -73,11 +73,8 @@ class Cascade:
     """
 
     def __init__(self, attempts: Attempts, asking: RunningStrategy, route: Route, call_context: CallContext) -> None:
-        """`asking`: the strategy to run.
-
-        An answer is weak if its mean token probability is below `route.escalate_below`. If `route.escalate_below` is 0,
-        the probability is not checked.
-        """
+        """`asking`: the strategy to run. Answers with a mean token probability below `route.escalate_below` are weak;
+        0: no check."""
         self._attempts, self._strategy, self._route, self._call_context = (
             attempts,
             _Guarded(asking),
@@ -224,16 +221,16 @@ class Cascade:
 
     @property
     def _cut_by_budget(self) -> bool:
-        """Whether the budget ended an answer early. If it did, the budget cannot pay for another answer. The early end
-        is not a fault of the backend."""
+        """Whether the budget ended an answer early. If so, no further answer can be paid, and the backend is not at
+        fault."""
         return any(answer is not None and _cut_by_budget(answer) for answer in self._answers)
 
     def _usual_answer_s(self, name: str) -> float:
         return self._attempts.health(self._backends[name]).whole_s or 0.0
 
     def _with_spare_time(self) -> CallContext:
-        """The call context for the next call. If an answer already exists, the deadline is earlier, so that time
-        remains to serve this answer."""
+        """The call context for the next call. If an answer exists, the deadline is earlier, so that this answer can be
+        served."""
         if all(answer is None for answer in self._answers):
             return self._call_context
         spare_s = min(_MOST_SPARE_S, _SPARE * (self._call_context.deadline - self._clock()))

@@ -184,8 +184,8 @@ class Scrape:
         self._last, self._in_flight_then = (now, reading), in_flight
 
     def _learn_capacity(self, reading: Reading, now: float) -> None:
-        """Learn the capacity: the number of requests that the server runs at a time. If other requests wait in two
-        consecutive scrapes, the capacity is `reading.running`."""
+        """Learn the capacity: how many requests the server runs at a time. It is `reading.running` if requests wait in
+        two consecutive scrapes."""
         if reading.waiting > 0 and reading.running > 0 and self._last is not None and self._last[1].waiting > 0:
             self._capacity, self._capacity_at = reading.running, now
         elif self._capacity is not None and reading.running > self._capacity:

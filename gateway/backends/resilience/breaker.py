@@ -42,8 +42,8 @@ class BreakerSettings:
 
 
 class Breaker:
-    """A circuit breaker. After too many failures, it blocks calls for a time (open). Then one call, the probe, may
-    start. A probe that succeeds closes it; one that fails doubles the time.
+    """A circuit breaker. After too many failures, it blocks calls for a time (it is open). Then one call, the probe,
+    may start. If the probe fails, the time doubles; otherwise the breaker closes.
 
     No I/O. Times are monotonic seconds.
     """
@@ -227,8 +227,8 @@ class Health:
         self, wait_s: float, share: str = "", *, batch: bool = False, last_resort: bool = False
     ) -> Slot | None:
         """Take a slot for one call; None while the breaker is open. `wait_s`: maximum seconds in the queue. `share`:
-        the team for which the slot is counted. `batch`: interactive requests come first. `last_resort`: one probe may
-        start despite an open breaker or a pause.
+        the team for which the slot is counted. `batch`: whether interactive requests come first. `last_resort`: whether
+        one probe may start despite an open breaker or a pause.
 
         Raises Overloaded or ShareExceeded if the queue is too long or too slow. Raises BackendRateLimited during a
         pause.

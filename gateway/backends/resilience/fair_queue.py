@@ -80,8 +80,9 @@ class FairQueue(Generic[Waiter]):
         """Select the waiting request to drop, so that a new request of `share` (a team) can wait. None: drop the new
         request itself. `batch`: whether the new request is a batch request.
 
-        An interactive request replaces the newest batch request of the team with most batch requests. Otherwise it
-        replaces the newest request of the team with more requests of its kind than `share`.
+        For an interactive request, the newest batch request of the team with most batch requests is dropped. If there
+        is none, the newest request of the team with most requests of the new one's kind, if these are more than those
+        of `share`.
         """
         if not batch and self._batch:
             shares, shorter = self._batch, 0

@@ -185,8 +185,8 @@ class IndexBuild:
     codes: Any = None
 
     def build(self) -> None:
-        """Train the lists, and assign every vector to a list. Blocks for seconds with 100,000 vectors, and for one or
-        two minutes with a million vectors."""
+        """Train the lists, and assign every vector to a list. Blocks for seconds (100,000 vectors) or minutes (a
+        million)."""
         single_threaded()
         lists = lists_for(len(self.vectors))
         codes = _lists(self.dimensions, lists)

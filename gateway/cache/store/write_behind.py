@@ -208,8 +208,8 @@ class WriteBehind:
             self._drop(batch)
 
     async def _deliver(self, batch: _Batch) -> None:
-        """Write the answers to the state server first, and the log entry afterwards. Therefore a worker that reads the
-        log entry can also read the answers."""
+        """Write the answers to the state server first, and the log entry afterwards. This order lets readers of the
+        entry find the answers."""
         items = list(batch.items.items())
         await self._bodies.put(batch.place, [(digest, stored) for digest, (_, stored) in items], batch.ttl_s)
         await self._append_batch(Batch(batch.place, batch.place, batch.epoch, [entry for _, (entry, _) in items]))

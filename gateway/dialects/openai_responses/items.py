@@ -145,7 +145,7 @@ class _Conversation:
 
     def _assistant(self, *, anew: bool) -> Item:
         """The assistant message to which an item is added. A new message begins with the reasoning in `_thought`.
-        `anew`: always begin a new message."""
+        `anew`: whether to begin a new message in any case."""
         if self._current is None or anew:
             current = {"role": "assistant", "content": None, **self._thought}
             self.add(current)

@@ -184,7 +184,7 @@ def wilson(mean: float, n: float, z: float = _Z) -> tuple[float, float]:
 
 
 def _chance_below(mean: float, target: float, n: float) -> float:
-    """The probability that the true mean is below `target`, given the measured `mean` of `n` scores. Computed by the
-    score test that belongs to Wilson's interval."""
+    """The probability that the true mean is below `target`. `mean`: measured mean of `n` scores. Method: the score test
+    of Wilson's interval."""
     wanted = min(max(target, 0.01), 0.99)
     return NormalDist().cdf((target - mean) / math.sqrt(wanted * (1 - wanted) / n))

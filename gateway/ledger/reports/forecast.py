@@ -174,8 +174,8 @@ class _Paths:
         return sorted(totals), sorted(times)
 
     def _run(self, random: Random, count: int) -> list[float]:
-        """Draw `count` past ratios at random, in runs of about `_RUN` ratios. The ratios of a run are consecutive and
-        in order of time."""
+        """Draw `count` past ratios at random. They are drawn in series of about `_RUN` consecutive ratios, in order of
+        time."""
         ratios, drawn = self._ratios, list[float]()
         while len(drawn) < count:
             begin = int(random.random() * len(ratios))

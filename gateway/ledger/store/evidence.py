@@ -85,8 +85,7 @@ def judged_pairs(connection: Connection, after: tuple[int, int], since: float) -
 
 
 def read(connection: Connection, team: str, backend: str, since: float) -> list[Judged]:
-    """Judgements of one backend of a team, oldest first. Comparisons get even ids and ratings get odd ids, so that no
-    id occurs twice."""
+    """Judgements of one backend of a team, oldest first. Comparisons have even ids, ratings odd ones."""
     c = evidence.c
     rows = connection.execute(
         select(c.id, c.predicted, c.target, c.score, c.weight, c.at)

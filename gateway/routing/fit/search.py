@@ -110,15 +110,14 @@ class _Value(NamedTuple):
 
 
 def prices(usd: Array, able: NDArray[np.bool_], count: int = 20) -> Array:
-    """`count` prices of money, in quality per US dollar, ascending. At the lowest price, money hardly matters. At the
-    highest price, only the cheapest model is called."""
+    """`count` prices of money (quality per US dollar), ascending, shape (count,). At the lowest, money hardly matters.
+    At the highest, only the cheapest model is called."""
     mean = np.where(able, usd, 0).sum(0) / able.sum(0)
     return np.asarray(np.geomspace(0.01 / mean.max(), 0.1 / max(mean.min(), mean.max() * 1e-6), count))
 
 
 def affordable(models: int, prompts: int, votes: bool) -> int:
-    """The largest search depth (models per prompt) with an acceptable running time. Without votes the depth is 1,
-    because further answers would have no effect."""
+    """The largest search depth (models per prompt) with an acceptable running time; 1 without votes."""
     if not votes:
         return 1
     for depth in (4, 3, 2):

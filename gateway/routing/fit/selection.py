@@ -62,8 +62,8 @@ def select(singles: Sequence[Point], families: Sequence[Family]) -> tuple[Point,
 
 
 def promised(singles: Sequence[Point], families: Sequence[Family], *, seed: int = 0) -> tuple[Point, ...]:
-    """Like `select`, but the expected qualities are corrected. The uncorrected qualities are too high on average,
-    because the strategies were selected for their measured quality."""
+    """Like `select`, but with corrected qualities. Measured qualities of selected strategies are too high on
+    average."""
     frontier = select(singles, families)
     if len(frontier) == 1:
         return frontier

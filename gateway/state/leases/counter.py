@@ -290,8 +290,7 @@ class Lease:
         self.generation = reply.generation
 
     def expire(self, now: float) -> None:
-        """Drop the free units if the lease has expired. The server may then grant these units to other workers. `now`:
-        monotonic seconds."""
+        """Drop the free units if the server no longer reserves them for this worker. `now`: monotonic seconds."""
         if now >= self.valid_until:
             self.free = min(self.free, 0)
 

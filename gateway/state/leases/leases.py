@@ -216,8 +216,8 @@ class Leases:
                 self._report_now.set()
 
     def force(self, lease: Lease, units: int) -> None:
-        """Take `units` even if the server has not leased them. Used if the server is unreachable and the policy says
-        that requests are served anyway."""
+        """Take `units` even if the server has not reserved them. For policies that serve requests while the server is
+        unreachable."""
         self.taken_at = step = self.step
         lease.force(units, step)
         self._watch(lease)

@@ -41,8 +41,8 @@ def blocked(reply: dict[str, Any]) -> str:
 
 
 def counts(given: Any) -> dict[str, Any] | None:
-    """An OpenAI usage object for Gemini's usage object; None if `given` contains no counts. In Gemini's format, the
-    tokens of the answer do not include thinking tokens."""
+    """An OpenAI usage object for Gemini's; None if `given` contains no counts. Gemini counts thinking outside of the
+    answer."""
     if type(given) is not dict or ("promptTokenCount" not in given and "totalTokenCount" not in given):
         return None
     prompt, tools = given.get("promptTokenCount"), given.get("toolUsePromptTokenCount")
