@@ -80,9 +80,9 @@ class FairQueue(Generic[Waiter]):
         """Select the waiting request to drop, so that a new request of `share` (a team) can wait. None: drop the new
         request itself. `batch`: whether the new request is a batch request.
 
-        For an interactive request, the newest batch request of the team with most batch requests is dropped. If there
-        is none, the newest request of the team with most requests of the new one's kind, if these are more than those
-        of `share`.
+        An interactive request displaces a batch request if one waits, otherwise a request of its own kind. A batch
+        request displaces only batch requests. The team with most requests of that kind loses its newest one. Within one
+        kind, this team must have more requests than `share` would have.
         """
         if not batch and self._batch:
             shares, shorter = self._batch, 0
