@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gateway.context.cuts.outputs import Output, calls_of, lines_in, names_in, omitted, thinking_of, tokens_of
+from gateway.context.cuts.outputs import Output, answer_of, lines_in, names_in, omitted, tokens_of
 from gateway.context.estimate import estimate
 from gateway.domain.prompt_cache import CacheRules
 from gateway.domain.request import CompletionRequest, Turn
@@ -82,20 +82,28 @@ class SessionCuts:
 
     def __init__(self, rules: CacheRules, factor: float) -> None:
         self._rules, self._factor = rules, factor
-        self.weighed = Weighed()
+        self._weighed = 0, 0, 0.0, 0.0, False
         self._lengths: list[int] = []
         self._tokens: list[int] = []
         """Number of tokens of each turn, in the form in which the turn is sent."""
         self._thinking: dict[int, int] = {}
         """Index of a turn → number of tokens of its thinking blocks."""
         self._outputs: list[Output] = []
-        self._names: frozenset[str] = frozenset()
+        self._calls = ""
+        """Arguments of the newest tool calls."""
+        self._names: frozenset[str] | None = None
+        """Names in `_calls`; None if `_calls` was not searched yet."""
         self._texts: dict[int, str] = {}
         self._no_thinking: set[int] = set()
-        self._spoken, self._answered = 0, True
+        self._spoken, self._last_thinking, self._answered = 0, -1, True
         self._requests = self._total = self._gone = self._anchor = self._end = 0
         self._before = self._fixed = 0
         self._spent = self._credit = 0.0
+
+    @property
+    def weighed(self) -> Weighed:
+        """The last cut that was considered."""
+        return Weighed(*self._weighed)
 
     @property
     def turns(self) -> int:
@@ -122,19 +130,24 @@ class SessionCuts:
         return Cut(dict(self._texts), frozenset(self._no_thinking), self._anchor, self._gone)
 
     def _read(self, request: CompletionRequest, place: int, turn: Turn) -> None:
-        calls = calls_of(request, turn)
-        tokens = round(tokens_of(request, turn, calls) * self._factor)
-        if turn.role == "assistant":
-            thinking = thinking_of(request, turn)
-            if thinking is not None:
-                tokens += round(thinking * self._factor)
-                if self._rules.kind == "marks":  # only Anthropic's models verify the text before their thinking
-                    self._thinking[place] = round(thinking * self._factor)
-            if calls:
-                self._names = names_in(calls)
-                self._quote(lines_in(calls))
-        elif turn.role == "tool" and tokens >= _LEAST and not (turn.images or turn.files or turn.instructs):
-            self._add(Output(place, self._requests, self._end, tokens, self._names, lines_in(turn.text)))
+        calls, thinking = "", None
+        if turn.calls or (turn.role == "assistant" and turn.asides):
+            calls, thinking = answer_of(request, turn)
+        tokens = round(tokens_of(turn, calls) * self._factor)
+        if thinking is not None:
+            tokens += round(thinking * self._factor)
+            if self._rules.kind == "marks":  # only Anthropic's models verify the text before their thinking
+                self._thinking[place] = round(thinking * self._factor)
+                self._last_thinking = place
+        if calls:
+            self._calls, self._names = calls, None
+            if self._outputs and (lines := lines_in(calls)):
+                self._quote(lines)
+        if turn.role == "tool":
+            if tokens >= _LEAST and not (turn.images or turn.files or turn.instructs):
+                if self._names is None:
+                    self._names = names_in(self._calls)
+                self._add(Output(place, self._requests, self._end, tokens, self._names, lines_in(turn.text)))
         elif turn.role == "user" and not turn.results:
             self._spoken = place
         self._tokens.append(tokens)
@@ -148,10 +161,9 @@ class SessionCuts:
     def _add(self, output: Output) -> None:
         """Add an output. Earlier outputs with the same names, whose lines the new output repeats, are marked as
         repeated."""
-        output.left = set(output.lines)
-        for before in self._outputs:
+        for before in self._outputs if output.names else ():
             if not before.repeated and not before.names.isdisjoint(output.names):
-                before.left -= output.lines
+                before.left = before.left - output.lines
                 output.quoted = output.quoted or (before.quoted and not before.lines.isdisjoint(output.lines))
                 before.repeated = len(before.left) <= (1 - _REPEATED) * len(before.lines)
         self._outputs.append(output)
@@ -170,13 +182,25 @@ class SessionCuts:
     def _move_anchor(self) -> None:
         """Move the anchor to the first output that may be left out later. The anchor is the position up to which the
         provider's cache keeps the prompt. It only moves forwards, because the cache forgets what has no mark."""
-        ends = (output.end for output in self._outputs if not output.needed)
-        self._anchor = max(self._anchor, next(ends, self._end))
+        end = self._end
+        for output in self._outputs:
+            if not output.quoted or output.repeated:
+                end = output.end
+                break
+        if end > self._anchor:
+            self._anchor = end
 
     def _cut_now(self, request: CompletionRequest) -> None:
-        if any(place > self._spoken for place in self._thinking):
+        if self._last_thinking > self._spoken:
             return  # the model's signature of this thinking covers everything before it
-        going = [output for output in self._outputs if self._requests - output.request > AGE and not output.needed]
+        going, oldest = [], self._requests - AGE
+        for output in self._outputs:
+            if output.request >= oldest:
+                break
+            if not output.quoted or output.repeated:
+                going.append(output)
+        if not going:
+            return
         later = [output for output in going if output.place >= self._anchor]
         for outputs, kept in (later, sum(self._tokens[: self._anchor])), (going, 0):
             if outputs and (cost := self._cost(outputs, kept)) is not None:
@@ -187,7 +211,7 @@ class SessionCuts:
         """The cost of leaving the outputs `going` out, in tokens of plain input. None if this would not save enough.
         `kept`: tokens of the conversation that stay in the provider's cache."""
         rules, first = self._rules, going[0].place
-        saved = sum(output.tokens - _STAYS for output in going)
+        saved = sum([output.tokens for output in going]) - _STAYS * len(going)
         saved += sum(size for place, size in self._thinking.items() if first < place and place not in self._no_thinking)
         after = self._total - kept + (0 if rules.kind == "marks" else self._fixed)
         cold = _COLD_USER if self._spoken == len(self._tokens) - 1 else _COLD_TOOL
@@ -195,7 +219,7 @@ class SessionCuts:
         cost = (1 - cold) * warm - cold * rules.write * saved
         gain = rules.read * saved * min(self._requests, _MOST_REMAINING)
         pays = gain > _MULTIPLE * cost and cost - self._credit <= _SHARE * self._spent
-        self.weighed = Weighed(len(going), saved, cost, gain, pays)
+        self._weighed = len(going), saved, cost, gain, pays
         return cost if pays else None
 
     def _leave_out(self, request: CompletionRequest, going: list[Output], cost: float) -> None:
