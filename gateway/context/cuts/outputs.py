@@ -16,12 +16,12 @@ from gateway.domain.request import CompletionRequest, Turn
 
 _WORDS = re.compile(r"[\w.@~/-]+")
 """Matches words, paths, addresses and names of files."""
-_MOST_NAMED = 2000
+_MOST_NAMED = 600
 """Maximum characters of a call in which names are searched. Names come before long contents."""
 _LONGEST_EXTENSION = 5
-_NUMBERS = "0123456789"
-_AFTER_NUMBER = frozenset("→\t:|")
-"""Characters that tools write between the number of a line and the line."""
+_NUMBERED = re.compile(r"(?m)^[ \t]*\d+([→\t:|])")
+"""Matches a line number that a tool wrote before a line. Group 1 is the character after the number. If one of the first
+lines of a text has a number, all lines of the text are taken as numbered."""
 _LEAST_LINE = 12
 """Minimum characters of a line. Shorter lines are ignored, because they occur in many texts."""
 _CALL_TOKENS = 12
@@ -60,9 +60,10 @@ class Output:
 def tokens_of(turn: Turn, calls: str) -> int:
     """Estimated number of tokens of a turn. The thinking in the turn does not count. `calls`: arguments of its tool
     calls."""
-    tokens = estimate(turn.text) + TURN_TOKENS
     if turn.calls:
-        tokens += estimate(calls) + _CALL_TOKENS * len(turn.calls)
+        tokens = estimate(f"{turn.text}\n{calls}") + _CALL_TOKENS * len(turn.calls) + TURN_TOKENS
+    else:
+        tokens = estimate(turn.text) + TURN_TOKENS
     return tokens + turn.images * IMAGE_TOKENS if turn.images else tokens
 
 
@@ -123,13 +124,11 @@ def _is_file(word: str) -> bool:
 
 def lines_in(text: str) -> frozenset[int]:
     """Hashes of the longer lines of a text, without line numbers and indentation."""
-    lines = [line for each in text.split("\n") if len(line := each.strip()) >= _LEAST_LINE]
-    for place, line in enumerate(lines):
-        if line[0] in _NUMBERS:
-            rest = line.lstrip(_NUMBERS)
-            if rest[:1] in _AFTER_NUMBER:
-                lines[place] = rest[1:].strip()
-    return frozenset([hash(line) for line in lines if len(line) >= _LEAST_LINE])
+    parts = [part for part in text.split("\n") if len(part) >= _LEAST_LINE]
+    if numbered := _NUMBERED.search(text, 0, _EDGE):
+        after = numbered[1]
+        parts = [part.partition(after)[2] or part for part in parts]
+    return frozenset([hash(line) for part in parts if len(line := part.strip()) >= _LEAST_LINE])
 
 
 def omitted(text: str, tokens: int) -> str:

@@ -202,10 +202,11 @@ class SessionCuts:
         if not going:
             return
         later = [output for output in going if output.place >= self._anchor]
-        for outputs, kept in (later, sum(self._tokens[: self._anchor])), (going, 0):
-            if outputs and (cost := self._cost(outputs, kept)) is not None:
-                self._leave_out(request, outputs, cost)
-                return
+        cost = self._cost(later, sum(self._tokens[: self._anchor])) if later else None
+        if cost is None and len(later) < len(going):
+            later, cost = going, self._cost(going, 0)
+        if cost is not None:
+            self._leave_out(request, later, cost)
 
     def _cost(self, going: list[Output], kept: int) -> float | None:
         """The cost of leaving the outputs `going` out, in tokens of plain input. None if this would not save enough.
