@@ -16,6 +16,7 @@ from gateway.context.attachments.find import find
 from gateway.context.attachments.process import MeasuringProcess
 from gateway.context.count import Counter, encoding_of, family_factor
 from gateway.context.cuts.cutting import LEAST_TURNS, Cutting
+from gateway.context.cuts.outputs import thinking_between
 from gateway.context.cuts.session import NO_CUT, Cut, Weighed
 from gateway.context.drop import drop_oldest
 from gateway.context.groups import groups, last_user
@@ -186,7 +187,7 @@ class Contexts:
         texts = {turns[place].index: text for place, text in found.texts.items()}
         plan.frozen = not plan.touched
         plan.replace = {index: text for index, text in {**texts, **plan.replace}.items() if index not in plan.drop}
-        plan.no_thinking = frozenset(turns[place].index for place in found.no_thinking) - plan.drop
+        plan.no_thinking |= frozenset(turns[place].index for place in found.no_thinking) - plan.drop
         plan.tokens_before = max(tokens, plan.tokens_after)
         return plan
 
@@ -250,11 +251,16 @@ class Contexts:
         gone = frozenset(index[place] for place in drop)
         if left > bounds.most + others.doubt(gone):
             raise self._too_long(request, backend, left, bounds, trimmed=True)
+        # the model signs its thinking together with everything before it, so later thinking must go too
+        touched = min(drop | shortened.keys(), default=len(request.turns))
+        thinking = thinking_between(request, touched, last_user(request.turns))
+        silent = {place: tokens for place, tokens in thinking.items() if place not in drop}
+        left = max(1, left - sum(silent.values()))
         self._counts["trimmed"] += bool(drop or shortened)
         self._counts["shortened"] += len(shortened)
         self._counts["trimmed_tokens"] += total - left
         plan = others.plan(total, left, gone, {index[place]: text for place, text in shortened.items()})
-        return replace(plan, counted_tokens=left)
+        return replace(plan, counted_tokens=left, no_thinking=frozenset([index[place] for place in silent]))
 
     async def _shorten(
         self,

@@ -93,6 +93,19 @@ def answer_of(request: CompletionRequest, turn: Turn) -> tuple[str, int | None]:
     return "\n".join(found), thinking
 
 
+def thinking_between(request: CompletionRequest, first: int, end: int) -> dict[int, int]:
+    """Index of a turn → estimated tokens of its thinking blocks, for the turns from `first` to before `end`. Only for
+    Anthropic's dialect."""
+    if request.dialect != "anthropic_messages":
+        return {}
+    found: dict[int, int] = {}
+    for place in range(first, end):
+        turn = request.turns[place]
+        if turn.role == "assistant" and turn.asides and (tokens := answer_of(request, turn)[1]) is not None:
+            found[place] = tokens
+    return found
+
+
 def _arguments(function: Any, found: list[str]) -> None:
     """Append the arguments of a function call in OpenAI's form, which are a JSON text."""
     text = function.get("arguments") if type(function) is dict else None
