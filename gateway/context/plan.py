@@ -14,6 +14,7 @@ from gateway.context import measure
 from gateway.context.attachments.beside import NOTHING, Attachments, beside, guesses
 from gateway.context.attachments.find import find
 from gateway.context.attachments.process import MeasuringProcess
+from gateway.context.cache_key import LEAST_CACHED, cache_fields
 from gateway.context.count import Counter, encoding_of, family_factor
 from gateway.context.cuts.cutting import LEAST_TURNS, Cutting
 from gateway.context.cuts.outputs import thinking_between
@@ -154,6 +155,8 @@ class Contexts:
             if found.anchor:
                 plan.anchor = request.turns[found.anchor - 1].index + 1
             plan.marks = self._marking.plan(request, tenant, backend, prefix, plan)
+        elif prefix is not None and plan.tokens_after >= LEAST_CACHED:
+            plan.cache_fields = cache_fields(request, tenant.policy, backend, prefix)
         return plan
 
     def _plain(

@@ -207,13 +207,14 @@ async def check(seed: int, counter: Counter) -> int:
 def main(count: int, first: int) -> None:
     counter = Counter()
     counter.load()
-    requests, breaches = 0, []
-    for seed in range(first, first + count):
+    requests, breaches = 0, list[str]()
+    for done, seed in enumerate(range(first, first + count), 1):
         try:
             requests += asyncio.run(check(seed, counter))
         except Breach as breach:
             breaches.append(f"seed {seed}: {breach}")
-    print(f"{count} histories, {requests} requests, {len(breaches)} invalid", *breaches[:20], sep="\n")
+        if done % 250 == 0 or done == count:
+            print(f"{done} histories, {requests} requests, {len(breaches)} invalid", *breaches[:20], flush=True)
     sys.exit(bool(breaches))
 
 
