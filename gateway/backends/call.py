@@ -54,6 +54,8 @@ OPERATOR_ERRORS = {
 }
 """Status codes of problems that only the operator can fix, and the text for each. The client cannot be the cause,
 because the client's own key, path and model name are never sent to a backend."""
+_WITH_CACHE_KEY = frozenset({"openai_chat", "openai_responses"})
+"""Dialects of backends in which a request may have `prompt_cache_key`."""
 _TEMPORARY = frozenset({408, 409, 425})
 """4xx status codes that report a temporary condition, so another call may succeed."""
 _OVERLOADED = frozenset({503, 529})
@@ -152,6 +154,9 @@ class BackendCall:
         )
         if most is not None and foreign:
             body = lowered(body, most)
+        if plan.cache_fields and translator.backend in _WITH_CACHE_KEY:
+            begins = body.index(b"{") + 1
+            body = b"%b%b%b" % (body[:begins], plan.cache_fields, body[begins:])
         if self._embeds:
             check_embedded(orjson.loads(body).get("messages"), self.backend.name)
         return translator, body

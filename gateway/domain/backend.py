@@ -142,8 +142,8 @@ class Backend(Section):
     )
     prompt_cache: bool | None = Field(
         None,
-        description="Kind anthropic: may the gateway mark what the prompt cache is to keep? Null: at Anthropic's own "
-        "address.",
+        description="May the gateway add fields for the provider's prompt cache: marks for kind anthropic, "
+        "prompt_cache_key for kinds openai and azure? Null: only at Anthropic's and OpenAI's own addresses.",
     )
     teams: tuple[str, ...] | None = Field(None, description="Only these teams may use it; null: all.")
     region: str = Field("", description="Where it runs, for the data rule.")
@@ -238,6 +238,14 @@ class Backend(Section):
         if not self.facts.caches_marked_only:
             return False
         return host_of(self.base_url) == "api.anthropic.com" if self.prompt_cache is None else self.prompt_cache
+
+    @property
+    def takes_cache_key(self) -> bool:
+        """Whether the gateway may send `prompt_cache_key`, by which OpenAI finds the machine that has a prompt in its
+        cache."""
+        if self.kind not in ("openai", "azure"):
+            return False
+        return host_of(self.base_url) == "api.openai.com" if self.prompt_cache is None else self.prompt_cache
 
     @property
     def simulated(self) -> bool:

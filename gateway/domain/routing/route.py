@@ -167,6 +167,8 @@ class ContextPlan:
     """Indexes of the turns that are sent without their thinking blocks."""
     anchor: int = 0
     """Index of a message: the next cut of the conversation will begin there or later. 0: unknown."""
+    cache_fields: bytes = b""
+    """Members for the front of the body, as JSON with a comma at the end. They steer OpenAI's prompt cache."""
     frozen: bool = False
     """Whether the parts that are left out are also left out of the next requests of the session."""
 
