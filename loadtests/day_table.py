@@ -65,6 +65,30 @@ def row_of(arm: str, stratum: str, answered: Sequence[Answered], spent: Spent, m
     )  # fmt: skip
 
 
+def pooled(runs: Sequence[Sequence[Row]]) -> list[Row]:
+    """The rows of several runs in one: sums, and means weighted by requests. All runs must have the same arms."""
+    found: dict[tuple[str, str], list[Row]] = {}
+    for row in (row for run in runs for row in run):
+        found.setdefault((row.arm, row.stratum), []).append(row)
+    return [_pooled(rows) for rows in found.values()]
+
+
+def _pooled(rows: Sequence[Row]) -> Row:
+    count = sum(row.requests for row in rows)
+
+    def total(name: str) -> Any:
+        return sum(getattr(row, name) for row in rows)
+
+    def mean(name: str) -> float:
+        return float(sum(getattr(row, name) * row.requests for row in rows) / count)
+
+    return Row(
+        rows[0].arm, rows[0].stratum, count, total("usd"), total("learning_usd"),
+        None if rows[0].quality is None else mean("quality"), mean("p50_ms"), mean("p95_ms"),
+        total("refused"), total("hits"), total("wrong_hits"),
+    )  # fmt: skip
+
+
 def wrong(one: Answered, meanings: Mapping[str, str]) -> bool:
     """Whether the answer belongs to a question with another meaning."""
     return bool(one.of) and meanings.get(one.of) != one.asked.question.meaning
@@ -124,7 +148,7 @@ def draw(rows: Sequence[Row], strata: Sequence[str], whole: str, path: Path) -> 
     import matplotlib as mpl
 
     mpl.use("Agg")
-    mpl.rcParams["svg.hashsalt"] = "day"  # equal figures give equal files
+    mpl.rcParams |= {"svg.hashsalt": "day", "svg.fonttype": "none"}  # equal figures give equal files
     from matplotlib import pyplot
 
     arms = list(dict.fromkeys(row.arm for row in rows))

@@ -20,7 +20,7 @@ from loadtests.day_gateway import ALL, REFERENCE, policy_of, team_of, teams_of
 from loadtests.day_plan import Asked, Day, Folders, Source, arrivals, drawn, usual_usd
 from loadtests.day_provider import DayProvider, key_of, text_of
 from loadtests.day_questions import Question, paraphrases
-from loadtests.day_table import Row, Spent, draw, hull_usd, quality_of, row_of, table
+from loadtests.day_table import Row, Spent, draw, hull_usd, pooled, quality_of, row_of, table
 
 
 @pytest.fixture(scope="module")
@@ -159,6 +159,13 @@ def test_the_bar_names_what_is_missed(usd: float, quality: float, p50: float, mi
         *(figures(ALL_ON, name, usd, quality, p50) for name in (JUDGED, HEADLINE)),
     ]
     assert len(missed(rows)) == misses
+
+
+def test_runs_are_summed_up_and_means_are_weighted() -> None:
+    small, large = figures("all on", "knowledge", 1.0, 0.5, 10), figures("all on", "knowledge", 2.0, 1.0, 40)
+    large.requests = 20
+    (row,) = pooled([[small], [large]])
+    assert (row.requests, row.usd, row.p50_ms, row.quality) == (30, 3.0, 30, pytest.approx(5 / 6))
 
 
 def test_the_table_and_the_plot_have_every_arm(tmp_path: Path) -> None:
