@@ -21,6 +21,7 @@ from gateway.alerts.detect.watch import Watch
 from gateway.alerts.detect.weekly_report import References
 from gateway.domain.policy import AlertsPolicy, Budget, Policy
 from gateway.domain.protocols import Clock
+from gateway.ledger.reports.objectives import Objective
 from gateway.ledger.rows import Row
 from gateway.state.sql.database import Database
 
@@ -70,6 +71,10 @@ class Alerts:
     def undrained(self) -> dict[str, int]:
         """Host → number of the host's dead workers for which budgets still held money at the last check."""
         return self._watch.undrained()
+
+    def objectives(self) -> tuple[Objective, ...]:
+        """The teams' objectives for quality, as of the last check."""
+        return self._watch.objectives()
 
     def stats(self) -> dict[str, int | float | str]:
         return dict(self._counts)

@@ -28,7 +28,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Teams": {
         "team": ("operation.init", "Write policies of teams."),
-        "policy": ("teams.policy", "Show the rules of a team, and which file sets each."),
+        "policy": ("teams.policy", "Show the rules of a team; price past requests under other rules."),
         "keys": ("teams.keys", "Create, list, rotate and revoke API keys."),
         "connect": ("teams.connect", "Make a key and print or write a client's settings."),
     },

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from gateway.domain.notify import Notify
 from gateway.domain.section import Section
+from gateway.domain.slo import Slo, SloPolicy
 from gateway.domain.units import DelayS, DurationS, Share, Size, Usd
 
 TEAM_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
@@ -332,6 +333,7 @@ class Policy(Section):
     hedging: HedgingPolicy = HedgingPolicy()
     agents: AgentsPolicy = AgentsPolicy()
     trials: TrialsPolicy = TrialsPolicy()
+    slo: Slo = SloPolicy()
     limits: LimitsPolicy = LimitsPolicy()
     data: DataPolicy = DataPolicy()
     max_usd_per_request: Usd | None = Field(

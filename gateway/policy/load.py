@@ -158,7 +158,7 @@ def _build(files: Files, ceilings: Ceilings, old_names: _OldNames, bases: Mappin
 
 
 _NO_ANSWERS: dict[str, Any] = {
-    **dict.fromkeys(("budget", "limits", "alerts", "pacing", "allowed_models", "agents"), True),
+    **dict.fromkeys(("budget", "limits", "alerts", "pacing", "allowed_models", "agents", "slo"), True),
     **dict.fromkeys(("max_usd_per_request", "overrides"), True),
     "context": {"prompt_cache": True, "old_outputs": True},
 }

@@ -86,6 +86,18 @@ OF_SUPERVISOR: dict[str, Family] = {
         "Spent share of a budget.",
         ("team", "window", "limit_usd"),
     ),
+    "slo_budget_left": (
+        "thriftgate_slo_error_budget_left_ratio",
+        "gauge",
+        "Share of the error budget of a quality objective that is left; below 0 if it is overspent.",
+        ("team", "class"),
+    ),
+    "slo_burn_rate": (
+        "thriftgate_slo_burn_rate",
+        "gauge",
+        "How fast the error budget of a quality objective is used; 1: it lasts exactly for the window.",
+        ("team", "class"),
+    ),
     "undrained_workers": (
         "thriftgate_undrained_workers",
         "gauge",

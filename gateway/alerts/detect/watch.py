@@ -12,11 +12,13 @@ from types import MappingProxyType
 
 from gateway.alerts.alert import Alert
 from gateway.alerts.delivery import deliveries
-from gateway.alerts.detect import anomalies, hours, lost_hosts, measure, quality, weekly_report
+from gateway.alerts.detect import anomalies, hours, lost_hosts, measure, quality, slo, weekly_report
 from gateway.alerts.detect.thresholds import BudgetWindow, due, due_ahead, least
 from gateway.domain.money.windows import window_bounds
 from gateway.domain.policy import AlertsPolicy, Budget, Policy
 from gateway.domain.protocols import Clock
+from gateway.ledger.reports import objectives
+from gateway.ledger.reports.objectives import Objective
 from gateway.ledger.rows import Row
 from gateway.ledger.store import evidence
 from gateway.state.leases import orphaned_holds
@@ -29,6 +31,7 @@ FORECAST_EVERY_S = 300.0
 ANOMALIES_EVERY_S = 60.0
 QUALITY_EVERY_S = 5.0
 LOST_HOSTS_EVERY_S = 5.0
+OBJECTIVES_EVERY_S = 60.0
 REPORTS_EVERY_S = 60.0
 OWNER = "organisation "
 """Prefix of an organisation's name in places where a team's name is expected. Names of teams contain no space."""
@@ -79,6 +82,7 @@ class Watch:
         self._judged = (0, 0)
         """Ids of the newest comparison and the newest rating that were checked for quality alerts."""
         self._undrained: Counter[str] = Counter()
+        self._objectives: tuple[Objective, ...] = ()
 
     def notice(self, rows: Iterable[Row]) -> None:
         """Note new ledger rows, so that the next `check` covers their teams and windows."""
@@ -122,6 +126,10 @@ class Watch:
         """Host → number of the host's dead workers for which budgets still held money at the last check."""
         return dict(self._undrained)
 
+    def objectives(self) -> tuple[Objective, ...]:
+        """The teams' objectives for quality, as of the last check."""
+        return self._objectives
+
     def _check(self, policies: Mapping[str, Policy], touched: Mapping[str, set[float]], now: float) -> list[Alert]:
         fired = []
         for team, times in touched.items():
@@ -137,6 +145,8 @@ class Watch:
             fired += self._lost_hosts(policies, now)
         if self._is_due("", "reports", REPORTS_EVERY_S, now):
             fired += self._reports(policies, now)
+        if self._is_due("", "objectives", OBJECTIVES_EVERY_S, now):
+            fired += self._slos(policies, now)
         return fired + (self._quality(policies, now) if self._is_due("", "quality", QUALITY_EVERY_S, now) else [])
 
     def _lost_hosts(self, policies: Mapping[str, Policy], now: float) -> list[Alert]:
@@ -180,6 +190,19 @@ class Watch:
             if (policy := policies.get(team)) is not None:
                 fired += self._store([one], team, policy, None, now)
         self._judged = newest
+        return fired
+
+    def _slos(self, policies: Mapping[str, Policy], now: float) -> list[Alert]:
+        """Store and return alerts about objectives for quality that are burning or missed."""
+        watched = {team: policy for team, policy in policies.items() if policy.slo.objective is not None}
+        if watched:
+            with self._database.read() as connection:
+                self._objectives = tuple(objectives.of_teams(connection, watched, now))
+        else:
+            self._objectives = ()
+        fired: list[Alert] = []
+        for one in slo.found(self._objectives, now):
+            fired += self._store([one], one.payload["team"], watched[one.payload["team"]], None, now)
         return fired
 
     def _check_budget(self, team: str, policy: Policy, budget: Budget, window: Window, now: float) -> list[Alert]:

@@ -17,7 +17,13 @@ from gateway.ledger.reports.formats import cents
 
 def show(found: Spent, console: Console) -> None:
     """Print the sections that are not empty."""
-    for line in (*map(_budget, found.budgets), *map(_credit, found.credits), *map(_wrong_hits, found.wrong_hits)):
+    lines = (
+        *map(_budget, found.budgets),
+        *map(_credit, found.credits),
+        *map(_objective, found.objectives),
+        *map(_wrong_hits, found.wrong_hits),
+    )
+    for line in lines:
         console.print(Text(line))
     if found.savings is not None:
         _savings(found.savings, console)
@@ -57,6 +63,15 @@ def _usd(text: str | None) -> str:
 def _credit(one: Mapping[str, Any]) -> str:
     over = f", {_usd(one['over_usd'])} USD beyond it" if Decimal(one["over_usd"]) else ""
     return f"Credit {one['name']} ({one['of']}): {_usd(one['used_usd'])} of {one['usd']} USD used{over}."
+
+
+def _objective(one: Mapping[str, Any]) -> str:
+    name = f"Quality of {one['team']}, {one['class']}: objective {one['objective']:.1%}"
+    if one["quality"] is None:
+        return f"{name}, no answer was judged."
+    burn = "" if one["burn_rate"] is None else f", burn rate {one['burn_rate']:.1f}"
+    judged = f"{one['quality']:.1%} of {one['judged']:g} judged answers"
+    return f"{name}, {one['state']}: {judged}, {one['error_budget_left']:.0%} of the error budget left{burn}."
 
 
 def _wrong_hits(one: Mapping[str, Any]) -> str:

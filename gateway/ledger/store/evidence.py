@@ -120,13 +120,18 @@ def _ratings(connection: Connection, team: str, backend: str, since: float) -> I
     ).all()
     if not rows:
         return
-    usual, keys = _of_reference(connection, team, since)
-    baseline = (usual * keys + BASELINE * BASELINE_KEYS) / (keys + BASELINE_KEYS)
+    usual = baseline(connection, team, since)
     counted = Counter[str]()
     for row in rows:
         counted[row.key_id] += 1
         if counted[row.key_id] <= RATINGS_PER_KEY:
-            yield Judged(2 * row.id + 1, row.predicted, row.target, row.score, RATING_WEIGHT, row.at, baseline)
+            yield Judged(2 * row.id + 1, row.predicted, row.target, row.score, RATING_WEIGHT, row.at, usual)
+
+
+def baseline(connection: Connection, team: str, since: float) -> float:
+    """The usual rating of the reference's answers, 0..1. It is `BASELINE` as long as there are no ratings."""
+    usual, keys = _of_reference(connection, team, since)
+    return (usual * keys + BASELINE * BASELINE_KEYS) / (keys + BASELINE_KEYS)
 
 
 def _of_reference(connection: Connection, team: str, since: float) -> tuple[float, int]:
