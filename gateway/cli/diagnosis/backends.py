@@ -13,6 +13,7 @@ from gateway.backends.providers.discover import backends_of
 from gateway.backends.reachability import Reached, reach_all
 from gateway.cli import tables
 from gateway.cli.echo import echo
+from gateway.cli.operation.add_backend import add
 from gateway.cli.options import Context, common
 from gateway.domain.backend import Backend
 from gateway.ledger.prices.price_book import PriceBook
@@ -20,12 +21,17 @@ from gateway.settings.gateway import Settings
 from gateway.settings.remedies import did_you_mean
 from gateway.settings.running import local_model_url
 
-NONE = "No backend: export a provider's key or start a model server, then `thriftgate init` writes gateway.yaml."
+NONE = (
+    "No backend: export a provider's key or start a model server, then `thriftgate backends add` writes gateway.yaml."
+)
 
 
 @click.group()
 def backends() -> None:
-    """List the backends of gateway.yaml, or else those found on this machine, and test whether they answer."""
+    """List the backends of gateway.yaml, or else those found on this machine; test them; add one."""
+
+
+backends.add_command(add)
 
 
 @backends.command("list")

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from gateway.backends.providers.discover import discover
+from gateway.backends.providers.discover import backends_of
 from gateway.cli.echo import echo
 from gateway.cli.operation import from_litellm
 from gateway.cli.operation.starter_files import Found, entry, gateway_yaml, policy_yaml, write_new
@@ -139,7 +139,7 @@ def _receivers(team: str, budget: str | None, addresses: Mapping[str, str | None
 
 
 async def _discovered() -> Found:
-    return Found([entry(backend) for backend in await discover(GatewayConfig(), None, False)])
+    return Found([entry(backend) for backend in await backends_of(GatewayConfig(), None)])
 
 
 def _problems(config: Path, folder: Path) -> list[str]:
