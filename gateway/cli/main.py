@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 from difflib import get_close_matches
 
@@ -68,6 +69,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 OLD = {"chaos": ("develop.chaos", "Old name of `dev chaos`.")}
 """Former commands. They work, but are not listed."""
+INTERRUPTED = 130
+"""Exit status after Ctrl-C."""
 
 
 class Lazy(click.Group):
@@ -89,6 +92,8 @@ class Lazy(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise SystemExit(INTERRUPTED) from None
         except click.UsageError:
             raise  # shows only what was typed
         except click.ClickException as error:  # the message may contain stored text
@@ -126,6 +131,7 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point. Mistakes in files are printed one per line, without a traceback."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         cli()
     except ConfigError as error:

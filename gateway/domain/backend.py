@@ -146,6 +146,9 @@ class Backend(Section):
         "address.",
     )
     teams: tuple[str, ...] | None = Field(None, description="Only these teams may use it; null: all.")
+    only_named: bool = Field(
+        False, description="Leave it out of `auto` and of tiers; only its own name, model or group leads to it."
+    )
     region: str = Field("", description="Where it runs, for the data rule.")
     spot: bool = Field(False, description="May disappear at short notice; see `replicas.on_demand`.")
     spot_notice: str | None = Field(

@@ -89,7 +89,8 @@ async def discover(
 ) -> list[Backend]:
     """Find the backends of this machine. Hosted backends come first, and names are unique. Takes at most half a second.
 
-    `simulate`: if only small models were found, add a simulated backend. `ports`: port → name of the model server to
+    `simulate`: if only small models were found, add a simulated backend; and leave the packaged local model, which is
+    too weak for open questions, to those who name it. `ports`: port → name of the model server to
     look for. Prices and context windows that are not known here come from the catalogue of models.
     """
     found = [backend for provider, key in provider_keys().items() for backend in _hosted(provider, key)]
@@ -100,7 +101,8 @@ async def discover(
         if all(backend.name != other.name for other in found):
             found.append(backend)
     if local_model_url:
-        found.append(_packaged(local_model_url, config.local_model))
+        packaged = _packaged(local_model_url, config.local_model)
+        found.append(packaged.model_copy(update={"only_named": True}) if simulate else packaged)
     if simulate and all(backend.tier == "small" for backend in found):
         found.append(
             Backend(
@@ -132,14 +134,19 @@ def _hosted(provider: str, key: str) -> Iterable[Backend]:
         )
 
 
+def packaged_name(settings: LocalModelSettings) -> str:
+    """The name of the backend for the local model that the supervisor starts."""
+    return f"local-{_clean(PurePath(settings.gguf).stem.lower() if settings.gguf else 'smollm2')}"
+
+
 def _packaged(url: str, settings: LocalModelSettings) -> Backend:
     """The local model that the supervisor starts."""
-    name = PurePath(settings.gguf).stem.lower() if settings.gguf else "smollm2"
+    name = PurePath(settings.gguf).stem.lower() if settings.gguf else ""
     return Backend(
-        name=f"local-{_clean(name)}",
+        name=packaged_name(settings),
         kind="local",
         base_url=url if urlsplit(url).path.strip("/") else url.rstrip("/") + "/v1",
-        model=name if settings.gguf else "smollm2-135m-instruct",
+        model=name or "smollm2-135m-instruct",
         tier="small",
         window_tokens=settings.window_tokens,
         max_output_tokens=settings.window_tokens // 2,
