@@ -156,9 +156,9 @@ class Watch:
         """Store and return last week's reports, for teams with activity in that week whose policies name receivers for
         reports."""
         fired: list[Alert] = []
-        if (week := weekly_report.last_week(now)) is None:
-            return fired
         for team, policy in policies.items():
+            if (week := weekly_report.last_week(now, policy.timezone)) is None:
+                continue
             id = weekly_report.report_id(team, week)
             if not policy.alerts.weekly_report or id in self._known:
                 continue
