@@ -4,6 +4,8 @@ PORT ?= 8080
 TOUR ?= 1
 DATA ?= .data
 DEMO ?= .demo
+TEAM ?= mine
+BUDGET ?= 200
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Most tests wait more than they compute; a file stays on one process, so that its real servers start once, and files
@@ -13,10 +15,14 @@ PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 unexport PYTHONDONTWRITEBYTECODE
 GGUF := smollm2-135m-instruct-q4_1.gguf
 
-.PHONY: run demo test check lint reference test-extras test-page test-clients deploy-check lock lock-clients clean
+.PHONY: run up demo test check lint reference test-extras test-page test-clients deploy-check lock lock-clients clean
 
 run: .venv/run $(DATA)/models/$(GGUF)  ## gateway on 127.0.0.1:$(PORT), with a tour; TOUR=fast: no pauses, TOUR=0: no tour
 	@trap : INT; TOUR=$(TOUR) $(BIN)/thriftgate serve --demo --data-dir $(DATA) --port $(PORT) || [ $$? -eq 130 ]
+
+up: .venv/run  ## your own gateway; at the first time gateway.yaml and the policy of team $(TEAM) are written
+	@[ -e gateway.yaml ] || $(BIN)/thriftgate init --team $(TEAM) --budget $(BUDGET)
+	@trap : INT; $(BIN)/thriftgate up --port $(PORT) || [ $$? -eq 130 ]
 
 demo: .venv/run  ## 30 days of invented history in $(DEMO), to look around on the page; nothing is sent to a provider
 	@trap : INT; $(BIN)/thriftgate dev history --data-dir $(DEMO) && TOUR=0 $(BIN)/thriftgate serve --demo \
