@@ -65,7 +65,7 @@ deploy-check: .venv/dev  ## all of deploy/, with a real Prometheus on a gateway 
 	$(BIN)/python -m pytest tests/deploy tests/docs/test_deploy.py
 
 .venv/run: requirements.lock pyproject.toml
-	@echo "Installing Thriftgate into .venv, which takes about a minute …"
+	@echo "Installing Thriftgate into .venv, which takes one to five minutes …"
 	@$(PYTHON) -m venv .venv
 	@$(PIP) install --quiet --require-hashes --no-deps -r requirements.lock
 	@$(PIP) install --quiet --no-deps --no-build-isolation -e .

@@ -160,4 +160,4 @@ def _show(config: Path, policy: Path, team: str, found: Found, problems: list[st
     for problem in problems:
         echo(f"  mend {problem}", err=True)
     if not problems:
-        echo(f"\nNext:\n  thriftgate serve\n  thriftgate connect claude-code --team {team}\n  thriftgate status")
+        echo(f"\nNext:\n  thriftgate up\n  thriftgate connect claude-code --team {team}\n  thriftgate status")

@@ -61,9 +61,9 @@ def lines(settings: Settings, url: str) -> Iterator[str]:
         yield NONE
     yield from (f"  {line}" for line in reached)
     yield "Next:"
-    yield "  thriftgate connect claude-code       a key and the settings of a client"
-    yield "  thriftgate keys create --team NAME   a key for a team"
-    yield "  thriftgate logs -f                   watch requests"
+    yield "  thriftgate connect claude-code --team NAME   a key and settings of a client"
+    yield "  thriftgate keys create --team NAME           a key for a team"
+    yield "  thriftgate logs -f                           watch requests"
     yield f"Log: {settings.paths.data / LOG}. Ctrl-C ends the gateway."
 
 
