@@ -61,5 +61,5 @@ def test_a_day_begins_where_the_team_is() -> None:
 
 
 def test_keys_are_listed_with_the_zone() -> None:
-    run("keys", "create", "--team", "search")
+    run("keys", "create", "--team", "search", "--expires", "90d")
     assert " CE" in run("keys", "list").stdout

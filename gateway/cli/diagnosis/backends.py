@@ -110,8 +110,11 @@ def _per_million(pico: int) -> str:
 
 
 def _show(rows: list[dict[str, Any]]) -> None:
-    table = tables.Table("backend", "kind", "model", "tier", "prompts", "USD per 1M tokens", box=None, pad_edge=False)
+    table = tables.Table(box=None, pad_edge=False)
+    for title in ("backend", "kind", "model", "tier", "prompts", "USD per 1M tokens"):
+        table.add_column(title, no_wrap=title in ("backend", "USD per 1M tokens"))
     for row in rows:
         where = "leave" if row["location"] == "hosted" else "stay"
-        table.add_row(row["name"], row["kind"], row["model"], row["tier"], where, row["usd_per_million_tokens"])
+        model = "" if row["model"] == row["name"] else row["model"]
+        table.add_row(row["name"], row["kind"], model, row["tier"], where, row["usd_per_million_tokens"])
     tables.console(highlight=False).print(table)

@@ -41,19 +41,17 @@ def list_alerts(context: Context, team: str | None) -> None:
     settings = context.of_running()
     zone_of = zones(settings)
     sent = _with(settings, {}, lambda service: service.sent(team))
-    table = tables.Table("alert", "severity", "when", "receiver", "delivery", "tries", "last error")
-    for one in sent:
-        tries = str(one.tries) if one.target else ""
-        table.add_row(
-            one.id,
-            one.severity,
-            _moment(one.created_at, zone_of(one.team)),
-            one.target or "log",
-            _outcome(one, zone_of(one.team)),
-            tries,
-            one.last_error,
-        )
-    context.print(_values(sent), lambda: tables.console().print(table) if sent else echo("No alerts yet."))
+    lines = [line for one in sent for line in _listed(one, zone_of(one.team))]
+    context.print(_values(sent), "\n".join(lines) or "No alerts yet.")
+
+
+def _listed(one: DeliveryResult, zone: tzinfo) -> list[str]:
+    """Two lines for an alert, whose id is never broken, and one for each of its deliveries."""
+    if not one.target:
+        return [f"{_moment(one.created_at, zone)}  {one.severity}  {one.id}", f"    {_outcome(one, zone)}"]
+    tries = f", {one.tries} tries" if one.tries > 1 else ""
+    error = f": {one.last_error}" if one.last_error else ""
+    return [f"    {one.target}: {_outcome(one, zone)}{tries}{error}"]
 
 
 @alerts.command("test")

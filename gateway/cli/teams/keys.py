@@ -147,16 +147,15 @@ def _duration(text: str, option: str) -> float:
 
 
 def _table(rows: list[dict[str, Any]], zone_of: ZoneOf) -> tables.Table:
-    table = tables.Table("key", "lineage", "team", "name", "scopes", "created", "ends")
+    rotated = any(row["lineage"] not in ("", row["id"]) for row in rows)
+    table = tables.Table(box=None, pad_edge=False)
+    for title in ("key", "team", "name", "scopes", "created", "ends", *(["lineage"] if rotated else [])):
+        table.add_column(title, no_wrap=title in ("key", "team", "created"))
     for row in rows:
+        zone = zone_of(row["team"])
         ends = [at for at in (row["expires_at"], row["revoked_at"]) if at]
-        table.add_row(
-            row["id"],
-            "" if row["lineage"] in ("", row["id"]) else row["lineage"],
-            row["team"],
-            row["name"],
-            row["scopes"],
-            moment(row["created_at"], zone_of(row["team"])),
-            moment(min(ends), zone_of(row["team"])) if ends else "–",
-        )
+        lineage = "" if row["lineage"] in ("", row["id"]) else row["lineage"]
+        cells = [row["id"], row["team"], row["name"], row["scopes"].replace(",", ", ")]
+        cells += [moment(row["created_at"], zone, "%Y-%m-%d").split()[0], moment(min(ends), zone) if ends else "–"]
+        table.add_row(*cells, *([lineage] if rotated else []))
     return table
