@@ -133,6 +133,8 @@ def _receivers(team: str, budget: str | None, addresses: Mapping[str, str | None
             raise click.UsageError(
                 f"--{kind} must be env:NAME with a name in capitals, so that no address is in a shared file."
             )
+        if (word := KINDS[kind].named) not in reference:
+            raise click.UsageError(f"The variable of --{kind} must have {word} in its name.")
     if targets and budget is None:
         raise click.UsageError("Receivers get alerts of a budget; add --budget.")
     return [{kind: reference} for kind, reference in targets.items()]
