@@ -72,7 +72,8 @@ class Terminal:
 
 @contextmanager
 def logs_in(folder: Path) -> Iterator[Terminal]:
-    """Redirect standard output and error of this process and its children into files. Yields the terminal."""
+    """Redirect standard output and standard error of this process and its children to files in `folder`. Yields the
+    terminal."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     kept = Terminal(os.dup(1), os.dup(2))
     try:
