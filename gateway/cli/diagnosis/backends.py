@@ -62,7 +62,8 @@ def test(context: Context, names: tuple[str, ...]) -> None:
         if name not in present:
             near = did_you_mean(name, present, f"there are {', '.join(present) or 'none'}")
             raise click.BadParameter(f"there is no backend called {name!r}; {near}", param_hint="NAMES")
-    reached = asyncio.run(reach_all([backend for backend in found if not names or backend.name in names]))
+    with tables.working("asking the backends"):
+        reached = asyncio.run(reach_all([backend for backend in found if not names or backend.name in names]))
     context.print([asdict(each) for each in reached], lambda: show_reached(reached) if reached else echo(NONE))
     if not reached or any(each.trouble for each in reached):
         raise SystemExit(1)

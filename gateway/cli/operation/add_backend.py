@@ -156,7 +156,8 @@ def _try(values: Mapping[str, Any]) -> Reached:
         except ConfigError as error:
             return Reached(backend.name, str(error))
         backend = backend.model_copy(update={"api_key": SecretStr(key)})
-    return asyncio.run(reach(backend))
+    with tables.working(f"asking {backend.name}"):
+        return asyncio.run(reach(backend))
 
 
 def _write(path: Path, before: tuple[str, GatewayConfig] | None, new: Entry) -> list[str]:
