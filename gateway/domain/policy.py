@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Annotated, Literal
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfoNotFoundError
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
+from gateway.domain.money.windows import zone_named
 from gateway.domain.notify import Notify
 from gateway.domain.section import Section
 from gateway.domain.slo import Slo, SloPolicy
@@ -95,6 +96,17 @@ class ContextPolicy(Section):
     )
 
 
+def _known_zone(value: str) -> str:
+    try:
+        zone_named(value)
+    except (ZoneInfoNotFoundError, ValueError):
+        raise ValueError(f"unknown time zone {value!r}; use an IANA name such as Europe/Madrid") from None
+    return value
+
+
+Timezone = Annotated[str, AfterValidator(_known_zone)]
+
+
 class Budget(Section):
     """The most that may be spent in a window. The limit is in US dollars, or in tokens of calls that cost money."""
 
@@ -113,7 +125,7 @@ class Budget(Section):
         description="Instead: tokens per window, input and output, of backends that are not free.",
     )
     window: Literal["hour", "day", "week", "month", "total"] = Field("month", description="Calendar window.")
-    timezone: str = Field("UTC", description="IANA zone in which windows begin.")
+    timezone: Timezone = Field("UTC", description="IANA zone in which windows begin.")
     hard: bool = Field(True, description="false: it is never enforced; alerts and a header tell that it is spent.")
     alerts: tuple[Literal["forecast"] | Share, ...] = Field(
         (0.5, 0.8, 1.0), description="Shares of the limit, and forecast."
@@ -139,15 +151,6 @@ class Budget(Section):
     def _above_zero(cls, value: Decimal | None) -> Decimal | None:
         if value is not None and value <= 0:
             raise ValueError("must be above 0")
-        return value
-
-    @field_validator("timezone")
-    @classmethod
-    def _known_zone(cls, value: str) -> str:
-        try:
-            ZoneInfo(value)
-        except (ZoneInfoNotFoundError, ValueError):
-            raise ValueError(f"unknown time zone {value!r}; use an IANA name such as Europe/Madrid") from None
         return value
 
     @model_validator(mode="after")
@@ -314,6 +317,9 @@ class Policy(Section):
     team: str = Field(min_length=1, max_length=TEAM_NAME_LENGTH, pattern=f"^{TEAM_NAME}$", description="Who pays.")
     organisation: str = Field("default", min_length=1, max_length=64, description="Whose team it is.")
     cost_centre: str = Field("", max_length=64, description="Written beside each of the team's attempts.")
+    timezone: Timezone = Field(
+        "UTC", description="IANA zone in which the team's times are shown, and its budgets' windows and weeks begin."
+    )
     mode: Literal["observe", "route"] = Field("route", description="observe: serve as asked, record the decision.")
     share: Share = Field(1.0, description="Share of requests that the decision applies to.")
     models: dict[str, ModelEntry] = Field(
@@ -349,6 +355,19 @@ class Policy(Section):
     passthrough: tuple[PassThrough, ...] = Field(
         (), description="Other endpoints that the team may use: audio, images, moderations, rerank."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _zone_of_budgets(cls, given: Any) -> Any:
+        """Complete raw values: budgets without a time zone get the team's."""
+        if not isinstance(given, dict) or "timezone" not in given or "budget" not in given:
+            return given
+        zone, budget = {"timezone": given["timezone"]}, given["budget"]
+        if isinstance(budget, dict):
+            return {**given, "budget": zone | budget}
+        if not isinstance(budget, list):
+            return given
+        return {**given, "budget": [zone | each if isinstance(each, dict) else each for each in budget]}
 
     @field_validator("budget")
     @classmethod

@@ -52,7 +52,7 @@ def resolve(
         each for each in backends if wanted in (each.model, each.model_group)
     ]
     if not found and rule is not None:
-        found = [each for each in backends if each.tier == wanted]
+        found = [each for each in backends if each.tier == wanted and not each.only_named]
     if not found:
         alias = f" (the policy's alias leads to {wanted!r}, which no backend is called)" if wanted != model else ""
         names = known(policy, backends if offered is None else offered)
@@ -71,7 +71,7 @@ def known(policy: Policy, backends: Sequence[Backend]) -> list[str]:
 
 def _chosen_from(rule: ModelRule, backends: Sequence[Backend]) -> ResolvedModel:
     reference = () if rule.reference is None else (rule.reference,)
-    found: dict[str, Backend] = {} if rule.candidates else {each.name: each for each in backends}
+    found: dict[str, Backend] = {} if rule.candidates else {each.name: each for each in backends if not each.only_named}
     missing = []
     for name in dict.fromkeys((*rule.candidates, *reference)):
         meant = _meant(name, backends)
@@ -84,5 +84,5 @@ def _chosen_from(rule: ModelRule, backends: Sequence[Backend]) -> ResolvedModel:
 def _meant(name: str, backends: Sequence[Backend]) -> list[Backend]:
     """The backend named `name`, or else all backends of the group or tier `name`. May be empty."""
     return [each for each in backends if each.name == name] or [
-        each for each in backends if name in (each.model_group, each.tier)
+        each for each in backends if name == each.model_group or (name == each.tier and not each.only_named)
     ]

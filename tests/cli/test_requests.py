@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +138,7 @@ def test_a_decision_is_explained_with_its_reasons() -> None:
         "notes": [{"what": "output capped", "backend": "large", "tokens": 500},
                   {"what": "backend skipped", "backend": "spare", "why": "resting"}],
     }  # fmt: skip
-    text = "\n".join(sentences(flight))
+    text = "\n".join(sentences(flight, UTC))
     for part in (
         "as a stream, and was answered after 90 ms (first byte 12 ms)",
         "Difficulty 0.30 of 1, outside the grader's domain.",

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from gateway.alerts.alert import Alert, Kind, alert, digest
-from gateway.domain.money.windows import iso
+from gateway.domain.money.windows import iso, zone_named
 from gateway.domain.notify import Severity
 from gateway.domain.policy import Budget
 from gateway.domain.units import pico_to_usd, usd_to_pico
@@ -200,7 +199,7 @@ def _until(window: tuple[float, float], budget: Budget) -> str:
 
 
 def _day(at: float, timezone: str) -> str:
-    return f"{datetime.fromtimestamp(at, ZoneInfo(timezone)):%Y-%m-%d %H:%M} ({timezone})"
+    return f"{datetime.fromtimestamp(at, zone_named(timezone)):%Y-%m-%d %H:%M} ({timezone})"
 
 
 def money(pico: int) -> str:

@@ -165,9 +165,9 @@ class Watch:
     def _reports(self, policies: Mapping[str, Policy], now: float) -> list[Alert]:
         """Store and return the reports about last week, for active teams whose policy names receivers."""
         fired: list[Alert] = []
-        if (week := weekly_report.last_week(now)) is None:
-            return fired
         for team, policy in policies.items():
+            if (week := weekly_report.last_week(now, policy.timezone)) is None:
+                continue
             id = weekly_report.report_id(team, week)
             if not policy.alerts.weekly_report or id in self._known:
                 continue

@@ -55,7 +55,9 @@ def doctor(context: Context) -> None:
     """
     findings = _files(check_files(context.config, context.policies))
     try:
-        findings += examine(context.of_running(keys=True))
+        settings = context.of_running(keys=True)
+        with tables.working("examining machine and backends"):
+            findings += examine(settings)
     except ConfigError as error:
         known = {each.what for each in findings}
         findings += [Finding(False, problem) for problem in error.problems if problem not in known]

@@ -96,7 +96,9 @@ def _check_names(settings: Settings, policies: PolicySet, place: Place, found: C
     elif listed is None:
         present = asyncio.run(backends_of(settings.config, None))
         here = "; that is so on this machine, where gateway.yaml lists no backends"
-        found.notes += [problem + here for problem in unknown_names(present, policies, place) if present]
+        if not present:
+            here = "; gateway.yaml lists no backends, and none was found on this machine"
+        found.notes += [problem + here for problem in unknown_names(present, policies, place)]
 
 
 def unknown_names(backends: Sequence[Backend], policies: PolicySet, place: Place) -> list[str]:

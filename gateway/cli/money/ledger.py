@@ -9,6 +9,7 @@ from dataclasses import asdict
 
 import click
 
+from gateway.cli import tables
 from gateway.cli.echo import echo
 from gateway.cli.money.repricing import list_unpriced, moment, reprice, with_writer
 from gateway.cli.money.storage import open_database
@@ -56,7 +57,8 @@ def verify(context: Context) -> None:
         anchors = anchor.read(settings.paths.anchor)  # before the ledger, because a running gateway advances both
     except (OSError, ValueError) as error:
         raise click.ClickException(str(error)) from error
-    with open_database(settings) as database, snapshot(database) as connection:
+    progress = tables.working("hashing every row")
+    with progress, open_database(settings) as database, snapshot(database) as connection:
         verdict = verified(connection, anchors)
     context.print({**asdict(verdict), "ok": not verdict.findings}, lambda: _show(verdict))
     if verdict.findings:

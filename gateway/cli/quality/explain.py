@@ -20,6 +20,7 @@ from gateway.cli import tables
 from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
 from gateway.cli.requests.explain_request import ID, flight_of, sentences
+from gateway.cli.zones import zones
 from gateway.context.count import Counter
 from gateway.context.plan import Contexts
 from gateway.dialects.openai_chat.dialect import parse
@@ -63,13 +64,14 @@ def explain(context: Context, prompt: str, team: str, model: str, max_tokens: in
     thriftgate explain "How many days are in a week?" --team search
     """
     if ID.fullmatch(prompt):
-        flight = flight_of(context.of_running(), prompt)
+        settings = context.of_running()
+        flight = flight_of(settings, prompt)
         if flight is None:
             raise click.ClickException(
                 f"The ledger has no request {prompt}. It is recorded about a second after the answer ends; requests "
                 "that were refused before are in the access log."
             )
-        context.print(flight, "\n".join(sentences(flight)))
+        context.print(flight, "\n".join(sentences(flight, zones(settings)(flight["team"]))))
         return
     try:
         settings = context.of_running()

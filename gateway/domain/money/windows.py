@@ -18,7 +18,7 @@ def window_bounds(window: str, timezone: str, now: float) -> tuple[float, float]
     ZoneInfoNotFoundError."""
     if window == "total":
         return 0.0, math.inf
-    zone = _zone(timezone)
+    zone = zone_named(timezone)
     if window == "hour":
         return _hour(zone, now)
     today = datetime.fromtimestamp(now, zone).replace(tzinfo=None, hour=0, minute=0, second=0, microsecond=0, fold=0)
@@ -37,8 +37,9 @@ def window_bounds(window: str, timezone: str, now: float) -> tuple[float, float]
 
 
 @cache
-def _zone(name: str) -> tzinfo:
-    """The time zone `name`. It is cached forever, because the file of a zone must not be read during a request."""
+def zone_named(name: str) -> tzinfo:
+    """The time zone `name`. It is cached forever, because the file of a zone must not be read during a request. Raises
+    ZoneInfoNotFoundError or ValueError for an unknown zone."""
     return UTC if name == "UTC" else ZoneInfo(name)
 
 
