@@ -1,0 +1,186 @@
+"""Statistics that open and close one traffic class for one cheaper backend of one team. No I/O.
+
+Score: how good the backend's answer is compared with the reference's answer, 0..1. Boundary: the quality that the
+policy requires, minus TOLERANCE.
+
+Opening: a betting test of "the mean score is at most the boundary". Each score multiplies a wealth by
+1 + bet (score - boundary), which cannot grow on average while that statement holds. So the wealth reaches x with a
+probability of at most 1/x, whenever and however often it is read (Ville's inequality; Waudby-Smith and Ramdas 2024,
+"Estimating means of bounded random variables by betting", section 4). The wealth is averaged over several bets. After
+each failed attempt the limits double, so the probabilities of all attempts together stay bounded.
+
+Closing: the same bet in the other direction, with a wealth that never falls below 1. The mean number of comparisons
+until a false alarm is at least DROP (Shin, Ramdas and Rinaldo 2024, "E-detectors", section 2). A second detector counts
+free signals: it tests "at most the share TOLERANCE of the served answers look weak and are then, by a comparison,
+confirmed to be worse".
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, NamedTuple, Self
+
+from gateway.domain.routing.standing import TOLERANCE
+
+SHARES = (0.0, 0.05, 0.25, 1.0)
+"""Share of sessions that the backend serves, by stage."""
+OPENING = (10.0, 30.0, 100.0)
+"""Wealth at which a class reaches stage 1, 2 and 3 in its first attempt."""
+REFUSED = 100.0
+"""Wealth, against "the mean score is at least the boundary", at which an attempt ends without success."""
+MOST_COMPARED = 2_000
+"""Number of comparisons after which an attempt ends without success."""
+LEAST_SERVED = 10
+"""Minimum number of comparisons of served answers at one stage before the next stage."""
+LEAST_DECIDED = 0.5
+"""Minimum share of comparisons with a verdict. A class with fewer verdicts is not opened."""
+DROP = 400.0
+"""Wealth of the closing test at which a class is closed."""
+WEAK = 10_000.0
+"""Wealth of the test of weak answers at which a class is closed. This test sees every served answer."""
+WATCHED, SUSPECTED, REFUSED_SHARE = 0.04, 0.5, 0.02
+"""Shares of answers that are compared. `WATCHED`: at stage 3. `SUSPECTED`: at stage 3 while the wealth of a closing
+test is above SUSPICIOUS. `REFUSED_SHARE`: after an attempt without success."""
+SUSPICIOUS = 2.0
+_OPENING_BETS = (0.15, 0.3, 0.5, 0.75, 1.0)
+_DROP_BETS = (0.5, 1.0, 2.0, 4.0, 8.0)
+_WEAK_BETS = (2.0, 8.0, 20.0)
+_SAFE = 0.95
+_LEAST_BOUNDARY = 0.01
+_MOST_DOUBLINGS = 10
+
+Change = Literal["", "opened", "closed", "refused"]
+
+
+class TrialKey(NamedTuple):
+    """The backend, the class and the team that a trial is about. `target`: the quality that the policy requires."""
+
+    team: str
+    traffic_class: str
+    backend: str
+    reference: str
+    target: float
+
+
+@dataclass(slots=True)
+class ClassTrial:
+    """The state of the trial of one backend in one class. The state changes with each comparison, and can be stored as
+    JSON."""
+
+    target: float
+    """The quality that the policy requires."""
+    stage: int = 0
+    attempt: int = 0
+    """Number of attempts that ended: refused or closed."""
+    waiting: bool = False
+    """Whether the latest attempt was refused. Then few answers are compared."""
+    compared: int = 0
+    """Comparisons of this attempt with a verdict."""
+    undecided: int = 0
+    """Comparisons of this attempt without a verdict."""
+    total: float = 0.0
+    """Sum of the scores of this attempt."""
+    served: int = 0
+    """Comparisons of served answers at this stage."""
+    up: list[float] = field(default_factory=lambda: [1.0] * len(_OPENING_BETS))
+    down: list[float] = field(default_factory=lambda: [1.0] * len(_DROP_BETS))
+    weak: list[float] = field(default_factory=lambda: [1.0] * len(_WEAK_BETS))
+    why: str = "not compared yet"
+    """The reason for the latest change."""
+
+    @classmethod
+    def of(cls, stored: dict[str, Any]) -> Self:
+        return cls(**stored)
+
+    def values(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @property
+    def boundary(self) -> float:
+        """The mean score that is tested."""
+        return max(_LEAST_BOUNDARY, self.target - TOLERANCE)
+
+    @property
+    def share(self) -> float:
+        """Share of sessions that the backend serves."""
+        return SHARES[self.stage]
+
+    @property
+    def mean(self) -> float:
+        """Mean score of this attempt; 0 without comparisons."""
+        return self.total / self.compared if self.compared else 0.0
+
+    def compare_share(self, learning: float, *, served: bool) -> float:
+        """Share of answers to compare. `learning`: the policy's share. `served`: whether the backend served."""
+        if self.stage == len(SHARES) - 1:
+            return SUSPECTED if max(_mean(self.down), _mean(self.weak)) > SUSPICIOUS else WATCHED
+        if served:
+            return 1.0
+        return min(learning, REFUSED_SHARE) if self.waiting else learning
+
+    def see(
+        self, score: float | None, *, served: bool, weak: bool = False, drawn: bool = True, sound: int = 0
+    ) -> Change:
+        """Process a comparison, and return the change of the stage.
+
+        `score`: None if undecided. `served`: whether the backend served the answer. `weak`: whether the answer looked
+        weak. `drawn`: whether the answer was selected at random; False if it was compared only because it looked weak.
+        `sound`: number of answers that did not look weak and were served since the latest call.
+        """
+        if self.stage and served:
+            self._signals(score, weak, sound)
+            if _mean(self.weak) >= WEAK:
+                return self._end("closed", "served answers look weak and were confirmed to be worse")
+        if not drawn:
+            return ""
+        if score is None:
+            self.undecided += 1
+            return ""
+        self._bet(score, served)
+        if _mean(self.down) >= (DROP if self.stage else REFUSED):
+            why = f"{self.mean:.2f} as good over {self.compared} comparisons, {self.target:.2f} is required"
+            return self._end("closed" if self.stage else "refused", why)
+        return self._advance()
+
+    def _bet(self, score: float, served: bool) -> None:
+        self.compared += 1
+        self.total += score
+        self.served += served
+        boundary = self.boundary
+        for number, bet in enumerate(_OPENING_BETS if self.stage < len(OPENING) else ()):
+            self.up[number] *= 1 + min(bet, _SAFE / boundary) * (score - boundary)
+        for number, bet in enumerate(_DROP_BETS):
+            kept = self.down[number] * (1 + min(bet, _SAFE / (1 - boundary)) * (boundary - score))
+            self.down[number] = max(1.0, kept) if self.stage else kept
+
+    def _signals(self, score: float | None, weak: bool, sound: int) -> None:
+        loss = 1 - score if weak and score is not None else 0.0
+        for number, bet in enumerate(_WEAK_BETS):
+            kept = max(1.0, self.weak[number] * (1 - bet * TOLERANCE) ** sound)
+            self.weak[number] = max(1.0, kept * (1 + bet * (loss - TOLERANCE)))
+
+    def _advance(self) -> Change:
+        if self.stage == len(OPENING):
+            return ""
+        limit = OPENING[self.stage] * 2 ** min(self.attempt, _MOST_DOUBLINGS)
+        enough = not self.stage or self.served >= LEAST_SERVED
+        decided = self.compared >= LEAST_DECIDED * (self.compared + self.undecided)
+        if _mean(self.up) >= limit and enough and decided:
+            if not self.stage:
+                self.down = [1.0] * len(_DROP_BETS)
+            self.stage, self.served, self.waiting = self.stage + 1, 0, False
+            self.why = f"{self.mean:.2f} as good over {self.compared} comparisons"
+            return "opened"
+        if self.compared >= MOST_COMPARED:
+            return self._end("refused", f"nothing is certain after {self.compared} comparisons")
+        return ""
+
+    def _end(self, change: Change, why: str) -> Change:
+        fresh = ClassTrial(self.target, attempt=self.attempt + 1, waiting=change == "refused", why=f"{change}: {why}")
+        for name, value in asdict(fresh).items():
+            setattr(self, name, value)
+        return change
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
