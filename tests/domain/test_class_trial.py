@@ -13,6 +13,7 @@ from gateway.domain.routing.class_trial import (
     SUSPECTED,
     WATCHED,
     ClassTrial,
+    Comparison,
 )
 
 
@@ -22,21 +23,21 @@ def opened(target: float = 0.95) -> ClassTrial:
     for _ in range(1000):
         if trial.share == 1:
             return trial
-        trial.see(1.0, served=trial.stage > 0)
+        trial.see(Comparison(1.0, served=trial.stage > 0))
     raise AssertionError(trial)
 
 
 def test_a_class_opens_in_steps_and_each_step_needs_served_answers() -> None:
     trial, shares = ClassTrial(0.95), []
     for _ in range(500):
-        trial.see(1.0, served=False)
+        trial.see(Comparison(1.0, served=False))
         shares.append(trial.share)
     assert set(shares) == {0.0, SHARES[1]}
     assert 20 < shares.index(SHARES[1]) < 60
     for stage in (2, 3):
         for _ in range(LEAST_SERVED):
             assert trial.stage == stage - 1
-            trial.see(1.0, served=True)
+            trial.see(Comparison(1.0, served=True))
         assert trial.stage == stage
     assert "1.00 as good over" in trial.why
 
@@ -44,7 +45,7 @@ def test_a_class_opens_in_steps_and_each_step_needs_served_answers() -> None:
 def test_an_opened_class_closes_after_a_few_wrong_answers_and_begins_a_stricter_attempt() -> None:
     trial = opened()
     first = trial.compared
-    changes = [trial.see(0.0, served=True) for _ in range(6)]
+    changes = [trial.see(Comparison(0.0, served=True)) for _ in range(6)]
     assert "closed" in changes[:5]
     assert (trial.share, trial.attempt) == (0.0, 1)
     assert trial.why.startswith("closed: ")
@@ -52,7 +53,7 @@ def test_an_opened_class_closes_after_a_few_wrong_answers_and_begins_a_stricter_
     again.attempt = 1
     fresh = ClassTrial(0.95, attempt=1)
     while fresh.stage < 1:
-        fresh.see(1.0, served=False)
+        fresh.see(Comparison(1.0, served=False))
     assert fresh.compared > 25
     assert first > 0
 
@@ -60,7 +61,7 @@ def test_an_opened_class_closes_after_a_few_wrong_answers_and_begins_a_stricter_
 def test_weak_answers_that_are_confirmed_to_be_worse_close_a_class_sooner_than_drawn_comparisons_do() -> None:
     trial, seen = opened(), 0
     while trial.share:
-        trial.see(0.0, served=True, weak=True, drawn=False)
+        trial.see(Comparison(0.0, served=True, weak=True, drawn=False))
         seen += 1
     assert seen <= 4
     assert "look weak" in trial.why
@@ -69,14 +70,14 @@ def test_weak_answers_that_are_confirmed_to_be_worse_close_a_class_sooner_than_d
 def test_weak_answers_that_are_as_good_as_the_reference_close_nothing() -> None:
     trial = opened()
     for _ in range(1000):
-        trial.see(1.0, served=True, weak=True, drawn=False)
+        trial.see(Comparison(1.0, served=True, weak=True, drawn=False))
     assert trial.share == 1
 
 
 def test_rare_weak_answers_among_many_sound_ones_close_nothing() -> None:
     trial = opened()
     for _ in range(200):
-        trial.see(0.0, served=True, weak=True, drawn=False, sound=99)
+        trial.see(Comparison(0.0, served=True, weak=True, drawn=False, sound=99))
     assert trial.share == 1
 
 
@@ -84,7 +85,7 @@ def test_a_class_that_is_worse_by_ten_points_is_refused_and_then_hardly_compared
     trial, number = ClassTrial(0.95), 0
     while not trial.waiting:
         number += 1
-        trial.see(float(number % 6 > 0), served=False)  # 0.83
+        trial.see(Comparison(float(number % 6 > 0), served=False))  # 0.83
         assert trial.share == 0
     assert number < 300
     assert trial.compare_share(0.5, served=False) == REFUSED_SHARE
@@ -93,7 +94,7 @@ def test_a_class_that_is_worse_by_ten_points_is_refused_and_then_hardly_compared
 def test_an_undecided_attempt_ends() -> None:
     trial = ClassTrial(0.95)
     for number in range(MOST_COMPARED):
-        trial.see(float(number * 8 % 100 >= 8), served=False)  # at the boundary, .92
+        trial.see(Comparison(float(number * 8 % 100 >= 8), served=False))  # at the boundary, .92
     assert (trial.attempt, trial.waiting) == (1, True)
     assert "nothing is certain" in trial.why
 
@@ -101,19 +102,19 @@ def test_an_undecided_attempt_ends() -> None:
 def test_a_class_in_which_most_comparisons_have_no_verdict_stays_closed() -> None:
     trial = ClassTrial(0.95)
     for _ in range(300):
-        trial.see(None, served=False)
-        trial.see(None, served=False)
-        trial.see(1.0, served=False)
+        trial.see(Comparison(None, served=False))
+        trial.see(Comparison(None, served=False))
+        trial.see(Comparison(1.0, served=False))
     assert trial.share == 0
 
 
 def test_an_open_class_is_compared_rarely_and_more_often_after_a_wrong_answer() -> None:
     trial = opened()
     assert trial.compare_share(0.5, served=True) == WATCHED
-    trial.see(0.0, served=True)
+    trial.see(Comparison(0.0, served=True))
     assert trial.compare_share(0.5, served=True) == SUSPECTED
     for _ in range(6):
-        trial.see(1.0, served=True)
+        trial.see(Comparison(1.0, served=True))
     assert trial.compare_share(0.5, served=True) == WATCHED
 
 
@@ -127,12 +128,12 @@ def test_while_a_class_is_partly_open_every_served_answer_is_compared() -> None:
 def test_any_quality_can_be_required(target: float) -> None:
     trial = ClassTrial(target)
     for number in range(3000):
-        trial.see(float(number % 3 > 0), served=True)
+        trial.see(Comparison(float(number % 3 > 0), served=True))
     assert min(*trial.up, *trial.down, *trial.weak) > 0
 
 
 def test_the_state_survives_storage_however_long_the_class_is_open() -> None:
     trial = opened()
     for _ in range(20_000):
-        trial.see(1.0, served=True)
+        trial.see(Comparison(1.0, served=True))
     assert ClassTrial.of(orjson.loads(orjson.dumps(trial.values()))) == trial

@@ -62,6 +62,21 @@ class TrialKey(NamedTuple):
     target: float
 
 
+class Comparison(NamedTuple):
+    """One comparison of the backend's answer with the reference's answer."""
+
+    score: float | None
+    """0..1; None if the judge reached no verdict."""
+    served: bool
+    """Whether the backend's answer was served."""
+    weak: bool = False
+    """Whether the backend's answer looked weak."""
+    drawn: bool = True
+    """Whether the answer was selected at random. False: it was compared only because it looked weak."""
+    sound: int = 0
+    """Number of answers that did not look weak and were served since the previous comparison."""
+
+
 @dataclass(slots=True)
 class ClassTrial:
     """The state of the trial of one backend in one class. The state changes with each comparison, and can be stored as
@@ -118,25 +133,18 @@ class ClassTrial:
             return 1.0
         return min(learning, REFUSED_SHARE) if self.waiting else learning
 
-    def see(
-        self, score: float | None, *, served: bool, weak: bool = False, drawn: bool = True, sound: int = 0
-    ) -> Change:
-        """Process a comparison, and return the change of the stage.
-
-        `score`: None if undecided. `served`: whether the backend served the answer. `weak`: whether the answer looked
-        weak. `drawn`: whether the answer was selected at random; False if it was compared only because it looked weak.
-        `sound`: number of answers that did not look weak and were served since the latest call.
-        """
-        if self.stage and served:
-            self._signals(score, weak, sound)
+    def see(self, seen: Comparison) -> Change:
+        """Process a comparison, and return the change of the stage."""
+        if self.stage and seen.served:
+            self._signals(seen)
             if _mean(self.weak) >= WEAK:
                 return self._end("closed", "served answers look weak and were confirmed to be worse")
-        if not drawn:
+        if not seen.drawn:
             return ""
-        if score is None:
+        if seen.score is None:
             self.undecided += 1
             return ""
-        self._bet(score, served)
+        self._bet(seen.score, seen.served)
         if _mean(self.down) >= (DROP if self.stage else REFUSED):
             why = f"{self.mean:.2f} as good over {self.compared} comparisons, {self.target:.2f} is required"
             return self._end("closed" if self.stage else "refused", why)
@@ -153,10 +161,10 @@ class ClassTrial:
             kept = self.down[number] * (1 + min(bet, _SAFE / (1 - boundary)) * (boundary - score))
             self.down[number] = max(1.0, kept) if self.stage else kept
 
-    def _signals(self, score: float | None, weak: bool, sound: int) -> None:
-        loss = 1 - score if weak and score is not None else 0.0
+    def _signals(self, seen: Comparison) -> None:
+        loss = 1 - seen.score if seen.weak and seen.score is not None else 0.0
         for number, bet in enumerate(_WEAK_BETS):
-            kept = max(1.0, self.weak[number] * (1 - bet * TOLERANCE) ** sound)
+            kept = max(1.0, self.weak[number] * (1 - bet * TOLERANCE) ** seen.sound)
             self.weak[number] = max(1.0, kept * (1 + bet * (loss - TOLERANCE)))
 
     def _advance(self) -> Change:
