@@ -100,6 +100,12 @@ class ClassTrial:
     up: list[float] = field(default_factory=lambda: [1.0] * len(_OPENING_BETS))
     down: list[float] = field(default_factory=lambda: [1.0] * len(_DROP_BETS))
     weak: list[float] = field(default_factory=lambda: [1.0] * len(_WEAK_BETS))
+    lately: int = 0
+    """Comparisons since the wealth of the closing test was last at its minimum."""
+    lost: float = 0.0
+    """Sum of 1 - score over these comparisons."""
+    version: int = 0
+    """Number of comparisons that were processed since the trial began."""
     why: str = "not compared yet"
     """The reason for the latest change."""
 
@@ -135,6 +141,7 @@ class ClassTrial:
 
     def see(self, seen: Comparison) -> Change:
         """Process a comparison, and return the change of the stage."""
+        self.version += 1
         if self.stage and seen.served:
             self._signals(seen)
             if _mean(self.weak) >= WEAK:
@@ -146,8 +153,10 @@ class ClassTrial:
             return ""
         self._bet(seen.score, seen.served)
         if _mean(self.down) >= (DROP if self.stage else REFUSED):
-            why = f"{self.mean:.2f} as good over {self.compared} comparisons, {self.target:.2f} is required"
-            return self._end("closed" if self.stage else "refused", why)
+            if self.stage:
+                return self._end("closed", f"{self.lost:g} of the last {self.lately} compared answers were worse")
+            figures = f"{self.mean:.2f} as good over {self.compared} comparisons"
+            return self._end("refused", f"{figures}, {self.target:.2f} is required")
         return self._advance()
 
     def _bet(self, score: float, served: bool) -> None:
@@ -160,6 +169,8 @@ class ClassTrial:
         for number, bet in enumerate(_DROP_BETS):
             kept = self.down[number] * (1 + min(bet, _SAFE / (1 - boundary)) * (boundary - score))
             self.down[number] = max(1.0, kept) if self.stage else kept
+        calm = max(self.down) <= 1.0
+        self.lately, self.lost = (0, 0.0) if calm else (self.lately + 1, self.lost + 1 - score)
 
     def _signals(self, seen: Comparison) -> None:
         loss = 1 - seen.score if seen.weak and seen.score is not None else 0.0
@@ -184,7 +195,13 @@ class ClassTrial:
         return ""
 
     def _end(self, change: Change, why: str) -> Change:
-        fresh = ClassTrial(self.target, attempt=self.attempt + 1, waiting=change == "refused", why=f"{change}: {why}")
+        fresh = ClassTrial(
+            self.target,
+            attempt=self.attempt + 1,
+            waiting=change == "refused",
+            version=self.version,
+            why=f"{change}: {why}",
+        )
         for name, value in asdict(fresh).items():
             setattr(self, name, value)
         return change

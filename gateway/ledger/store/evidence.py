@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import orjson
 from sqlalchemy import Connection, delete, func, insert, select
@@ -13,7 +13,7 @@ from sqlalchemy import Connection, delete, func, insert, select
 from gateway.domain.routing.standing import Judged
 from gateway.state.sql.tables import evidence, feedback
 
-CLASS = "class"
+CLASS: Final = "class"
 """The source of comparisons for the trial of a traffic class. They do not count as evidence about the backend in
 general, because the grader abstained from their requests."""
 WINDOW_S = 30 * 86400.0
