@@ -26,7 +26,7 @@ SHARES = (0.0, 0.05, 0.25, 1.0)
 """Share of sessions that the backend serves, by stage."""
 OPENING = (10.0, 30.0, 100.0)
 """Wealth at which a class reaches stage 1, 2 and 3 in its first attempt."""
-REFUSED = 100.0
+REFUSED = 1000.0
 """Wealth, against "the mean score is at least the boundary", at which an attempt ends without success."""
 MOST_COMPARED = 2_000
 """Number of comparisons after which an attempt ends without success."""
@@ -38,7 +38,7 @@ DROP = 400.0
 """Wealth of the closing test at which a class is closed."""
 WEAK = 10_000.0
 """Wealth of the test of weak answers at which a class is closed. This test sees every served answer."""
-WATCHED, SUSPECTED, REFUSED_SHARE = 0.04, 0.5, 0.02
+WATCHED, SUSPECTED, REFUSED_SHARE = 0.04, 0.5, 0.05
 """Shares of answers that are compared. `WATCHED`: at stage 3. `SUSPECTED`: at stage 3 while the wealth of a closing
 test is above SUSPICIOUS. `REFUSED_SHARE`: after an attempt without success."""
 SUSPICIOUS = 2.0
