@@ -42,7 +42,7 @@ WATCHED, SUSPECTED, REFUSED_SHARE = 0.04, 0.5, 0.05
 """Shares of answers that are compared. `WATCHED`: at stage 3. `SUSPECTED`: at stage 3 while the wealth of a closing
 test is above SUSPICIOUS. `REFUSED_SHARE`: after an attempt without success."""
 SUSPICIOUS = 2.0
-_OPENING_BETS = (0.15, 0.3, 0.5, 0.75, 1.0)
+_OPENING_BETS = (0.4, 0.7, 1.0)
 _DROP_BETS = (0.5, 1.0, 2.0, 4.0, 8.0)
 _WEAK_BETS = (2.0, 8.0, 20.0)
 _SAFE = 0.95
