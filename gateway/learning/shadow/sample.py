@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 import orjson
 
-from gateway.backends.cascade.weak_signals import Reader
+from gateway.backends.cascade.schemas import Expected
+from gateway.backends.cascade.weak_signals import weakness
 from gateway.dialects.clients import DIALECTS
 from gateway.dialects.facts import FACTS
 from gateway.domain.answer import Answer
@@ -141,13 +142,16 @@ def share_to_compare(by: ClassDecision, learning: float, *, served: bool) -> flo
 def looks_weak(
     request: CompletionRequest, answer: Answer, choices: Sequence[Mapping[str, Any]], confidence: float
 ) -> bool:
-    """Whether the answer has a sign of weakness that costs nothing to find: it is invalid, refused, empty, cut or in
-    another language, or its mean token probability is below `confidence`."""
+    """Whether the answer has a sign of weakness that costs nothing to find: it is invalid, refused, empty, cut or
+    repetitive, or its mean token probability is below `confidence`."""
     attempt = answer.attempt
     found = None if attempt is None else attempt.confidence
-    return (found is not None and found < confidence) or bool(
-        Reader(request).answered("", choices, answer.finish, None).weak
-    )
+    if found is not None and found < confidence:
+        return True
+    message = choices[0].get("message") if choices else None
+    message = message if isinstance(message, Mapping) else {}
+    limited = request.max_output_tokens is not None
+    return bool(weakness(message, answer.finish, Expected(request), limited=limited))
 
 
 def repeatable(request: CompletionRequest) -> bool:
