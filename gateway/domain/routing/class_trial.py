@@ -17,6 +17,7 @@ confirmed to be worse".
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, NamedTuple, Self
 
@@ -26,6 +27,10 @@ SHARES = (0.0, 0.05, 0.25, 1.0)
 """Share of sessions that the backend serves, by stage."""
 OPENING = (10.0, 30.0, 100.0)
 """Wealth at which a class reaches stage 1, 2 and 3 in its first attempt."""
+KEPT, MOST_KEPT = 0.05, 10.0
+"""At stage 3 the opening test goes on. Its wealth counts up to `MOST_KEPT` times the wealth that was required for stage 3.
+The class is closed when the wealth falls below `KEPT` times the required wealth, because the class is then no longer
+certain to be good enough."""
 REFUSED = 1000.0
 """Wealth, against "the mean score is at least the boundary", at which an attempt ends without success."""
 MOST_COMPARED = 2_000
@@ -152,6 +157,10 @@ class ClassTrial:
             self.undecided += 1
             return ""
         self._bet(seen.score, seen.served)
+        if self.stage == len(OPENING) and _mean(self.up) < KEPT * self._required(self.stage):
+            return self._end(
+                "closed", f"{self.mean:.2f} as good over {self.compared} comparisons is not certain enough"
+            )
         if _mean(self.down) >= (DROP if self.stage else REFUSED):
             if self.stage:
                 return self._end("closed", f"{self.lost:g} of the last {self.lately} compared answers were worse")
@@ -164,8 +173,10 @@ class ClassTrial:
         self.total += score
         self.served += served
         boundary = self.boundary
-        for number, bet in enumerate(_OPENING_BETS if self.stage < len(OPENING) else ()):
-            self.up[number] *= 1 + min(bet, _SAFE / boundary) * (score - boundary)
+        most = MOST_KEPT * self._required(self.stage) if self.stage == len(OPENING) else math.inf
+        for number, bet in enumerate(_OPENING_BETS):
+            kept = self.up[number] * (1 + min(bet, _SAFE / boundary) * (score - boundary))
+            self.up[number] = min(most, kept)
         for number, bet in enumerate(_DROP_BETS):
             kept = self.down[number] * (1 + min(bet, _SAFE / (1 - boundary)) * (boundary - score))
             self.down[number] = max(1.0, kept) if self.stage else kept
@@ -178,10 +189,14 @@ class ClassTrial:
             kept = max(1.0, self.weak[number] * (1 - bet * TOLERANCE) ** seen.sound)
             self.weak[number] = max(1.0, kept * (1 + bet * (loss - TOLERANCE)))
 
+    def _required(self, stage: int) -> float:
+        """Wealth of the opening test that `stage` requires."""
+        return OPENING[stage - 1] * 2 ** min(self.attempt, _MOST_DOUBLINGS)
+
     def _advance(self) -> Change:
         if self.stage == len(OPENING):
             return ""
-        limit = OPENING[self.stage] * 2 ** min(self.attempt, _MOST_DOUBLINGS)
+        limit = self._required(self.stage + 1)
         enough = not self.stage or self.served >= LEAST_SERVED
         decided = self.compared >= LEAST_DECIDED * (self.compared + self.undecided)
         if _mean(self.up) >= limit and enough and decided:
