@@ -28,9 +28,9 @@ SHARES = (0.0, 0.05, 0.25, 1.0)
 OPENING = (10.0, 30.0, 100.0)
 """Wealth at which a class reaches stage 1, 2 and 3 in its first attempt."""
 KEPT, MOST_KEPT = 0.05, 10.0
-"""At stage 3 the opening test goes on. Its wealth counts up to `MOST_KEPT` times the wealth that was required for stage 3.
-The class is closed when the wealth falls below `KEPT` times the required wealth, because the class is then no longer
-certain to be good enough."""
+"""At stage 3 the opening test goes on. Its wealth counts up to `MOST_KEPT` times the wealth that stage 3 required.
+The class is closed when the wealth falls below `KEPT` times the required wealth: it is then no longer certain
+that the class is good enough."""
 REFUSED = 1000.0
 """Wealth, against "the mean score is at least the boundary", at which an attempt ends without success."""
 MOST_COMPARED = 2_000
@@ -157,15 +157,15 @@ class ClassTrial:
             self.undecided += 1
             return ""
         self._bet(seen.score, seen.served)
-        if self.stage == len(OPENING) and _mean(self.up) < KEPT * self._required(self.stage):
-            return self._end(
-                "closed", f"{self.mean:.2f} as good over {self.compared} comparisons is not certain enough"
-            )
         if _mean(self.down) >= (DROP if self.stage else REFUSED):
             if self.stage:
                 return self._end("closed", f"{self.lost:g} of the last {self.lately} compared answers were worse")
             figures = f"{self.mean:.2f} as good over {self.compared} comparisons"
             return self._end("refused", f"{figures}, {self.target:.2f} is required")
+        if self.stage == len(OPENING) and _mean(self.up) < KEPT * self._required(self.stage):
+            return self._end(
+                "closed", f"{self.mean:.2f} as good over {self.compared} comparisons is not certain enough"
+            )
         return self._advance()
 
     def _bet(self, score: float, served: bool) -> None:
