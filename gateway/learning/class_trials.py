@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -22,6 +23,16 @@ STALE_S = 30.0
 """Age, in seconds, of the latest successful read from which the trials are not used. Then references answer."""
 _OVERLAP_S = 30.0
 """Rows changed in the seconds before the latest read are read again, because clocks of hosts differ."""
+
+
+class StoredTrials:
+    """Implements `ClassTrials` with the trials that were stored at one time."""
+
+    def __init__(self, trials: Mapping[TrialKey, ClassTrial]) -> None:
+        self._trials = trials
+
+    def find(self, key: TrialKey) -> ClassTrial | None:
+        return self._trials.get(key)
 
 
 class LiveTrials:
