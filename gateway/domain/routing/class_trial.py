@@ -191,7 +191,7 @@ class ClassTrial:
 
     def _required(self, stage: int) -> float:
         """Wealth of the opening test that `stage` requires."""
-        return OPENING[stage - 1] * 2 ** min(self.attempt, _MOST_DOUBLINGS)
+        return math.ldexp(OPENING[stage - 1], min(self.attempt, _MOST_DOUBLINGS))
 
     def _advance(self) -> Change:
         if self.stage == len(OPENING):
