@@ -34,7 +34,7 @@ RULE = ModelRule(candidates=("small", "large"), reference="large", quality=0.9, 
 CHEAP = PriceEntry(input=Decimal("0.1"), output=Decimal("0.4"))
 """USD per 1M tokens; the trusted one costs 25 times as much."""
 DEAR = PriceEntry(input=Decimal("2.5"), output=Decimal(10))
-ABLE = frozenset({"logprobs", "tools", "json_schema"})
+ABLE = frozenset({"logprobs", "tools", "json_schema", "vision"})
 QUESTION = "What is 7 plus {}? Reply with the number alone."
 
 

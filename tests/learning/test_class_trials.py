@@ -18,7 +18,7 @@ from gateway.state.sql.tables import class_trials
 from tests.fakes.clock import StoppedClock
 from tests.fakes.provider import Reply
 from tests.learning.conftest import ShadowedGateway, shadowed_tenant
-from tests.support.requests import small_request
+from tests.support.requests import messages_request, small_request
 
 RULE = ModelRule(candidates=("small", "large"), reference="large", quality=0.9)
 QUESTION = "¿Cuál es el resultado de sumar 7 y {} en la pizarra? Responde solo con el número, por favor."
@@ -111,6 +111,32 @@ async def test_calls_of_tools_are_compared_by_value_in_any_order(
     trial = shadowed.trials.find(TOOLS_KEY)
     assert trial is not None
     assert (trial.compared, trial.total) == (1, score)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_calls_that_a_client_of_anthropic_asks_for_are_compared_too(
+    shadowed: ShadowedGateway, stream: bool
+) -> None:
+    shadowed.small.default = calls('{"dia": 1, "ciudad": "Lima"}')
+    shadowed.large.default = calls('{"ciudad": "Lima", "dia": 1}')
+    tool = {"name": "clima", "input_schema": {"type": "object", "required": ["ciudad"]}}
+    request = messages_request(QUESTION.format(1), model="auto", tools=[tool], stream=stream)
+    for _ in range(2):
+        await shadowed.gateway.read(request, who())
+        await shadowed.rest()
+        await shadowed.trials.refresh()
+    trial = shadowed.trials.find(TOOLS_KEY)
+    assert trial is not None
+    assert (trial.compared, trial.total) == (2, 2.0)
+
+
+async def test_questions_about_images_have_a_class_of_their_own(shadowed: ShadowedGateway) -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    request = small_request([{"type": "text", "text": QUESTION.format(1)}, image], model="auto", temperature=1)
+    await shadowed.gateway.read(request, who())
+    await shadowed.rest()
+    (found,) = await shadowed.findings()
+    assert (found["traffic_class"], found["score"]) == ("es/image/opening", 1.0)
 
 
 async def test_structured_output_is_compared_by_its_fields(shadowed: ShadowedGateway) -> None:
