@@ -89,6 +89,7 @@ async def test_the_other_backend_is_asked_in_the_background_and_the_finding_name
     assert (found["source"], found["traffic_class"], found["score"]) == ("class", "es/text/opening", 1.0)
     rows = await shadowed.gateway.rows()
     assert [(row["backend"], row["kind"]) for row in rows] == [("large", ""), ("small", "shadow")]
+    assert {row["traffic_class"] for row in rows} == {"es/text/opening"}
 
 
 @pytest.mark.parametrize(

@@ -215,6 +215,7 @@ class _Calls:
         record = Record(
             of.request_id, of.tenant, backend.name, request.dialect, False, session=of.session, tags=of.tags,
             end_user=of.end_user, difficulty=of.difficulty, kind=KIND, before=self._before,
+            traffic_class=of.traffic_class,
         )  # fmt: skip
         try:
             route = Route((backend,), "called for a comparison")
