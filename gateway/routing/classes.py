@@ -10,7 +10,7 @@ from gateway.domain.policy import ModelRule
 from gateway.domain.protocols import ClassTrials
 from gateway.domain.request import CompletionRequest
 from gateway.domain.routing.class_trial import ClassTrial, TrialKey
-from gateway.domain.routing.route import ClassDecision, Grade
+from gateway.domain.routing.route import ClassDecision
 from gateway.domain.tenant import Tenant
 from gateway.domain.traffic import traffic_class
 from gateway.routing.affinity.sessions import prefix_of
@@ -23,7 +23,6 @@ _AFTER_TOOL = "after_tool"
 
 def class_choice(
     choice: Choice,
-    grade: Grade | None,
     rule: ModelRule,
     request: CompletionRequest,
     tenant: Tenant,
@@ -31,10 +30,8 @@ def class_choice(
     session: str,
     trials: ClassTrials,
 ) -> tuple[Choice, ClassDecision | None]:
-    """`choice`, changed by the traffic class, and the decision about the class. The decision is None if the grader did
-    not abstain, if the policy does not compare classes, or if no candidate is cheaper than the reference."""
-    if grade is None or not grade.abstained or not tenant.policy.trials.classes:
-        return choice, None
+    """`choice`, changed by the traffic class of a request from which the grader abstained, and the decision about the
+    class. The decision is None if no candidate is cheaper than the reference."""
     found = _decide(choice, rule, request, tenant, demand, session, trials)
     if found is None:
         return choice, None

@@ -298,13 +298,16 @@ class Router:
         tokens = demand.input.tokens, demand.output_tokens
         plan = self._planned(choice, candidates, request, grade, quality, subject, learnt, tokens)
         choice = plan.choice if plan else choice
-        choice, by_class = class_choice(choice, grade, rule, request, tenant, demand, session, self._trials)
+        by_class = None
+        if policy.trials.classes and grade is not None and grade.abstained:
+            choice, by_class = class_choice(choice, rule, request, tenant, demand, session, self._trials)
         served, why = self._override(choice, request, policy, subject)
         order = choice.order if served is None else (served, *(each for each in choice.order if each is not served))
         asking = plan.asking if plan and not served else None
         stronger = None if served or asking or (by_class and by_class.serves) else _stronger(choice, rule, request)
         self._count(choice, grade, served, stronger)
-        self._counts["by_class"] += by_class is not None and by_class.serves
+        if by_class is not None:
+            self._counts["by_class"] += by_class.serves
         route = Route(
             tuple(each.backend for each in order),
             why or choice.reason,

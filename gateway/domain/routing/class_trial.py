@@ -5,14 +5,14 @@ policy requires, minus TOLERANCE.
 
 Opening: a betting test of "the mean score is at most the boundary". Each score multiplies a wealth by
 1 + bet (score - boundary), which cannot grow on average while that statement holds. So the wealth reaches x with a
-probability of at most 1/x, whenever and however often it is read (Ville's inequality; Waudby-Smith and Ramdas 2024,
-"Estimating means of bounded random variables by betting", section 4). The wealth is averaged over several bets. After
-each failed attempt the limits double, so the probabilities of all attempts together stay bounded.
+probability of at most 1/x, whenever and however often it is read (Ville 1939; Waudby-Smith and Ramdas 2024,
+"Estimating means of bounded random variables by betting"). The wealth is averaged over several bets. After each failed
+attempt the limits double, so the probabilities of all attempts together stay bounded.
 
 Closing: the same bet in the other direction, with a wealth that never falls below 1. The mean number of comparisons
-until a false alarm is at least DROP (Shin, Ramdas and Rinaldo 2024, "E-detectors", section 2). A second detector counts
-free signals: it tests "at most the share TOLERANCE of the served answers look weak and are then, by a comparison,
-confirmed to be worse".
+until a false alarm is at least DROP (Shin, Ramdas and Rinaldo 2024, "E-detectors"). A second detector counts free
+signals: it tests "at most the share TOLERANCE of the served answers look weak and are then, by a comparison, confirmed
+to be worse".
 """
 
 from __future__ import annotations

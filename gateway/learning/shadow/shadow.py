@@ -92,9 +92,8 @@ class Shadows:
         """Offer a served answer for comparison. A hash decides whether the answer is selected. Nothing else is computed
         for an answer that is not selected, except whether it looks weak if a traffic class chose its backend. If the
         policy's shares are 0, this method does nothing."""
-        route = record.route
-        by_class = route is not None and route.by_class is not None
-        if not record.answers and not by_class and not record.tenant.policy.trials.share:
+        trials = record.tenant.policy.trials
+        if not (record.answers or trials.share or trials.classes):
             return
         try:
             found = self._wanted(request, record, answer)
