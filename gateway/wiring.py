@@ -43,6 +43,7 @@ from gateway.context.plan import Contexts
 from gateway.dashboard.page import Dashboard
 from gateway.domain.backend import Backend
 from gateway.learning.cache_check import FreshAnswers
+from gateway.learning.class_trials import LiveTrials
 from gateway.learning.evidence import Learning
 from gateway.learning.feedback import Feedback
 from gateway.learning.plans.live_plans import PlanTrials
@@ -265,7 +266,8 @@ class Wiring:
         self.learning = await self._enter(Learning(self.database))
         self.spend_cap = SpendCap(self.database, config.trials)
         holdout = Holdout(config.trials.holdout)
-        self.shadows = Shadows(self.database, self.prices, self.spend_cap, self.learning, holdout)
+        trials = await self._enter(LiveTrials(self.database))
+        self.shadows = Shadows(self.database, self.prices, self.spend_cap, self.learning, holdout, trials)
         self.router = Router(
             packaged,
             self.prices,
@@ -273,13 +275,16 @@ class Wiring:
             self.fleet.backends,
             sampler=self.shadows,
             evidence=self.learning,
+            trials=trials,
             pressures=self.pacer.pressures,
             plan=await asyncio.to_thread(followed, config.routing.artefact),
             continuity=Affinity(
                 self.fleet.backends, self.fleet, overload=config.replicas.overload, on_demand=config.replicas.on_demand
             ),
         )
-        self._watch(learning=self.learning, purse=self.spend_cap, routing=self.router, trials=self.shadows)
+        self._watch(
+            class_trials=trials, learning=self.learning, purse=self.spend_cap, routing=self.router, trials=self.shadows
+        )
 
     async def _open_pipeline(self) -> None:
         """Open the pipeline, and the background parts that make calls through it."""

@@ -236,6 +236,11 @@ class TrialsPolicy(Section):
     share: Share = Field(
         0.0, description="Share of answers that are compared with another backend's in the background."
     )
+    classes: Share = Field(
+        0.0,
+        description="Share of requests outside the grader's domain (tools, images, other languages) that are compared "
+        "until their traffic class is opened for a cheaper backend, or refused; 0: the reference answers them all.",
+    )
     cap_usd: Usd = Field(
         "1",
         description="Most USD that comparing may cost the team per `learning.period` of gateway.yaml.",

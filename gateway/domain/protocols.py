@@ -12,6 +12,7 @@ from gateway.domain.money.price import Price
 from gateway.domain.money.usage import Usage
 from gateway.domain.record import Attempt, Outcome, Record
 from gateway.domain.request import CompletionRequest
+from gateway.domain.routing.class_trial import ClassTrial, TrialKey
 from gateway.domain.routing.learned import NOTHING, Learned
 from gateway.domain.routing.load import Load
 from gateway.domain.routing.route import NOTHING_ATTACHED, Attached, ContextEstimate, ContextPlan, Prefix
@@ -256,6 +257,21 @@ class Evidence(Protocol):
         """What is known about a backend from a team's judged answers, read from memory. `NOTHING` if no answer of the
         backend has been judged."""
         ...
+
+
+class ClassTrials(Protocol):
+    """How far traffic classes are open for cheaper backends."""
+
+    def find(self, key: TrialKey) -> ClassTrial | None:
+        """The trial, read from memory. None if there is none, or if the stored trials cannot be read."""
+        ...
+
+
+class NoTrials:
+    """Implements `ClassTrials` without any trial."""
+
+    def find(self, key: TrialKey) -> ClassTrial | None:
+        return None
 
 
 class NoEvidence:

@@ -12,7 +12,7 @@ from gateway.domain.access import Access
 from gateway.domain.backend import RANK, Backend
 from gateway.domain.money.pacing import lowered
 from gateway.domain.policy import ModelRule, Policy
-from gateway.domain.protocols import Evidence, FleetView, ModelPrices, NoEvidence, Sampler
+from gateway.domain.protocols import ClassTrials, Evidence, FleetView, ModelPrices, NoEvidence, NoTrials, Sampler
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.routing.learned import Learned
@@ -24,6 +24,7 @@ from gateway.routing.affinity.continuity import Affinity
 from gateway.routing.aliases import ResolvedModel, permitted
 from gateway.routing.candidates import Candidate, Demand, against, considered, examine, expected_cost, refusal
 from gateway.routing.ceiling import Ceiling, ceiling_of, named_model
+from gateway.routing.classes import class_choice
 from gateway.routing.counterfactual import Case
 from gateway.routing.decision import Choice, by_cost, choose
 from gateway.routing.difficulty.adequacy import Adequacy
@@ -73,11 +74,14 @@ class Router:
         plan: Plan | None = None,
         continuity: Affinity | None = None,
         evidence: Evidence | None = None,
+        trials: ClassTrials | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """`load`: makes the grader; called once, in a thread. `pressures`: team → how far its spend is ahead of an even
-        spend, 0..1. `plan`: fitted strategies. `evidence`: comparisons of the team's own answers."""
+        spend, 0..1. `plan`: fitted strategies. `evidence`: comparisons of the team's own answers. `trials`: how far
+        traffic classes are open."""
         self.plan = plan
+        self._trials = trials or NoTrials()
         self._evidence = evidence or NoEvidence()
         self._pressures = pressures
         self._prices, self._fleet, self._sampler = prices, fleet, sampler
@@ -89,7 +93,7 @@ class Router:
         self._lengths = OutputLengths()
         self._names: dict[tuple[str, int], tuple[Policy | Access, ResolvedModel]] = {}
         self._counts = {"routed": 0, "to_reference": 0, "abstained": 0, "escalatable": 0, "observed": 0, "refused": 0}
-        self._counts |= {"planned": 0, "above_ceiling": 0}
+        self._counts |= {"planned": 0, "above_ceiling": 0, "by_class": 0}
 
     async def route(
         self, request: CompletionRequest, tenant: Tenant, estimate: ContextEstimate, record: Record
@@ -214,7 +218,7 @@ class Router:
         if named.rule is None or demand.tier:
             route = self._limited(_as_asked(candidates, demand), ceiling, candidates)
         else:
-            route = self._by_rule(named.rule, candidates, request, tenant.policy, demand, session, ceiling)
+            route = self._by_rule(named.rule, candidates, request, tenant, demand, session, ceiling)
         return self._continuity.keep(route, prefix, candidates)
 
     def _ceiling(self, named: ResolvedModel, candidates: Sequence[Candidate], demand: Demand) -> Ceiling | None:
@@ -272,11 +276,12 @@ class Router:
         rule: ModelRule,
         candidates: Sequence[Candidate],
         request: CompletionRequest,
-        policy: Policy,
+        tenant: Tenant,
         demand: Demand,
         session: str,
         ceiling: Ceiling | None,
     ) -> Route:
+        policy = tenant.policy
         several = sum(not each.excluded for each in candidates) > 1
         failed = not self._judge.ready and self._judge_again_at > float("-inf")
         judge = self._judge.get() if several and not failed else None
@@ -291,11 +296,16 @@ class Router:
         tokens = demand.input.tokens, demand.output_tokens
         plan = self._planned(choice, candidates, request, grade, quality, subject, learnt, tokens)
         choice = plan.choice if plan else choice
+        by_class = None
+        if policy.trials.classes and grade is not None and grade.abstained:
+            choice, by_class = class_choice(choice, rule, request, tenant, demand, session, self._trials)
         served, why = self._override(choice, request, policy, subject)
         order = choice.order if served is None else (served, *(each for each in choice.order if each is not served))
         asking = plan.asking if plan and not served else None
-        stronger = None if served or asking else _stronger(choice, rule, request)
+        stronger = None if served or asking or (by_class and by_class.serves) else _stronger(choice, rule, request)
         self._count(choice, grade, served, stronger)
+        if by_class is not None:
+            self._counts["by_class"] += by_class.serves
         route = Route(
             tuple(each.backend for each in order),
             why or choice.reason,
@@ -312,8 +322,9 @@ class Router:
             pressure=pressure,
             asking=asking,
             strategy=plan.strategy if plan else "",
+            by_class=by_class,
             what_if=None
-            if plan
+            if plan or (by_class and by_class.serves)
             else Case(tuple(candidates), rule.reference, grade, quality, adequacy, learnt, ceiling).sentences,
         )
         return self._limited(route, choice.ceiling, candidates)

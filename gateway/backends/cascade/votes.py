@@ -72,8 +72,9 @@ def vote(
 
 
 def _of_calls(calls: Any) -> str | None:
-    """The vote of tool calls: the names and arguments of all calls, in order. None if one call is unreadable."""
-    signatures = []
+    """The vote of tool calls: the names and arguments of all calls. The order of the calls has no influence. None if
+    one call is unreadable."""
+    signatures: list[str] = []
     for call in calls if type(calls) is list else ():
         function = call.get("function") if type(call) is dict else None
         if type(function) is not dict:
@@ -82,8 +83,8 @@ def _of_calls(calls: Any) -> str | None:
             value = orjson.loads(function.get("arguments") or "{}")
         except orjson.JSONDecodeError:
             return None
-        signatures.append([function.get("name"), _plain(value)])
-    return "calls:" + _dumped(signatures) if signatures else None
+        signatures.append(_dumped([function.get("name"), _plain(value)]))
+    return "calls:" + ",".join(sorted(signatures)) if signatures else None
 
 
 def _of_text(text: str, json_wanted: bool, question_language: Language | None) -> str | None:

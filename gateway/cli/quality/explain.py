@@ -34,7 +34,9 @@ from gateway.domain.tenant import Key, Tenant
 from gateway.domain.traffic import traffic_class
 from gateway.domain.units import pico_to_usd
 from gateway.errors import GatewayError
+from gateway.learning.class_trials import StoredTrials
 from gateway.ledger.prices.price_book import PriceBook
+from gateway.ledger.store import class_trials
 from gateway.policy.load import load_policies
 from gateway.routing.counterfactual import changes_of
 from gateway.routing.loading import followed, packaged
@@ -93,7 +95,8 @@ async def _decide(
     found = await backends_of(settings.config, local_model_url(settings.paths))
     fleet = Fleet([catalogue.complete(backend) for backend in found])
     plan = followed(settings.config.routing.artefact)
-    router = Router(packaged, catalogue, fleet, fleet.backends, pressures=pressures, plan=plan)
+    trials = _trials(settings, tenant.policy)
+    router = Router(packaged, catalogue, fleet, fleet.backends, pressures=pressures, plan=plan, trials=trials)
     estimate = Contexts(Counter()).estimate(request)
 
     def decide(policy: Policy) -> Route:
@@ -118,6 +121,14 @@ def _by_strategy(decide: Callable[[Policy], Route], policy: Policy, model: str, 
         return found.strategy or found.backends[0].name
 
     return changes_of("quality", followed_at, rule.quality)
+
+
+def _trials(settings: Settings, policy: Policy) -> StoredTrials:
+    """How far traffic classes are open; empty if the policy does not compare them."""
+    if not policy.trials.classes:
+        return StoredTrials({})
+    with open_database(settings) as database, database.read() as connection:
+        return StoredTrials(class_trials.read(connection))
 
 
 def _pressures(settings: Settings, tenant: Tenant) -> dict[str, float]:

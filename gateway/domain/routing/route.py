@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from gateway.domain.backend import Backend
 from gateway.domain.prompt_cache import CacheMarks
+from gateway.domain.routing.class_trial import ClassTrial, TrialKey
 from gateway.domain.routing.strategy import RunningStrategy
 
 
@@ -61,6 +62,28 @@ class Decision:
 
 
 @dataclass(slots=True)
+class ClassDecision:
+    """The decision by the traffic class of a request from which the grader abstained."""
+
+    key: TrialKey
+    """The class, and the cheaper backend about which the decision is."""
+    trial: ClassTrial | None
+    """None if no answer of the backend was compared in this class."""
+    serves: bool
+    """Whether the backend is chosen. False: the reference is chosen."""
+    confidence: float
+    """A mean token probability. An answer with a lower one looks weak."""
+
+    @property
+    def reason(self) -> str:
+        name, backend = self.key.traffic_class, self.key.backend
+        if self.trial is None:
+            return f"class {name}: {backend} was not compared yet"
+        share = f"serves {self.trial.share:.0%} of sessions" if self.trial.share else "serves none"
+        return f"class {name}: {backend} {share} ({self.trial.why})"
+
+
+@dataclass(slots=True)
 class Route:
     """The route of a request. `backends`: in calling order. The first one serves. The others are fallbacks, as long as
     no byte was sent."""
@@ -98,6 +121,8 @@ class Route:
     cannot serve."""
     prefix: Prefix | None = None
     """The conversation of the request. After the answer, its sessions are updated."""
+    by_class: ClassDecision | None = None
+    """None if the choice did not depend on the traffic class."""
     what_if: Callable[[], tuple[str, ...]] | None = field(default=None, compare=False, repr=False)
     """A function that returns sentences about what would have changed the choice. It keeps no prompt, and runs on
     demand."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import orjson
 from sqlalchemy import Connection, delete, func, insert, select
@@ -13,6 +13,9 @@ from sqlalchemy import Connection, delete, func, insert, select
 from gateway.domain.routing.standing import Judged
 from gateway.state.sql.tables import evidence, feedback
 
+CLASS: Final = "class"
+"""The source of comparisons for the trial of a traffic class. They do not count as evidence about the backend in
+general, because the grader abstained from their requests."""
 WINDOW_S = 30 * 86400.0
 """Maximum age, in seconds, of judgements that count."""
 KEEP_S = 3 * WINDOW_S
@@ -49,6 +52,7 @@ class Finding:
     score: float
     weight: float = 1.0
     plans: Mapping[str, Any] = field(default_factory=dict)
+    traffic_class: str = ""
 
 
 def write(connection: Connection, findings: Sequence[Finding], now: float) -> None:
@@ -76,7 +80,7 @@ def judged_pairs(connection: Connection, after: tuple[int, int], since: float) -
     """(Team, backend) of each judgement after `after` and since `since` (Unix seconds). `after`: result of `newest`."""
     found: set[tuple[str, str]] = set()
     for table, id, more in (
-        (evidence, after[0], [evidence.c.weight > 0]),
+        (evidence, after[0], [evidence.c.weight > 0, evidence.c.source != CLASS]),
         (feedback, after[1], [feedback.c.predicted.is_not(None), feedback.c.score.is_not(None)]),
     ):
         query = select(table.c.team, table.c.backend).where(table.c.id > id, table.c.at >= since, *more).distinct()
@@ -89,7 +93,7 @@ def read(connection: Connection, team: str, backend: str, since: float) -> list[
     c = evidence.c
     rows = connection.execute(
         select(c.id, c.predicted, c.target, c.score, c.weight, c.at)
-        .where(c.team == team, c.backend == backend, c.at >= since, c.weight > 0)
+        .where(c.team == team, c.backend == backend, c.at >= since, c.weight > 0, c.source != CLASS)
         .order_by(c.id.desc())
         .limit(MOST)
     )
