@@ -219,14 +219,14 @@ class Cache:
             return None
         if self._semantic.failed:
             record.degraded.add("embedder")
-        look, ticket.near = await self._hit_checker.find(question, tenant, ticket.asker)
+        look, ticket.near = await self._hit_checker.find(question, tenant, ticket.asker, record.traffic_class)
         ticket.vector = request.vector = look.vector
         if look.found is None:
             return None
         record.cache_score = round(look.found.score, 4)
         hit = await self._recall(look.found.digest, "semantic", request, record)
         if hit is not None:
-            self._hit_checker.gave(look.found, hit.stored, request, tenant)
+            self._hit_checker.gave(look.found, hit.stored, request, tenant, record.traffic_class)
         return hit
 
     async def _recall(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from gateway.cache.verifier.align import Gap, align, unmatched
 from gateway.cache.verifier.lexicon import Lexicon, Words
-from gateway.cache.verifier.phrases import carried, roles_exchanged, root
+from gateway.cache.verifier.phrases import carried, fronted, owned, roles_exchanged, root
 from gateway.cache.verifier.text import Reading, Token
 from gateway.cache.verifier.typos import same_word
 
@@ -18,6 +18,8 @@ phrase such as `if you don't mind`."""
 _WHETHER = frozenset({"is", "are", "do", "does", "has", "have", "was", "were", "did"})
 """Words that begin a yes/no question. A text that begins with one of them and has no question word is a yes/no
 question: `is the lamp on`, unlike `lamp on please`."""
+_BE = frozenset({*("is", "are", "was", "were"), *("es", "son", "fue", "fueron"), *("sao", "foi", "foram")})
+"""Forms of `be`. A statement and a question have them at different positions."""
 _HOW = frozenset({"how", "what"})
 """Question words that have the same meaning, as in `How do I …` and `What is the way to …`."""
 
@@ -35,6 +37,8 @@ _PHRASED = frozenset({"question", "tense", "sentence"})
 _REORDERED = 0.5
 """Limit for the summed rarity of the words that only one text has. If the sum reaches the limit, the sentence counts as
 paraphrased, and a changed word order is no sign."""
+_EDIT = 2
+"""Maximum words of a replacement that counts as an edit and not as a paraphrase."""
 
 
 @dataclass(slots=True)
@@ -65,12 +69,20 @@ class Comparison:
         return len(self.gaps) == 1
 
     @property
-    def exchanged(self) -> bool:
-        """Whether the texts differ at one position only, by other content words. Such questions are almost always
-        different."""
+    def replaced(self) -> bool:
+        """Whether the texts differ at only one position, and content words are replaced by other words there."""
         if self.interchangeable or not self.alone or not (self.gaps[0].stored and self.gaps[0].asked):
             return False
         return (min(self.spots[0]) > 0 or max(self.spots[0]) == 1) if self.spots else bool(self.moved)
+
+    @property
+    def exchanged(self) -> bool:
+        """Whether at most two words are replaced, or words of a later sentence, which may ask for a format of the
+        answer. In almost all cases, this makes a different question. A longer replacement may be a paraphrase."""
+        if not self.replaced:
+            return False
+        sides = self.gaps[0].stored, self.gaps[0].asked
+        return max(map(len, sides)) <= _EDIT or any(token.sentence for side in sides for token in side)
 
 
 class Comparer:
@@ -99,7 +111,7 @@ class Comparer:
             result.conflict = "accent"
             return result
         rearranged = stored.forms != asked.forms and sorted(stored.forms) == sorted(asked.forms)
-        if rearranged and not carried(gaps, _moved(gaps), (stored.forms, asked.forms), lexicon.prepositions):
+        if rearranged and not self._only_moved(gaps, stored, asked, lexicon):
             result.conflict = "order"
             return result
         settled = self._settle(gaps, stored, asked, lexicon)
@@ -119,6 +131,14 @@ class Comparer:
         if not result.same:
             result.conflict = self._conflict(result, stored.language or asked.language or "en")
         return result
+
+    def _only_moved(self, gaps: list[Gap], stored: Reading, asked: Reading, lexicon: Lexicon) -> bool:
+        """Whether two texts with the same words in another order have the same meaning: whole phrases moved, or only
+        words such as `is` in `where the station is`."""
+        forms = stored.forms, asked.forms
+        if carried(gaps, _moved(gaps), forms, lexicon.prepositions) or fronted(gaps, _moved(gaps), forms):
+            return True
+        return all(token.form in _BE or token.form in lexicon.questions for gap in gaps for token in gap.stored)
 
     def _conflict(self, found: Comparison, language: str) -> str:
         """The reason why the two questions must have different answers; empty if there is none."""
@@ -219,8 +239,11 @@ class Comparer:
         found |= _question_signs(only, stored, asked, lexicon)
         if len({any(token.form in lexicon.past for token in side) for side in only}) == 2:
             found.add("tense")
-        if any(root(token.form) in moved and self.is_content(token, lexicon) for token in left) and not carried(
-            compared.gaps, moved, (stored.forms, asked.forms), lexicon.prepositions
+        forms = stored.forms, asked.forms
+        if (
+            any(root(token.form) in moved and self.is_content(token, lexicon) for token in left)
+            and not carried(compared.gaps, moved, forms, lexicon.prepositions)
+            and not (fronted(compared.gaps, moved, forms) or owned(forms, lexicon.function))
         ):
             found.add("order")
         if self._sentence_added(only[0], stored, lexicon) or self._sentence_added(only[1], asked, lexicon):

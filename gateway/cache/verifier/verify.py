@@ -24,6 +24,8 @@ _SAME_FLOOR = {"en": 0.85, "es": 0.6, "pt": 0.6}
 """Language → minimum cosine of a pair whose differences are all harmless. Only with this cosine is the pair accepted.
 The minimum is lower for languages other than English, because MiniLM's vectors represent accents and marks badly."""
 _PARAPHRASE_FLOOR = 0.62
+_REPLACED_FLOOR = 0.88
+"""Minimum cosine of two questions that differ at only one position, where more than two words are replaced."""
 _LONGEST_QUESTION = 30
 """Maximum tokens of a question that gets a score. In a longer text every word may matter, and the cosine does not show
 single words."""
@@ -153,8 +155,11 @@ class Verifier:
 
     @staticmethod
     def _open(left: Reading, right: Reading, comparison: Comparison, cosine: float) -> bool:
-        """Whether the networks may decide about a pair of questions. Both must be short, in one language, and without
-        text to process. False for a single replaced word."""
+        """Whether the networks may decide about a pair of questions. Both questions must be short and in the same
+        language, and must contain no text to process. The result is false if one or two words are replaced
+        (`Comparison.exchanged`), or if more words are replaced and the cosine is not high."""
+        if comparison.exchanged or (comparison.replaced and cosine < _REPLACED_FLOOR):
+            return False
         long = max(len(left.tokens), len(right.tokens)) > _LONGEST_QUESTION
         foreign = not left.language or left.language != right.language
-        return cosine >= _PARAPHRASE_FLOOR and not (foreign or comparison.exchanged or long or left.payload)
+        return cosine >= _PARAPHRASE_FLOOR and not (foreign or long or left.payload)
