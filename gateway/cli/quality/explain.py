@@ -19,7 +19,7 @@ from gateway.backends.providers.discover import backends_of
 from gateway.cli import tables
 from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
-from gateway.cli.requests.explain_request import ID, flight_of, sentences
+from gateway.cli.requests.explain_request import ID, flight_of
 from gateway.context.count import Counter
 from gateway.context.plan import Contexts
 from gateway.dialects.openai_chat.dialect import parse
@@ -34,6 +34,7 @@ from gateway.domain.traffic import traffic_class
 from gateway.domain.units import pico_to_usd
 from gateway.errors import GatewayError
 from gateway.ledger.prices.price_book import PriceBook
+from gateway.ledger.reports.explanation import sentences
 from gateway.policy.load import load_policies
 from gateway.routing.counterfactual import changes_of
 from gateway.routing.loading import followed, packaged
