@@ -103,6 +103,9 @@ def _savings(connection: Connection, scope: Scope, names: Sequence[str]) -> dict
         cached, idle = beside.get(statement.team, (0, 0))
         net = None if statement.saved_pico is None else dollars(statement.saved_pico - idle)
         one |= {"by_cache_usd": dollars(cached), "idle_usd": dollars(idle), "net_saved_usd": net}
+    idle = sum(each for _, each in beside.values())
+    known = sum(one.saved_pico for one in found if one.saved_pico is not None)
+    values["total"]["net_saved_usd"] = dollars(known - idle)
     return values
 
 
