@@ -140,7 +140,7 @@ export function savings({ teams: [one], method }) {
       [t("Statement"), (row) => (row.sum ? h("strong", {}, row.name) : row.name)],
       ["USD", (row) => (row.sum ? h("strong", { class: lost ? "warn" : "good" }, money(row.usd)) : money(row.usd)), "number"],
     ], rows)),
-    h("p", { id: "by-means" }, tn("How: {0} by answers from the cache; the rest by cheaper backends, prompt caches and trimmed context.", money(one.by_cache_usd))),
+    h("p", { id: "by-means" }, tn("{0} by answers from the cache; the rest by cheaper backends, prompt caches and trimmed context.", money(one.by_cache_usd))),
     one.unpriced ? quiet(t("Calls without a price, which are not included: {0}.", count(one.unpriced))) : null,
     how,
   ].filter(Boolean);
