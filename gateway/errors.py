@@ -204,13 +204,14 @@ class BackendError(GatewayError):
         self.backend = backend
 
     def of_operator(self) -> Self:
-        """Mark this error as one that only the operator can correct, and return it. An attempt with such an error is
-        not repeated."""
+        """Mark this error as one whose cause only the operator can correct, and return it. After this error, the
+        attempt is not repeated."""
         self.retryable, self.needs_operator = False, True
         return self
 
     def heed(self, should_retry: bytes | None) -> None:
-        """Apply the value of the backend's `x-should-retry` header, if the backend sent it."""
+        """Apply the value `should_retry` of the backend's `x-should-retry` header. Does nothing if the backend did not
+        send the header."""
         if should_retry in (b"true", b"false"):
             self.retryable = self.retry_header = should_retry == b"true"
 
@@ -282,9 +283,9 @@ _ADVICE = {
 
 
 class AllBackendsFailed(GatewayError):
-    """All attempts failed, or none could be made. Status 429 if every attempt was rate-limited; then the code is
-    `rate_limit_exceeded`, or `insufficient_quota` if no account has quota left. Status 503 if each attempt was
-    rate-limited or overloaded, or if none was made. Otherwise 502."""
+    """All attempts failed, or no attempt could be made. The status is 429 if every attempt was rate-limited; the code
+    is then `rate_limit_exceeded`, or `insufficient_quota` if no account has quota left. The status is 503 if each
+    attempt was rate-limited or overloaded, or if no attempt was made. In all other cases it is 502."""
 
     code, retryable = "all_backends_failed", True
 

@@ -90,8 +90,9 @@ class Coalescer:
 
     @staticmethod
     def allowed(request: CompletionRequest, tenant: Tenant) -> bool:
-        """Whether the request may share an answer in progress. A limit `max_usd_per_request` may cut an answer short.
-        Other teams have other limits, so such an answer is not shared with them."""
+        """Whether the request may share an answer in progress. The policy can forbid sharing. A request with a limit
+        `max_usd_per_request` shares no answers with other teams, because the limit may cut an answer short and other
+        teams have other limits."""
         policy = tenant.policy
         if policy.max_usd_per_request is not None and policy.cache.scope in ("organisation", "public"):
             return False
@@ -186,11 +187,8 @@ class Coalescer:
         return owner
 
     def _ended(self, shared: SharedCall) -> None:
-        """Release the locks of a call that can no longer be joined.
-
-        If the answer was stored, the host lock is released some time later. Until the other workers know the answer,
-        they request it from this worker.
-        """
+        """Release the locks of a call that other requests can no longer join. If the answer was stored, the host lock
+        is released some time later: until the other workers know the answer, they must ask this worker for it."""
         self._redis_locks.release(shared.digest)
         if shared.claimed and self._host_locks is not None:
             if shared.over and self._is_stored(shared.digest):
@@ -202,8 +200,8 @@ class Coalescer:
     def _subscribe_to_peer(
         self, process: int, digest: bytes, request: CompletionRequest, deadline: float
     ) -> Subscriber:
-        """A subscriber to a new shared call that fetches the answer of another worker. Further requests in this worker
-        can join the new shared call."""
+        """A subscriber to the call that another worker makes. The answer is fetched through a new shared call in this
+        worker, which further requests in this worker can join."""
         assert self._peers is not None
         self._counts["joined_neighbours"] += 1
         shared = self._calls.add(digest, form(request), deadline, remote=True)
@@ -221,6 +219,6 @@ def form(request: CompletionRequest) -> Form:
 
 
 def _shares_bytes(request: CompletionRequest) -> bool:
-    """Whether all subscribers get the same bytes. They do not in the Responses dialect, because each answer has an id
+    """Whether all subscribers get the same bytes. In the Responses dialect they do not, because each answer has an id
     of its own there."""
     return not FACTS[request.dialect].answers_have_ids

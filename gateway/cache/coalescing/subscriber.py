@@ -35,8 +35,8 @@ class Subscriber:
         shared.subscribers.add(self)
 
     async def begin(self) -> bool:
-        """Wait for the first bytes of the answer. A silent subscriber waits for the end. Returns False if the call
-        failed before; then the caller may make another call."""
+        """Wait for the first bytes of the answer; a silent subscriber waits for the end of the answer. Returns False if
+        the call failed before that, so that the caller may make another call."""
         shared = self.shared
         try:
             await shared.ready(whole=self.silent)
