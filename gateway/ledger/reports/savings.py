@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select, union_all
 
 from gateway.domain.backend import RANK, Backend
 from gateway.domain.money.price import Price
@@ -163,18 +163,12 @@ def _served(c: Any, which: ColumnElement[bool]) -> Any:
     earlier = func.lag(sent + output + c.reasoning_tokens).over(
         partition_by=(c.key_id, c.session), order_by=(c.at, c.request_id)
     )
-    seen = case((c.session == "", 0), else_=func.coalesce(earlier, 0))
-    return (
-        select(
-            sent.label("sent"),
-            case((seen > kept, seen), else_=kept).label("warm"),
-            output.label("output"),
-            c.reasoning_tokens.label("reasoning"),
-            c.alike,
-        )
-        .where(which)
-        .subquery()
-    )
+    seen = func.coalesce(earlier, 0)
+    rest = (output.label("output"), c.reasoning_tokens.label("reasoning"), c.alike)
+    # Rows without a session need no window function, which would sort them.
+    alone = select(sent.label("sent"), kept.label("warm"), *rest).where(which, c.session == "")
+    warm = case((seen > kept, seen), else_=kept).label("warm")
+    return union_all(alone, select(sent.label("sent"), warm, *rest).where(which, c.session != "")).subquery()
 
 
 def _flat(price: Price) -> Price:
