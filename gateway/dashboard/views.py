@@ -125,7 +125,10 @@ class Views:
         sort = query.get("sort", "newest")
         if sort not in request_log.SORT:
             raise BadRequest(f"sort must be one of {', '.join(request_log.SORT)}.", param="sort")
-        if query.get("format", "json") == "csv":
+        form = query.get("format", "json")
+        if form not in ("json", "csv"):
+            raise BadRequest("format must be json or csv.", param="format")
+        if form == "csv":
             return _csv(await self._read(partial(request_log.as_csv, wanted=wanted)), "requests")
         try:
             found = await self._read(partial(request_log.page, wanted=wanted, sort=sort, after=query.get("after", "")))

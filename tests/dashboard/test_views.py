@@ -91,6 +91,7 @@ async def test_filters_choose_requests(
         ("requests", {"min_cost": "NaN"}, "min_cost"),
         ("requests", {"min_cost": "1e99"}, "min_cost"),
         ("requests", {"sort": "odd"}, "sort"),
+        ("requests", {"format": "odd"}, "format"),
         ("requests", {"after": "odd"}, "after"),
         ("requests", {"after": "odd", "sort": "cost"}, "after"),
         ("requests", {"period": "odd"}, "period"),

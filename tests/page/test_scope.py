@@ -91,6 +91,17 @@ def test_an_admin_sees_all_teams_and_leads_to_one(visit: Open) -> None:
     page.wait_for_selector("#brief data[value^='13.37']")
 
 
+def test_one_team_s_figures_never_stand_below_another_team_s_name(visit: Open) -> None:
+    opened = visit()
+    page = opened.enter("admin", f"#/overview?team={traffic.CHAT}&period=30")
+    page.wait_for_selector("#brief data[value^='13.37']")
+    page.route("**/dashboard/data*", lambda route: None)  # the answer does not come
+    page.select_option("#team", traffic.SEARCH)
+    until(page, f"document.querySelector('#title').textContent === 'Team {traffic.SEARCH}'")
+    assert "13.37" not in page.inner_text("#figures")
+    assert page.locator("#figures :is(data, rect)").count() == 0
+
+
 def test_an_inference_key_sees_its_own_requests_alone(visit: Open) -> None:
     opened = visit()
     page = opened.enter("app", "")

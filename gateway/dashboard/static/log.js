@@ -36,6 +36,9 @@ export class Log {
       if (field.tagName === "SELECT" && query[name] && ![...field.options].some((one) => one.value === query[name])) field.append(h("option", {}, query[name]));
       field.value = query[name] ?? (name === "sort" ? "newest" : "");
     }
+    const asked = JSON.stringify(this.query());
+    if (asked !== this.shown) this.place.replaceChildren();
+    this.shown = asked;
     await this.load("");
     this.follow();
   }

@@ -15,6 +15,7 @@ import * as sections from "./sections.js";
 
 const AWAY_S = 5;
 const SLOW_MS = 400;
+const FINAL = [400, 403, 404]; // asking again would not help
 const MONTHS = 12;
 const $ = (id) => document.getElementById(id);
 
@@ -31,6 +32,7 @@ const playground = new Playground($("playground"), { ask, fetchFlight, asked: ()
 let courses = [];
 let viewer = null;
 let figures = {};
+let shown = null; // the team whose figures are on the page
 let asking = null;
 let timer = 0;
 
@@ -56,9 +58,23 @@ async function enter() {
   if (!here().view || !sees(viewer.scopes, here().view)) {
     history.replaceState(null, "", link(start()));
   }
+  const team = view() === "teams" ? "" : here().query.team ?? viewer.team;
+  if (team !== shown) clear();
+  shown = team;
   frame();
   await refresh();
   return undefined;
+}
+
+/** Empty the page, so that one team's figures never stand below another team's name. */
+function clear() {
+  figures = {};
+  forget();
+  log.forget();
+  for (const chart of [...Object.values(charts), ...courses]) chart.forget();
+  courses = [];
+  $("moment").textContent = "";
+  badge(0);
 }
 
 /** Navigation, controls and the sections of the view. */
@@ -118,11 +134,13 @@ async function refresh() {
       leave(error.message);
       return;
     }
-    say(words(error));
+    const final = FINAL.includes(error.status);
+    say(words(error), !final);
+    if (final) next = 0;
   } finally {
     clearTimeout(slow);
   }
-  if (mine === asking && PARTS[name] && !document.hidden) timer = setTimeout(refresh, next * 1000);
+  if (mine === asking && PARTS[name] && next && !document.hidden) timer = setTimeout(refresh, next * 1000);
 }
 
 /** Fetch and show the parts of a view. Returns the seconds until the next refresh. */
@@ -135,6 +153,7 @@ async function showFigures(name, mine) {
     const found = await get(path, { parts: parts.join(), period: query.period ?? "month", team: name === "teams" ? "" : query.team }, mine.signal);
     if (mine !== asking) return next;
     const names = { ...(figures.asked === asked ? figures.key_names : {}), ...found.key_names };
+    if (figures.asked !== asked) for (const id of ["where", "trail"]) paint(id, "waiting", () => []);
     figures = { ...(figures.asked === asked ? figures : {}), ...found, asked, key_names: names };
     next = Math.max(next, found.refresh_s);
     show(name);
@@ -151,6 +170,8 @@ async function showWaiting(mine) {
 }
 
 async function showRequest(signal) {
+  if ($("one").dataset.id !== here().id) paint("one", "waiting", computing);
+  $("one").dataset.id = here().id;
   $("one").setAttribute("aria-busy", "true");
   try {
     const found = await get(`dashboard/requests/${encodeURIComponent(here().id)}`, {}, signal);
@@ -189,9 +210,10 @@ function wait(mine) {
 }
 
 /** Show a problem that may be temporary. The last figures stay on the page, with their time. */
-function say(problem) {
+function say(problem, again = true) {
   const stale = figures.at ? ` ${t("These figures are from {0}.", time(figures.at))}` : "";
-  paint("status", [problem, stale], () => (problem ? [h("p", { class: "notice bad" }, `${problem}${stale} ${t("Trying again…")}`)] : []));
+  const text = [problem, stale, again ? ` ${t("Trying again…")}` : ""].join("");
+  paint("status", [problem, text], () => (problem ? [h("p", { class: "notice bad" }, text)] : []));
   $("figures").classList.toggle("stale", Boolean(problem));
 }
 
@@ -229,6 +251,9 @@ function showTeam(name) {
   if (figures.budgets) showBudgets();
   paint("alerts", [figures.alerts, viewer.scopes], () => sections.alerts(figures.alerts, viewer.scopes.includes("admin") ? acknowledge : null));
   if (figures.feedback) paint("feedback", figures.feedback, sections.feedback);
+  for (const [part, id] of Object.entries(LATER)) {
+    if (figures[part] === undefined) paint(id, "waiting", computing);
+  }
   if (none) return;
   paint("answers", overviewOf(figures), overview.answers);
   paint("brief", { total, savings }, sections.brief);
@@ -246,6 +271,10 @@ function showTeam(name) {
   charts[name === "models" ? "plot2" : "plot"].show({ steps: data.steps.map(({ at, parts, total: sum }) => ({ at, parts, total: sum })), names: data.names, by: data.by });
   if (name === "overview") paint("days-table", data, models.days);
 }
+
+/** Sections whose part comes later than the first one. Until then they show nothing of another period. */
+const LATER = { savings: "savings", dearest: "dearest", cache: "cache", feedback: "feedback", tiers: "mix", difficulty: "difficulty", latency: "latency" };
+const computing = () => h("p", { class: "quiet" }, t("Computing…"));
 
 function overviewOf({ total, by, pace, budgets, savings, dearest, wrong_hits, max_error, open_alerts, alerts, period, since, days }) {
   return { total, by: { model: by.model }, pace, budgets, savings, dearest, wrong_hits, max_error, open_alerts, alerts, period, since, days };
@@ -296,17 +325,12 @@ function stacked({ names, steps: known }, unit, lines) {
 function leave(why = "") {
   clearTimeout(timer);
   asking?.abort();
-  asking = viewer = null;
-  figures = {};
+  asking = viewer = shown = null;
   forgetKey();
+  clear();
   say("");
-  forget();
-  log.forget();
-  for (const chart of [...Object.values(charts), ...courses]) chart.forget();
-  courses = [];
   playground.forget();
-  for (const id of ["title", "moment", "empty-text", "who", "example"]) $(id).textContent = "";
-  badge(0);
+  for (const id of ["title", "empty-text", "who", "example"]) $(id).textContent = "";
   $("figures").hidden = $("controls").hidden = $("nav").hidden = true;
   $("door").hidden = false;
   $("refused").textContent = why;
