@@ -7,8 +7,8 @@ ledger once and adds up the groups itself. A test compares the results with the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from typing import Any
+from operator import add
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Integer, and_, case, cast, func, literal, or_, select
 
@@ -32,16 +32,32 @@ _OMITTED = ("decided", "undecided_usd", "decided_usd", "decided_adequacy", "cach
 _MONEY = ("cost_pico", "saved_pico")
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """The figures of all ledger entries with the same values of these columns. `step`: hours or days since 1970."""
+_FIELDS = (
+    *("requests", "attempts", "failed", "interrupted", "cache_answers"),
+    *("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens"),
+    *("estimated", "unpriced", "cost_pico", "saved_pico", "idle_pico", "checks", "checks_pico"),
+)
+"""The fields of a usage report's line that a group has, in the order of `Group.counts`."""
+_COST = _FIELDS.index("cost_pico")
+
+
+_ZEROS = (0,) * (len(_FIELDS) - 1)
+
+
+class Group(NamedTuple):
+    """The figures of all ledger entries with the same values of these columns. `step`: hours or days since 1970.
+    `counts`: one number for each of `_FIELDS`. A tuple, because there may be tens of thousands of groups."""
 
     step: int
     team: str
     backend: str
     model: str
     key: str
-    line: Line
+    counts: tuple[int, ...]
+
+    @property
+    def cost_pico(self) -> int:
+        return self.counts[_COST]
 
 
 def read(connection: Connection, period: Period, team: str | None, *, by_team: bool = False) -> list[Group]:
@@ -92,31 +108,23 @@ def _group(row: tuple[Any, ...], width: int, *, by_team: bool) -> Group:
     called, kind, outcome = row[width : width + 3]
     attempts, first, *counts = (int(value or 0) for value in row[width + 3 : -4])
     cost, saved = whole(*row[-4:-2]), whole(*row[-2:])
-    line = Line(requests=0 if kind in _NO_REQUESTS else first, cost_pico=cost, saved_pico=saved)
-    if called:
-        inputs, cached, written, outputs, reasoning, estimated, unpriced = counts
-        line = replace(
-            line,
-            attempts=attempts,
-            failed=attempts if outcome == "failed" else 0,
-            interrupted=attempts if outcome == "interrupted" else 0,
-            input_tokens=inputs,
-            cached_tokens=cached,
-            cache_write_tokens=written,
-            output_tokens=outputs,
-            reasoning_tokens=reasoning,
-            estimated=estimated,
-            unpriced=unpriced,
-        )
-        if kind == CHECK:
-            line = replace(line, checks=attempts, checks_pico=cost)
-    elif kind == IDLE:
-        line = replace(line, idle_pico=cost)
-    else:
-        line = replace(line, cache_answers=attempts)
+    checks = attempts if called and kind == CHECK else 0
+    values = (
+        0 if kind in _NO_REQUESTS else first,
+        attempts if called else 0,
+        attempts if called and outcome == "failed" else 0,
+        attempts if called and outcome == "interrupted" else 0,
+        0 if called or kind == IDLE else attempts,
+        *(counts if called else (0,) * len(counts)),
+        cost,
+        saved,
+        cost if kind == IDLE else 0,
+        checks,
+        cost if checks else 0,
+    )
     if by_team:
-        return Group(int(row[0]), row[1], "", "", "", line)
-    return Group(int(row[0]), "", row[1] or CACHE, row[2] or CACHE, row[3], line)
+        return Group(int(row[0]), row[1], "", "", "", values)
+    return Group(int(row[0]), "", row[1] or CACHE, row[2] or CACHE, row[3], values)
 
 
 def _alike(connection: Connection, step: Any, real: ColumnElement[bool], *, by_team: bool) -> list[Group]:
@@ -129,26 +137,33 @@ def _alike(connection: Connection, step: Any, real: ColumnElement[bool], *, by_t
     o = once.c
     found = connection.execute(select(o.step, o.which, func.sum(o.alike)).group_by(o.step, o.which))
     return [
-        Group(int(at), name if by_team else "", "", "", "" if by_team else name, Line(requests=int(requests)))
+        Group(int(at), name if by_team else "", "", "", "" if by_team else name, (int(requests), *_ZEROS))
         for at, name, requests in found
     ]
 
 
-def total(groups: Iterable[Group]) -> Line:
-    found = Line()
-    for group in groups:
-        found = found.plus(group.line)
-    return found
+def total(found: Iterable[Line]) -> Line:
+    """The sum of lines that have no request in common."""
+    summed = Line()
+    for line in found:
+        summed = summed.plus(line)
+    return summed
 
 
 def lines(groups: Iterable[Group], name: Callable[[Group], str]) -> dict[str, Line]:
     """Name → sum of the groups that have this name, sorted by name. A group without a name only counts requests, and
     is left out."""
-    found: dict[str, Line] = {}
+    sums: dict[str, list[int]] = {}
     for group in groups:
         if called := name(group):
-            found[called] = found[called].plus(group.line) if called in found else group.line
-    return dict(sorted(found.items()))
+            known = sums.get(called)
+            sums[called] = list(group.counts) if known is None else list(map(add, known, group.counts))
+    return {called: _line(sums[called]) for called in sorted(sums)}
+
+
+def _line(counts: Iterable[int]) -> Line:
+    values: dict[str, Any] = dict(zip(_FIELDS, counts, strict=True))
+    return Line(**values)
 
 
 def as_values(line: Line) -> dict[str, Any]:
@@ -160,9 +175,11 @@ def rows(by: str, found: dict[str, Line]) -> list[dict[str, Any]]:
     return [{by: name, **as_values(line)} for name, line in found.items()]
 
 
-def day_of(period: Period, group: Group, *, by_team: bool = False) -> str:
-    """The day of a group, such as `2026-01-31`."""
-    return iso(group.step * _seconds(period, by_team=by_team))[:10]
+def days_of(period: Period, groups: Iterable[Group], *, by_team: bool = False) -> Callable[[Group], str]:
+    """Returns a function that names the day of a group, such as `2026-01-31`."""
+    seconds = _seconds(period, by_team=by_team)
+    names = {step: iso(step * seconds)[:10] for step in {group.step for group in groups}}
+    return lambda group: names[group.step]
 
 
 def hour_of(group: Group) -> str:
@@ -179,10 +196,10 @@ def stack(groups: list[Group], step: Callable[[Group], str], name: Callable[[Gro
     sums: dict[str, int] = {}
     cells: dict[tuple[str, str], int] = {}
     for group in groups:
-        if group.line.cost_pico and (called := name(group)):
-            sums[called] = sums.get(called, 0) + group.line.cost_pico
+        if group.cost_pico and (called := name(group)):
+            sums[called] = sums.get(called, 0) + group.cost_pico
             cell = step(group), called
-            cells[cell] = cells.get(cell, 0) + group.line.cost_pico
+            cells[cell] = cells.get(cell, 0) + group.cost_pico
     names = sorted(sums, key=lambda one: (-sums[one], one))
     top, others = names[:STACKED], names[STACKED:]
     steps = {}
@@ -201,8 +218,8 @@ def pace(groups: list[Group], period: Period, *, by_team: bool = False) -> dict[
     seconds = _seconds(period, by_team=by_team)
     begin = max(period.since, (period.now // DAY_S - PACE_DAYS + 1) * DAY_S)
     elapsed, left = max(period.now - begin, DAY_S), month_end(period.now) - period.now
-    spent = sum(group.line.cost_pico for group in groups)
-    recent = sum(group.line.cost_pico for group in groups if group.step * seconds >= begin)
+    spent = sum(group.cost_pico for group in groups)
+    recent = sum(group.cost_pico for group in groups if group.step * seconds >= begin)
     return {
         "days": round(elapsed / DAY_S, 1),
         "until": iso(month_end(period.now)),

@@ -17,7 +17,7 @@ from gateway.domain.policy import Policy
 from gateway.domain.protocols import PriceList
 from gateway.ledger.reports import savings
 from gateway.ledger.reports.formats import as_object, dollars, simulated_values
-from gateway.ledger.reports.report import SimulatedCall, read_usage, simulated_usage, teams
+from gateway.ledger.reports.report import Line, SimulatedCall, read_usage, simulated_usage, teams
 from gateway.policy.load import PolicySet
 
 DEAREST = 10
@@ -50,19 +50,20 @@ def spend(connection: Connection, scope: Scope) -> dict[str, Any]:
     """Totals, spend by day, backend, model and key, and the spend of each day by model."""
     period = scope.period
     groups = cube.read(connection, period, scope.team)
+    step = cube.days_of(period, groups)
+    days = cube.lines(groups, step)
     by: dict[str, Any] = {
-        "day": cube.rows("day", cube.lines(groups, lambda one: cube.day_of(period, one))),
+        "day": cube.rows("day", days),
         "backend": cube.rows("backend", cube.lines(groups, lambda one: one.backend)),
         "model": cube.rows("model", cube.lines(groups, lambda one: one.model)),
         "key": cube.rows("key", cube.lines(groups, lambda one: one.key)),
     }
-    step: Callable[[cube.Group], str] = lambda one: cube.day_of(period, one)  # noqa: E731
     if period.days <= cube.HOURLY_DAYS:
         by["hour"] = cube.rows("hour", cube.lines(groups, cube.hour_of))
         step = cube.hour_of
     return {
         "currency": "USD",
-        "total": cube.as_values(cube.total(groups)),
+        "total": cube.as_values(cube.total(days.values())),
         "by": by,
         "stack": cube.stack(groups, step, lambda one: one.model),
         "pace": cube.pace(groups, period),
@@ -152,21 +153,22 @@ def all_teams(connection: Connection, scope: Scope) -> dict[str, Any]:
     by_team: dict[str, list[cube.Group]] = {name: [] for name in waiting}
     for group in groups:
         by_team.setdefault(group.team, []).append(group)
+    sums = cube.lines(groups, lambda one: one.team)
     rows = [
         {
             "team": team,
-            **cube.as_values(cube.total(its)),
+            **cube.as_values(sums.get(team, Line())),
             "pace": cube.pace(its, period, by_team=True),
             "open_alerts": waiting.get(team, 0),
         }
         for team, its in sorted(by_team.items())
     ]
     return {
-        "total": cube.as_values(cube.total(groups)),
+        "total": cube.as_values(cube.total(sums.values())),
         "teams": rows,
         "pace": cube.pace(groups, period, by_team=True),
         "open_alerts": sum(waiting.values()),
-        "stack": cube.stack(groups, lambda one: cube.day_of(period, one, by_team=True), lambda one: one.team),
+        "stack": cube.stack(groups, cube.days_of(period, groups, by_team=True), lambda one: one.team),
     }
 
 
