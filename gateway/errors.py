@@ -49,6 +49,12 @@ class GatewayError(Exception):
     kind = "api_error"
     """The value of OpenAI's `error.type`."""
     retryable = False
+    retry_header: bool | None = None
+    """The value of the backend's `x-should-retry` header; None if it sent none."""
+    needs_operator = False
+    """Whether only the gateway's operator can correct the cause, for example a key, an account or an address."""
+    no_quota = False
+    """Whether the account of the gateway's key at the backend has no quota left. Waiting then does not help."""
 
     def __init__(self, message: str, *, param: str | None = None, retry_after_s: float | None = None) -> None:
         if len(message) > _LONGEST_MESSAGE:
@@ -194,10 +200,6 @@ class BackendError(GatewayError):
     """The failure of one attempt. `backend`: name of the backend."""
 
     status, code, retryable = 502, "backend_error", True
-    retry_header: bool | None = None
-    """The value of the backend's `x-should-retry` header; None if it sent none."""
-    needs_operator = False
-    """Whether only the gateway's operator can correct the cause, for example a key, an account or an address."""
 
     def __init__(self, message: str, *, backend: str = "", retry_after_s: float | None = None) -> None:
         super().__init__(message, retry_after_s=retry_after_s)
@@ -245,8 +247,6 @@ class NotSpoken(BackendFailed):
 
 class BackendRateLimited(BackendError):
     status, code, kind = 429, "backend_rate_limited", "rate_limit_error"
-    no_quota = False
-    """Whether the account of the gateway's key has no quota left. Waiting then does not help."""
 
 
 class BackendRefused(BackendError):
@@ -293,16 +293,14 @@ class AllBackendsFailed(GatewayError):
         limited = bool(failures) and all(isinstance(failure, BackendRateLimited) for failure in failures)
         full = all(isinstance(failure, BackendRateLimited | BackendOverloaded) for failure in failures)
         self.status = 429 if limited else 503 if full else 502
-        if limited and all(getattr(failure, "no_quota", False) for failure in failures):
+        if limited and all(failure.no_quota for failure in failures):
             self.code, self.kind, self.retryable = BudgetExhausted.code, BudgetExhausted.kind, False
         elif limited:
             self.code, self.kind = LimitExceeded.code, LimitExceeded.kind
         elif failures and full:
             self.kind = "overloaded_error"
-        operators = bool(failures) and all(
-            getattr(failure, "needs_operator", False) and not failure.retryable for failure in failures
-        )
-        if operators or (failures and all(getattr(failure, "retry_header", None) is False for failure in failures)):
+        operators = bool(failures) and all(failure.needs_operator and not failure.retryable for failure in failures)
+        if operators or (failures and all(failure.retry_header is False for failure in failures)):
             self.retryable = False
         waits = [failure.retry_after_s for failure in failures if failure.retry_after_s is not None]
         unreachable = bool(failures) and all(isinstance(failure, BackendUnreachable) for failure in failures)

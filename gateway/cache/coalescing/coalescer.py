@@ -90,13 +90,8 @@ class Coalescer:
 
     @staticmethod
     def allowed(request: CompletionRequest, tenant: Tenant) -> bool:
-        """Whether the request may share an answer in progress. The policy can forbid sharing. A request with a limit
-        `max_usd_per_request` shares no answers with other teams, because the limit may cut an answer short and other
-        teams have other limits."""
-        policy = tenant.policy
-        if policy.max_usd_per_request is not None and policy.cache.scope in ("organisation", "public"):
-            return False
-        return policy.cache.join != "none" and request.dialect in DIALECTS
+        """Whether the request may share an answer in progress. The policy can forbid sharing."""
+        return tenant.policy.cache.join != "none" and request.dialect in DIALECTS
 
     async def join(self, digest: bytes, request: CompletionRequest, deadline: float, *, claim: bool) -> Join | None:
         """The answer in progress to an identical request; None if there is no such answer. Returns after the first

@@ -46,6 +46,9 @@ class SharedCall:
     claimed = False
     """Whether this worker holds the host lock for the call."""
     over = False
+    may_be_cut = False
+    """Whether a budget of the request that pays limits the length of the answer. Such an answer is not shared, because
+    other requests have other budgets."""
     ending = b""
     count = 0
     """Number of pieces that were published so far."""
@@ -136,6 +139,9 @@ class SharedCall:
     async def publish(self, source: Source) -> None:
         """Pass all of `source` to all subscribers. Raises what `source` raises."""
         self._source = source
+        if _is_capped(source.answer):
+            self.may_be_cut = True
+            self._calls.forget(self)
         while await source.pipe_to(self._put):
             await self._wait_for_demand()
         self.ending, self.over = source.ending, True
@@ -263,6 +269,11 @@ class SharedCall:
         if not self.subscribers:
             while self._pieces:
                 self._drop_first()
+
+
+def _is_capped(answer: Answer | None) -> bool:
+    attempt = None if answer is None else answer.attempt
+    return attempt is not None and attempt.output_cap is not None
 
 
 def _resolve(future: asyncio.Future[Any], value: Any) -> None:
