@@ -29,9 +29,6 @@ PACE_DAYS = 7
 """The pace of spend is the mean of up to this many past days."""
 _NO_REQUESTS = (IDLE, CHECK)
 _OMITTED = ("decided", "undecided_usd", "decided_usd", "decided_adequacy", "cache_tokens")
-_MONEY = ("cost_pico", "saved_pico")
-
-
 _FIELDS = (
     *("requests", "attempts", "failed", "interrupted", "cache_answers"),
     *("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens"),
@@ -39,8 +36,6 @@ _FIELDS = (
 )
 """The fields of a usage report's line that a group has, in the order of `Group.counts`."""
 _COST = _FIELDS.index("cost_pico")
-
-
 _ZEROS = (0,) * (len(_FIELDS) - 1)
 
 
