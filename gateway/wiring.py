@@ -24,6 +24,7 @@ from gateway.admission.tool_loops import ToolLoops
 from gateway.alerts.detect.tool_loops import ToolLoopAlerts
 from gateway.api.auth import Authenticator
 from gateway.api.idempotency.idempotency import Idempotency
+from gateway.api.routes.service import backend_health
 from gateway.api.routes.usage import UsageFigures
 from gateway.api.server.shutdown import ShutdownFlag
 from gateway.backends.fleet import Fleet
@@ -334,12 +335,14 @@ class Wiring:
         )
         self.dashboard = await self._enter(
             Dashboard(
-                guard=self.authenticator.needs("usage", "admin"),
+                needs=self.authenticator.needs,
                 database=self.database,
                 policies=self.policies,
                 prices=self.prices,
                 backends=lambda: self.fleet.backends,
                 feedback=self.feedback,
+                flight=self.telemetry.flight,
+                health=lambda tenant: backend_health(tenant, self.fleet),
             )
         )
         self.responses = await self._enter(Responses(self.database))

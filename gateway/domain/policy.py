@@ -295,7 +295,8 @@ class DataPolicy(Section):
     )
     share: Literal["key", "team"] = Field(
         "key",
-        description="Who may see stored files, batches and responses: the key that made them, or all of the team.",
+        description="Who may see stored files, batches, responses, and requests in the dashboard's log: the key that "
+        "made them, or all of the team.",
     )
     forward: tuple[Forwarded, ...] = Field(
         (),

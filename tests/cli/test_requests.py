@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gateway.cli.main import cli
-from gateway.cli.requests.explain_request import sentences
 from gateway.cli.requests.lines import money
 from gateway.cli.requests.logs import following
 from gateway.cli.run.up import lines
+from gateway.ledger.reports.explanation import sentences
 from gateway.ledger.reports.requests import Filter
 from gateway.settings.gateway import Paths, load_settings
 from gateway.state.sql.database import Database

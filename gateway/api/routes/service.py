@@ -155,3 +155,16 @@ class ServiceRoutes:
 
 def _word(state: BackendState) -> str:
     return state.trouble or ("ok" if state.available else state.reason)
+
+
+def backend_health(tenant: Tenant, fleet: Fleet) -> list[dict[str, Any]]:
+    """The state of the backends that the key may use; for admin keys of all backends, with their load. Without
+    addresses and keys."""
+    admin = "admin" in tenant.key.scopes
+    found = []
+    for backend in fleet.backends if admin else visible_backends(tenant, fleet):
+        state = fleet.state(backend)
+        facts = {"backend": backend.name, "model": backend.model, "tier": backend.tier, "state": _word(state)}
+        load = {"in_flight": state.in_flight, "wait_s": round(state.wait_s, 3), "headroom": state.headroom}
+        found.append({**facts, "first_byte_ms": state.first_byte_ms, **(load if admin else {})})
+    return found

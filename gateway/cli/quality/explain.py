@@ -19,7 +19,7 @@ from gateway.backends.providers.discover import backends_of
 from gateway.cli import tables
 from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
-from gateway.cli.requests.explain_request import ID, flight_of, sentences
+from gateway.cli.requests.explain_request import ID, flight_of
 from gateway.cli.zones import zones
 from gateway.context.count import Counter
 from gateway.context.plan import Contexts
@@ -36,6 +36,7 @@ from gateway.domain.units import pico_to_usd
 from gateway.errors import GatewayError
 from gateway.learning.class_trials import StoredTrials
 from gateway.ledger.prices.price_book import PriceBook
+from gateway.ledger.reports.explanation import sentences
 from gateway.ledger.store import class_trials
 from gateway.policy.load import load_policies
 from gateway.routing.counterfactual import changes_of
