@@ -23,7 +23,8 @@ _DEAREST = 100.0
 
 
 class Change(NamedTuple):
-    """The nearest tried value at which another backend would be chosen, and that backend's name."""
+    """A changed setting with which routing would choose another backend. `value`: the setting's value, of all that were
+    examined the one nearest to the present value. `chosen`: name of the other backend."""
 
     value: float
     chosen: str

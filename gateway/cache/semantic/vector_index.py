@@ -235,8 +235,8 @@ def _take_out(codes: Any, numbers: Sequence[int]) -> None:
 
 
 def _scaled(vectors: Vector) -> Vector:
-    """The vectors, multiplied so that they use the range of the codes. The components of a unit vector have a standard
-    deviation of 1/√dimensions."""
+    """The vectors as whole numbers from −127 to 127. The factor is chosen for unit vectors, whose components have a
+    standard deviation of 1/√dimensions."""
     bound = np.float32(127)
     largest = np.float32(min(1.0, _DEVIATIONS / vectors.shape[1] ** 0.5))
     scaled: Vector = np.clip(np.rint(vectors * (bound / largest)), -bound, bound)

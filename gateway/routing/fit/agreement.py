@@ -37,11 +37,11 @@ class Agreement:
         return np.asarray(1 / (1 + np.exp(-(columns @ self.weights).clip(-30, 30))))
 
 
-def fit_agreement(labels: Labels, quality: Array, able: NDArray[np.bool_], *, seed: int = 0) -> Agreement:
-    """Fit on random sets of up to `DEPTH` models. `labels`, `quality`: shape (n prompts, m models). `able`: same shape,
-    True: outcome known."""
+def fit_agreement(labels: Labels, quality: Array, known: NDArray[np.bool_], *, seed: int = 0) -> Agreement:
+    """Fit an `Agreement` to random sets of up to `DEPTH` models. `labels`, `quality`, `known`: arrays of n prompts × m
+    models. `known`: whether the quality is known."""
     count = quality.shape[1]
-    level = (np.where(able, quality, 0).sum(0) / np.maximum(able.sum(0), 1)).clip(0.02, 0.98)
+    level = (np.where(known, quality, 0).sum(0) / np.maximum(known.sum(0), 1)).clip(0.02, 0.98)
     skills = np.log(level / (1 - level))
     chance = np.random.default_rng(seed)
     columns, targets, weights = [], [], []
@@ -49,10 +49,10 @@ def fit_agreement(labels: Labels, quality: Array, able: NDArray[np.bool_], *, se
         sets = list(itertools.combinations(range(count), size))
         for place in chance.permutation(len(sets))[:SETS].tolist():
             asked = sets[place]
-            known = able[:, asked]
-            columns.append(_columns(labels, asked, skills)[known])
-            targets.append(quality[:, asked][known])
-            weights.append(np.full(int(known.sum()), 1 / (size * min(SETS, len(sets)))))
+            rows = known[:, asked]
+            columns.append(_columns(labels, asked, skills)[rows])
+            targets.append(quality[:, asked][rows])
+            weights.append(np.full(int(rows.sum()), 1 / (size * min(SETS, len(sets)))))
     design, target, weight = np.concatenate(columns), np.concatenate(targets), np.concatenate(weights)
     weight *= TRUST * len(labels) / weight.sum()  # rows of one prompt are not independent
     mean, deviation = design.mean(0), design.std(0) + 1e-9

@@ -78,12 +78,12 @@ def parts(answer: dict[str, Any]) -> list[Block]:
     return found
 
 
-def call(part: Block, name: str) -> dict[str, Any]:
-    """A function call in the format of chat. `part`: Gemini's part with the call. `name`: the id of the call."""
+def call(part: Block, id: str) -> dict[str, Any]:
+    """A function call in the format of chat. `part`: Gemini's part with the call. `id`: the id of the call."""
     given = part["functionCall"]
     arguments = orjson.dumps(given.get("args") or {}).decode()
     function = {"name": given["name"], "arguments": arguments}
-    found = {"id": name, "type": "function", "function": function}
+    found = {"id": id, "type": "function", "function": function}
     signature = part.get("thoughtSignature")
     return {**found, "extra_content": {"google": {"thought_signature": signature}}} if signature else found
 
