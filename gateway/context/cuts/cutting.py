@@ -7,7 +7,7 @@ from collections import OrderedDict
 
 from gateway.context import measure
 from gateway.context.count import family_factor
-from gateway.context.cuts.session import AGE, NO_CUT, Cut, SessionCuts, Weighed, first_request
+from gateway.context.cuts.session import AGE, NO_CUT, Cut, SessionCuts, Shape, Weighed, first_request, shapes_of
 from gateway.domain.backend import Backend
 from gateway.domain.prompt_cache import rules_of
 from gateway.domain.request import CompletionRequest
@@ -26,7 +26,7 @@ _ON_LOOP_CHARACTERS = 32_000
 _SIGNED = {"openai_chat": (b'"thinking_blocks"',), "openai_responses": (b'"encrypted_content"',)}
 """Dialect → names of fields with signed thinking. In these dialects the thinking cannot be left out, so nothing before
 it may change."""
-_Key = tuple[bytes, str, tuple[int, ...]]
+_Key = tuple[bytes, str, tuple[Shape, ...]]
 
 
 class Cutting:
@@ -53,16 +53,16 @@ class Cutting:
             return NO_CUT
         if len(request.turns) <= LEAST_TURNS:
             return Cut(anchor=first_request(request.turns))
-        lengths = [len(turn.text) for turn in request.turns]
-        key = prefix.session, backend.name, tuple(lengths[:3])
+        shapes = shapes_of(request.turns)
+        key = prefix.session, backend.name, tuple(shapes[:3])
         session = self._known.pop(key, None)  # while the history is not in `_known`, no other request uses it
-        if session is None or not session.follows(lengths):
+        if session is None or not session.follows(shapes):
             session = SessionCuts(rules_of(backend.model), family_factor(backend.model))
         fixed = measure.fixed_tokens(request)
-        if sum(lengths[session.turns :]) > _ON_LOOP_CHARACTERS:
-            cut = await self._off_loop.run(session.cut, request, lengths, fixed)
+        if sum([length for length, _ in shapes[session.turns :]]) > _ON_LOOP_CHARACTERS:
+            cut = await self._off_loop.run(session.cut, request, shapes, fixed)
         else:
-            cut = session.cut(request, lengths, fixed)
+            cut = session.cut(request, shapes, fixed)
         self._known[key] = session
         if len(self._known) > self._most:
             self._known.popitem(last=False)

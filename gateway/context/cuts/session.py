@@ -92,6 +92,13 @@ class Weighed:
 
 
 NO_CUT = Cut()
+Shape = tuple[int, tuple[str, ...]]
+"""(Characters of a turn's text, ids of its tool calls or results). The ids are new for each call, so after a rewind of
+the history, a turn has another shape."""
+
+
+def shapes_of(turns: list[Turn]) -> list[Shape]:
+    return [(len(turn.text), turn.calls or turn.results) for turn in turns]
 
 
 def first_request(turns: list[Turn]) -> int:
@@ -106,7 +113,7 @@ class SessionCuts:
     def __init__(self, rules: CacheRules, factor: float) -> None:
         self._rules, self._factor = rules, factor
         self._weighed = 0, 0, 0.0, 0.0, False
-        self._lengths: list[int] = []
+        self._shapes: list[Shape] = []
         self._tokens: list[int] = []
         """Number of tokens of each turn, in the form in which the turn is sent."""
         self._thinking: dict[int, int] = {}
@@ -130,24 +137,24 @@ class SessionCuts:
 
     @property
     def turns(self) -> int:
-        return len(self._lengths)
+        return len(self._shapes)
 
-    def follows(self, lengths: list[int]) -> bool:
-        """Whether a history continues the history of this session. `lengths`: the lengths of the turns of the new
+    def follows(self, shapes: list[Shape]) -> bool:
+        """Whether a history continues the history of this session. `shapes`: the shapes of the turns of the new
         history."""
-        return lengths[: len(self._lengths)] == self._lengths
+        return shapes[: len(self._shapes)] == self._shapes
 
-    def cut(self, request: CompletionRequest, lengths: list[int], fixed: int) -> Cut:
-        """Read the new turns, and return the cut for this request. `lengths`: the lengths of the turns. `fixed`: number
+    def cut(self, request: CompletionRequest, shapes: list[Shape], fixed: int) -> Cut:
+        """Read the new turns, and return the cut for this request. `shapes`: the shapes of the turns. `fixed`: number
         of tokens before the conversation."""
         self._fixed = self._fixed or fixed
-        for place in range(len(self._lengths), len(request.turns)):
+        for place in range(len(self._shapes), len(request.turns)):
             turn = request.turns[place]
             if turn.role == "assistant" and not self._answered:
                 self._asked(request)
             self._answered = turn.role == "assistant"
             self._read(request, place, turn)
-        self._lengths = lengths
+        self._shapes = shapes
         if not self._answered:  # the client sent the request at this position; the next turn is the model's answer
             self._asked(request)
             self._answered = True
