@@ -134,8 +134,8 @@ class Alerts:
         log.log(level, "alert %s to %s: %s; %s", delivery.id, delivery.target, answer.said, outcome)
 
     async def escalate_once(self) -> int:
-        """Find the alerts that were not acknowledged in time, and queue them for delivery to the escalation receivers.
-        Returns the number of these alerts. Raises SQLAlchemyError."""
+        """Queue the alerts that were not acknowledged in time for the escalation receivers. Returns their number.
+        Raises SQLAlchemyError."""
         policies = self._policies()
 
         def policy_of(team: str) -> AlertsPolicy | None:

@@ -179,9 +179,8 @@ class Collector:
             yield family
 
     def _workers(self) -> Iterable[Metric]:
-        """Yield the figures that are exported for each worker, because a sum over all workers would not be useful.
-        During a rolling restart, the old and the new process of a worker have the same number. Their figures are
-        combined into one series."""
+        """Yield the figures of each worker, for which a sum is useless. Old and new process of a restarted worker form
+        one series."""
         busy: dict[Labels, float] = defaultdict(float)
         lag: dict[Labels, float] = defaultdict(float)
         for life in self._host.living:

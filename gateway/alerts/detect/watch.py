@@ -43,8 +43,8 @@ Window = tuple[float, float]
 
 
 class Watch:
-    """Finds the alerts that are due. Runs in the process that writes the ledger; the writer passes new rows to
-    `notice`. Sums and forecasts are computed in a thread, because the ledger may be large."""
+    """Finds the alerts that are due. Use it in the process that writes the ledger, which passes new rows to
+    `notice`."""
 
     def __init__(
         self,
@@ -55,8 +55,8 @@ class Watch:
         reference_of: weekly_report.References = lambda policy: None,
         clock: Clock = time,
     ) -> None:
-        """`organisations`: name of an organisation → budgets that all its teams share. `reference_of`: returns the
-        backend with which weekly reports compare a team's cost to compute the savings."""
+        """`organisations`: name → budgets that all its teams share. `reference_of`: policy → backend with which weekly
+        reports compare costs."""
         self._reference_of = reference_of
         self._database, self._policies, self._clock = database, policies, clock
         self._organisations = {
@@ -95,8 +95,8 @@ class Watch:
                     self._touched.setdefault(OWNER + row.organisation, set()).add(grain)
 
     async def check(self) -> list[Alert]:
-        """Store the alerts that are due and not stored yet, and return them. Raises SQLAlchemyError; the next call then
-        checks the same rows again."""
+        """Store the alerts that are due and new, and return them. Raises SQLAlchemyError; the next call then repeats
+        the check."""
         policies, now = self._policies(), self._clock.time()
         touched, self._touched = self._touched, {}
         if policies is not self._seen:
@@ -117,8 +117,8 @@ class Watch:
         return found
 
     def used(self) -> dict[tuple[str, str, str], float]:
-        """(Team, window, limit) → spent share of the budget's limit. If each key, end user or session has its own
-        amount, the value is the highest of their shares."""
+        """(Team, window, limit) → spent part of the budget's limit. If each key, end user or session has its own
+        amount, the highest part."""
         now = self._clock.time()
         return {budget: share if now < end else 0.0 for budget, (share, end) in self._used.copy().items()}
 
@@ -163,12 +163,11 @@ class Watch:
         return fired
 
     def _reports(self, policies: Mapping[str, Policy], now: float) -> list[Alert]:
-        """Store and return the reports about last week. A team gets a report if it had activity in that week and its
-        policy names receivers for reports."""
+        """Store and return the reports about last week, for active teams whose policy names receivers."""
         fired: list[Alert] = []
-        if (week := weekly_report.last_week(now)) is None:
-            return fired
         for team, policy in policies.items():
+            if (week := weekly_report.last_week(now, policy.timezone)) is None:
+                continue
             id = weekly_report.report_id(team, week)
             if not policy.alerts.weekly_report or id in self._known:
                 continue
@@ -224,9 +223,8 @@ class Watch:
         return self._store(found, team, policy, budget, now)
 
     def _check_each(self, team: str, policy: Policy, budget: Budget, window: Window, now: float) -> list[Alert]:
-        """Store and return alerts about a budget of which each key, end user or session has its own amount. There is
-        one alert per key. All end users or sessions that reached a threshold share one alert, because there may be
-        thousands."""
+        """Store and return alerts about a budget with an amount for each key, end user or session. Each key gets its
+        own alert. All end users or sessions share one."""
         with self._database.read() as connection:
             each = measure.used_by_each(connection, team, policy, budget, window)
         if window[0] <= now < window[1]:
@@ -286,16 +284,14 @@ class Watch:
         self._used[account.team, label, limit] = (spent / account.limit, window[1])
 
     def _at_most(self, team: str, window: Window) -> int | None:
-        """An upper limit of the team's spend in `window`: the spend at the last query plus the rows since that query.
-        With it, most queries can be saved, because a query of a large ledger takes long. None: the ledger must be
-        queried. The limit is known only with SQLite, because there no other process writes rows, so `notice` receives
-        every new row."""
+        """An upper limit of the team's spend in `window`; None: query the ledger. It is the last query's result plus
+        later rows. Known only with SQLite, where `notice` gets every row."""
         known = self._queried.get((team, window))
         return None if known is None else known[0] + self._noticed.get(team, 0) - known[1]
 
     def _may_be_due(self, account: BudgetWindow, at_most: int, window: Window, now: float) -> bool:
-        """Whether an alert that is not stored yet may be due. `at_most`: the highest possible spend; the lowest
-        possible spend is the result of the last query."""
+        """Whether an alert that is not stored yet may be due. `at_most`: upper limit of the spend. The last query's
+        result is the lower limit."""
         return self._queried[account.team, window][0] < account.limit <= at_most or any(
             alert.id not in self._known for alert in due(account, at_most, window, now)
         )
