@@ -132,8 +132,8 @@ class Watched(Protocol):
 
 
 class Wiring:
-    """All parts of a worker. Each part is opened after the parts that it needs, and is closed before them. If a part
-    cannot be opened, the parts that are already open are closed."""
+    """All parts of a worker. Each is opened after the parts that it needs, and closed before them. If one fails to
+    open, all are closed."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
@@ -157,8 +157,8 @@ class Wiring:
         self._begin()
 
     def _begin(self) -> None:
-        """Start to load the embedder and the classifier in the background. Each of them is loaded only if a team that
-        has a key uses it by its policy."""
+        """Start to load embedder and classifier in the background. Each is loaded only if a policy of a team with a key
+        uses it."""
         policies = [self.policies.current.find(team)[0] for team in self.ring.teams]
         if any(policy.cache.enabled and policy.cache.semantic.enabled for policy in policies):
             self.cache.begin_by_meaning()
@@ -189,8 +189,8 @@ class Wiring:
         self._watch(state=self.state, keys=self.ring, policies=self.policies, telemetry=self.telemetry)
 
     async def _migrate(self) -> None:
-        """Migrate the database. Called only without a supervisor, because a supervisor migrates the database itself. An
-        error is only logged: the worker starts, but it does not become ready without the database."""
+        """Migrate the database, only without a supervisor. Errors are only logged: the worker then does not become
+        ready."""
         try:
             await asyncio.to_thread(self.database.upgrade)
         except SQLAlchemyError as error:

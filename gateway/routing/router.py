@@ -75,10 +75,8 @@ class Router:
         evidence: Evidence | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`load`: makes the grader; called once, in a thread, before the first choice among several candidates.
-        `pressures`: team → how far the team's spend is ahead of an even spend of its budgets, 0..1 (see
-        `domain/money/pacing.py`). `plan`: fitted strategies. `evidence`: results of comparisons of the team's own
-        answers."""
+        """`load`: makes the grader; called once, in a thread. `pressures`: team → how far its spend is ahead of an even
+        spend, 0..1. `plan`: fitted strategies. `evidence`: comparisons of the team's own answers."""
         self.plan = plan
         self._evidence = evidence or NoEvidence()
         self._pressures = pressures
@@ -143,8 +141,7 @@ class Router:
         self._named(model, tenant.policy, tenant.access)
 
     def _named(self, model: str, policy: Policy, access: Access | None = None) -> ResolvedModel:
-        """Like `permitted`, but the result is cached as long as `policy` and `access` are the same objects. Also raises
-        NoBackend."""
+        """Like `permitted`, but cached while `policy` and `access` are the same objects. Also raises NoBackend."""
         of = policy if access is None else access  # an access object belongs to one tenant, so to one policy
         key = model, id(of)
         known = self._names.get(key)
@@ -236,8 +233,8 @@ class Router:
         return route
 
     def _only(self, named: ResolvedModel, demand: Demand, request: CompletionRequest) -> Route:
-        """The route to the only backend that the client or the policy named. The backend is used even if it is
-        unhealthy or above the ceiling, because there is no other backend."""
+        """The route to the only backend that the client or the policy named. It is used even if unhealthy or too
+        expensive."""
         backend = named.backends[0]
         cause, excluded = against(backend, demand)
         if cause:
@@ -341,9 +338,8 @@ class Router:
     def _override(
         self, choice: Choice, request: CompletionRequest, policy: Policy, subject: str
     ) -> tuple[Candidate | None, str]:
-        """The candidate that serves instead of the chosen one, and the reason. There are three reasons: the policy only
-        observes; the request is outside the share of requests for which the policy applies decisions; the request was
-        selected for a comparison with the reference. (None, "") if the chosen candidate serves."""
+        """The candidate that serves instead of the chosen one, and the reason; (None, "") if the chosen one serves.
+        Reasons: the policy only observes; the request is outside the rollout, or serves for comparison."""
         if policy.mode == "observe":
             return _asked_for(choice, request.model), f"observe mode; decided: {choice.reason}"
         if policy.share < 1 and share_of(subject) >= policy.share:
@@ -395,8 +391,8 @@ def _asked_for(choice: Choice, model: str) -> Candidate:
 
 
 def _stronger(choice: Choice, rule: ModelRule, request: CompletionRequest) -> Backend | None:
-    """The backend to call if the answer of the chosen small backend is unsure. None if no other backend is called: for
-    example, the request asks for several answers, or the second call could exceed the ceiling."""
+    """The backend to call if the chosen small backend's answer is unsure; None: no second call. Requests for several
+    answers get no second call."""
     chosen, reference = choice.order[0].backend, choice.reference.backend
     unsure = rule.escalate and chosen.tier == "small" and "logprobs" in chosen.capabilities
     if not unsure or request.parallel != 1 or RANK[reference.tier] <= RANK[chosen.tier]:

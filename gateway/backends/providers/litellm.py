@@ -198,9 +198,8 @@ class _Chunks:
 
 
 def _invented(chunk: Any, chunks: Any) -> bool:
-    """Whether litellm has added an end of the answer that the provider did not send. litellm reports an end whenever a
-    connection closes. For some providers, litellm does not show whether the provider sent the end; then this function
-    returns False. `chunk`: the chunk that reports the end."""
+    """Whether litellm has added an end of the answer that the provider did not send. False if that cannot be known.
+    `chunk`: the chunk that reports the end."""
     ended = any(choice.finish_reason for choice in getattr(chunk, "choices", None) or ())
     reasons = ("received_finish_reason", "intermittent_finish_reason")
     return ended and all(getattr(chunks, name, "unknown") is None for name in reasons)

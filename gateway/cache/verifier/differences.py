@@ -66,8 +66,8 @@ class Comparison:
 
     @property
     def exchanged(self) -> bool:
-        """Whether the texts differ at only one position, and content words are replaced by other words there. In almost
-        all cases, this makes a different question."""
+        """Whether the texts differ at one position only, by other content words. Such questions are almost always
+        different."""
         if self.interchangeable or not self.alone or not (self.gaps[0].stored and self.gaps[0].asked):
             return False
         return (min(self.spots[0]) > 0 or max(self.spots[0]) == 1) if self.spots else bool(self.moved)
@@ -121,8 +121,7 @@ class Comparer:
         return result
 
     def _conflict(self, found: Comparison, language: str) -> str:
-        """The reason why the two questions must have different answers; empty if there is no such reason. If the texts
-        differ only little, more kinds of differences count as a reason."""
+        """The reason why the two questions must have different answers; empty if there is none."""
         if found.alone or not found.spots:
             fatal = found.signs
         elif len(found.spots) == 1:
@@ -161,8 +160,8 @@ class Comparer:
         return settled
 
     def _settle_spelling(self, gap: Gap, language: str, lexicon: Lexicon) -> int:
-        """Remove pairs of words that count as the same word. There are three kinds: words that differ by a misspelling,
-        singular and plural of one word, and the digit 1 with a word for 1. Returns the number of removed pairs."""
+        """Remove pairs of words that count as the same word, and return their number. Such pairs: misspellings,
+        singular and plural, and the digit 1 with its word."""
         settled = 0
         for left in list(gap.stored):
             for right in gap.asked:
@@ -177,8 +176,8 @@ class Comparer:
         return settled
 
     def _settle_courtesy(self, gap: Gap, lexicon: Lexicon) -> None:
-        """Remove polite phrases before or after the question. A phrase may contain question words only if both texts
-        ask the same kind of question. Two forms of one word are not removed as two polite phrases."""
+        """Remove polite phrases before or after the question. Phrases with question words go only if both texts ask the
+        same kind of question."""
         if not (gap.first or gap.last):
             return
         sides = [[token.form for token in side] for side in (gap.stored, gap.asked)]
@@ -229,8 +228,8 @@ class Comparer:
         return frozenset(found)
 
     def _sentence_added(self, unmatched: list[Token], reading: Reading, lexicon: Lexicon) -> bool:
-        """Whether the text of `reading` has a whole sentence that the other text does not have, such as `Answer in
-        French.` `unmatched`: the tokens that only this text has."""
+        """Whether `reading` has a whole sentence that the other text lacks, such as `Answer in French.` `unmatched`:
+        tokens that only this text has."""
         if not reading.tokens or not reading.tokens[-1].sentence:
             return False
         missing = Counter(t.sentence for t in unmatched if self.is_content(t, lexicon))
@@ -265,8 +264,8 @@ def _moved(gaps: list[Gap]) -> frozenset[str]:
 
 
 def _question_signs(only: list[list[Token]], stored: Reading, asked: Reading, lexicon: Lexicon) -> set[str]:
-    """Signs from question words. The sign `questions`: both texts ask for something, but not for the same thing, such
-    as where and when. The sign `question`: only one of the texts asks for such a thing."""
+    """Signs from question words. `questions`: the texts ask for different things, such as where and when. `question`:
+    only one text asks for something."""
     left, right = (_questions(side, lexicon) for side in only)
     if left and right and not left & right:
         return {"questions"}
@@ -285,8 +284,7 @@ def _count(tokens: list[Token], words: frozenset[str]) -> int:
 
 
 def _opposites(unmatched: tuple[list[str], list[str]], lexicon: Lexicon) -> bool:
-    """Whether one text has a word such as `on`, and the other text has its opposite, such as `off`. The rest of the
-    texts may be paraphrased."""
+    """Whether the texts have opposite words, such as `on` and `off`. Their other words may differ."""
     return any(opposite in unmatched[1] for form in unmatched[0] for opposite in lexicon.opposites.get(form, ()))
 
 

@@ -19,9 +19,8 @@ _LOOKS, _LOOK_S = 20, 0.05
 
 
 def flight_of(settings: Settings, request_id: str) -> dict[str, Any] | None:
-    """The flight record of the request, which says what the gateway decided and did. If the flight record is no longer
-    stored, returns a record that is made from the ledger's rows. Returns None if the ledger has no row of the request.
-    """
+    """What the gateway decided and did for the request, from its flight record or the ledger's rows. None if neither
+    has it."""
     with open_database(settings) as database, database.read() as connection:
         rows = of_request(connection, request_id)
     if not rows:

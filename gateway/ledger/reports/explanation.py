@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime, tzinfo
 from decimal import Decimal
 from typing import Any
 
@@ -19,9 +19,9 @@ _CACHE = {
 }
 
 
-def sentences(flight: Mapping[str, Any]) -> Iterator[str]:
-    """The explanation, one sentence or two a line."""
-    at = datetime.fromtimestamp(flight["at"], UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+def sentences(flight: Mapping[str, Any], zone: tzinfo) -> Iterator[str]:
+    """The explanation, one sentence or two a line, with times in the zone."""
+    at = datetime.fromtimestamp(flight["at"], zone).strftime("%Y-%m-%d %H:%M:%S %Z")
     yield f"{flight['id']}: team {flight['team']}, key {flight['key']}, {at}."
     yield _outcome(flight)
     yield _cache(flight)
