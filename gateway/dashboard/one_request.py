@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC
 from typing import Any
 
 from sqlalchemy import Connection, select
@@ -50,7 +51,7 @@ def as_object(
     return {
         "request": request,
         "flight": told,
-        "sentences": list(sentences(told)),
+        "sentences": list(sentences(told, UTC)),
         "phases": _phases(rows),
         "prices": [{"backend": row.backend, "prices": row.prices, "source": row.price_source} for row in rows],
     }

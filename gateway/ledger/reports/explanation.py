@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, tzinfo
+from datetime import datetime, tzinfo
 from decimal import Decimal
 from typing import Any
 
@@ -19,7 +19,7 @@ _CACHE = {
 }
 
 
-def sentences(flight: Mapping[str, Any], zone: tzinfo = UTC) -> Iterator[str]:
+def sentences(flight: Mapping[str, Any], zone: tzinfo) -> Iterator[str]:
     """The explanation, one sentence or two a line, with times in the zone."""
     at = datetime.fromtimestamp(flight["at"], zone).strftime("%Y-%m-%d %H:%M:%S %Z")
     yield f"{flight['id']}: team {flight['team']}, key {flight['key']}, {at}."

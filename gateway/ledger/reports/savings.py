@@ -152,8 +152,8 @@ def _baseline(
 
 
 def _served(c: Any, which: ColumnElement[bool]) -> Any:
-    """A subquery with one row for each served request. Columns: input tokens before trimming; input tokens that a
-    prompt cache would have had if the reference had served all requests of the session; output tokens."""
+    """A subquery with one row for each served request. Columns: input tokens before trimming; input tokens that the
+    reference would have cached; output tokens."""
     kept = c.cached_tokens
     sent = (
         c.input_tokens + c.cached_tokens + c.cache_write_5m_tokens + c.cache_write_1h_tokens
