@@ -232,6 +232,7 @@ def worker_from(description: Mapping[str, Any]) -> Worker:
         int(description.get("worker", 0)),
         int(description.get("workers", 1)),
         description.get("fd"),
+        description.get("litellm_socket"),
     )
 
 

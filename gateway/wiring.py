@@ -6,9 +6,10 @@ import asyncio
 import logging
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from threading import current_thread, main_thread
 from typing import Protocol, TypeVar
@@ -26,8 +27,11 @@ from gateway.api.auth import Authenticator
 from gateway.api.idempotency.idempotency import Idempotency
 from gateway.api.routes.usage import UsageFigures
 from gateway.api.server.shutdown import ShutdownFlag
-from gateway.backends.fleet import Fleet
+from gateway.backends.fleet import KINDS, Fleet
+from gateway.backends.providers.base import Kind
 from gateway.backends.providers.discover import backends_of, found_text
+from gateway.backends.providers.litellm.process import OwnProcess, Supervised
+from gateway.backends.providers.litellm.provider import ViaLitellm
 from gateway.backends.resilience.drain import BackendDrains
 from gateway.batches.files import Files
 from gateway.batches.jobs import Jobs
@@ -91,6 +95,8 @@ class Worker:
     number: int = 0
     workers: int = 1
     fd: int | None = None
+    litellm_socket: str | None = None
+    """The socket of litellm's process. None: no supervisor runs, so the worker starts the process itself."""
 
 
 DECODING_THREADS = 2
@@ -211,7 +217,10 @@ class Wiring:
         self._exits.callback(self.off_loop.close)
         self.decoding = OffLoop(DECODING_THREADS, "decoding")
         self._exits.callback(self.decoding.close)
-        self.fleet = await self._enter(Fleet(backends, drains=BackendDrains(self.state), off_loop=self.off_loop))
+        litellm = Supervised(self.worker.litellm_socket) if self.worker.litellm_socket else self._own_litellm()
+        kinds: dict[str, Callable[[Backend], Kind]] = {**KINDS, "litellm": partial(ViaLitellm, process=litellm)}
+        drains = BackendDrains(self.state)
+        self.fleet = await self._enter(Fleet(backends, kinds=kinds, drains=drains, off_loop=self.off_loop))
         if not backends:
             log.error("no backend is configured, so the gateway is not ready; `thriftgate doctor` shows what to do")
         for each in backends:
@@ -221,6 +230,12 @@ class Wiring:
             if self.worker.settings.config.backends is None and (assumed := found_text(each)):
                 log.info("found %s", assumed)
         self._watch(fleet=self.fleet)
+
+    def _own_litellm(self) -> OwnProcess:
+        """Litellm's process of this worker. It is started when it is first needed."""
+        process = OwnProcess()
+        self._exits.push_async_callback(process.aclose)
+        return process
 
     async def _open_admission(self) -> None:
         """Open the journal, budgets and limits. Budgets restore their leases from the journal."""

@@ -17,7 +17,7 @@ from gateway.backends.providers.azure import Azure
 from gateway.backends.providers.base import Kind
 from gateway.backends.providers.bedrock.provider import Bedrock
 from gateway.backends.providers.gemini import Gemini
-from gateway.backends.providers.litellm import ViaLitellm
+from gateway.backends.providers.litellm.provider import ViaLitellm
 from gateway.backends.providers.openai import Local, OpenAI
 from gateway.backends.providers.simulated import Simulated
 from gateway.backends.providers.vertex.provider import Vertex

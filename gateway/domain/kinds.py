@@ -60,8 +60,6 @@ class KindFacts:
     strict: bool = False
     """Whether the API refuses fields of chat messages that only Anthropic's API has. If False, the address determines
     this."""
-    resumable: bool = True
-    """Whether the rest of a stream can be read after a read was interrupted."""
     addressed_by: str = "`base_url` and `model`"
     """The settings to check when the server answers 404, because path or model is unknown."""
     prefix_names_provider: bool = False
@@ -133,7 +131,7 @@ KINDS: Mapping[str, KindFacts] = {
     "anthropic": KindFacts(
         ("anthropic_messages",), needs_base_url=True, requires_max_tokens=True, caches_marked_only=True
     ),
-    "litellm": KindFacts(("openai_chat",), resumable=False, prefix_names_provider=True),
+    "litellm": KindFacts(("openai_chat", "openai_embeddings"), prefix_names_provider=True),
     "simulated": KindFacts(("openai_chat",), own_machine=True),
     "bedrock": replace(
         _BEDROCK,
