@@ -54,6 +54,7 @@ from gateway.learning.shadow.holdout import Holdout
 from gateway.learning.shadow.shadow import Shadows
 from gateway.learning.spend_cap import SpendCap
 from gateway.ledger.journal.writer import Journal
+from gateway.ledger.prices.model_names import grouped
 from gateway.ledger.prices.price_book import PriceBook
 from gateway.ledger.prices.throughput import follow
 from gateway.ledger.reports.idle import Idle
@@ -391,12 +392,12 @@ class Wiring:
         for name, part in parts.items():
             self.telemetry.watch(name, part.stats)
 
-    async def _backends(self) -> list[Backend]:
+    async def _backends(self) -> Sequence[Backend]:
         """The backends in gateway.yaml, or, without such a list, the backends found on this machine. Facts that are
         missing come from the catalogue of prices."""
         worker = self.worker
         found = await backends_of(worker.settings.config, worker.local_model_url, worker.simulate)
-        return [self.prices.complete(backend) for backend in found]
+        return grouped([self.prices.complete(backend) for backend in found], worker.settings.config.model_groups)
 
     async def aclose(self) -> None:
         await self._exits.aclose()
