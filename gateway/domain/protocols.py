@@ -90,6 +90,9 @@ class BackendState:
     reason: str = ""
     in_flight: int = 0
     first_byte_ms: float | None = None
+    """Moving average of the milliseconds to the first byte of a stream. None if this worker has seen no stream."""
+    measured_s: float = 0.0
+    """Seconds since the last measurement of `first_byte_ms`."""
     load: Load | None = None
     """The load of the backend's server. None if only the requests of this worker are known."""
     wait_s: float = 0.0
