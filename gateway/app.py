@@ -78,6 +78,7 @@ class Application:
                 idempotency=wiring.idempotency,
                 memory=wiring.memory,
                 decoding=wiring.decoding,
+                instance=wiring.instance,
             )
             limits = wiring.worker.settings.config.requests
             self.sockets = ResponsesSockets(self._inference, limits, wiring.off_loop)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import platform
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +33,7 @@ from gateway.backends.providers.base import Kind
 from gateway.backends.providers.discover import backends_of, found_text
 from gateway.backends.providers.litellm.process import OwnProcess, Supervised
 from gateway.backends.providers.litellm.provider import ViaLitellm
+from gateway.backends.providers.thriftgate import Thriftgate
 from gateway.backends.resilience.drain import BackendDrains
 from gateway.batches.files import Files
 from gateway.batches.jobs import Jobs
@@ -219,7 +221,11 @@ class Wiring:
         self.decoding = OffLoop(DECODING_THREADS, "decoding")
         self._exits.callback(self.decoding.close)
         litellm = Supervised(self.worker.litellm_socket) if self.worker.litellm_socket else self._own_litellm()
-        kinds: dict[str, Callable[[Backend], Kind]] = {**KINDS, "litellm": partial(ViaLitellm, process=litellm)}
+        kinds: dict[str, Callable[[Backend], Kind]] = {
+            **KINDS,
+            "litellm": partial(ViaLitellm, process=litellm),
+            "thriftgate": partial(Thriftgate, instance=self.instance),
+        }
         drains = BackendDrains(self.state)
         self.fleet = await self._enter(Fleet(backends, kinds=kinds, drains=drains, off_loop=self.off_loop))
         if not backends:
@@ -231,6 +237,12 @@ class Wiring:
             if self.worker.settings.config.backends is None and (assumed := found_text(each)):
                 log.info("found %s", assumed)
         self._watch(fleet=self.fleet)
+
+    @property
+    def instance(self) -> str:
+        """The id of this gateway for other gateways: equal for all workers of a data directory."""
+        place = f"{platform.node()}:{self.worker.settings.paths.data.absolute()}"
+        return blake2b(place.encode(), digest_size=6).hexdigest()
 
     def _own_litellm(self) -> OwnProcess:
         """Litellm's process of this worker. It is started when it is first needed."""

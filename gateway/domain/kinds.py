@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Literal
 
-Own = Literal["openai", "anthropic", "azure", "local", "litellm", "simulated", "bedrock", "gemini", "vertex"]
+Own = Literal[
+    "openai", "anthropic", "azure", "local", "litellm", "simulated", "bedrock", "gemini", "vertex", "thriftgate"
+]  # fmt: skip
 """Kinds that have a module in `backends/providers/`."""
 Preset = Literal["openrouter", "mistral", "groq", "deepseek", "xai", "together", "cohere", "gemini_openai", "ollama"]
 """Kinds of backends that have OpenAI's API at another address. They are rows of `KINDS` below and have no module."""
@@ -83,6 +85,8 @@ class KindFacts:
     """Factor on all prices if neither `region` nor model says `global`. None if prices do not depend on the region."""
     settings: tuple[str, ...] = ()
     """The settings of a backend that only backends of this kind have."""
+    tells_cost: bool = False
+    """Whether answers name their cost or their prices, which replace this gateway's own prices in the ledger."""
     of_claude: KindFacts | None = None
     """The facts for models of Anthropic, if these facts differ. Otherwise None."""
 
@@ -156,6 +160,13 @@ KINDS: Mapping[str, KindFacts] = {
             caches_marked_only=True,
             regional_factor=_REGIONAL,
         ),
+    ),
+    "thriftgate": KindFacts(
+        (*_OPENAIS, "anthropic_messages"),
+        needs_base_url=True,
+        limits_per_answer=("max_completion_tokens",),
+        provider="thriftgate",
+        tells_cost=True,
     ),
     "openrouter": _preset(
         "https://openrouter.ai/api/v1",

@@ -146,6 +146,10 @@ class Hold(Protocol):
     """Maximum output tokens that may be requested of the backend, because the held money pays for no more; None: no
     limit."""
 
+    def left_nano(self) -> int | None:
+        """The nano-dollars that the request may cost. None if no limit in dollars bounds it."""
+        ...
+
     async def extend(
         self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False
     ) -> None:

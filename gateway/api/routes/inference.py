@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from starlette.types import Receive, Scope, Send
@@ -29,7 +29,7 @@ from gateway.dialects.requests.known_blocks import LEAST_BYTES, KnownBlocks
 from gateway.domain.record import Record, new_request_id
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tenant import Tenant
-from gateway.errors import Forbidden, GatewayError, MethodNotAllowed, NotFound
+from gateway.errors import Forbidden, GatewayError, LoopDetected, MethodNotAllowed, NotFound
 from gateway.pipeline import Pipeline, Reply
 from gateway.policy.tenants import Tenants
 from gateway.responses.memory import StoredContext
@@ -61,9 +61,11 @@ class Inference:
         idempotency: Idempotency,
         memory: StoredContext | None = None,
         decoding: OffLoop | None = None,
+        instance: str = "",
     ) -> None:
         """`memory`: reads stored responses; without it, no request can refer to an earlier response. `decoding`:
-        threads for decoding bodies."""
+        threads for decoding bodies. `instance`: the id of this gateway in the list of hops."""
+        self._instance = instance
         self._tenants, self._pipeline, self._telemetry = tenants, pipeline, telemetry
         self._limits, self._overload, self._envelope = limits, overload, envelope
         self._idempotency, self._memory = idempotency, memory
@@ -168,9 +170,18 @@ class Inference:
         check_length(headers, self._limits.max_body_bytes)
         controls = parse_controls(headers)
         check_overrides(controls, tenant.policy)
+        if controls.hops:
+            self._check_hops(controls.hops)
         batch = tenant.batch(controls)
         self._overload.enter(tenant.team, batch=batch)
         return controls, batch
+
+    def _check_hops(self, hops: Sequence[str]) -> None:
+        if self._instance in hops:
+            raise LoopDetected(
+                f"The request has passed this gateway before: {' → '.join((*hops, self._instance))}. A backend of kind "
+                "thriftgate leads back to it; correct its base_url, or the model that it asks for."
+            )
 
     async def _serve(self, caller: Caller, dialect: ClientDialect, tenant: Tenant, request: CompletionRequest) -> None:
         controls, loop = request.controls, self.deadlines.loop
@@ -184,6 +195,7 @@ class Inference:
             session=controls.session or request.agent_session,
             agent=request.agent,
             trace=request.headers,
+            of_gateway=bool(controls.hops),
         )
         task = asyncio.current_task(loop)
         assert task is not None

@@ -60,12 +60,16 @@ class OverHttp:
             if not special and wire.backend in PATHS:
                 self._openings[wire.backend, request.stream] = opening
         return self._client.post(
-            opening + b"x-request-id: %b\r\n" % call.attempt_id.encode("ascii"),
+            opening + self.lines(call),
             call.body,
             deadline=call.deadline,
             first_byte_timeout=call.first_byte_timeout,
             stall_timeout=call.stall_timeout,
         )
+
+    def lines(self, call: Call) -> bytes:
+        """The header lines that differ from call to call."""
+        return b"x-request-id: %b\r\n" % call.attempt_id.encode("ascii")
 
     async def look(self, within_s: float) -> tuple[int, bytes]:
         """Read the list of models. Returns the status and the body. If `models_path` is None, requests `/` instead,

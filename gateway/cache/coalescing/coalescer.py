@@ -93,6 +93,8 @@ class Coalescer:
         """Whether the request may share an answer in progress. A limit `max_usd_per_request` may cut an answer short.
         Other teams have other limits, so such an answer is not shared with them."""
         policy = tenant.policy
+        if request.controls.max_usd is not None:  # other requests of the team have other limits
+            return False
         if policy.max_usd_per_request is not None and policy.cache.scope in ("organisation", "public"):
             return False
         return policy.cache.join != "none" and request.dialect in DIALECTS
