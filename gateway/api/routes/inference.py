@@ -17,11 +17,13 @@ from gateway.api.response_headers import of_error, of_id, of_record
 from gateway.api.server.asgi import Headers, Pace, by_name, check_json, check_length, decoded, secret
 from gateway.api.server.caller import AsgiCaller, Caller, HangUp, unless_gone
 from gateway.api.server.envelope import Envelope
+from gateway.api.server.reframed import Reframed
 from gateway.dialects.agents import recognise
 from gateway.dialects.client import ClientDialect
 from gateway.dialects.clients import PASSED_THROUGH, at
 from gateway.dialects.controls import check_overrides, parse_controls
 from gateway.dialects.facts import FACTS
+from gateway.dialects.framing import FramedEndpoint
 from gateway.dialects.passthrough.form import is_form
 from gateway.dialects.requests.body_extent import check_extent
 from gateway.dialects.requests.forwarding import check_forwarding
@@ -89,6 +91,10 @@ class Inference:
         headers = by_name(caller.headers)
         if b"accept-encoding" in headers or b"origin" in headers:
             caller = self._envelope.around(caller, headers)
+        if isinstance(dialect, FramedEndpoint):
+            caller = Reframed(caller, dialect.framing())
+            if dialect.may_lack_content_type:
+                headers.setdefault(b"content-type", JSON[0][1])
         try:
             tenant = await self.authenticate(headers)
             controls, batch = self._admit(caller, headers, tenant)
